@@ -1,0 +1,30 @@
+"""DIAMOND (Qiu et al., INFOCOM 2023): momentum on both gradients, the upper one tracked."""
+
+from ..estimate import Momentum
+from ..hypergradient import Hypergradient, neumann
+from ..schedule import Number, Schedule, power, schedule, squared
+from ._single_loop import SingleLoop
+
+__all__ = ["diamond"]
+
+
+def diamond(
+    alpha: Schedule | Number = power(0.1),
+    beta: Schedule | Number = power(0.1),
+    eta: Schedule | Number = squared(0.1, power(1.0)),
+    gamma: Schedule | Number = squared(0.1, power(1.0)),
+    batch: int = 64,
+    hypergradient: Hypergradient = neumann(),
+) -> SingleLoop:
+    """Algorithm 1, eqs. (6) to (10).
+
+        p_t = h(x_t, y_t; xi_t)     + (1 - eta_t)   (p_{t-1} - h(x_{t-1}, y_{t-1}; xi_t))
+        v_t = g_y(x_t, y_t; zeta_t) + (1 - gamma_t) (v_{t-1} - g_y(x_{t-1}, y_{t-1}; zeta_t))
+        u_t = sum_j M_ij u_{j,t-1} + p_t - p_{t-1}
+        x_{t+1} = sum_j M_ij x_{j,t} - alpha_t u_t,    y_{t+1} = y_t - beta_t v_t
+
+    with h the hypergradient. eta and gamma are 1 in round 0 and clipped to [0, 1]. beta must stay
+    below 2 / L_g. `diamond.schedule.paper` gives the paper's four schedules.
+    """
+    estimator = Momentum(schedule(eta), schedule(gamma))
+    return SingleLoop(schedule(alpha), schedule(beta), estimator, hypergradient, True, batch)

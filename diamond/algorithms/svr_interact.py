@@ -1,0 +1,37 @@
+"""SVR-INTERACT (Liu et al., MobiHoc 2022): full gradients now and then, SPIDER in between."""
+
+import math
+from typing import Any
+
+from ..cost import Cost
+from ..deferred import Deferred
+from ..estimate import Spider
+from ..hypergradient import Hypergradient, neumann_sum
+from ..problem import Problem
+from ..schedule import Number, Schedule, schedule
+from ._single_loop import SingleLoop
+
+__all__ = ["svr_interact"]
+
+
+def svr_interact(
+    alpha: Schedule | Number = 0.05,
+    beta: Schedule | Number = 0.05,
+    batch: int = 64,
+    period: int | None = None,
+    hypergradient: Hypergradient = neumann_sum(),
+) -> SingleLoop:
+    """If t mod q = 0: p_t, v_t on all rows; else p_t = p_{t-1} + h(t) - h(t-1), v_t likewise.
+
+    q = `period`, by default ceil(sqrt(n)), n the largest agent's training rows (the paper takes
+    the same number as the batch). Tracked as in `interact`. The Neumann sum is used at both kinds
+    of rounds, so that they have the same bias.
+    """
+    if period is not None and period < 1:
+        raise ValueError(f"period = {period}: a full gradient every so many rounds, 1 or more")
+    q: Any = Deferred("period", _root_of_rows) if period is None else period
+    return SingleLoop(schedule(alpha), schedule(beta), Spider(q), hypergradient, True, batch)
+
+
+def _root_of_rows(problem: Problem, batch: int, seed: int) -> tuple[int, Cost]:
+    return math.ceil(math.sqrt(problem.counts("train").max())), Cost()

@@ -1,0 +1,27 @@
+"""Datasets, readers of the user's own files, and partitions over agents."""
+
+from . import partition
+from .arrays import npz
+from .cifar import cifar10
+from .dataset import DataError, Dataset
+from .known import a9a, digits, ijcnn1, mnist
+from .show import counts, picture, table
+from .svmlight import libsvm
+from .tables import csv
+
+__all__ = [
+    "DataError",
+    "Dataset",
+    "a9a",
+    "cifar10",
+    "counts",
+    "csv",
+    "digits",
+    "ijcnn1",
+    "libsvm",
+    "mnist",
+    "npz",
+    "partition",
+    "picture",
+    "table",
+]

@@ -1,0 +1,77 @@
+"""Reader of the user's own npz arrays."""
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dataset import DataError, Dataset, encode, narrow
+
+# What numpy raises on files that are not npz (TypeError: a bare npy), damaged, or hold objects.
+DAMAGE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
+
+
+def npz(path: str | Path) -> Dataset:
+    """Read `features` (rows, ...) and `labels` (rows,) from an npz file.
+
+    `test_features` and `test_labels` may follow, and `sites` (rows,), the site of each row.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except DAMAGE as cause:
+        raise DataError(
+            f"{path}: not a whole npz file of plain arrays ({cause}); write it by numpy.savez"
+        ) from cause
+    expected = {"features", "labels", "test_features", "test_labels", "sites"}
+    missing = {"features", "labels"} - set(arrays)
+    if (
+        missing
+        or set(arrays) - expected
+        or ("test_features" in arrays) != ("test_labels" in arrays)
+    ):
+        raise DataError(
+            f"{path}: holds {', '.join(sorted(arrays))}; give features and labels, and perhaps "
+            "test_features with test_labels, and sites"
+        )
+    rows, marks = _checked(arrays["features"], arrays["labels"], path)
+    known = np.unique(marks)
+    test = None
+    if "test_features" in arrays:
+        rest, rest_marks = _checked(arrays["test_features"], arrays["test_labels"], path)
+        if rest.shape[1:] != rows.shape[1:]:
+            raise DataError(
+                f"{path}: test_features of shape {rest.shape[1:]}, features of {rows.shape[1:]}; "
+                "give both the same"
+            )
+        if (rest_marks.dtype.kind == "U") != (marks.dtype.kind == "U"):
+            raise DataError(f"{path}: labels and test_labels must both be numbers or both names")
+        test = (rest.reshape(len(rest), -1), encode(rest_marks, known, path))
+    sites = arrays.get("sites")
+    if sites is not None and sites.shape != marks.shape:
+        raise DataError(f"{path}: sites {sites.shape} for {len(marks)} rows; name one a row")
+    return Dataset(
+        name=path.stem,
+        train=(rows.reshape(len(rows), -1), encode(marks, known, path)),
+        test=test,
+        classes=tuple(str(value) for value in known),
+        shape=rows.shape[1:],
+        sites=None if sites is None else sites.astype(str),
+        files=(path,),
+    )
+
+
+def _checked(rows: NDArray, marks: NDArray, path: Path) -> tuple[NDArray[np.float32], NDArray]:
+    if rows.ndim < 2 or rows.dtype.kind not in "biuf" or not rows.size:
+        raise DataError(
+            f"{path}: features {rows.dtype} {rows.shape}; give real numbers, one row an example"
+        )
+    if marks.shape != (len(rows),) or marks.dtype.kind not in "biuU":
+        raise DataError(
+            f"{path}: labels {marks.dtype} {marks.shape} for {len(rows)} rows; "
+            "give one whole number or name a row"
+        )
+    return narrow(rows, path), marks

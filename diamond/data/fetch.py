@@ -1,0 +1,88 @@
+"""Where the files of a dataset are: named folders, then the user's cache."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .dataset import DataError
+from .download import Layout, download
+
+
+def locate(
+    dataset: str, layouts: Sequence[Layout], folder: str | Path | None = None
+) -> tuple[Path, ...]:
+    """Find one complete layout of a dataset, verify its digests, and return its paths in order.
+
+    Order: `folder`, the folder named by DIAMOND_DATA, the user's cache; in each ROOT/dataset, then
+    ROOT. What is in none of them is downloaded into the cache, in the first layout, which is that
+    of the public source, unless DIAMOND_OFFLINE is set.
+    """
+    looked: list[Path] = []
+    for root in named(folder):
+        for place in (root / dataset, root):
+            looked.append(place)
+            if paths := _complete(place, layouts):
+                return paths
+            _refuse_incomplete(place, layouts)
+    store = cache()
+    if store is not None:
+        # Incomplete is no error here: an interrupted download leaves it so, and goes on.
+        for place in (store / dataset, store):
+            looked.append(place)
+            if paths := _complete(place, layouts):
+                return paths
+    return download(dataset, layouts[0], looked, store)
+
+
+def named(folder: str | Path | None) -> Iterator[Path]:
+    """List the folders the user named, the argument before the environment."""
+    for origin, value in (("folder", folder), ("DIAMOND_DATA", os.environ.get("DIAMOND_DATA"))):
+        if value:
+            root = Path(value).expanduser()
+            if not root.is_dir():
+                raise DataError(f"{origin} = {root} is not a folder; name an existing one")
+            yield root
+
+
+def cache() -> Path | None:
+    """Name the user's cache of datasets, or None where platformdirs is not installed."""
+    try:
+        import platformdirs
+    except ImportError:
+        return None
+    return Path(platformdirs.user_cache_dir("diamond")) / "data"
+
+
+def verify(path: Path, digest: str | None) -> None:
+    """Refuse a file whose bytes are not those published."""
+    if digest is None:
+        return
+    kind, _, expected = digest.partition(":")
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, kind).hexdigest()
+    if found != expected:
+        raise DataError(
+            f"{path}: {kind} is {found}, not {expected}: the file is damaged or altered; "
+            "delete it and fetch it again"
+        )
+
+
+def _complete(place: Path, layouts: Sequence[Layout]) -> tuple[Path, ...]:
+    for layout in layouts:
+        paths = tuple(place / file.name for file in layout)
+        if all(path.is_file() for path in paths):
+            for path, file in zip(paths, layout, strict=True):
+                verify(path, file.digest)
+            return paths
+    return ()
+
+
+def _refuse_incomplete(place: Path, layouts: Sequence[Layout]) -> None:
+    for layout in layouts:
+        missing = [file.name for file in layout if not (place / file.name).is_file()]
+        if len(missing) < len(layout):
+            raise DataError(
+                f"{place}: {', '.join(missing)} missing beside the other files of the dataset; "
+                "add what is missing or remove the rest"
+            )

@@ -1,0 +1,89 @@
+"""The small known datasets: MNIST, a9a, ijcnn1 and the embedded digits."""
+
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from . import idx, svmlight
+from .dataset import DataError, Dataset, Rows
+from .download import File
+from .fetch import locate
+
+# digests of the original files
+MNIST = tuple(
+    File(f"{name}-ubyte.gz", f"sha256:{digest}")
+    for name, digest in {
+        "train-images-idx3": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "train-labels-idx1": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "t10k-images-idx3": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "t10k-labels-idx1": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    }.items()
+)
+A9A = (
+    File("a9a", "sha256:f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"),
+    File("a9a.t", "sha256:1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9"),
+)
+# LIBSVM's own file, for which no digest is published; a re-written public copy with a known one.
+IJCNN1_COPY = (
+    File(
+        "ijcnn1.trn.bz2", "sha256:b38a4198ce142d43e96fb86d17b87211feec1f909ac344fa057455c69de29de3"
+    ),
+)
+IJCNN1 = (File("ijcnn1.bz2", None),)
+
+
+def mnist(folder: str | Path | None = None) -> Dataset:
+    """Load MNIST: 60,000 and 10,000 digits, 28 x 28 pixels / 255, flattened to 784."""
+    files = locate("mnist", [MNIST], folder)
+    return Dataset(
+        name="mnist",
+        train=_pixels(files[0], files[1]),
+        test=_pixels(files[2], files[3]),
+        classes=tuple("0123456789"),
+        shape=(28, 28),
+        files=files,
+    )
+
+
+def _pixels(images: Path, labels: Path) -> Rows:
+    pixels, marks = idx.pair(images, labels, 10)
+    flat = pixels.reshape(len(pixels), -1)
+    return np.divide(flat, 255, dtype=np.float32), marks.astype(np.int32)
+
+
+def a9a(folder: str | Path | None = None) -> Dataset:
+    """Load a9a: 32,561 and 16,281 rows of 123 binary features; label 1 is an income over 50K."""
+    files = locate("a9a", [A9A], folder)
+    train, test = (svmlight.coded(path, 123, (-1, 1)) for path in files)
+    return Dataset("a9a", train, test, classes=("-1", "+1"), shape=(123,), files=files)
+
+
+def ijcnn1(folder: str | Path | None = None) -> Dataset:
+    """Load the 49,990 training rows of ijcnn1: 22 features, 9.7 % positive; no test rows.
+
+    LIBSVM's ijcnn1.bz2 has no published digest: its row and label counts are checked instead.
+    """
+    files = locate("ijcnn1", [IJCNN1, IJCNN1_COPY], folder)
+    train = svmlight.coded(files[0], 22, (-1, 1))
+    found = (len(train[1]), int(train[1].sum()))
+    if found != (49_990, 4_853):
+        raise DataError(
+            f"{files[0]}: {found[0]} rows, {found[1]} positive, not 49990 and 4853; "
+            "it is another set or damaged: fetch it again"
+        )
+    return Dataset("ijcnn1", train, None, classes=("-1", "+1"), shape=(22,), files=files)
+
+
+def digits() -> Dataset:
+    """Load the embedded digits: 1,797 images, 8 x 8 pixels / 16, flattened to 64; no test rows.
+
+    The test half of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998,
+    UCI Machine Learning Repository, CC BY 4.0), as scikit-learn distributes it.
+    """
+    source = resources.files(__package__) / "digits.npz"
+    with source.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+        images, labels = stored["images"], stored["labels"]
+    rows = np.divide(images.reshape(len(images), -1), 16, dtype=np.float32)
+    classes = tuple("0123456789")
+    return Dataset("digits", (rows, labels.astype(np.int32)), None, classes, shape=(8, 8))

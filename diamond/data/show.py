@@ -1,0 +1,76 @@
+"""What each agent got, as a table and as a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .dataset import DataError
+
+
+def counts(parts: Sequence[ArrayLike], labels: ArrayLike) -> NDArray[np.int64]:
+    """Count the labels of each agent: (agents, classes), the classes in ascending order."""
+    _, codes = np.unique(np.asarray(labels), return_inverse=True)
+    width = int(codes.max(initial=0)) + 1
+    return np.stack([np.bincount(codes[np.asarray(part)], minlength=width) for part in parts])
+
+
+def table(
+    parts: Sequence[ArrayLike], labels: ArrayLike, classes: Sequence[str] | None = None
+) -> str:
+    """Print one line an agent: its rows, then how many of each label."""
+    numbers, names = counts(parts, labels), _names(labels, classes)
+    lines = [["agent", "rows", *names]]
+    lines += [[str(k), str(row.sum()), *map(str, row)] for k, row in enumerate(numbers)]
+    lines += [["all", str(numbers.sum()), *map(str, numbers.sum(0))]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+
+
+def picture(
+    parts: Sequence[ArrayLike],
+    labels: ArrayLike,
+    path: str | Path,
+    classes: Sequence[str] | None = None,
+) -> Path:
+    """Draw one bar an agent, its rows stacked by label, and write it to `path`."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    numbers, names = counts(parts, labels), _names(labels, classes)
+    agents = np.arange(len(numbers))
+    size = (float(np.clip(1.8 + 0.45 * len(agents), 5, 12)), 3.6)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    base = np.zeros(len(agents))
+    for k, name in enumerate(names):
+        few = len(names) <= 10
+        colour = colormaps["tab10"](k) if few else colormaps["turbo"](k / (len(names) - 1))
+        axes.bar(agents, numbers[:, k], bottom=base, color=colour, label=name, width=0.8)
+        base += numbers[:, k]
+    axes.set(xlabel="agent", ylabel="rows", ylim=(0, 1.05 * base.max()))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=25, integer=True, min_n_ticks=1))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.02)
+    if len(names) <= 20:  # beyond that a legend is larger than the picture
+        handles, shown = axes.get_legend_handles_labels()
+        # Reversed, so that the legend reads in the order of the stack.
+        figure.legend(
+            handles[::-1], shown[::-1], title="label", loc="outside right center", frameon=False
+        )
+    figure.savefig(path, dpi=150)
+    return Path(path)
+
+
+def _names(labels: ArrayLike, classes: Sequence[str] | None) -> list[str]:
+    found = np.unique(np.asarray(labels))
+    if classes is None:
+        return [str(value) for value in found]
+    if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= len(classes):
+        raise DataError(f"{len(classes)} class names do not cover the labels {found.tolist()}")
+    return [classes[value] for value in found]

@@ -1,0 +1,130 @@
+"""Strict, vectorised reader of LIBSVM (svmlight) text."""
+
+import bz2
+import gzip
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dataset import DataError, Dataset, Rows, encode
+
+DENSE_LIMIT = 2**32  # bytes: a table that becomes larger is refused rather than swapped out
+_ALLOWED, _BLANK, _DIGIT = (
+    np.isin(np.arange(256), list(characters))
+    for characters in (b"0123456789+-.eE: \t\r\n", b" \t\r\n", b"0123456789")
+)
+
+
+def libsvm(path: str | Path, features: int | None = None) -> Dataset:
+    """Read LIBSVM text (also .bz2 or .gz): a line is an integer label and ascending index:value.
+
+    Indices count from 1; `features` declares the width, else the highest index is taken.
+    """
+    path = Path(path)
+    rows, labels = read(path, features)
+    known = np.unique(labels)
+    return Dataset(
+        name=path.name,
+        train=(rows, encode(labels, known, path)),
+        test=None,
+        classes=tuple(str(label) for label in known),
+        shape=rows.shape[1:],
+        files=(path,),
+    )
+
+
+def coded(path: Path, features: int, labels: Sequence[int]) -> Rows:
+    """Read a file whose width and labels are known, numbering the labels in their order."""
+    rows, found = read(path, features)
+    return rows, encode(found, labels, path)
+
+
+def read(path: Path, features: int | None) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Parse to dense features (rows, width) and the integer labels as written."""
+    raw = unpack(path) + b"\n"  # so that every line has an end
+    text = np.frombuffer(raw, np.uint8)
+    newline = np.flatnonzero(text == ord("\n"))
+
+    def refuse(offset: int, why: str) -> NoReturn:
+        begin = max(raw.rfind(blank, 0, offset) for blank in (b" ", b"\t", b"\r", b"\n")) + 1
+        word = (raw[begin:].split(None, 1) or [b""])[0].decode("ascii", "replace")
+        line = np.searchsorted(newline, offset) + 1
+        raise DataError(f"{path}, line {line}: {word[:40]!r}: {why}; correct the line")
+
+    def check(wrong: NDArray[np.bool_], offsets: NDArray[np.intp], why: str) -> None:
+        if wrong.any():
+            refuse(int(offsets[np.argmax(wrong)]), why)
+
+    # 1) Words: the first of a line is the label, each other holds exactly one colon.
+    check(~_ALLOWED[text], np.arange(len(text)), "not a label or index:value of finite numbers")
+    blank = _BLANK[text]
+    start = np.flatnonzero(~blank & np.concatenate([[True], blank[:-1]]))
+    if not start.size:
+        raise DataError(f"{path}: no rows; give a file with at least one")
+    line = np.searchsorted(newline, start)
+    label = np.concatenate([[True], line[1:] != line[:-1]])
+    empty = np.flatnonzero(line[label] != np.arange(label.sum()))
+    if empty.size:
+        raise DataError(f"{path}, line {empty[0] + 1}: empty; remove it or give its label")
+    colon = np.flatnonzero(text == ord(":"))
+    colons = np.bincount(np.searchsorted(start, colon, "right") - 1, minlength=len(start))
+    check(label & (colons != 0), start, "a line must begin with its label")
+    check(~label & (colons != 1), start, "not of the form index:value")
+    entry = start[~label]
+    check(blank[colon - 1] | blank[colon + 1], entry, "index or value is missing")
+    strange = np.concatenate([[0], np.cumsum(~_DIGIT[text], dtype=np.int32)])
+    check(strange[colon] != strange[entry], entry, "an index must be a whole number from 1")
+
+    # 2) Numbers, in the order of the words; an entry gives two.
+    place = np.cumsum(1 + colons) - 1 - colons
+    words = raw.replace(b":", b" ").split()
+    try:
+        numbers = np.fromiter(map(float, words), np.float64, len(words))
+    except ValueError:
+        bad = next(k for k, word in enumerate(words) if not _is_number(word))
+        refuse(int(start[np.searchsorted(place, bad, "right") - 1]), "not a number")
+    index, row = numbers[place[~label]], line[~label]
+    with np.errstate(over="ignore"):
+        value = numbers[place[~label] + 1].astype(np.float32)
+    labels = numbers[place[label]]
+    check(~np.isfinite(value), entry, "the value is not finite in float32")
+    check(index < 1, entry, "indices count from 1")
+    descends = (row[1:] == row[:-1]) & (index[1:] <= index[:-1])
+    check(descends, entry[1:], "indices must ascend within a line")
+    whole = np.isfinite(labels) & (labels == np.floor(labels)) & (abs(labels) < 2**53)
+    check(~whole, start[label], "the label must be a whole number")
+
+    # 3) The dense table.
+    width = int(index.max(initial=1)) if features is None else features
+    check(index > width, entry, f"index above the declared width of {width} features")
+    if len(labels) * width * 4 > DENSE_LIMIT:
+        raise DataError(
+            f"{path}: {len(labels)} rows x {width} features need {len(labels) * width * 4} bytes, "
+            f"above {DENSE_LIMIT}; take fewer rows or features"
+        )
+    dense = np.zeros((len(labels), width), np.float32)
+    dense[row, index.astype(np.int64) - 1] = value
+    return dense, labels.astype(np.int64)
+
+
+def unpack(path: Path) -> bytes:
+    """Read a file, decompressing .bz2 and .gz."""
+    expand = {".bz2": bz2.decompress, ".gz": gzip.decompress}.get(path.suffix, bytes)
+    try:
+        return expand(path.read_bytes())
+    except FileNotFoundError as cause:
+        raise DataError(f"{path}: no such file; correct the path") from cause
+    except (OSError, EOFError, ValueError, zlib.error) as cause:
+        raise DataError(f"{path}: cannot be read ({cause}); fetch the file again") from cause
+
+
+def _is_number(word: bytes) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""A run that is no longer finite: when, where, why, and what to do."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import tree
+from .algorithm import Algorithm
+from .hypergradient.lipschitz import SAFETY, lipschitz
+from .problem import Problem
+from .run import Run
+
+
+class Diverged(RuntimeError):
+    """Raised by a runtime. `run` holds the last good state and the history until then."""
+
+    def __init__(self, message: str, round: int, quantity: str, run: Run):
+        super().__init__(message)
+        self.round, self.quantity, self.run = round, quantity, run
+
+
+def culprit(estimate: Any, state: Any) -> tuple[str, int]:
+    """The first quantity of a round that is not finite, and an agent that has it."""
+    broken = lambda part: ~np.asarray(jax.vmap(tree.finite)(part))
+    p, v = estimate
+    named = [("p, the upper direction,", p), ("v, the lower direction,", v)]
+    for name, part in [*named, ("x", state.x), ("y", state.y)]:
+        if broken(part).any():
+            return name, int(np.argmax(broken(part)))
+    raise AssertionError("a round was called not finite, yet all of it is finite")
+
+
+def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
+    """The likely cause, from the curvature of the lower level at the start."""
+    numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
+    largest = lipschitz(problem, *problem.start(seed), algorithm.batch, seed)[0] / SAFETY
+    limit = 2 / largest
+    said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
+    beta = numbers.get("beta", 0.0)
+    if beta > limit:
+        return (
+            f"beta_{t} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g of mini-batches at the start), "
+            f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
+        )
+    leaves = jax.tree_util.tree_leaves_with_path(algorithm)
+    given = [float(leaf) for path, leaf in leaves if getattr(path[-1], "name", "") == "lipschitz"]
+    chain = min(given, default=largest)
+    if chain < largest / 2:
+        return (
+            f"lipschitz = {chain:.3g} lies below half of L_g = {largest:.3g}, so the chain of "
+            f"eq. (5) grows; give at least {SAFETY * largest:.3g}, or None to have it estimated"
+        )
+    return (
+        f"beta stays below 2/L_g = {limit:.3g}, so alpha is the likely cause ({said}); "
+        f"try alpha ten times smaller"
+    )

@@ -1,0 +1,23 @@
+"""Estimates of the hypergradient, the gradient of f(x, y*(x)) in x, as interchangeable parts."""
+
+from .check import Report, check
+from .conjugate import conjugate_gradient
+from .exact import exact
+from .hessian_free import hessian_free
+from .lipschitz import lipschitz
+from .neumann import neumann, neumann_sum
+from .protocol import Hypergradient
+from .unrolled import unrolled
+
+__all__ = [
+    "Hypergradient",
+    "Report",
+    "check",
+    "conjugate_gradient",
+    "exact",
+    "hessian_free",
+    "lipschitz",
+    "neumann",
+    "neumann_sum",
+    "unrolled",
+]

@@ -1,0 +1,45 @@
+"""The inverse Hessian by conjugate gradients on one block of rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import jax
+
+from .. import linear
+from ..cost import Cost
+from ..problem import Objectives
+from ..sampling import Sample
+from ..tree import Tree
+from .implicit import Implicit, hessian
+from .protocol import Point
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ConjugateGradient:
+    """z = the `steps`-th CG iterate for g_yy(zeta_1) z = b, from zero."""
+
+    steps: int = field(metadata={"static": True})
+    links: int = field(default=1, metadata={"static": True})
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+    ) -> tuple[list[Tree], Cost]:
+        where = sample.link(0)
+        products = [hessian(problem, point, where) for point in points]
+        solved = [linear.conjugate_gradient(h, b, self.steps) for h, b in zip(products, b)]
+        iterations = sum(k for _, k in solved)
+        spent = Cost(problem.train.fresh(where), hvps=iterations * problem.train.size(where))
+        return [z for z, _ in solved], spent
+
+
+def conjugate_gradient(steps: int = 10) -> Implicit:
+    """At most `steps` CG iterations; all of them on the same rows, without which CG is not CG.
+
+    The error shrinks like ((sqrt(kappa) - 1) / (sqrt(kappa) + 1))^steps. No L_g to get wrong. On a
+    mini-batch its mean is not that of the full Hessian's inverse: use it with large batches, or on
+    all rows (INTERACT).
+    """
+    if steps < 1:
+        raise ValueError(f"steps = {steps}: conjugate gradients need at least one")
+    return Implicit(ConjugateGradient(steps))

@@ -1,0 +1,36 @@
+"""The inverse Hessian exactly, formed and solved: the reference."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import jax
+
+from .. import linear
+from ..cost import Cost
+from ..problem import Objectives
+from ..sampling import Sample
+from ..tree import Tree
+from .implicit import Implicit, hessian
+from .protocol import Point
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Dense:
+    """z = [g_yy(zeta_1)]^-1 b, g_yy formed column by column."""
+
+    links: int = field(default=1, metadata={"static": True})
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+    ) -> tuple[list[Tree], Cost]:
+        where = sample.link(0)
+        z = [linear.dense(hessian(problem, p, where), b) for p, b in zip(points, b)]
+        size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
+        rows = problem.train.size(where)
+        return z, Cost(problem.train.fresh(where), hvps=len(points) * size * rows)
+
+
+def exact() -> Implicit:
+    """Eq. (4) to rounding, for y of up to a few hundred numbers; costs dim(y) Hessian-products."""
+    return Implicit(Dense())

@@ -1,0 +1,59 @@
+"""The hypergradient by differentiating through gradient steps on the lower level (ITD)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import jax
+
+from .. import tree
+from ..cost import Cost
+from ..problem import Objectives
+from ..sampling import Sample
+from ..schedule import Number
+from ..tree import Tree
+from .protocol import Point
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Unrolled:
+    """The gradient in x of f(x, y_N(x)), y_{s+1} = y_s - rate g_y(x, y_s; zeta_s), y_0 = y."""
+
+    rate: Number
+    steps: int = field(metadata={"static": True})
+
+    @property
+    def links(self) -> int:
+        return self.steps
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], sample: Sample
+    ) -> tuple[list[Tree], Cost]:
+        def value(x: Tree, y: Tree) -> jax.Array:
+            def descend(y: Tree, where: jax.Array | None) -> tuple[Tree, None]:
+                return tree.axpy(-self.rate, jax.grad(problem.g, 1)(x, y, where), y), None
+
+            y, _ = jax.lax.scan(descend, y, sample.chain, length=self.steps)
+            return problem.f(x, y, sample.upper)
+
+        # Each step is one gradient on the way there, one product with g_yy and one with g_xy back.
+        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        upper, steps = problem.valid.size(sample.upper), self.steps * len(points)
+        spent = Cost(
+            samples=upper + self.steps * fresh,
+            gradients=len(points) * upper + steps * rows,
+            hvps=steps * rows,
+            jvps=steps * rows,
+        )
+        return [jax.grad(value)(x, y) for x, y in points], spent
+
+
+def unrolled(steps: int = 10, rate: Number = 0.1) -> Unrolled:
+    """Reverse mode through `steps` gradient steps of size `rate`, from the y at hand.
+
+    Exact for f(x, y_N(x)); towards grad l the bias is of order N (1 - rate mu)^N. Memory grows with
+    `steps`. `rate` must stay below 2 / L_g.
+    """
+    if steps < 1:
+        raise ValueError(f"steps = {steps}: unrolling needs at least one gradient step")
+    return Unrolled(rate, steps)

@@ -1,0 +1,65 @@
+"""How good the agents' point is: the three terms of eq. (11), the losses, the user's metrics."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from . import lower, tree
+from .problem import Loss, Objectives, Rows
+from .tree import Tree
+
+Metrics = tuple[tuple[str, Loss], ...]
+
+
+def measure(
+    problem: Objectives, rows: Rows, metrics: Mapping[str, Loss], x: Tree, y: Tree
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """The measures of all agents together, and those that each agent has of its own.
+
+        metric = ||grad l(xbar)||^2 + sum_i ||x_i - xbar||^2 + sum_i ||y_i*(x_i) - y_i||^2   (11)
+
+    Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with
+    the consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
+    `lower.tolerance`, and `solver_error` is the largest error that was left. `upper_loss` is the
+    mean of f_i(x_i, y_i) on all validation rows. Metrics are averages over the agents.
+    """
+    return _measure(problem, rows, tuple(metrics.items()), x, y)
+
+
+@partial(jax.jit, static_argnums=2)
+def _measure(
+    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    mean = jax.tree.map(lambda a: a.mean(0), x)
+
+    def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
+        mine = lower.solve(problem, x, y)
+        shared = lower.solve(problem, mean, mine.y)
+        gradient = lower.hypergradient(problem, mean, shared.y)
+        off, gap = tree.sub(x, mean), tree.sub(mine.y, y)
+        own = {
+            "consensus": tree.dot(off, off),
+            "lower_error": tree.dot(gap, gap),
+            "upper_loss": problem.f(x, y, None),
+            "solver_error": jnp.maximum(mine.error, shared.error),
+        }
+        return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}
+
+    with jax.default_matmul_precision("highest"):
+        gradients, own = jax.vmap(alone)(problem, rows, x, y)
+    gradient = jax.tree.map(lambda a: a.mean(0), gradients)
+    stationarity, consensus = tree.dot(gradient, gradient), own["consensus"].sum()
+    together = {
+        "stationarity": stationarity,
+        "consensus": consensus,
+        "lower_error": own["lower_error"].sum(),
+        "metric": stationarity + consensus + own["lower_error"].sum(),
+        "definition1": stationarity + own["consensus"].mean() + own["lower_error"].sum(),
+        "upper_loss": own["upper_loss"].mean(),
+        **{name: own[name].mean() for name, _ in metrics},
+        "solver_error": own["solver_error"].max(),
+    }
+    return together, own

@@ -1,0 +1,33 @@
+"""Who talks to whom, and with which weights."""
+
+from diamond.network.graphs import (
+    complete,
+    erdos_renyi,
+    exponential,
+    from_graph,
+    geometric,
+    grid,
+    hypercube,
+    path,
+    regular,
+    ring,
+    star,
+    torus,
+)
+from diamond.network.network import Network
+
+__all__ = [
+    "Network",
+    "complete",
+    "erdos_renyi",
+    "exponential",
+    "from_graph",
+    "geometric",
+    "grid",
+    "hypercube",
+    "path",
+    "regular",
+    "ring",
+    "star",
+    "torus",
+]

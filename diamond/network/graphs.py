@@ -1,0 +1,222 @@
+"""Constructors of networks: the usual graphs, and any graph of networkx."""
+
+import operator
+import random
+from collections.abc import Callable, Hashable, Iterable
+
+import networkx as nx
+
+from diamond.network.mixing import Matrix, mixing_matrix
+from diamond.network.network import Network
+
+Mixing = str | Matrix
+
+MOST_DRAWS = 1000
+
+
+def erdos_renyi(
+    agents: int,
+    p: float = 0.3,
+    seed: int = 0,
+    mixing: Mixing = "laplacian",
+    connected: bool = True,
+) -> Network:
+    """Every pair of agents is joined with probability p, independently.
+
+    With few agents a draw is often disconnected (9 agents, p = 0.3: 41 % of them); it is then
+    drawn again from the same generator, and `draws` says how often.
+    """
+    agents = _size("agents", agents)
+    if not 0 <= p <= 1:
+        raise ValueError(f"p is {p}; an edge probability lies between 0 and 1")
+    name = f"erdos_renyi({agents}, p={p}, seed={seed})"
+    graph, draws = _draw(
+        lambda source: nx.fast_gnp_random_graph(agents, p, seed=source), name, seed, connected, "p"
+    )
+    return _network(graph, sorted(graph), name, mixing, draws)
+
+
+def regular(
+    agents: int,
+    degree: int,
+    seed: int = 0,
+    mixing: Mixing = "laplacian",
+    connected: bool = True,
+) -> Network:
+    """A random graph in which every agent has `degree` neighbours; redrawn until connected."""
+    agents, degree = _size("agents", agents), _size("degree", degree, least=0)
+    if degree >= agents:
+        raise ValueError(
+            f"degree is {degree}, but {agents} agents have at most {agents - 1} neighbours each; "
+            "lower degree or raise agents"
+        )
+    if degree * agents % 2:
+        raise ValueError(
+            f"no graph has {agents} agents of degree {degree}: their product is odd; "
+            "make one of them even"
+        )
+    name = f"regular({agents}, degree={degree}, seed={seed})"
+    graph, draws = _draw(
+        lambda source: nx.random_regular_graph(degree, agents, seed=source),
+        name,
+        seed,
+        connected,
+        "degree",
+    )
+    return _network(graph, sorted(graph), name, mixing, draws)
+
+
+def geometric(
+    agents: int,
+    radius: float,
+    seed: int = 0,
+    mixing: Mixing = "laplacian",
+    connected: bool = True,
+) -> Network:
+    """Agents at random in the unit square, joined when closer than `radius`; redrawn until
+    connected. The places are the node attribute "pos" of `Network.graph`.
+    """
+    agents = _size("agents", agents)
+    if not radius > 0:
+        raise ValueError(f"radius is {radius}; it must be a positive distance, such as 0.5")
+    name = f"geometric({agents}, radius={radius}, seed={seed})"
+    graph, draws = _draw(
+        lambda source: nx.random_geometric_graph(agents, radius, seed=source),
+        name,
+        seed,
+        connected,
+        "radius",
+    )
+    return _network(graph, sorted(graph), name, mixing, draws)
+
+
+def ring(agents: int, mixing: Mixing = "laplacian") -> Network:
+    """Agent i is joined with i + 1 modulo m; two agents share a single edge."""
+    agents = _size("agents", agents)
+    graph = nx.cycle_graph(agents) if agents > 1 else nx.empty_graph(1)
+    return _network(graph, range(agents), f"ring({agents})", mixing)
+
+
+def path(agents: int, mixing: Mixing = "laplacian") -> Network:
+    """A line: agent i is joined with i + 1."""
+    agents = _size("agents", agents)
+    return _network(nx.path_graph(agents), range(agents), f"path({agents})", mixing)
+
+
+def star(agents: int, mixing: Mixing = "laplacian") -> Network:
+    """Agent 0 is joined with all others, which see nobody else."""
+    agents = _size("agents", agents)
+    return _network(nx.star_graph(agents - 1), range(agents), f"star({agents})", mixing)
+
+
+def complete(agents: int, mixing: Mixing = "laplacian") -> Network:
+    """Everybody is joined with everybody."""
+    agents = _size("agents", agents)
+    return _network(nx.complete_graph(agents), range(agents), f"complete({agents})", mixing)
+
+
+def grid(rows: int, columns: int, mixing: Mixing = "laplacian") -> Network:
+    """A rectangle, numbered row by row; `labels` holds (row, column)."""
+    rows, columns = _size("rows", rows), _size("columns", columns)
+    graph = nx.grid_2d_graph(rows, columns)
+    return _network(graph, sorted(graph), f"grid({rows}, {columns})", mixing)
+
+
+def torus(rows: int, columns: int, mixing: Mixing = "laplacian") -> Network:
+    """A grid whose opposite sides are joined; a side of 2 keeps its single edge."""
+    rows, columns = _size("rows", rows), _size("columns", columns)
+    graph = nx.grid_2d_graph(rows, columns, periodic=True)
+    return _network(graph, sorted(graph), f"torus({rows}, {columns})", mixing)
+
+
+def hypercube(dimension: int, mixing: Mixing = "laplacian") -> Network:
+    """2^dimension agents; i and j are joined when their binary digits differ in one place."""
+    dimension = _size("dimension", dimension, least=0)
+    # networkx starts from dimension 1, where a single corner is meant by 0.
+    graph = nx.hypercube_graph(dimension) if dimension else nx.empty_graph(1)
+    return _network(graph, sorted(graph), f"hypercube({dimension})", mixing)
+
+
+def exponential(agents: int, mixing: Mixing = "laplacian") -> Network:
+    """The static exponential graph: agent i is joined with i + 2^k modulo m, for all 2^k < m."""
+    agents = _size("agents", agents)
+    hops = [2**k for k in range((agents - 1).bit_length())]
+    graph = nx.circulant_graph(agents, hops)
+    return _network(graph, range(agents), f"exponential({agents})", mixing)
+
+
+def from_graph(graph: nx.Graph, mixing: Mixing = "laplacian") -> Network:
+    """Any undirected connected graph of networkx.
+
+    Its nodes become agents 0..m-1 in their order; `labels` holds what they were called.
+    """
+    if not isinstance(graph, nx.Graph):
+        raise TypeError(f"from_graph takes a networkx graph, and was given {type(graph).__name__}")
+    if graph.is_directed():
+        raise ValueError("the graph is directed; agents need both ways: pass graph.to_undirected()")
+    if graph.is_multigraph():
+        raise ValueError("the graph has parallel edges (a multigraph); pass networkx.Graph(graph)")
+    if len(graph) == 0:
+        raise ValueError("the graph has no nodes; a network needs at least one agent")
+    if loops := list(nx.nodes_with_selfloops(graph)):
+        raise ValueError(
+            f"the graph joins {loops[0]!r} with itself; remove self-loops, since the mixing rule "
+            "gives every agent its own weight"
+        )
+    name = f"from_graph({graph.name})" if graph.name else "from_graph"
+    return _network(graph, list(graph), name, mixing)
+
+
+def _network(
+    graph: nx.Graph, labels: Iterable[Hashable], name: str, mixing: Mixing, draws: int = 1
+) -> Network:
+    """Number the nodes in the order of `labels`, and weigh the edges."""
+    labels = tuple(labels)
+    number = {label: i for i, label in enumerate(labels)}
+    components = list(nx.connected_components(graph))
+    if len(components) > 1:
+        part = sorted(min(components, key=lambda part: len(part)), key=number.__getitem__)
+        shown = ", ".join(map(repr, part[:5])) + (", ..." if len(part) > 5 else "")
+        raise ValueError(
+            f"the graph has {len(components)} components, one of them {{{shown}}}; "
+            "add edges between them, or take one component"
+        )
+    numbered = nx.Graph(**graph.graph)
+    numbered.add_nodes_from((number[label], graph.nodes[label]) for label in labels)
+    numbered.add_edges_from((number[a], number[b], data) for a, b, data in graph.edges(data=True))
+    weights, rule = mixing_matrix(numbered, mixing)
+    # Frozen, since the weights belong to these edges and no others.
+    return Network(nx.freeze(numbered), weights, name, rule, labels, draws)
+
+
+def _draw(
+    generate: Callable[[random.Random], nx.Graph],
+    name: str,
+    seed: int,
+    connected: bool,
+    knob: str,
+) -> tuple[nx.Graph, int]:
+    """Draw until the graph is connected, always from the one generator of `seed`."""
+    source = random.Random(_size("seed", seed, least=0))
+    for draws in range(1, MOST_DRAWS + 1):
+        graph = generate(source)
+        components = nx.number_connected_components(graph)
+        if components == 1:
+            return graph, draws
+        if not connected:
+            raise ValueError(
+                f"the graph with seed {seed} has {components} components; "
+                f"pass connected=True to redraw, or raise {knob}"
+            )
+    raise ValueError(f"none of {MOST_DRAWS} draws of {name} was connected; raise {knob}")
+
+
+def _size(what: str, value: int, least: int = 1) -> int:
+    """`value` as an int, or a sentence that names it."""
+    try:
+        size = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{what} is {value!r}; it must be a whole number") from None
+    if isinstance(value, bool) or size < least:
+        raise ValueError(f"{what} is {value!r}; it must be a whole number, at least {least}")
+    return size

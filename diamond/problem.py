@@ -1,0 +1,160 @@
+"""What the agents solve: min_x 1/m sum_i f_i(x, y_i*(x)) with y_i*(x) = argmin_y g_i(x, y)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import validate
+from .sampling import Where, key
+from .tree import Tree
+
+Loss = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, rows) -> value, an average over the rows
+SHUFFLE = 0x5EED  # rows are shuffled by this seed and their count
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Rows:
+    """Rows of all agents (or of one, the agent axis mapped away), padded to the largest count.
+
+    Agent i's rows are followed by its first ones again, round and round: a block may start at
+    any row, and no padding is ever foreign to the agent.
+    """
+
+    data: Tree  # (agents, most rows + batch - 1, ...)
+    count: jax.Array  # (agents,), the rows each agent really has
+    batch: int = field(metadata={"static": True})  # rows in a block
+
+    def take(self, where: Where) -> Tree:
+        """One agent's block that starts at `where`, or its rows numbered `where`."""
+        if jnp.ndim(where) == 0:
+            return jax.tree.map(
+                lambda a: jax.lax.dynamic_slice_in_dim(a, where, self.batch), self.data
+            )
+        return jax.tree.map(lambda a: a[where], self.data)
+
+    def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
+        """The average of `loss` over all of one agent's rows: exact, padding or not."""
+        length = jax.tree.leaves(self.data)[0].shape[0] - self.batch + 1
+        rows = jax.tree.map(lambda a: a[:length, None], self.data)
+        values = jax.vmap(loss, (None, None, 0))(x, y, rows)
+        return jnp.sum(jnp.where(jnp.arange(length) < self.count, values, 0)) / self.count
+
+    def evaluate(self, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
+        """`loss` on the rows at `where`; on all of them if None."""
+        return self.mean(loss, x, y) if where is None else loss(x, y, self.take(where))
+
+    def size(self, where: Where) -> Any:
+        """How many rows `where` stands for."""
+        return self.count if where is None else self.batch
+
+    def fresh(self, where: Where) -> Any:
+        """How many rows `where` adds to those already drawn: none, if all rows are in use."""
+        return 0 if where is None else self.batch
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Objectives:
+    """f and g with the rows they average over: of all agents, or of one under `vmap`.
+
+    Its leaves are the data, so data are arguments of the compiled program, never constants in it.
+    """
+
+    train: Rows
+    valid: Rows
+    upper: Loss = field(metadata={"static": True})
+    lower: Loss = field(metadata={"static": True})
+
+    def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
+        """f(x, y; xi), xi the validation rows at `where`."""
+        return self.valid.evaluate(self.upper, x, y, where)
+
+    def g(self, x: Tree, y: Tree, where: Where) -> jax.Array:
+        """g(x, y; zeta), zeta the training rows at `where`."""
+        return self.train.evaluate(self.lower, x, y, where)
+
+
+class Problem:
+    """Two losses, a starting point and every agent's own rows.
+
+    `upper` f(x, y, rows) and `lower` g(x, y, rows) return a scalar: an average over the rows, plus
+    terms without rows. `init(key)` gives (x_0, y_0), any pytrees of floating-point arrays, the same
+    for every agent. `train` (rows of g) and `valid` (rows of f) have one pytree of arrays per
+    agent, rows first; agents may differ in how many. `metrics` are functions (x, y, rows) -> value,
+    averages over the rows too, measured on the rows of `test` (of `valid` if there are none).
+
+    Each agent's rows are put into a random order once, always the same one; `shuffle=False` keeps
+    yours, which then must not be sorted: batches are runs of successive rows.
+    """
+
+    def __init__(
+        self,
+        upper: Loss,
+        lower: Loss,
+        init: Callable[[jax.Array], tuple[Tree, Tree]],
+        train: Sequence[Tree],
+        valid: Sequence[Tree],
+        test: Sequence[Tree] | None = None,
+        metrics: Mapping[str, Loss] | None = None,
+        shuffle: bool = True,
+    ):
+        self.upper, self.lower, self.init = upper, lower, init
+        self.metrics = dict(metrics or {})
+        names = {"train": "training", "valid": "validation"}
+        given = {"train": train, "valid": valid}
+        if test is not None:
+            given["test"], names["test"] = test, "test"
+        parts = {name: validate.rows(names[name], part) for name, part in given.items()}
+        validate.agents({names[name]: len(part) for name, part in parts.items()})
+        if shuffle:
+            parts = {name: [_shuffled(a) for a in part] for name, part in parts.items()}
+        self.rows: dict[str, list[Tree]] = parts
+        self._stacked: dict[tuple[str, int, Any], Rows] = {}
+        validate.losses(self)
+
+    @property
+    def agents(self) -> int:
+        """m."""
+        return len(self.rows["train"])
+
+    @property
+    def measured(self) -> str:
+        """The part that metrics are measured on."""
+        return "test" if "test" in self.rows else "valid"
+
+    def counts(self, part: str) -> np.ndarray:
+        """How many rows of `part` ("train", "valid", "test") each agent has."""
+        return np.array([len(jax.tree.leaves(rows)[0]) for rows in self.rows[part]])
+
+    def objectives(self, batch: int = 1) -> Objectives:
+        """f and g of all agents, ready for blocks of `batch` rows."""
+        train, valid = self.stack("train", batch), self.stack("valid", batch)
+        return Objectives(train, valid, self.upper, self.lower)
+
+    def stack(self, part: str, batch: int = 1) -> Rows:
+        """The rows of all agents as one array a leaf, made once for each batch and precision."""
+        tag = part, batch, jnp.zeros(()).dtype.name
+        if tag not in self._stacked:
+            counts = self.counts(part)
+            length = counts.max() + batch - 1
+            wrap = lambda *a: jnp.asarray(
+                np.stack([np.take(a, np.arange(length) % len(a), axis=0) for a in a])
+            )
+            data = jax.tree.map(wrap, *self.rows[part])
+            self._stacked[tag] = Rows(data, jnp.asarray(counts, jnp.int32), batch)
+        return self._stacked[tag]
+
+    def start(self, seed: int) -> tuple[Tree, Tree]:
+        """(x_0, y_0) as strongly typed arrays: a weak type would compile the run twice."""
+        return validate.point(self.init(key(seed)))
+
+
+def _shuffled(rows: Tree) -> Tree:
+    count = len(jax.tree.leaves(rows)[0])
+    order = np.random.default_rng([SHUFFLE, count]).permutation(count)
+    return jax.tree.map(lambda a: a[order], rows)

@@ -1,0 +1,6 @@
+"""Problems to start from: each module's function returns a `Problem`."""
+
+from .meta_learning import meta_learning
+from .quadratic import Quadratic, quadratic
+
+__all__ = ["Quadratic", "meta_learning", "quadratic"]

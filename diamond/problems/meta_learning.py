@@ -1,0 +1,64 @@
+"""Meta-learning (the paper's first experiment): shared hidden layers x, a head y_i per agent."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..problem import Problem
+from ..tree import Tree
+
+ACTIVATIONS = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "gelu": jax.nn.gelu,
+    "softplus": jax.nn.softplus,
+}
+
+
+def meta_learning(
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
+    test: Sequence[Tree] | None = None,
+    classes: int = 10,
+    widths: Sequence[int] = (20, 20),
+    activation: str = "tanh",
+    regularizer: float = 1.0,
+) -> Problem:
+    """f_i = cross-entropy on validation rows, g_i = cross-entropy + regularizer/2 ||y_i||^2.
+
+    Rows are {"a": features (n, p), "b": labels (n,)}. x holds the hidden layers of `widths` units,
+    y_i the weights and biases of agent i's last layer. The metric is the accuracy on `test`.
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"no activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    act = ACTIVATIONS[activation]
+    features = jnp.shape(train[0]["a"])[1]
+
+    def init(key: jax.Array) -> tuple[Tree, Tree]:
+        sizes = [features, *widths]
+        keys = jax.random.split(key, len(widths))
+        x = [
+            {"w": jax.random.normal(k, (a, b)) / jnp.sqrt(1.0 * a), "b": jnp.zeros(b)}
+            for k, a, b in zip(keys, sizes, widths)
+        ]
+        return x, {"w": jnp.zeros((widths[-1], classes)), "b": jnp.zeros(classes)}
+
+    def logits(x: Tree, y: Tree, a: jax.Array) -> jax.Array:
+        for layer in x:
+            a = act(a @ layer["w"] + layer["b"])
+        return a @ y["w"] + y["b"]
+
+    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        scores = jax.nn.log_softmax(logits(x, y, rows["a"]))
+        return -jnp.mean(jnp.take_along_axis(scores, rows["b"][:, None], 1))
+
+    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
+        return upper(x, y, rows) + regularizer / 2 * square
+
+    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(jnp.argmax(logits(x, y, rows["a"]), 1) == rows["b"])
+
+    return Problem(upper, lower, init, train, valid, test, {"accuracy": accuracy})

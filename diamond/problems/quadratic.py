@@ -1,0 +1,112 @@
+"""A quadratic bilevel problem whose y*, hypergradient and minimizer are known in closed form."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..problem import Problem
+from ..tree import Tree
+
+
+class Quadratic(NamedTuple):
+    """f_i = mean_n 1/2 ||y - a_n||^2 + 1/2 x'Px + c'x + x'Dy, g_i = mean_n 1/2 y'Ay - y'(Bx + b_n).
+
+    P, c, D, A, B differ between agents; a_n (validation) and b_n (training) are the rows. Then
+    y_i*(x) = A^-1 (Bx + b), b the mean of b_n, and grad l is linear in x.
+    """
+
+    problem: Problem
+    P: np.ndarray  # (agents, upper, upper)
+    c: np.ndarray  # (agents, upper)
+    D: np.ndarray  # (agents, upper, lower)
+    A: np.ndarray  # (agents, lower, lower), eigenvalues from mu to L
+    B: np.ndarray  # (agents, lower, upper)
+    a: np.ndarray  # (agents, lower), means of the validation rows
+    b: np.ndarray  # (agents, lower), means of the training rows
+
+    def lower_solution(self, x: np.ndarray) -> np.ndarray:
+        """y_i*(x) = A^-1 (Bx + b) for every agent, x shared or one row an agent."""
+        right = np.einsum("iyx,ix->iy", self.B, np.broadcast_to(x, self.c.shape)) + self.b
+        return np.linalg.solve(self.A, right[..., None])[..., 0]
+
+    def surrogate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """f_x - g_xy [g_yy]^-1 f_y = Px + c + Dy + B' A^-1 (y - a + D'x) for every agent (4)."""
+        x = np.broadcast_to(x, self.c.shape)
+        f_y = y - self.a + np.einsum("ixy,ix->iy", self.D, x)
+        z = np.linalg.solve(self.A, f_y[..., None])[..., 0]
+        f_x = np.einsum("ixw,iw->ix", self.P, x) + self.c + np.einsum("ixy,iy->ix", self.D, y)
+        return f_x + np.einsum("iyx,iy->ix", self.B, z)
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """grad l(x), the mean over the agents at their y_i*(x) (3)."""
+        return self.surrogate(x, self.lower_solution(x)).mean(0)
+
+    def minimizer(self) -> np.ndarray:
+        """The x with grad l(x) = 0."""
+        size = self.c.shape[1]
+        at_zero = self.gradient(np.zeros(size))
+        columns = [self.gradient(e) - at_zero for e in np.eye(size)]
+        return np.linalg.solve(np.stack(columns, axis=1), -at_zero)
+
+
+def quadratic(
+    agents: int = 5,
+    upper: int = 4,
+    lower: int = 5,
+    rows: int | list[int] = 40,
+    mu: float = 0.5,
+    L: float = 1.5,
+    noise: float = 0.5,
+    heterogeneity: float = 1.0,
+    seed: int = 0,
+) -> Quadratic:
+    """A random one; `noise` is the spread of an agent's rows, 0 makes every sample the mean.
+
+    `rows` may differ between agents. `heterogeneity` scales what sets the agents apart.
+    """
+    random = np.random.default_rng(seed)
+    counts = [rows] * agents if isinstance(rows, int) else list(rows)
+
+    def spectrum(size: int, low: float, high: float) -> np.ndarray:
+        basis = np.linalg.qr(random.normal(size=(agents, size, size)))[0]
+        values = np.linspace(low, high, size) if size > 1 else np.array([low])
+        return np.einsum("iab,b,icb->iac", basis, values, basis)
+
+    def around(*shape: int) -> np.ndarray:
+        common, own = random.normal(size=shape), random.normal(size=(agents, *shape))
+        return common + heterogeneity * own
+
+    P, A = spectrum(upper, 0.8, 1.6), spectrum(lower, mu, L)
+    B, D = 0.4 * around(lower, upper), 0.1 * around(upper, lower)
+    c, centres = around(upper), {"train": around(lower), "valid": around(lower)}
+    points = {
+        part: [
+            mean + noise * random.normal(size=(n, lower)) for mean, n in zip(centres[part], counts)
+        ]
+        for part in centres
+    }
+    own = {"P": P, "c": c, "D": D, "A": A, "B": B}
+
+    def repeated(part: str) -> list[Tree]:
+        return [
+            {"point": point} | {k: np.repeat(v[i][None], len(point), 0) for k, v in own.items()}
+            for i, point in enumerate(points[part])
+        ]
+
+    def f(x, y, rows):
+        each = 0.5 * jnp.sum((y - rows["point"]) ** 2, -1) + jnp.einsum(
+            "w,nwx,x->n", x, 0.5 * rows["P"], x
+        )
+        return jnp.mean(each + rows["c"] @ x + jnp.einsum("x,nxy,y->n", x, rows["D"], y))
+
+    def g(x, y, rows):
+        right = jnp.einsum("nyx,x->ny", rows["B"], x) + rows["point"]
+        return jnp.mean(0.5 * jnp.einsum("v,nvy,y->n", y, rows["A"], y) - right @ y)
+
+    def init(key):
+        return jnp.zeros(upper), jnp.zeros(lower)
+
+    problem = Problem(f, g, init, repeated("train"), repeated("valid"))
+    means = {part: np.stack([p.mean(0) for p in points[part]]) for part in points}
+    return Quadratic(problem, P, c, D, A, B, means["valid"], means["train"])

@@ -1,0 +1,94 @@
+"""The history of a run while it is made."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import cost, lower
+from .algorithm import Algorithm
+from .cost import Cost
+from .measure import measure
+from .network import Network
+from .problem import Objectives, Problem
+from .run import Run
+from .sampling import Sampling
+
+
+class Record:
+    """Measures a run's progress now and then, and becomes the `Run` at its end."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        algorithm: Algorithm,
+        objectives: Objectives,
+        seed: int,
+        sampling: Sampling,
+        resolved: dict[str, float],
+        compile_seconds: float,
+    ):
+        self.problem, self.network, self.algorithm = problem, network, algorithm
+        self.objectives, self.rows = objectives, problem.stack(problem.measured)
+        self.seed, self.sampling, self.resolved = seed, sampling, resolved
+        self.compile_seconds = compile_seconds
+        self.entries: list[dict[str, float]] = []
+        self.own: list[dict[str, np.ndarray]] = []
+
+    def add(
+        self,
+        progress: Any,
+        seconds: float,
+        on_evaluation: Callable[[dict[str, float]], None] | None = None,
+    ) -> None:
+        """Measure where the run stands after `seconds` of rounds."""
+        state = progress.state
+        found, own = measure(self.objectives, self.rows, self.problem.metrics, state.x, state.y)
+        spent = cost.total(progress.spent)
+        entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
+        entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
+        entry |= {"bytes": self.traffic(progress) * 2 * len(self.network.edges), "seconds": seconds}
+        allowed = lower.tolerance(jax.tree.leaves(state.y)[0].dtype)
+        if entry["solver_error"] > 100 * allowed:
+            warnings.warn(
+                f"y* is known to {entry['solver_error']:.1e} only at round {entry['round']} "
+                f"({allowed:.1e} is wanted), so the measures there are rough; is the lower level "
+                f"strongly convex in y?",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        self.entries.append(entry)
+        self.own.append({name: np.asarray(value) for name, value in own.items()})
+        if on_evaluation:
+            on_evaluation(dict(entry))
+
+    def traffic(self, progress: Any) -> int:
+        """Bytes sent over one edge, one way, so far: a message a round."""
+        one = jax.tree.map(lambda a: a[0], progress.state)
+        message = jax.eval_shape(self.algorithm.outgoing, one)
+        return int(progress.t) * sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(message))
+
+    def run(self, progress: Any) -> Run:
+        """The run as it stands at `progress`."""
+        arrays = lambda dicts: {name: np.array([d[name] for d in dicts]) for name in dicts[0]}
+        spent = cost.total(progress.spent)
+        sent = 2 * self.traffic(progress)
+        return Run(
+            x=progress.state.x,
+            y=progress.state.y,
+            history=arrays(self.entries),
+            agents=arrays(self.own),
+            state=progress.state,
+            rounds=int(progress.t),
+            network=self.network,
+            costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
+            traffic={edge: sent for edge in self.network.edges},
+            messages=int(progress.t) * 2 * len(self.network.edges),
+            resolved=self.resolved,
+            sampling=self.sampling,
+            seed=self.seed,
+            compile_seconds=self.compile_seconds,
+        )

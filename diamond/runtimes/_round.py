@@ -1,0 +1,84 @@
+"""One round of all agents, and many of them as one compiled program."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .. import cost, tree
+from ..algorithm import Algorithm, State
+from ..network.mixer import Mixer
+from ..problem import Objectives
+from ..sampling import EACH, Sampling, draw
+
+
+class Progress(NamedTuple):
+    """Where a run stands: everything the rounds to come depend on."""
+
+    t: jax.Array  # rounds made
+    state: State  # of all agents, the agent axis first
+    spent: jax.Array  # their counters
+
+
+def start(algorithm: Algorithm, x: tree.Tree, y: tree.Tree, agents: int) -> Progress:
+    """All agents before round 0, at the same point."""
+    everywhere = lambda a: jax.tree.map(lambda a: jnp.broadcast_to(a, (agents, *a.shape)), a)
+    state = jax.vmap(algorithm.init)(everywhere(x), everywhere(y))
+    counters = jnp.broadcast_to(cost.zeros(), (agents, *cost.zeros().shape))
+    return Progress(jnp.int32(0), state, counters)
+
+
+def samples(
+    algorithm: Algorithm, problem: Objectives, key: jax.Array, t: Any, sampling: Sampling
+) -> Any:
+    """What every agent draws in round t."""
+    rows = problem.train.count, problem.valid.count
+    agents = jnp.arange(problem.train.count.shape[0])
+    drawn = partial(draw, links=algorithm.links, batch=algorithm.batch, sampling=sampling)
+    return jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
+
+
+def play(
+    algorithm: Algorithm,
+    problem: Objectives,
+    mixer: Mixer,
+    key: jax.Array,
+    sampling: Sampling,
+    progress: Progress,
+) -> Progress:
+    """One round: tell, estimate, mix, update."""
+    t, state, spent = progress
+    messages = jax.vmap(algorithm.outgoing)(state)
+    sample = samples(algorithm, problem, key, t, sampling)
+    estimates, costs = jax.vmap(algorithm.estimate, (0, 0, None, EACH))(problem, state, t, sample)
+    mixed = mixer(messages)
+    state = jax.vmap(algorithm.update, (0, 0, 0, None))(state, estimates, mixed, t)
+    return Progress(t + 1, state, jax.vmap(cost.charge)(spent, costs))
+
+
+@partial(jax.jit, static_argnames="sampling")
+def advance(
+    algorithm: Algorithm,
+    problem: Objectives,
+    mixer: Mixer,
+    key: jax.Array,
+    progress: Progress,
+    until: jax.Array,
+    sampling: Sampling,
+) -> tuple[Progress, jax.Array]:
+    """Rounds up to `until`, or through the first one that leaves x or y not finite.
+
+    `until` is an argument: chunks of any length are the same program, hence the same bits. Also
+    returns whether all is finite. u, p and v need no look: x and y are what they add up to.
+    """
+
+    def unfinished(carry: Any) -> jax.Array:
+        progress, sound = carry
+        return (progress.t < until) & sound
+
+    def body(carry: Any) -> Any:
+        progress = play(algorithm, problem, mixer, key, sampling, carry[0])
+        return progress, tree.finite((progress.state.x, progress.state.y))
+
+    return jax.lax.while_loop(unfinished, body, (progress, jnp.bool_(True)))

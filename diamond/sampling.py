@@ -1,0 +1,64 @@
+"""All that is random in a round: a pure function of (seed, round, agent, purpose).
+
+Every algorithm and every runtime draws by these lines, so all of them see the same samples. The
+two evaluations of eqs. (6) and (7) are handed one `Sample`: they cannot draw apart.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Where = Any  # the first row of a block, the numbers of single rows, or None for all rows
+Sampling = Literal["blocks", "rows"]
+
+
+class Sample(NamedTuple):
+    """What one agent drew for one round, in the letters of eq. (5)."""
+
+    upper: Where  # xi: validation rows of f_x, f_y
+    lower: Where  # zeta: training rows of g_y
+    cross: Where  # zeta_0: training rows of g_xy
+    chain: Where  # zeta_1 .. zeta_K: training rows of each g_yy
+    bits: jax.Array  # for the depth k; the same for all agents, so that they agree untold
+
+    def link(self, j: Any) -> Where:
+        """zeta_{j+1}."""
+        return None if self.chain is None else self.chain[j]
+
+    def full(self) -> "Sample":
+        """The same round on all rows."""
+        return Sample(None, None, None, None, self.bits)
+
+
+EACH = Sample(0, 0, 0, 0, None)  # type: ignore[arg-type]  # which fields differ between agents
+
+
+def key(seed: int) -> jax.Array:
+    """The key of a run; the generator is named, so that a seed means the same everywhere."""
+    return jax.random.key(seed, impl="threefry2x32")
+
+
+def draw(
+    key: jax.Array,
+    t: Any,
+    agent: Any,
+    rows: tuple[Any, Any],
+    links: int,
+    batch: int,
+    sampling: Sampling,
+) -> Sample:
+    """What `agent`, with `rows` = (train, valid) rows of its own, draws in round t.
+
+    "blocks": `batch` successive rows (of rows shuffled once) from a first one that is uniform, the
+    last followed by the first; every row is equally likely. "rows": each row uniform on its own,
+    with replacement. The modulo makes rows unequally likely by less than rows / 2^32.
+    """
+    train, valid = rows
+    round_key = jax.random.fold_in(key, t)
+    shape = (3 + links,) if sampling == "blocks" else (3 + links, batch)
+    bits = jax.random.bits(jax.random.fold_in(round_key, agent + 1), shape, jnp.uint32)
+    below = lambda bits, count: (bits % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
+    lower = below(bits[1:], train)
+    common = jax.random.bits(jax.random.fold_in(round_key, 0), (), jnp.uint32)
+    return Sample(below(bits[0], valid), lower[0], lower[1], lower[2:], common)

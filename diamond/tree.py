@@ -1,0 +1,62 @@
+"""Arithmetic on pytrees, leaf by leaf."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Tree = Any  # a pytree of arrays
+
+
+def add(a: Tree, b: Tree) -> Tree:
+    """a + b."""
+    return jax.tree.map(lambda a, b: a + b, a, b)
+
+
+def sub(a: Tree, b: Tree) -> Tree:
+    """a - b."""
+    return jax.tree.map(lambda a, b: a - b, a, b)
+
+
+def scale(c: Any, a: Tree) -> Tree:
+    """c a, in the precision of a."""
+    return jax.tree.map(lambda a: jnp.asarray(c, a.dtype) * a, a)
+
+
+def axpy(c: Any, a: Tree, b: Tree) -> Tree:
+    """c a + b, in the precision of a."""
+    return jax.tree.map(lambda a, b: jnp.asarray(c, a.dtype) * a + b, a, b)
+
+
+def zeros(a: Tree) -> Tree:
+    """0, shaped as a."""
+    return jax.tree.map(jnp.zeros_like, a)
+
+
+def dot(a: Tree, b: Tree) -> jax.Array:
+    """<a, b>, over all leaves."""
+    products = jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)
+    return jax.tree.reduce(jnp.add, products)
+
+
+def norm(a: Tree) -> jax.Array:
+    """||a||, over all leaves."""
+    return jnp.sqrt(dot(a, a))
+
+
+def select(choose: jax.Array, a: Tree, b: Tree) -> Tree:
+    """a where `choose`, else b."""
+    return jax.tree.map(lambda a, b: jnp.where(choose, a, b), a, b)
+
+
+def finite(a: Tree) -> jax.Array:
+    """Whether every number in every leaf is finite."""
+    return jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda a: jnp.isfinite(a).all(), a))
+
+
+def normal(key: jax.Array, a: Tree) -> Tree:
+    """Standard normal numbers, shaped as a."""
+    leaves, structure = jax.tree.flatten(a)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves)]
+    return jax.tree.unflatten(structure, drawn)

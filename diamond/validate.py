@@ -1,0 +1,161 @@
+"""Refusals: what cannot be solved is said before anything is compiled, with agent and remedy."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import tree
+from .tree import Tree
+
+PROBE = 8  # rows on which a loss is compared with the average of its single rows
+
+
+def rows(name: str, parts: Sequence[Tree]) -> list[Tree]:
+    """Every agent's rows as numpy arrays: at least one, as many in each leaf, alike, finite."""
+    if isinstance(parts, Mapping) or not isinstance(parts, Sequence):
+        raise TypeError(
+            f"the {name} rows must be a list with one pytree of arrays per agent, "
+            f"not {type(parts).__name__}; wrap the rows of a single agent in a list"
+        )
+    parts = [jax.tree.map(np.asarray, part) for part in parts]
+    for agent, part in enumerate(parts):
+        leaves = jax.tree_util.tree_leaves_with_path(part)
+        if not leaves:
+            raise ValueError(f"agent {agent} has no {name} rows: its pytree holds no array")
+        for path, leaf in leaves:
+            _leaf(name, agent, jax.tree_util.keystr(path), leaf, leaves[0][1])
+        _alike(name, agent, part, parts[0])
+    return parts
+
+
+def _leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.ndarray) -> None:
+    where = f"agent {agent}'s {name} rows{path and f' {path}'}"
+    if leaf.ndim == 0:
+        raise ValueError(f"{where} are a single number; the first axis must be the rows")
+    if len(leaf) == 0:
+        raise ValueError(
+            f"agent {agent} has 0 {name} rows; give it some, or leave it out of train, valid "
+            f"and network"
+        )
+    if len(leaf) != len(first):
+        raise ValueError(
+            f"{where} number {len(leaf)}, another leaf's {len(first)}; every leaf needs one "
+            f"entry a row"
+        )
+    if leaf.dtype.kind not in "biuf":
+        raise TypeError(f"{where} have dtype {leaf.dtype}; convert them to numbers")
+    if np.issubdtype(leaf.dtype, np.inexact) and not np.isfinite(leaf).all():
+        bad = int(np.argwhere(~np.isfinite(leaf))[0][0])
+        raise ValueError(
+            f"{where} are not finite: row {bad} is the first with NaN or infinity; remove or "
+            f"repair it"
+        )
+
+
+def _alike(name: str, agent: int, part: Tree, first: Tree) -> None:
+    structure: Any = jax.tree.structure(part)
+    if structure != jax.tree.structure(first):
+        raise ValueError(
+            f"agent {agent}'s {name} rows have the structure {structure}, agent "
+            f"0's {jax.tree.structure(first)}; all agents need the same"
+        )
+    for (path, leaf), other in zip(
+        jax.tree_util.tree_leaves_with_path(part), jax.tree.leaves(first)
+    ):
+        if leaf.shape[1:] != other.shape[1:] or leaf.dtype != other.dtype:
+            raise ValueError(
+                f"a row of agent {agent}'s {name} rows{jax.tree_util.keystr(path)} is "
+                f"{leaf.dtype}{list(leaf.shape[1:])}, of agent 0's {other.dtype}"
+                f"{list(other.shape[1:])}; bring all agents to the same shape and dtype"
+            )
+
+
+def agents(lengths: Mapping[str, int]) -> None:
+    """As many agents in every part, and at least one."""
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name} rows for {count}" for name, count in lengths.items())
+        raise ValueError(f"there are {said} agents; give every agent an entry in each list")
+    if 0 in lengths.values():
+        raise ValueError("there is no agent: the lists of rows are empty")
+
+
+def point(start: Any) -> tuple[Tree, Tree]:
+    """(x_0, y_0) as strongly typed floating-point arrays."""
+    if not isinstance(start, tuple) or len(start) != 2:
+        raise TypeError(f"init(key) must return the tuple (x0, y0), not {type(start).__name__}")
+
+    def strong(name: str, leaf: Any) -> jax.Array:
+        leaf = jnp.asarray(leaf)
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise TypeError(f"init(key) gives {name} of dtype {leaf.dtype}; it must be floating")
+        return leaf.astype(leaf.dtype)
+
+    x, y = (jax.tree.map(lambda leaf: strong(n, leaf), part) for n, part in zip("xy", start))
+    if not jax.tree.leaves(x) or not jax.tree.leaves(y):
+        raise ValueError("init(key) gives an x0 or y0 without any array; each needs at least one")
+    return x, y
+
+
+def losses(problem: Any) -> None:
+    """f, g and the metrics: scalars, finite, averages over rows, of a y that keeps its shapes."""
+    x, y = problem.start(0)
+    shapes = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype.name), a)
+    again = problem.start(1)
+    for name, one, two in zip("xy", (x, y), again):
+        if shapes(one) != shapes(two):
+            raise ValueError(
+                f"init(key) gives {name}0 of shapes {shapes(one)} with one key and {shapes(two)} "
+                f"with another; every agent and seed needs the same shapes"
+            )
+    # Near, not at the start: there, all zero perhaps, a sum and a mean may agree.
+    keys = jax.random.split(jax.random.key(7))
+    nudge = lambda key, a: tree.axpy(0.1, tree.normal(key, a), a)
+    x, y = nudge(keys[0], x), nudge(keys[1], y)
+    _average("upper", problem.upper, problem, "valid", x, y)
+    _average("lower", problem.lower, problem, "train", x, y)
+    for name, metric in problem.metrics.items():
+        _average(f"metric {name!r}", metric, problem, problem.measured, x, y)
+    if not jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, _lower_gradient(problem, x, y))):
+        raise ValueError(
+            "lower: its gradient in y is zero at a random point for every agent; it must depend "
+            "on y (y_i* = argmin_y g_i is not defined otherwise)"
+        )
+
+
+def _lower_gradient(problem: Any, x: Tree, y: Tree) -> Tree:
+    rows = jax.tree.map(lambda a: jnp.asarray(a[:PROBE]), problem.rows["train"][0])
+    return jax.grad(problem.lower, argnums=1)(x, y, rows)
+
+
+def _average(name: str, loss: Any, problem: Any, part: str, x: Tree, y: Tree) -> None:
+    probe = lambda a: jnp.asarray(np.take(a, np.arange(PROBE) % len(a), axis=0))
+    rows = jax.tree.map(lambda *a: jnp.stack([probe(a) for a in a]), *problem.rows[part])
+
+    def both(rows: Tree) -> tuple[jax.Array, ...]:
+        together = loss(x, y, rows)
+        if jnp.shape(together) != ():
+            raise ValueError(
+                f"{name} returned shape {jnp.shape(together)} for {PROBE} rows; it must return a "
+                f"scalar: use jnp.mean"
+            )
+        singles = jax.vmap(lambda row: loss(x, y, jax.tree.map(lambda a: a[None], row)))(rows)
+        return together, jnp.mean(singles), jnp.mean(jnp.abs(singles))
+
+    found = map(np.asarray, jax.jit(jax.vmap(both))(rows))
+    for agent, (value, average, size) in enumerate(zip(*found)):
+        if not np.isfinite(value):
+            raise ValueError(
+                f"{name} is {value} on agent {agent}'s first rows, near the point that init "
+                f"gives; check its data and the loss for log(0), 0/0 or overflow"
+            )
+        if abs(value - average) > 1e-3 * max(abs(value), size, 1e-6):
+            looks = " (it looks like a sum: use jnp.mean)" if value > 2 * abs(average) else ""
+            raise ValueError(
+                f"{name} is not an average over rows{looks}: on {PROBE} rows of agent {agent} it "
+                f"is {value:.6g}, the average over those rows one by one is {average:.6g}. Full "
+                f"losses and mini-batch gradients would disagree; terms without rows are fine, "
+                f"anything else that ties rows together is not"
+            )
