@@ -40,7 +40,7 @@ def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
     beta = numbers.get("beta", 0.0)
     if beta > limit:
         return (
-            f"beta_{t} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g of mini-batches at the start), "
+            f"beta_{t} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
             f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
         )
     leaves = jax.tree_util.tree_leaves_with_path(algorithm)

@@ -1,7 +1,7 @@
 """What the agents solve: min_x 1/m sum_i f_i(x, y_i*(x)) with y_i*(x) = argmin_y g_i(x, y)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -19,28 +19,44 @@ SHUFFLE = 0x5EED  # rows are shuffled by this seed and their count
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rows:
-    """Rows of all agents (or of one, the agent axis mapped away), padded to the largest count.
+    """Rows of all agents, padded to the largest count; or of one.
 
     Agent i's rows are followed by its first ones again, round and round: a block may start at
-    any row, and no padding is ever foreign to the agent.
+    any row, and no padding is ever foreign to the agent. One agent's rows are either `of(i)`, which
+    leaves the data where they are (blocks are cut from there), or what mapping the agent axis away
+    leaves (for work on all rows).
     """
 
     data: Tree  # (agents, most rows + batch - 1, ...)
     count: jax.Array  # (agents,), the rows each agent really has
     batch: int = field(metadata={"static": True})  # rows in a block
+    agent: Any = None  # whose rows these are, in data of all agents
+
+    def of(self, agent: Any) -> "Rows":
+        """The rows of one agent."""
+        return Rows(self.data, self.count[agent], self.batch, agent)
 
     def take(self, where: Where) -> Tree:
         """One agent's block that starts at `where`, or its rows numbered `where`."""
-        if jnp.ndim(where) == 0:
-            return jax.tree.map(
-                lambda a: jax.lax.dynamic_slice_in_dim(a, where, self.batch), self.data
-            )
-        return jax.tree.map(lambda a: a[where], self.data)
+        here = () if self.agent is None else (self.agent,)
+        if jnp.ndim(where):
+            return jax.tree.map(lambda a: a[(*here, where)], self.data)
+
+        def block(a: jax.Array) -> jax.Array:
+            shape = (self.batch, *a.shape[len(here) + 1 :])
+            first = (*here, where, *(0 for _ in shape[1:]))
+            sizes = (*(1 for _ in here), *shape)
+            return jax.lax.dynamic_slice(a, first, sizes).reshape(shape)
+
+        return jax.tree.map(block, self.data)
 
     def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """The average of `loss` over all of one agent's rows: exact, padding or not."""
-        length = jax.tree.leaves(self.data)[0].shape[0] - self.batch + 1
-        rows = jax.tree.map(lambda a: a[:length, None], self.data)
+        data = self.data
+        if self.agent is not None:
+            data = jax.tree.map(lambda a: a[self.agent], data)
+        length = jax.tree.leaves(data)[0].shape[0] - self.batch + 1
+        rows = jax.tree.map(lambda a: a[:length, None], data)
         values = jax.vmap(loss, (None, None, 0))(x, y, rows)
         return jnp.sum(jnp.where(jnp.arange(length) < self.count, values, 0)) / self.count
 
@@ -60,7 +76,7 @@ class Rows:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Objectives:
-    """f and g with the rows they average over: of all agents, or of one under `vmap`.
+    """f and g with the rows they average over: of all agents, or of one.
 
     Its leaves are the data, so data are arguments of the compiled program, never constants in it.
     """
@@ -69,6 +85,10 @@ class Objectives:
     valid: Rows
     upper: Loss = field(metadata={"static": True})
     lower: Loss = field(metadata={"static": True})
+
+    def of(self, agent: Any) -> "Objectives":
+        """Those of one agent."""
+        return replace(self, train=self.train.of(agent), valid=self.valid.of(agent))
 
     def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """f(x, y; xi), xi the validation rows at `where`."""

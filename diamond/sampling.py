@@ -20,7 +20,7 @@ class Sample(NamedTuple):
     lower: Where  # zeta: training rows of g_y
     cross: Where  # zeta_0: training rows of g_xy
     chain: Where  # zeta_1 .. zeta_K: training rows of each g_yy
-    bits: jax.Array  # for the depth k; the same for all agents, so that they agree untold
+    bits: Any  # for the depth k; the same for all agents, so that they agree untold
 
     def link(self, j: Any) -> Where:
         """zeta_{j+1}."""

@@ -23,7 +23,7 @@ class HessianFree:
     """The Neumann sum with g_yy w and g_xy w as central differences of g_y and g_x along w."""
 
     lipschitz: Any
-    radius: Number  # length of the step, relative to 1 + ||y||
+    radius: Number | None  # length of the step, relative to 1 + ||y||; None: by the precision
     terms: int = field(metadata={"static": True})
 
     @property
@@ -60,8 +60,9 @@ class HessianFree:
         """[grad g(x, y + d w) - grad g(x, y - d w)] / 2d, the gradient in x (0) or in y (1)."""
         x, y = point
         size = tree.norm(w)
-        tiny = jnp.finfo(size.dtype).tiny
-        d = self.radius * (1 + tree.norm(y)) / jnp.maximum(size, tiny)
+        precision = jnp.finfo(size.dtype)
+        radius = float(precision.eps) ** (1 / 3) if self.radius is None else self.radius
+        d = radius * (1 + tree.norm(y)) / jnp.maximum(size, precision.tiny)
         gradient = jax.grad(problem.g, block)
         ahead, behind = (gradient(x, tree.axpy(s * d, w, y), where) for s in (1, -1))
         return tree.scale(1 / (2 * d), tree.sub(ahead, behind))
@@ -73,8 +74,6 @@ def hessian_free(
     """`neumann_sum` without second derivatives: 2 gradients for each product.
 
     `radius` is the step of the differences relative to 1 + ||y||; by default the cube root of the
-    precision (5e-3 in float32, 6e-6 in float64), which balances truncation and rounding.
+    precision of y (5e-3 in float32, 6e-6 in float64), which balances truncation and rounding.
     """
-    if radius is None:
-        radius = float(jnp.finfo(float).eps) ** (1 / 3)
     return HessianFree(given(lipschitz), radius, at_least_one(terms))

@@ -3,13 +3,14 @@
 import operator
 import random
 from collections.abc import Callable, Hashable, Iterable
+from typing import TypeAlias
 
 import networkx as nx
 
 from diamond.network.mixing import Matrix, mixing_matrix
 from diamond.network.network import Network
 
-Mixing = str | Matrix
+Mixing: TypeAlias = str | Matrix
 
 MOST_DRAWS = 1000
 
@@ -173,15 +174,17 @@ def _network(
     """Number the nodes in the order of `labels`, and weigh the edges."""
     labels = tuple(labels)
     number = {label: i for i, label in enumerate(labels)}
-    components = list(nx.connected_components(graph))
+    components = [set(part) for part in nx.connected_components(graph)]
     if len(components) > 1:
-        part = sorted(min(components, key=lambda part: len(part)), key=number.__getitem__)
+        smallest = min(components, key=len)
+        part = sorted(smallest, key=number.__getitem__)
         shown = ", ".join(map(repr, part[:5])) + (", ..." if len(part) > 5 else "")
         raise ValueError(
             f"the graph has {len(components)} components, one of them {{{shown}}}; "
             "add edges between them, or take one component"
         )
-    numbered = nx.Graph(**graph.graph)
+    numbered = nx.Graph()
+    numbered.graph.update(graph.graph)
     numbered.add_nodes_from((number[label], graph.nodes[label]) for label in labels)
     numbered.add_edges_from((number[a], number[b], data) for a, b, data in graph.edges(data=True))
     weights, rule = mixing_matrix(numbered, mixing)

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from diamond.network.network import Network
 
-# Slots summed in one fused pass; wider buckets loop over passes. Measured on a CPU: 8 is slower
-# at a mean degree of 8, 32 and 64 are up to twice slower at 30, and compile more slowly.
+# Slots summed in one fused pass; wider buckets loop over passes. A compromise: timed on a CPU,
+# no length from 8 to 64 was best throughout, and longer passes take longer to compile.
 PASS = 16
 
 
 def prefers_dense(agents: int, entries: int) -> bool:
     """Whether M as a dense matrix is the faster form; `entries` counts the diagonal.
 
-    Measured on a CPU. With 16,000 numbers an agent the sparse form wins nearly everywhere, by
-    1.5 to 40 times. With 123 it wins on rings from 16 agents (0.19 of the entries filled) and on
-    random graphs below about 0.1; at 0.25 it takes twice as long. A fifth lies between, and below
-    16 agents the difference is at most 0.15 ms either way.
+    A compromise, timed on a CPU. With 16,000 numbers an agent the sparse form was never slower,
+    and several times faster from 32 agents on. With 123 it won on rings from 16 agents (0.19 of
+    the entries filled), lost on random graphs of 64 (0.13) and took twice as long at 32 (0.25).
+    At 5 and 9 agents the two differ by 0.15 ms at most.
     """
     return agents < 16 or 5 * entries > agents**2
 

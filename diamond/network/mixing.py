@@ -6,6 +6,7 @@ its rows and columns sum to 1.
 
 import difflib
 from collections.abc import Callable
+from typing import TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.sparse import csr_array, diags_array, sparray, spmatrix
 from diamond.network.spectrum import largest
 
 Floats = NDArray[np.float64]
-Matrix = ArrayLike | sparray | spmatrix
+Matrix: TypeAlias = ArrayLike | sparray | spmatrix
 
 
 def laplacian(adjacency: csr_array) -> Floats:

@@ -16,8 +16,8 @@ from ..network.mixer import mixer
 from ..problem import Problem
 from ..record import Record
 from ..run import Run
-from ..sampling import EACH, Sampling, key
-from ._round import Progress, advance, play, samples, start
+from ..sampling import Sampling, key
+from ._round import Progress, advance, estimate, play, samples, start
 
 
 def simulate(
@@ -92,9 +92,9 @@ def _diverged(
 ) -> Diverged:
     t = run.rounds
     sample = samples(algorithm, objectives, key(run.seed), t, run.sampling)
-    estimate = jax.vmap(algorithm.estimate, (0, 0, None, EACH))(objectives, good.state, t, sample)
+    directions, _ = estimate(algorithm, objectives, good.state, t, sample)
     after = play(algorithm, objectives, mixing, key(run.seed), run.sampling, good)
-    quantity, agent = culprit(estimate[0], after.state)
+    quantity, agent = culprit(directions, after.state)
     message = (
         f"diverged in round {t}: {quantity} of agent {agent} is not finite; "
         f"{explain(problem, algorithm, t, run.seed)}. The state before that round is kept in "

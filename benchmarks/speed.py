@@ -1,0 +1,111 @@
+"""Speed of a DIAMOND round beside a hand-written JAX loop of the same round, in one run.
+
+    python benchmarks/speed.py
+
+The reference work: logistic regression, 123 features, 16,000 training and validation rows per
+agent, batch 64, K = 10 with random depth, float32, one core. Best of several warm runs, the two
+taken in turns; compile time apart. Ratios are what to trust.
+"""
+
+import os
+import sys
+import time
+
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+
+import handwritten
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import diamond
+from diamond.deferred import resolve
+from diamond.network.mixer import mixer
+from diamond.runtimes._round import advance, start
+from diamond.sampling import key
+
+FEATURES, ROWS, BATCH, ROUNDS, REPEATS = 123, 16_000, 64, 1000, 5
+LIPSCHITZ = 1.0
+
+
+def part(seed, rows):
+    random = np.random.default_rng(seed)
+    a = random.normal(size=(rows, FEATURES)).astype(np.float32) / np.sqrt(FEATURES)
+    truth = 3 * np.random.default_rng(9).normal(size=FEATURES)
+    return {"a": a, "c": np.sign(a @ truth + random.normal(size=rows)).astype(np.float32)}
+
+
+def problem(agents, rows=ROWS):
+    zeros = lambda key: (jnp.zeros(FEATURES), jnp.zeros(FEATURES))
+    train, valid = ([part(2 * i + odd, rows) for i in range(agents)] for odd in (0, 1))
+    return diamond.Problem(handwritten.upper, handwritten.lower, zeros, train, valid)
+
+
+def once(function):
+    begun = time.perf_counter()
+    result = jax.block_until_ready(function())
+    return time.perf_counter() - begun, result
+
+
+def ours(problem, network, rounds):
+    alpha = diamond.schedule.power(0.1)
+    eta = diamond.schedule.squared(0.1, alpha)
+    chain = diamond.hypergradient.neumann(handwritten.K, LIPSCHITZ)
+    algorithm, *_ = resolve(
+        diamond.diamond(alpha, alpha, eta, eta, BATCH, chain), problem, BATCH, 0
+    )
+    fixed = algorithm, problem.objectives(BATCH), mixer(network), key(0)
+    begin = start(algorithm, *problem.start(0), problem.agents)
+    go = lambda until: advance(*fixed, begin, jnp.int32(until), sampling="blocks")
+    compiling, _ = once(lambda: go(0))
+    return compiling, lambda: go(rounds)[0].state[:2]
+
+
+def theirs(problem, network, rounds):
+    work = problem.objectives(BATCH)
+    data = work.train.data, work.valid.data, jnp.asarray(network.matrix, jnp.float32)
+    go = jax.jit(handwritten.advance, static_argnums=(5, 6, 7))
+    program = go.lower(*data, key(0), LIPSCHITZ, rounds, BATCH, ROWS)
+    compiling, compiled = once(lambda: program.compile())
+    return compiling, lambda: compiled(*data, key(0), LIPSCHITZ)
+
+
+def beside(agents):
+    """Agent-iterations per second of both, compile seconds, and the largest difference of x."""
+    work = problem(agents)
+    network = diamond.network.complete(agents)
+    rounds = max(100, ROUNDS // agents)
+    (compiling, mine), (_, hand) = ours(work, network, rounds), theirs(work, network, rounds)
+    (_, a), (_, b) = once(mine), once(hand)
+    times = [(once(mine)[0], once(hand)[0]) for _ in range(REPEATS)]
+    fast, slow = (rounds * agents / min(t) for t in zip(*times))
+    return fast, slow, compiling, float(jnp.max(jnp.abs(a[0] - b[0])))
+
+
+def ring(agents):
+    """Seconds per agent-iteration on a ring; 256,000 + 256,000 rows in all, whatever m is."""
+    work = problem(agents, 16 * ROWS // agents)
+    rounds = max(20, 4000 // agents)
+    _, mine = ours(work, diamond.network.ring(agents), rounds)
+    once(mine)
+    return min(once(mine)[0] for _ in range(REPEATS)) / rounds / agents
+
+
+def main():
+    print(__doc__.splitlines()[0])
+    print(f"{FEATURES} features, {ROWS} + {ROWS} rows an agent, batch {BATCH}, K = {handwritten.K}")
+    print(f"JAX {jax.__version__}, {jax.devices()[0].device_kind}, one core, best of {REPEATS}\n")
+    print("agents   ours, agent-it/s   by hand   ratio   compile, s   largest difference of x")
+    for agents in (1, 5, 9, 15):
+        fast, slow, compiling, apart = beside(agents)
+        row = f"{agents:6d}   {fast:16.0f}   {slow:7.0f}   {fast / slow:5.2f}   {compiling:10.1f}"
+        print(f"{row}   {apart:.1e}", flush=True)
+    few, many = ring(16), ring(1024)
+    print(f"\nring of 16: {few * 1e6:.1f} us an agent-iteration; of 1024: {many * 1e6:.1f}")
+    print(f"per-agent cost at m = 1024 is {many / few:.2f} times that at m = 16")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

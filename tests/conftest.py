@@ -1,0 +1,17 @@
+"""Double precision throughout: identities are then tested to 1e-12, not to 1e-5.
+
+Ranks are not promoted silently in the core either (`test_algorithms` runs every algorithm under
+"raise"); globally that would forbid it to the users' losses, which rows and biases invite.
+"""
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+
+
+@pytest.fixture
+def float32():
+    """What most users have."""
+    with jax.enable_x64(False):
+        yield
