@@ -7,7 +7,7 @@ import numpy as np
 
 from . import tree
 from .algorithm import Algorithm
-from .hypergradient.lipschitz import SAFETY, lipschitz
+from .hypergradient.lipschitz import SAFETY, in_use, lipschitz
 from .problem import Problem
 from .run import Run
 
@@ -43,10 +43,8 @@ def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
             f"beta_{t} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
             f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
         )
-    leaves = jax.tree_util.tree_leaves_with_path(algorithm)
-    given = [float(leaf) for path, leaf in leaves if getattr(path[-1], "name", "") == "lipschitz"]
-    chain = min(given, default=largest)
-    if chain < largest / 2:
+    chain = in_use(algorithm)
+    if chain is not None and chain < largest / 2:
         return (
             f"lipschitz = {chain:.3g} lies below half of L_g = {largest:.3g}, so the chain of "
             f"eq. (5) grows; give at least {SAFETY * largest:.3g}, or None to have it estimated"

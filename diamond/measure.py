@@ -24,7 +24,9 @@ def measure(
     Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with
     the consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
     `lower.tolerance`, and `solver_error` is the largest error that was left. `upper_loss` is the
-    mean of f_i(x_i, y_i) on all validation rows. Metrics are averages over the agents.
+    objective itself, l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is the mean of
+    f_i(x_i, y_i), which agents can lower by not agreeing on x. Both are on all validation rows.
+    Metrics are averages over the agents, each at its own (x_i, y_i).
     """
     return _measure(problem, rows, tuple(metrics.items()), x, y)
 
@@ -43,7 +45,8 @@ def _measure(
         own = {
             "consensus": tree.dot(off, off),
             "lower_error": tree.dot(gap, gap),
-            "upper_loss": problem.f(x, y, None),
+            "upper_loss": problem.f(mean, shared.y, None),
+            "local_loss": problem.f(x, y, None),
             "solver_error": jnp.maximum(mine.error, shared.error),
         }
         return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}
@@ -59,6 +62,7 @@ def _measure(
         "metric": stationarity + consensus + own["lower_error"].sum(),
         "definition1": stationarity + own["consensus"].mean() + own["lower_error"].sum(),
         "upper_loss": own["upper_loss"].mean(),
+        "local_loss": own["local_loss"].mean(),
         **{name: own[name].mean() for name, _ in metrics},
         "solver_error": own["solver_error"].max(),
     }

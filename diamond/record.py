@@ -10,11 +10,12 @@ import numpy as np
 from . import cost, lower
 from .algorithm import Algorithm
 from .cost import Cost
+from .hypergradient.lipschitz import curvature, in_use
 from .measure import measure
 from .network import Network
 from .problem import Objectives, Problem
 from .run import Run
-from .sampling import Sampling
+from .sampling import Sampling, key
 
 
 class Record:
@@ -35,6 +36,8 @@ class Record:
         self.objectives, self.rows = objectives, problem.stack(problem.measured)
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = compile_seconds
+        self.dtype = jax.tree.leaves(problem.start(seed)[1])[0].dtype
+        self.warned = False
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []
 
@@ -50,20 +53,37 @@ class Record:
         spent = cost.total(progress.spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
+        bent = curvature(self.objectives, state.x, state.y, key(self.seed))
+        entry["curvature"] = float(bent)
         entry |= {"bytes": self.traffic(progress) * 2 * len(self.network.edges), "seconds": seconds}
-        allowed = lower.tolerance(jax.tree.leaves(state.y)[0].dtype)
+        self.look(entry)
+        self.entries.append(entry)
+        self.own.append({name: np.asarray(value) for name, value in own.items()})
+        if on_evaluation:
+            on_evaluation(dict(entry))
+
+    def look(self, entry: dict[str, float]) -> None:
+        """Warn of what makes an entry, or the run, doubtful."""
+        allowed = lower.tolerance(self.dtype)
         if entry["solver_error"] > 100 * allowed:
             warnings.warn(
                 f"y* is known to {entry['solver_error']:.1e} only at round {entry['round']} "
                 f"({allowed:.1e} is wanted), so the measures there are rough; is the lower level "
                 f"strongly convex in y?",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        self.entries.append(entry)
-        self.own.append({name: np.asarray(value) for name, value in own.items()})
-        if on_evaluation:
-            on_evaluation(dict(entry))
+        chain, seen = in_use(self.algorithm), entry["curvature"]
+        if chain is not None and seen > chain and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"mini-batch Hessians g_yy have eigenvalues up to {seen:.3g} at round "
+                f"{entry['round']}, above lipschitz = {chain:.3g} that eq. (5) divides by: the "
+                f"hypergradient is off, and beyond {2 * chain:.3g} it explodes; give lipschitz = "
+                f"{1.5 * seen:.2g} or more",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
     def traffic(self, progress: Any) -> int:
         """Bytes sent over one edge, one way, so far: a message a round."""

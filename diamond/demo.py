@@ -1,0 +1,64 @@
+"""The demo: four methods on handwritten digits, split over nine agents by label."""
+
+import itertools
+from collections.abc import Callable
+
+from . import data, network, problems, schedule
+from .algorithm import Algorithm
+from .algorithms.diamond import diamond
+from .algorithms.dsgd import dsgd
+from .algorithms.gt_sgd import gt_sgd
+from .algorithms.m_sgd import m_sgd
+from .hypergradient import neumann
+from .network import Network
+from .problem import Problem
+from .run import Run
+from .runtimes.simulate import simulate
+
+AGENTS, ROUNDS, EVERY, BATCH = 9, 1000, 25, 32
+CHAIN = neumann(terms=10, lipschitz=6.0)
+
+# c_alpha, c_beta, c_eta = c_gamma: each method's best of one grid (benchmarks/digits_grid.py).
+METHODS: dict[str, tuple[float, ...]] = {
+    "DIAMOND": (1.0, 0.3, 1.0),
+    "GT-SGD": (1.0, 0.3),
+    "M-SGD": (1.0, 0.3, 1.0),
+    "D-SGD": (1.0, 0.3),
+}
+MAKERS = {"DIAMOND": diamond, "GT-SGD": gt_sgd, "M-SGD": m_sgd, "D-SGD": dsgd}
+
+
+def digits(agents: int = AGENTS, seed: int = 0) -> Problem:
+    """1,797 digits of 8 x 8 pixels; each agent has two runs of the rows sorted by label."""
+    a, b = data.digits().train
+    parts = data.partition.by_label(b, agents, seed, shards=2)
+    split = data.partition.split(parts, (0.4, 0.4, 0.2), seed)
+    train, valid, test = ([{"a": a[i], "b": b[i]} for i in part] for part in split)
+    return problems.meta_learning(train, valid, test)
+
+
+def peers() -> Network:
+    """The paper's network: Erdos-Renyi with p = 0.3, Laplacian mixing."""
+    return network.erdos_renyi(AGENTS, p=0.3, seed=0)
+
+
+def method(name: str, constants: tuple[float, ...]) -> Algorithm:
+    """The method with the paper's schedules: eta and gamma where it has momentum."""
+    c_alpha, c_beta, *c_eta = constants
+    steps = schedule.paper(c_alpha, c_beta, *(c_eta or [1.0]) * 2)
+    taken = itertools.islice(steps.items(), 4 if c_eta else 2)
+    return MAKERS[name](**dict(taken), batch=BATCH, hypergradient=CHAIN)  # type: ignore[operator]
+
+
+def compare(
+    on_evaluation: Callable[[str, dict[str, float]], None], seed: int = 0
+) -> dict[str, Run]:
+    """All four on the same problem, network, draws and number of rounds."""
+    problem, peer_network = digits(), peers()
+
+    def one(name: str) -> Run:
+        report = lambda entry: on_evaluation(name, entry)
+        algorithm = method(name, METHODS[name])
+        return simulate(problem, peer_network, algorithm, ROUNDS, seed, EVERY, "blocks", report)
+
+    return {name: one(name) for name in METHODS}

@@ -1,0 +1,49 @@
+"""Runs to pictures."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .run import Run
+
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]  # Okabe and Ito
+PANELS = {
+    "upper_loss": "upper loss",
+    "metric": "metric, eq. (11)",
+    "stationarity": r"$\|\nabla \ell(\bar x)\|^2$",
+    "consensus": r"$\sum_i \|x_i - \bar x\|^2$",
+    "lower_error": r"$\sum_i \|y_i^* - y_i\|^2$",
+}
+
+
+def convergence(runs: Mapping[str, Run], path: Path, title: str, along: str = "round") -> Path:
+    """The losses, error terms and user metrics of `runs` against rounds (or samples, bytes, ...)."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    first = next(iter(runs.values()))
+    own = [name for name in first.agents if name not in (*PANELS, "solver_error")]
+    panels = {**PANELS, **{name: name for name in own}}
+    columns = 3
+    figure, axes = plt.subplots(
+        -(-len(panels) // columns), columns, figsize=(11, 6.4), layout="constrained", squeeze=False
+    )
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, (name, label) in zip(axes.flat, panels.items()):
+        for colour, (method, run) in zip(COLOURS, runs.items()):
+            shown = slice(1 if name == "consensus" else 0, None)  # round 0: all agents agree
+            axis.plot(
+                run.history[along][shown], run.history[name][shown], color=colour, label=method
+            )
+        if name not in (*own, "upper_loss"):
+            axis.set_yscale("log")
+        axis.set_title(label, fontsize=10)
+        axis.set_xlabel(along)
+        axis.grid(alpha=0.3)
+    axes.flat[0].legend(fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+    return path

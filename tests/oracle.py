@@ -1,0 +1,92 @@
+"""Losses that count, at run time, how often which derivative of them is taken.
+
+`mark(x, y)` is the identity, and a primitive of its own. Its tangents pass a `tick`, and a marked
+pair that was differentiated once is marked with one prime more; transposing a tick appends a T. A
+gradient of g in y then executes one tick "g y T", a product with g_yy one "g' y" (forward) or
+"g' y T" (reverse), one with g_xy "g' x T". A tick calls back and counts the rows that pass it;
+work that the compiler drops is not counted.
+"""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from diamond.problem import Problem
+
+SIZE = 3
+seen: Counter = Counter()
+tick_p, mark_p = Primitive("tick"), Primitive("mark")
+mark_p.multiple_results = True
+
+
+def tick(value, tag):
+    return tick_p.bind(value, tag=tag)
+
+
+def _run(value, *, tag):
+    def count(value):
+        seen[tag] += value.size // SIZE
+        return np.asarray(value)
+
+    return jax.pure_callback(count, jax.ShapeDtypeStruct(value.shape, value.dtype), value)
+
+
+tick_p.def_abstract_eval(lambda value, tag: value)
+tick_p.def_impl(_run)
+ad.deflinear2(tick_p, lambda ct, value, tag: [tick(ct, tag + " T")])
+batching.primitive_batchers[tick_p] = lambda args, dims, tag: (tick(args[0], tag), dims[0])
+mlir.register_lowering(tick_p, mlir.lower_fun(_run, multiple_results=False))
+
+
+def _mark_jvp(primals, tangents, level):
+    passed = [
+        t if type(t) is ad.Zero else tick(t, f"{level} {name}") for name, t in zip("xy", tangents)
+    ]
+    return mark_p.bind(*primals, level=level + "'"), passed
+
+
+def _mark_batch(args, dims, level):
+    return mark_p.bind(*args, level=level), dims
+
+
+mark_p.def_abstract_eval(lambda x, y, level: [x, y])
+mark_p.def_impl(lambda x, y, level: [x, y])
+ad.primitive_jvps[mark_p] = _mark_jvp
+batching.primitive_batchers[mark_p] = _mark_batch
+mlir.register_lowering(mark_p, lambda context, x, y, level: [x, y])
+
+
+def _spread(x, y, rows, level):
+    """x and y, marked, once for each row."""
+    return mark_p.bind(x[None] + 0.0 * rows, y[None] + 0.0 * rows, level=level)
+
+
+def upper(x, y, rows):
+    x, y = _spread(x, y, rows, "f")
+    return jnp.mean(jnp.cosh(y - rows) + 0.5 * x**2 + x * y)
+
+
+def lower(x, y, rows):
+    x, y = _spread(x, y, rows, "g")
+    return jnp.mean(jnp.logaddexp(y - rows, rows - y) + 0.5 * jnp.exp(0.1 * x) * y**2 + x * y)
+
+
+def problem(train=7, valid=5):
+    random = np.random.default_rng(2)
+    init = lambda key: (jnp.full(SIZE, 0.1), jnp.full(SIZE, 0.2))
+    rows = [random.normal(size=(n, SIZE)) for n in (train, valid)]
+    return Problem(upper, lower, init, rows[:1], rows[1:])
+
+
+def counted():
+    """Rows of gradients, Hessian-products and Jacobian-products so far."""
+    of_f = {seen["f x T"], seen["f y T"]}  # both blocks at once
+    return {
+        "gradients": seen["g y T"] + seen["g x T"] + max(of_f),
+        "hvps": seen["g' y"] + seen["g' y T"],
+        "jvps": seen["g' x"] + seen["g' x T"],
+    }
