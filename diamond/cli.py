@@ -48,13 +48,14 @@ def demo(
 
         runs = demo.compare(report)
     table = Table(title=f"after {demo.ROUNDS} rounds, each with its best constants of one grid")
-    for column in ("", "upper loss", "test accuracy", "average metric", "samples", "MB", "s"):
+    for column in ("", "upper loss", "own loss", "accuracy", "metric", "samples", "MB", "s"):
         table.add_column(column, justify="left" if not column else "right")
     for name, run in runs.items():
         last = {key: values[-1] for key, values in run.history.items()}
         table.add_row(
             name,
             f"{last['upper_loss']:.3f}",
+            f"{last['local_loss']:.3f}",
             f"{last['accuracy']:.3f}",
             f"{run.history['metric'][1:].mean():.4f}",
             f"{last['samples']:,.0f}",
@@ -62,6 +63,11 @@ def demo(
             f"{last['seconds']:.1f}",
         )
     console.print(table)
-    console.print("samples: rows drawn per agent; MB: sent over the whole network", style="dim")
+    console.print(
+        "upper loss: the objective, at the mean of the agents' x; own loss: at each agent's own x "
+        "and y; accuracy: on test rows, own x and y; metric: eq. (11), mean over the run; samples: "
+        "rows drawn by an agent; MB: sent over the whole network",
+        style="dim",
+    )
     title = f"digits, 9 agents by label, {network.name}, lam = {network.lam:.2f}"
     console.print(f"curves: {plot.convergence(runs, picture, title)}")

@@ -16,7 +16,7 @@ from .run import Run
 from .runtimes.simulate import simulate
 
 AGENTS, ROUNDS, EVERY, BATCH = 9, 1000, 25, 32
-CHAIN = neumann(terms=10, lipschitz=6.0)
+CHAIN = neumann(terms=10, lipschitz=8.0)
 
 # c_alpha, c_beta, c_eta = c_gamma: each method's best of one grid (benchmarks/digits_grid.py).
 METHODS: dict[str, tuple[float, ...]] = {

@@ -7,7 +7,7 @@ from .run import Run
 
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]  # Okabe and Ito
 PANELS = {
-    "upper_loss": "upper loss",
+    "upper_loss": r"upper loss $\ell(\bar x)$",
     "metric": "metric, eq. (11)",
     "stationarity": r"$\|\nabla \ell(\bar x)\|^2$",
     "consensus": r"$\sum_i \|x_i - \bar x\|^2$",
@@ -16,14 +16,14 @@ PANELS = {
 
 
 def convergence(runs: Mapping[str, Run], path: Path, title: str, along: str = "round") -> Path:
-    """The losses, error terms and user metrics of `runs` against rounds (or samples, bytes, ...)."""
+    """The losses, error terms and user metrics of `runs` against rounds, samples, bytes or seconds."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     first = next(iter(runs.values()))
-    own = [name for name in first.agents if name not in (*PANELS, "solver_error")]
+    own = [name for name in first.agents if name not in (*PANELS, "local_loss", "solver_error")]
     panels = {**PANELS, **{name: name for name in own}}
     columns = 3
     figure, axes = plt.subplots(

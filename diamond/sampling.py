@@ -31,7 +31,7 @@ class Sample(NamedTuple):
         return Sample(None, None, None, None, self.bits)
 
 
-EACH = Sample(0, 0, 0, 0, None)  # type: ignore[arg-type]  # which fields differ between agents
+EACH = Sample(0, 0, 0, 0, None)  # which fields differ between agents
 
 
 def key(seed: int) -> jax.Array:

@@ -23,28 +23,44 @@ tick_p, mark_p = Primitive("tick"), Primitive("mark")
 mark_p.multiple_results = True
 
 
-def tick(value, tag):
-    return tick_p.bind(value, tag=tag)
+def tick(value, at, tag):
+    """value; `at` is the point, handed over so that no tick looks constant to the compiler."""
+    return tick_p.bind(value, at, tag=tag)
 
 
-def _run(value, *, tag):
-    def count(value):
+def _run(value, at, *, tag):
+    def count(value, at):
         seen[tag] += value.size // SIZE
         return np.asarray(value)
 
-    return jax.pure_callback(count, jax.ShapeDtypeStruct(value.shape, value.dtype), value)
+    return jax.pure_callback(count, jax.ShapeDtypeStruct(value.shape, value.dtype), value, at)
 
 
-tick_p.def_abstract_eval(lambda value, tag: value)
-tick_p.def_impl(_run)
-ad.deflinear2(tick_p, lambda ct, value, tag: [tick(ct, tag + " T")])
-batching.primitive_batchers[tick_p] = lambda args, dims, tag: (tick(args[0], tag), dims[0])
+def _tick_jvp(primals, tangents, tag):
+    (value, at), (tangent, _) = primals, tangents
+    zero = type(tangent) is ad.Zero
+    return tick(value, at, tag), tangent if zero else tick(tangent, at, tag + " J")
+
+
+def _tick_batch(args, dims, tag):
+    (value, at), (dim, _) = args, dims
+    if dim is batching.not_mapped:
+        size = at.shape[dims[1]]
+        value, dim = jnp.broadcast_to(value[None], (size, *value.shape)), 0
+    return tick(value, at, tag), dim
+
+
+tick_p.def_abstract_eval(lambda value, at, tag: value)
+ad.primitive_jvps[tick_p] = _tick_jvp
+ad.primitive_transposes[tick_p] = lambda ct, _, at, tag: [tick(ct, at, tag + " T"), None]
+batching.primitive_batchers[tick_p] = _tick_batch
 mlir.register_lowering(tick_p, mlir.lower_fun(_run, multiple_results=False))
 
 
 def _mark_jvp(primals, tangents, level):
     passed = [
-        t if type(t) is ad.Zero else tick(t, f"{level} {name}") for name, t in zip("xy", tangents)
+        t if type(t) is ad.Zero else tick(t, at, f"{level} {name}")
+        for name, t, at in zip("xy", tangents, primals)
     ]
     return mark_p.bind(*primals, level=level + "'"), passed
 

@@ -110,4 +110,4 @@ def _moments(
 
 
 _draw, _key = sampling.draw, sampling.key
-_nothing = sampling.Sample(None, None, None, None, None)  # type: ignore[arg-type]
+_nothing = sampling.Sample(None, None, None, None, None)
