@@ -55,7 +55,8 @@ def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
         first = jnp.ones_like(size), tree.norm(gradient(tree.axpy(-1, step, y)))
         rate, new = jax.lax.while_loop(worse, halve, first)
         stuck = ~(new < size)
-        error = tree.norm(step) / (1 + tree.norm(y))
+        length = tree.norm(step)  # 0 where the curvature is not positive: nothing is solved there
+        error = jnp.where(length == 0, jnp.inf, length / (1 + tree.norm(y)))
         moved = tree.select(stuck, y, tree.axpy(-rate, step, y))
         return moved, jnp.where(stuck, size, new), error, k + 1, stuck
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from . import lower, tree
+from .hypergradient.lipschitz import curvature
 from .problem import Loss, Objectives, Rows
 from .tree import Tree
 
@@ -29,6 +30,15 @@ def measure(
     Metrics are averages over the agents, each at its own (x_i, y_i).
     """
     return _measure(problem, rows, tuple(metrics.items()), x, y)
+
+
+@partial(jax.jit, static_argnums=2)
+def observe(
+    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, key: jax.Array
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """`measure`, and the `curvature` of g_yy on a few mini-batches there."""
+    together, own = _measure(problem, rows, metrics, x, y)
+    return together | {"curvature": curvature(problem, x, y, key)}, own
 
 
 @partial(jax.jit, static_argnums=2)

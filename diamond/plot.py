@@ -16,7 +16,7 @@ PANELS = {
 
 
 def convergence(runs: Mapping[str, Run], path: Path, title: str, along: str = "round") -> Path:
-    """The losses, error terms and user metrics of `runs` against rounds, samples, bytes or seconds."""
+    """Losses, error terms and user metrics of `runs` against rounds, samples, bytes or seconds."""
     import matplotlib
 
     matplotlib.use("Agg")

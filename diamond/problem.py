@@ -44,7 +44,7 @@ class Rows:
 
         def block(a: jax.Array) -> jax.Array:
             shape = (self.batch, *a.shape[len(here) + 1 :])
-            first = (*here, where, *(0 for _ in shape[1:]))
+            first = [jnp.asarray(i, jnp.int32) for i in (*here, where, *(0 for _ in shape[1:]))]
             sizes = (*(1 for _ in here), *shape)
             return jax.lax.dynamic_slice(a, first, sizes).reshape(shape)
 

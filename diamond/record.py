@@ -10,8 +10,8 @@ import numpy as np
 from . import cost, lower
 from .algorithm import Algorithm
 from .cost import Cost
-from .hypergradient.lipschitz import curvature, in_use
-from .measure import measure
+from .hypergradient.lipschitz import in_use
+from .measure import observe
 from .network import Network
 from .problem import Objectives, Problem
 from .run import Run
@@ -49,13 +49,14 @@ class Record:
     ) -> None:
         """Measure where the run stands after `seconds` of rounds."""
         state = progress.state
-        found, own = measure(self.objectives, self.rows, self.problem.metrics, state.x, state.y)
+        metrics = tuple(self.problem.metrics.items())
+        place = self.objectives, self.rows, metrics, state.x, state.y, key(self.seed)
+        found, own = observe(*place)
         spent = cost.total(progress.spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
-        bent = curvature(self.objectives, state.x, state.y, key(self.seed))
-        entry["curvature"] = float(bent)
-        entry |= {"bytes": self.traffic(progress) * 2 * len(self.network.edges), "seconds": seconds}
+        sent = message_bytes(self.algorithm, state) * 2 * len(self.network.edges)
+        entry |= {"bytes": int(progress.t) * sent, "seconds": seconds}
         self.look(entry)
         self.entries.append(entry)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
@@ -85,17 +86,11 @@ class Record:
                 stacklevel=4,
             )
 
-    def traffic(self, progress: Any) -> int:
-        """Bytes sent over one edge, one way, so far: a message a round."""
-        one = jax.tree.map(lambda a: a[0], progress.state)
-        message = jax.eval_shape(self.algorithm.outgoing, one)
-        return int(progress.t) * sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(message))
-
     def run(self, progress: Any) -> Run:
         """The run as it stands at `progress`."""
         arrays = lambda dicts: {name: np.array([d[name] for d in dicts]) for name in dicts[0]}
         spent = cost.total(progress.spent)
-        sent = 2 * self.traffic(progress)
+        sent = 2 * int(progress.t) * message_bytes(self.algorithm, progress.state)
         return Run(
             x=progress.state.x,
             y=progress.state.y,
@@ -112,3 +107,10 @@ class Record:
             seed=self.seed,
             compile_seconds=self.compile_seconds,
         )
+
+
+def message_bytes(algorithm: Algorithm, state: Any) -> int:
+    """Bytes of the message that one agent sends in a round; `state` is that of all agents."""
+    one = jax.tree.map(lambda a: a[0], state)
+    message = jax.eval_shape(algorithm.outgoing, one)
+    return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(message))

@@ -44,13 +44,14 @@ def _tick_jvp(primals, tangents, tag):
 
 def _tick_batch(args, dims, tag):
     (value, at), (dim, _) = args, dims
-    if dim is batching.not_mapped:
+    if dim is None:
         size = at.shape[dims[1]]
         value, dim = jnp.broadcast_to(value[None], (size, *value.shape)), 0
     return tick(value, at, tag), dim
 
 
 tick_p.def_abstract_eval(lambda value, at, tag: value)
+tick_p.def_impl(lambda value, at, tag: value)  # outside of compiled programs, nothing is counted
 ad.primitive_jvps[tick_p] = _tick_jvp
 ad.primitive_transposes[tick_p] = lambda ct, _, at, tag: [tick(ct, at, tag + " T"), None]
 batching.primitive_batchers[tick_p] = _tick_batch

@@ -57,7 +57,7 @@ def test_spider_resets_every_period_and_recurs_in_between():
 
 def test_without_noise_momentum_is_the_exact_gradient():
     q = quad(noise=0.0)
-    algorithm = diamond.diamond(0.05, 0.2, 0.3, 0.1, 3, ESTIMATORS["exact"])
+    algorithm = diamond.diamond(0.05, 0.2, 0.3, 0.1, 1, ESTIMATORS["exact"])
     for progress in steps(q.problem, ring(4), algorithm, 12)[1:]:
         state = progress.state
         x, y = map(np.asarray, state.last)  # p_t and v_t belong to (x_t, y_t)

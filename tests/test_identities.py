@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from helpers import (
+    ALGORITHMS,
     ESTIMATORS,
     LOWER,
     TRACKED,
@@ -45,7 +46,15 @@ def trace(name, network="ring"):
         "average": from_graph(nx.complete_graph(4), np.full((4, 4), 0.25)),
     }
     algorithm = build(name, hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
-    return [s.state for s in steps(quad().problem, networks[network], algorithm, ROUNDS)]
+    stepped = steps(quad().problem, networks[network], algorithm, ROUNDS)
+    at_once = end(quad().problem, networks[network], algorithm, ROUNDS)
+    assert same_bits(stepped[-1], at_once)  # state and counters; also tested by name below
+    return [s.state for s in stepped]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_rounds_one_by_one_are_the_rounds_at_once(name):
+    assert len(trace(name)) == ROUNDS + 1
 
 
 def spread(a):

@@ -31,14 +31,14 @@ def test_an_agents_draw_depends_on_nothing_but_seed_round_and_agent(sampling):
 def test_all_runs_draw_alike_whatever_the_number_of_agents_and_links(sampling):
     drawn = jax.jit(samples, static_argnums=4)
     few, many = quad(agents=2).problem, quad(agents=4).problem
+    runs = [
+        (few, "diamond", ESTIMATORS["neumann"]),
+        (many, "dsgd", ESTIMATORS["exact"]),
+        (many, "gt_sgd", ESTIMATORS["unrolled"]),
+    ]
     found = [
-        drawn(build(name, batch=3, hypergradient=h), p.objectives(3), key(0), 8, sampling)
-        for p in (few, many)
-        for name, h in [
-            ("diamond", ESTIMATORS["neumann"]),
-            ("dsgd", ESTIMATORS["exact"]),
-            ("gt_sgd", ESTIMATORS["unrolled"]),
-        ]
+        drawn(build(name, batch=3, hypergradient=h), problem.objectives(3), key(0), 8, sampling)
+        for problem, name, h in runs
     ]
     for other in found[1:]:
         assert other.bits == found[0].bits

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dataset import DataError, Dataset, Rows
-from .download import INSTALL, File
+from .download import INSTALL, File, Layout
 from .fetch import locate
 
 CLASSES = (
@@ -19,7 +19,7 @@ CLASSES = (
 RECORD = 1 + 3 * 32 * 32  # bytes: label, then the red, green and blue planes
 PART = 10_000  # images in each of the six parts
 FOLDER = "cifar-10-batches-bin/"
-BATCHES = (
+BATCHES: Layout = (
     File("data_batch_1.bin", "md5:5dd7e06a14cb22eb9f671a540d1b7c25"),
     File("data_batch_2.bin", "md5:5ea93a67294ea407fff1d09f752e9692"),
     File("data_batch_3.bin", "md5:942cd6a4bcdd0dd3c604fbe906cb4421"),
@@ -28,7 +28,7 @@ BATCHES = (
     File("test_batch.bin", "md5:803d5f7f4d78ea53de84dbe85f74fb6d"),
 )
 ARCHIVE = (File("cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530"),)
-TILES = tuple(
+TILES: Layout = tuple(
     File(f"cifar10_{name}", f"sha256:{digest}")
     for name, digest in {
         "train_1.webp": "0c540445580e2b4751a4fb5e79175f3eced765d47d186c46cf6aaa7a076c47d9",
@@ -44,17 +44,27 @@ TILES = tuple(
 Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # (images, 32, 32, 3) and (images,)
 
 
-def cifar10(folder: str | Path | None = None) -> Dataset:
-    """Load CIFAR-10: 50,000 and 10,000 images, 32 x 32 x 3 pixels / 255, flattened to 3072."""
-    below = tuple(File(FOLDER + file.name, file.digest) for file in BATCHES)
-    files = locate("cifar10", [ARCHIVE, TILES, below, BATCHES], folder)
+def cifar10(folder: str | Path | None = None, batches: int = 5) -> Dataset:
+    """Load CIFAR-10: 50,000 and 10,000 images, 32 x 32 x 3 pixels / 255, flattened to 3072.
+
+    With fewer than five `batches`, only the first so many training files are read (10,000 images
+    each), and no test file: `test` is None.
+    """
+    if not 1 <= batches <= 5:
+        raise DataError(f"batches = {batches}: CIFAR-10 has 5 training files; ask for 1 to 5")
+    kept = slice(0, 6 if batches == 5 else batches)
+    below = tuple(File(FOLDER + file.name, file.digest) for file in BATCHES[kept])
+    labels = TILES[6:] if batches == 5 else TILES[6:7]
+    layouts: list[Layout] = [ARCHIVE, (*TILES[kept], *labels), below, BATCHES[kept]]
+    files = locate("cifar10", layouts, folder)
     if files[0].suffix == ".webp":
-        parts = tiles(files)
+        parts = tiles(files[kept], files[kept.stop :])
     elif files[0].suffix == ".bin":
         parts = (records(path.read_bytes(), path) for path in files)
     else:
         parts = archive(files[0])
-    train, test = _gather(parts, 5), _gather(parts, 1)
+    train = _gather(parts, batches)
+    test = _gather(parts, 1) if batches == 5 else None
     return Dataset("cifar10", train, test, CLASSES, shape=(32, 32, 3), files=files)
 
 
@@ -94,10 +104,10 @@ def archive(path: Path) -> Iterator[Part]:
         raise DataError(f"{path}: damaged archive ({cause}); fetch the file again") from cause
 
 
-def tiles(files: tuple[Path, ...]) -> Iterator[Part]:
-    """Decode six pictures of 100 x 100 tiles; image i is at tile row i // 100, column i % 100."""
-    marks = np.concatenate([vector(files[6], 5 * PART), vector(files[7], PART)])
-    for k, path in enumerate(files[:6]):
+def tiles(pictures: tuple[Path, ...], labels: tuple[Path, ...]) -> Iterator[Part]:
+    """Decode pictures of 100 x 100 tiles; image i is at tile row i // 100, column i % 100."""
+    marks = np.concatenate([vector(path, n * PART) for path, n in zip(labels, (5, 1))])
+    for k, path in enumerate(pictures):
         yield picture(path), marks[k * PART : (k + 1) * PART]
 
 

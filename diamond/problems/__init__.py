@@ -1,6 +1,7 @@
 """Problems to start from: each module's function returns a `Problem`."""
 
+from .hyperparameter import hyperparameter
 from .meta_learning import meta_learning
 from .quadratic import Quadratic, quadratic
 
-__all__ = ["Quadratic", "meta_learning", "quadratic"]
+__all__ = ["Quadratic", "hyperparameter", "meta_learning", "quadratic"]

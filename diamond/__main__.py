@@ -1,0 +1,5 @@
+"""`python -m diamond` is the `diamond` command."""
+
+from .cli import app
+
+app()

@@ -1,0 +1,44 @@
+"""Hyper-parameter optimization (the paper's third experiment): one penalty a feature, shared."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..problem import Problem
+from ..tree import Tree
+
+
+def hyperparameter(
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
+    test: Sequence[Tree] | None = None,
+    classes: int = 2,
+    start: float = 0.0,
+) -> Problem:
+    """f_i = cross-entropy on validation rows; g_i = cross-entropy + 1/(qp) sum_rk exp(x_r) y_rk^2.
+
+    Rows are {"a": features (n, p), "b": labels (n,)}, q = `classes`; softmax regression without a
+    bias. x holds the p log-penalties, shared and begun at `start`; y_i is agent i's (p, q) matrix.
+    The metrics are the accuracy and the mean cross-entropy on `test`.
+    """
+    features = np.shape(train[0]["a"])[1]
+
+    def init(key: jax.Array) -> tuple[Tree, Tree]:
+        return jnp.full(features, start * 1.0), jnp.zeros((features, classes))
+
+    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        scores = jax.nn.log_softmax(rows["a"] @ y)
+        return -jnp.mean(jnp.take_along_axis(scores, rows["b"][:, None], 1))
+
+    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return upper(x, y, rows) + jnp.mean(jnp.exp(x)[:, None] * y**2)
+
+    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(jnp.argmax(rows["a"] @ y, 1) == rows["b"])
+
+    return Problem(
+        upper, lower, init, train, valid, test, {"accuracy": accuracy, "test_loss": upper}
+    )

@@ -1,0 +1,112 @@
+"""One setting of an experiment: data, agents, partition, network; and how large it is run."""
+
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from .. import data, network, problems
+from ..algorithm import Algorithm
+from ..algorithms.diamond import diamond
+from ..algorithms.dsgd import dsgd
+from ..algorithms.gt_sgd import gt_sgd
+from ..algorithms.m_sgd import m_sgd
+from ..hypergradient import neumann
+from ..network import Network
+from ..problem import Problem
+from ..schedule import constant, paper
+
+MAKERS = {"DIAMOND": diamond, "GT-SGD": gt_sgd, "M-SGD": m_sgd, "D-SGD": dsgd}
+MOMENTUM = ("DIAMOND", "M-SGD")
+SHARES = (0.4, 0.4, 0.2)  # training, validation and test rows of each agent
+BATCH, TERMS = 32, 10  # the paper states neither
+# L_g of eq. (5). Meta-learning: above every curvature met in any run (the tables show the largest);
+# for 20 tanh units it cannot exceed 1 + (20 + 1)/2 = 11.5. a9a: three times that of the start.
+LIPSCHITZ = {"mnist": 8.0, "cifar10": 8.0, "a9a": 5.0}
+PUBLISHED = {"mnist": (10.0, 10.0, 0.1), "cifar10": (10.0, 10.0, 0.1), "a9a": (5.0, 1.5, 0.1)}
+Constants = tuple[float, float, float]  # c_alpha, c_beta, c_eta = c_gamma
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large an experiment is run."""
+
+    name: str
+    rounds: int
+    every: int
+    seeds: int
+    rows: int | None  # rows of the data set that are dealt out; None: all
+
+
+FULL = Scale("full", rounds=2000, every=100, seeds=10, rows=None)
+QUICK = Scale("quick", rounds=120, every=20, seeds=2, rows=3000)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is solved, by whom, over which links."""
+
+    dataset: str
+    agents: int
+    partition: str  # "iid" or "label": one run of the rows sorted by label for each agent
+    p: float = 0.3  # edge probability of the Erdos-Renyi graph
+    graph_seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}-{self.agents}-{self.partition}-p{self.p}"
+
+    def network(self) -> Network:
+        """Erdos-Renyi, the paper's Laplacian mixing; disconnected draws are drawn again."""
+        return network.erdos_renyi(self.agents, self.p, self.graph_seed)
+
+    def problem(self, scale: Scale, folder: Path | None) -> Problem:
+        """Each agent's rows, split 40 / 40 / 20 % into training, validation and test."""
+        return _problem(self.dataset, self.agents, self.partition, scale.rows, folder)
+
+    def algorithm(self, method: str, constants: Constants, frozen: bool = False) -> Algorithm:
+        """`method` with the paper's schedules and constants; `frozen`: x does not move."""
+        c_alpha, c_beta, c_eta = constants
+        steps = paper(c_alpha, c_beta, c_eta, c_eta)
+        if frozen:
+            steps["alpha"] = constant(0.0)
+        if method not in MOMENTUM:
+            steps = {name: steps[name] for name in ("alpha", "beta")}
+        chain = neumann(TERMS, LIPSCHITZ[self.dataset])
+        return MAKERS[method](**steps, batch=BATCH, hypergradient=chain)  # type: ignore[operator]
+
+    def describe(self, scale: Scale) -> dict:
+        """All that fixes the numbers of a trial, but for method, constants and seed."""
+        fixed = {"batch": BATCH, "terms": TERMS, "lipschitz": LIPSCHITZ[self.dataset]}
+        kept = {k: v for k, v in asdict(scale).items() if k not in ("name", "seeds")}
+        return asdict(self) | kept | fixed
+
+
+@cache  # one object a problem: another one, though equal, would be compiled anew
+def _problem(
+    dataset: str, agents: int, partition: str, count: int | None, folder: Path | None
+) -> Problem:
+    features, labels = _rows(dataset, folder)
+    if count is not None:
+        chosen = np.random.default_rng(0).permutation(len(labels))[:count]
+        features, labels = features[chosen], labels[chosen]
+    deal = data.partition.iid if partition == "iid" else data.partition.by_label
+    split = data.partition.split(deal(labels, agents, 0), SHARES, 0)
+    train, valid, test = ([{"a": features[i], "b": labels[i]} for i in part] for part in split)
+    if dataset == "a9a":
+        return problems.hyperparameter(train, valid, test)
+    return problems.meta_learning(train, valid, test)
+
+
+@cache
+def _rows(dataset: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    if dataset == "cifar10":
+        return data.cifar10(folder, batches=2).train
+    found = data.mnist(folder) if dataset == "mnist" else data.a9a(folder)
+    if dataset == "a9a":  # 48,842 rows, split anew as in the paper
+        assert found.test is not None
+        both = zip(found.train, found.test)
+        features, labels = (np.concatenate(pair) for pair in both)
+        return features, labels
+    return found.train

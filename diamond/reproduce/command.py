@@ -1,0 +1,149 @@
+"""What `diamond reproduce` and `diamond tune` do: estimate, run, print, draw, write."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from . import figures, rates
+from .case import MAKERS, TERMS, Case, Scale
+from .tune import SEEDS, grid, tune
+
+CASES = {
+    case.name: case
+    for case in [
+        *(Case(d, m, k) for d in ("mnist", "cifar10") for m in (9, 15) for k in ("label", "iid")),
+        Case("a9a", 5, "iid"),
+    ]
+}
+FEATURES = {"mnist": 784, "cifar10": 3072, "a9a": 123}
+
+
+def reproduce(
+    figure: str, scale: Scale, kind: str, out: Path, folder: Path | None, console: Console
+) -> None:
+    """One figure: numbers.json, table.md, PNG and PDF in `out`/`figure`."""
+    place = out / figure
+    place.mkdir(parents=True, exist_ok=True)
+    lines = figures.lines(figure)
+    console.print(
+        f"{figure}, {scale.name} scale, {kind} constants: {len(lines)} lines x {scale.seeds} "
+        f"seeds x {scale.rounds} rounds on {jax.devices()[0].device_kind}; about "
+        f"{_minutes([line.case for line in lines], scale):.0f} min. Interrupt at will: the same "
+        f"command goes on from the trials in {out / 'trials'}",
+    )
+    with Progress(console=console) as bar:
+        task = bar.add_task(figure, total=len(lines) * scale.seeds)
+        advance = lambda n: bar.advance(task, n)
+        found = figures.run(figure, scale, kind, out / "trials", folder, advance)
+    rows = figures.table(found)
+    paths = [place / f"{figure}-{kind}.{ending}" for ending in ("png", "pdf")]
+    figures.draw(figure, found, paths)
+    trials = [
+        {"label": line.label, "frozen": line.frozen} | trial
+        for line, runs in found.items()
+        for trial in runs
+    ]
+    content = {"figure": figure, "constants": kind, "table": rows, "trials": trials}
+    (place / f"numbers-{kind}.json").write_text(json.dumps(content))
+    text = markdown(rows)
+    if figure in ("fig1", "fig2"):
+        text += "\n" + markdown(pace(found))
+    (place / f"table-{kind}.md").write_text(text)
+    console.print(_table(rows, f"{figure}: means over {scale.seeds} seeds +- standard deviation"))
+    console.print(f"{', '.join(map(str, paths))} and {place / f'numbers-{kind}.json'}")
+
+
+def tune_cases(
+    names: list[str], scale: Scale, out: Path, store: Path, folder: Path | None, console: Console
+) -> None:
+    """Tune every named case; all trials and the best constants into `store`."""
+    known = json.loads(store.read_text()) if store.exists() else {}
+    for name in names:
+        case = CASES[name]
+        count = sum(len(grid(case, method)) for method in MAKERS) * len(SEEDS)
+        console.print(f"tuning {name}: {count} trials of {scale.rounds} rounds")
+        begun = time.perf_counter()
+        with Progress(console=console) as bar:
+            task = bar.add_task(name, total=count)
+            advance = lambda n: bar.advance(task, n)
+            found = tune(case, scale, out / "trials", folder, advance)
+        command = f"diamond tune {name} --scale {scale.name}"
+        device, took = jax.devices()[0].device_kind, time.perf_counter() - begun
+        known[name] = {"command": command, "device": device, "seconds": round(took, 1)} | found
+        store.write_text(json.dumps(known, indent=1))
+        for method, constants in found["tuned"].items():
+            console.print(f"  {method:8} c_alpha, c_beta, c_eta = {constants}")
+
+
+def pace(found: dict[figures.Line, list[figures.Trial]]) -> list[dict[str, Any]]:
+    """Slope of the average metric, and rounds and samples to reach several epsilon."""
+    rows = []
+    for line, runs in found.items():
+        histories = [run["history"] for run in runs if run["diverged"] is None]
+        if not histories:
+            continue
+        fit = rates.slope(histories, histories[0]["round"][-1] // 10)
+        row: dict[str, Any] = {
+            "case": line.case.name,
+            "line": line.label,
+            "slope": f"{fit.value:.2f} [{fit.low:.2f}, {fit.high:.2f}]",
+        }
+        for epsilon in (1.0, 0.3, 0.1, 0.03):
+            for along in ("round", "samples"):
+                costs = [rates.reached(history, epsilon, along) for history in histories]
+                mean = sum(costs) / len(costs)
+                row[f"{along}s to {epsilon}".replace("ss", "s")] = (
+                    f"{mean:,.0f}" if mean < float("inf") else "-"
+                )
+        rows.append(row)
+    return rows
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Rows as a Markdown table."""
+    shown = [key for key in rows[0] if not key.endswith("_sd")]
+    cell = lambda row, key: f"{_number(row.get(key, ''))}{_spread(row, key)}"
+    lines = [shown, ["---"] * len(shown), *([cell(row, k) for k in shown] for row in rows)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _table(rows: list[dict[str, Any]], title: str) -> Table:
+    shown = ["case", "line", "upper_loss", "metric", "accuracy", "diverged", "wall"]
+    table = Table(title=title)
+    for key in shown:
+        table.add_column(key, justify="left" if key in ("case", "line") else "right")
+    for row in rows:
+        table.add_row(*(f"{_number(row.get(k, ''))}{_spread(row, k)}" for k in shown))
+    return table
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(_number(v) for v in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _spread(row: dict[str, Any], key: str) -> str:
+    return f" +- {row[f'{key}_sd']:.2g}" if f"{key}_sd" in row else ""
+
+
+def _minutes(cases: list[Case], scale: Scale) -> float:
+    """A guess: the products that the rounds must do, at the speed of such products here."""
+    size = 512
+    a = jax.numpy.ones((size, size))
+    go = jax.jit(lambda a: a @ a)
+    jax.block_until_ready(go(a))
+    begun = time.perf_counter()
+    for _ in range(8):
+        a_next = go(a)
+    jax.block_until_ready(a_next)
+    peak = 8 * 2 * size**3 / (time.perf_counter() - begun)
+    work = sum(2 * 32 * FEATURES[c.dataset] * 20 * c.agents * 3 * (TERMS + 4) for c in cases)
+    slow = 6 if jax.default_backend() == "cpu" else 100  # small products do not reach the peak
+    return (work * scale.rounds * scale.seeds * slow / peak + 15 * len(set(cases))) / 60
