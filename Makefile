@@ -14,7 +14,7 @@ demo: $(VENV)/installed  ## four algorithms on embedded data: a table and demo.p
 	$(BIN)/diamond demo
 
 test: lint  ## everything that must hold
-	$(BIN)/python -m pytest -m 'not slow' -n 2
+	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile
 
 test-slow: $(VENV)/installed  ## studies that take minutes
 	$(BIN)/python -m pytest -m slow

@@ -3,19 +3,24 @@
 min_x 1/m sum_i f_i(x, y_i*(x))  subject to  y_i*(x) = argmin_y g_i(x, y)
 """
 
-from . import data, hypergradient, network, problems, schedule
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__ as __version__
-from .algorithms.diamond import diamond
-from .algorithms.dsgd import dsgd
-from .algorithms.gt_sgd import gt_sgd
-from .algorithms.interact import interact
-from .algorithms.m_sgd import m_sgd
-from .algorithms.svr_interact import svr_interact
-from .divergence import Diverged
-from .network import Network
-from .problem import Problem
-from .run import Run
-from .runtimes.simulate import simulate
+
+if TYPE_CHECKING:
+    from . import data, hypergradient, network, problems, schedule
+    from .algorithms.diamond import diamond
+    from .algorithms.dsgd import dsgd
+    from .algorithms.gt_sgd import gt_sgd
+    from .algorithms.interact import interact
+    from .algorithms.m_sgd import m_sgd
+    from .algorithms.svr_interact import svr_interact
+    from .divergence import Diverged
+    from .network import Network
+    from .problem import Problem
+    from .run import Run
+    from .runtimes.simulate import simulate
 
 __all__ = [
     "Diverged",
@@ -35,3 +40,32 @@ __all__ = [
     "simulate",
     "svr_interact",
 ]
+
+# Where the names come from, when first asked for: `diamond --help` need not wait for JAX. Those
+# not listed are modules.
+_HOMES = {
+    "Diverged": "divergence",
+    "Network": "network",
+    "Problem": "problem",
+    "Run": "run",
+    "diamond": "algorithms.diamond",
+    "dsgd": "algorithms.dsgd",
+    "gt_sgd": "algorithms.gt_sgd",
+    "interact": "algorithms.interact",
+    "m_sgd": "algorithms.m_sgd",
+    "simulate": "runtimes.simulate",
+    "svr_interact": "algorithms.svr_interact",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f".{_HOMES.get(name, name)}", __name__)
+    found = getattr(module, name) if name in _HOMES else module
+    globals()[name] = found  # asked once
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

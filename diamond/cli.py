@@ -48,7 +48,7 @@ def demo(
             bar.update(tasks[name], completed=int(entry["round"]), said=said)
 
         runs = demo.compare(report)
-    table = Table(title=f"after {demo.ROUNDS} rounds, each with its best constants of one grid")
+    table = Table(title=f"{demo.ROUNDS} rounds, each method with its best constants of one grid")
     for column in ("", "upper loss", "own loss", "accuracy", "metric", "samples", "MB", "s"):
         table.add_column(column, justify="left" if not column else "right")
     for name, run in runs.items():

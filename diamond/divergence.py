@@ -20,15 +20,15 @@ class Diverged(RuntimeError):
         self.round, self.quantity, self.run = round, quantity, run
 
 
-def culprit(estimate: Any, state: Any) -> tuple[str, int]:
+def culprit(estimate: Any, state: Any) -> str:
     """The first quantity of a round that is not finite, and an agent that has it."""
     broken = lambda part: ~np.asarray(jax.vmap(tree.finite)(part))
     p, v = estimate
     named = [("p, the upper direction,", p), ("v, the lower direction,", v)]
     for name, part in [*named, ("x", state.x), ("y", state.y)]:
         if broken(part).any():
-            return name, int(np.argmax(broken(part)))
-    raise AssertionError("a round was called not finite, yet all of it is finite")
+            return f"{name} of agent {int(np.argmax(broken(part)))}"
+    return "x or y"  # finite here, by a rounding; in the compiled rounds it was not
 
 
 def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
@@ -37,10 +37,11 @@ def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
     largest = lipschitz(problem, *problem.start(seed), algorithm.batch, seed)[0] / SAFETY
     limit = 2 / largest
     said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
-    beta = numbers.get("beta", 0.0)
+    betas = [(float(algorithm.numbers(s).get("beta", 0.0)), s) for s in (0, t)]
+    beta, s = max(betas, key=lambda pair: pair[0])
     if beta > limit:
         return (
-            f"beta_{t} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
+            f"beta_{s} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
             f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
         )
     chain = in_use(algorithm)

@@ -66,7 +66,8 @@ class Record:
     def look(self, entry: dict[str, float]) -> None:
         """Warn of what makes an entry, or the run, doubtful."""
         allowed = lower.tolerance(self.dtype)
-        if entry["solver_error"] > 100 * allowed:
+        overflown = not np.isfinite(entry["metric"])  # on its way to diverge: that will be said
+        if entry["solver_error"] > 100 * allowed and not overflown:
             warnings.warn(
                 f"y* is known to {entry['solver_error']:.1e} only at round {entry['round']} "
                 f"({allowed:.1e} is wanted), so the measures there are rough; is the lower level "

@@ -24,7 +24,10 @@ def rows(name: str, parts: Sequence[Tree]) -> list[Tree]:
     for agent, part in enumerate(parts):
         leaves = jax.tree_util.tree_leaves_with_path(part)
         if not leaves:
-            raise ValueError(f"agent {agent} has no {name} rows: its pytree holds no array")
+            raise ValueError(
+                f"agent {agent} has no {name} rows: its pytree holds no array; give it some, or "
+                f"leave it out of train, valid and network"
+            )
         for path, leaf in leaves:
             _leaf(name, agent, jax.tree_util.keystr(path), leaf, leaves[0][1])
         _alike(name, agent, part, parts[0])
@@ -67,7 +70,7 @@ def _alike(name: str, agent: int, part: Tree, first: Tree) -> None:
     ):
         if leaf.shape[1:] != other.shape[1:] or leaf.dtype != other.dtype:
             raise ValueError(
-                f"a row of agent {agent}'s {name} rows{jax.tree_util.keystr(path)} is "
+                f"a row of agent {agent}'s {name} rows {jax.tree_util.keystr(path)} is "
                 f"{leaf.dtype}{list(leaf.shape[1:])}, of agent 0's {other.dtype}"
                 f"{list(other.shape[1:])}; bring all agents to the same shape and dtype"
             )
@@ -79,7 +82,7 @@ def agents(lengths: Mapping[str, int]) -> None:
         said = ", ".join(f"{name} rows for {count}" for name, count in lengths.items())
         raise ValueError(f"there are {said} agents; give every agent an entry in each list")
     if 0 in lengths.values():
-        raise ValueError("there is no agent: the lists of rows are empty")
+        raise ValueError("there is no agent: the lists of rows are empty; give one entry an agent")
 
 
 def point(start: Any) -> tuple[Tree, Tree]:
@@ -94,8 +97,9 @@ def point(start: Any) -> tuple[Tree, Tree]:
         return leaf.astype(leaf.dtype)
 
     x, y = (jax.tree.map(lambda leaf: strong(n, leaf), part) for n, part in zip("xy", start))
-    if not jax.tree.leaves(x) or not jax.tree.leaves(y):
-        raise ValueError("init(key) gives an x0 or y0 without any array; each needs at least one")
+    for name, part in (("x0", x), ("y0", y)):
+        if not jax.tree.leaves(part):
+            raise ValueError(f"init(key) gives an {name} without any array; it needs at least one")
     return x, y
 
 
@@ -152,7 +156,9 @@ def _average(name: str, loss: Any, problem: Any, part: str, x: Tree, y: Tree) ->
                 f"gives; check its data and the loss for log(0), 0/0 or overflow"
             )
         if abs(value - average) > 1e-3 * max(abs(value), size, 1e-6):
-            looks = " (it looks like a sum: use jnp.mean)" if value > 2 * abs(average) else ""
+            looks = (
+                " (it looks like a sum: use jnp.mean)" if value * average > 2 * average**2 else ""
+            )
             raise ValueError(
                 f"{name} is not an average over rows{looks}: on {PROBE} rows of agent {agent} it "
                 f"is {value:.6g}, the average over those rows one by one is {average:.6g}. Full "

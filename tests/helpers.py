@@ -56,7 +56,9 @@ def logistic_upper(x, y, rows):
 
 def logistic_lower(x, y, rows):
     ridge = jnp.sum(jnp.exp(x[0]) * y["w"] ** 2) + jnp.sum(jnp.exp(x[1]["b"]) * y["w"][:1] ** 2)
-    return softplus_mean(rows["in"]["a"] @ y["w"] * rows["out"][0]) + 0.5 * ridge
+    a = rows["in"]["a"]
+    coupling = 0.1 * jnp.mean(jnp.tanh(a @ x[0]) * (a @ y["w"]))  # g_xy differs between rows too
+    return softplus_mean(a @ y["w"] * rows["out"][0]) + 0.5 * ridge + coupling
 
 
 def accuracy(x, y, rows):

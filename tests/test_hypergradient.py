@@ -127,6 +127,43 @@ def test_eq_5_averages_over_its_depth_to_the_sum(curved, rows):
     assert np.linalg.norm(depths - depths.mean(0), axis=1).min() > 1e-6  # they do differ
 
 
+def test_every_factor_is_on_its_own_rows(curved):
+    """Against matrices: f on xi, g_xy on zeta_0, the j-th g_yy on zeta_j (1 for a solver)."""
+    problem, (x, y), mine = curved
+    K, L, k = 6, 3.0, 4
+    sample = sample_of(problem, AGENT, K, 2, t=5)._replace(bits=jnp.uint32(k))
+    assert len(set(np.asarray(sample.chain[:k]))) > 2
+    turned, back = ravel_pytree(x)
+
+    def block(part, first):
+        rows = problem.rows[part][AGENT]
+        return jax.tree.map(lambda a: a[(int(first) + np.arange(2)) % len(a)], rows)
+
+    @jax.jit
+    def matrices(first, second):
+        """g_yy and g_xy on two blocks."""
+        g = lambda x, w, rows: problem.lower(back(x), {"w": w}, rows)
+        cross = jax.jacobian(jax.grad(g, 1), 0)(turned, y["w"], second).T
+        return jax.hessian(g, 1)(turned, y["w"], first), cross
+
+    f_x, f_y = jax.grad(problem.upper, (0, 1))(x, y, block("valid", sample.upper))
+    hessians = [matrices(block("train", w), block("train", sample.cross)) for w in sample.chain]
+    f_x, f_y, cross = line(f_x), np.asarray(f_y["w"]), np.asarray(hessians[0][1])
+    terms = [f_y]
+    for hessian, _ in hessians:
+        terms.append(terms[-1] - np.asarray(hessian) @ terms[-1] / L)
+    solved = np.linalg.solve(hessians[0][0], f_y)
+    wanted = {
+        hg.neumann(K, L): K / L * terms[k],
+        hg.neumann_sum(K, L): sum(terms[:K]) / L,
+        hg.exact(): solved,
+        hg.conjugate_gradient(3): solved,
+    }
+    for estimator, z in wanted.items():
+        (found,) = evaluate(estimator, mine, [(x, y)], sample)
+        np.testing.assert_allclose(line(found), f_x - cross @ z, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_all_starts_of_a_block_average_to_all_rows(q, point, name):
     """On the quadratic, where estimates are linear in the rows: unbiased, and blocks are fair."""

@@ -362,7 +362,7 @@ def test_refusals(make, sentence):
 
 
 def test_an_unknown_rule_far_from_all_has_no_suggestion():
-    with pytest.raises(ValueError, match="best_constant$"):
+    with pytest.raises(ValueError, match=r"best_constant$"):
         network.ring(3, "xyzzy")
 
 

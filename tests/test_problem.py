@@ -90,7 +90,7 @@ REFUSED = {
     "another width": (
         dict(train=[rows(), {"a": np.ones((3, 4))}]),
         ValueError,
-        ["agent 1's training rows['a'] is float64[4], of agent 0's float64[2]", "the same shape"],
+        ["agent 1's training rows ['a'] is float64[4], of agent 0's float64[2]", "the same shape"],
     ),
     "another dtype": (
         dict(train=[rows(), {"a": np.ones((3, 2), np.float32)}]),
@@ -178,7 +178,7 @@ def test_a_weakly_typed_start_becomes_strong():
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: hg.neumann(0), "terms = 0: the series needs at least one term"),
+        (lambda: hg.neumann(0), "terms = 0: the series needs a whole number of terms"),
         (lambda: hg.neumann_sum(-2), "terms = -2"),
         (lambda: hg.hessian_free(0), "terms = 0"),
         (lambda: hg.neumann(lipschitz=-1), "lipschitz = -1 must be positive; None estimates it"),

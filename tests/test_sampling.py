@@ -56,9 +56,10 @@ def test_the_depth_is_common_to_all_agents_and_uniform():
         assert len(depths) == terms and chisquare(depths).pvalue > 1e-3
 
 
-def test_successive_draws_are_not_correlated():
+@pytest.mark.parametrize("agent", [0, 1])
+def test_draws_are_not_correlated_within_or_between_rounds(agent):
     sample = partial(draw, rows=(64, 64), links=2, batch=1, sampling="blocks")
-    s = jax.vmap(sample, (None, 0, None))(key(3), jnp.arange(ROUNDS), 1)
+    s = jax.vmap(sample, (None, 0, None))(key(3), jnp.arange(ROUNDS), agent)
     columns = np.stack([s.upper, s.lower, s.cross, *s.chain.T, s.bits % 64]).astype(float)
     table = np.corrcoef(np.concatenate([columns[:, 1:], columns[:, :-1]]))
     off = table - np.eye(len(table))

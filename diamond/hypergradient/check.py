@@ -61,18 +61,18 @@ def check(
         point = wide(x0 if x is None else x), wide(y0 if y is None else y)
         estimator, _, _ = resolve(estimator, problem, batch, seed)
         objectives = problem.objectives(batch)
-        found = _moments(estimator, objectives, point, draws, seed, batch, sampling)
+        found = _moments(estimator, objectives, point, draws, _key(seed), batch, sampling)
         norm, bias, error, deviation, cost = jax.tree.map(np.asarray, found)
     return Report(norm, bias, error, deviation, Cost(*(float(c) for c in cost)), draws)
 
 
-@partial(jax.jit, static_argnames=("draws", "seed", "batch", "sampling"))
+@partial(jax.jit, static_argnames=("draws", "batch", "sampling"))
 def _moments(
     estimator: Hypergradient,
     objectives: Objectives,
     point: tuple[Tree, Tree],
     draws: int,
-    seed: int,
+    key: jax.Array,
     batch: int,
     sampling: Sampling,
 ) -> tuple:
@@ -81,7 +81,7 @@ def _moments(
     drawn = partial(_draw, links=estimator.links, batch=batch, sampling=sampling)
 
     def estimate(t: jax.Array) -> tuple[Tree, Cost]:
-        sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(_key(seed), t, agents, rows)
+        sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
         one = lambda problem, sample: estimator(problem, [point], sample)
         (value,), cost = jax.vmap(one, (0, EACH))(objectives, sample)
         return value, cost

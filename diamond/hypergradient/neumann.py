@@ -107,6 +107,6 @@ def given(lipschitz: Number | None) -> Any:
 
 
 def at_least_one(terms: int) -> int:
-    if terms < 1:
-        raise ValueError(f"terms = {terms}: the series needs at least one term")
+    if not isinstance(terms, int) or terms < 1:
+        raise ValueError(f"terms = {terms}: the series needs a whole number of terms, 1 or more")
     return terms

@@ -56,4 +56,6 @@ def unrolled(steps: int = 10, rate: Number = 0.1) -> Unrolled:
     """
     if steps < 1:
         raise ValueError(f"steps = {steps}: unrolling needs at least one gradient step")
+    if isinstance(rate, int | float) and not rate > 0:
+        raise ValueError(f"rate = {rate} must be positive, and below 2 / L_g")
     return Unrolled(rate, steps)

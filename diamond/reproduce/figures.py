@@ -81,6 +81,8 @@ def table(found: dict[Line, list[Trial]]) -> list[dict[str, Any]]:
                 values = np.array([score[key] for score in scores])
                 row[key] = values.mean()
                 row[f"{key}_sd"] = values.std(ddof=1) if len(values) > 1 else 0.0
+                if key == "upper_loss":
+                    row["worst_loss"] = values.max()  # a seed that stopped learning shows here
         rows.append(row)
     return rows
 
@@ -131,6 +133,8 @@ def _curve(axis: Any, runs: list[Trial], key: str, label: str, colour: str) -> N
         first = min(run["diverged"] for run in runs)
         axis.plot([], [], color=colour, label=f"{label}: diverged (round {first})")
         return
+    if len(whole) < len(runs):
+        label = f"{label} ({len(runs) - len(whole)} of {len(runs)} seeds diverged)"
     rounds = np.array(whole[0]["round"])
     values = np.array([history[key] for history in whole])
     axis.plot(rounds, values.mean(0), color=colour, label=label, lw=1.3)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._version import __version__
@@ -64,7 +65,7 @@ def run(
 
 def _key(fixed: dict, constants: Constants, seed: int) -> str:
     fixed = fixed | {"constants": constants, "seed": seed, "version": __version__}
-    fixed |= {"device": jax.devices()[0].device_kind}
+    fixed |= {"device": jax.devices()[0].device_kind, "precision": jnp.zeros(()).dtype.name}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -25,7 +25,7 @@ from ..problem import Objectives, Problem, Rows
 from ..record import message_bytes
 from ..sampling import Sampling, key
 from ._round import Progress, play, start
-from .simulate import simulate
+from .simulate import check, simulate
 
 LANES = 64  # runs side by side: always as many, so that other numbers of runs compile nothing new
 
@@ -56,6 +56,8 @@ def many(
     if batched is None:
         batched = jax.default_backend() != "cpu"
     outcomes: list[Outcome] = []
+    for algorithm, _ in runs:
+        check(problem, network, algorithm, rounds, every, sampling)
     if batched:
         for first in range(0, len(runs), LANES):
             group = list(runs[first : first + LANES])
@@ -91,7 +93,7 @@ def _batched(
     keys = stack([seeds[seed][0] for _, seed in runs])
     points = stack([seeds[seed][1] for _, seed in runs])
     setup = stack([jax.tree.map(jnp.uint32, spent) for *_, spent in resolved])
-    begin = jax.vmap(lambda a, point: start(a, *point, problem.agents))(algorithms, points)
+    begin = jax.vmap(lambda a, x, y: start(a, x, y, problem.agents))(algorithms, *points)
     spent = jax.vmap(jax.vmap(cost.charge, (0, None)))(begin.spent, setup)
     lanes = begin.state, spent, jnp.full(len(runs), -1, jnp.int32)
     objectives, mixing = problem.objectives(runs[0][0].batch), mixer(network)
@@ -109,7 +111,7 @@ def _batched(
     go(0, lanes, 0)  # compiles
     entries: list[dict[str, np.ndarray]] = []
     seconds, t = 0.0, 0
-    for until in [0, *range(every, rounds, every), rounds]:
+    for until in [0, *range(every, rounds, every), *([rounds] if rounds else [])]:
         begun = time.perf_counter()
         lanes = go(t, lanes, until)
         seconds, t = seconds + time.perf_counter() - begun, until

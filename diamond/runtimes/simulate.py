@@ -17,7 +17,7 @@ from ..problem import Problem
 from ..record import Record
 from ..run import Run
 from ..sampling import Sampling, key
-from ._round import Progress, advance, estimate, play, samples, start
+from ._round import Progress, advance, estimate, samples, start
 
 
 def simulate(
@@ -37,7 +37,7 @@ def simulate(
     each row on its own, with replacement. `on_evaluation` is handed each entry of the history as
     it is made. Raises `diamond.Diverged` in the first round that leaves x or y not finite.
     """
-    _check(problem, network, algorithm, rounds, every, sampling)
+    check(problem, network, algorithm, rounds, every, sampling)
     algorithm, resolved, setup = resolve(algorithm, problem, algorithm.batch, seed)
     objectives, mixing = problem.objectives(algorithm.batch), mixer(network)
     progress = start(algorithm, *problem.start(seed), problem.agents)
@@ -66,7 +66,7 @@ def simulate(
     return record.run(progress)
 
 
-def _check(
+def check(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
@@ -74,6 +74,7 @@ def _check(
     every: int,
     sampling: Sampling,
 ) -> None:
+    """Refuse what does not fit together."""
     if problem.agents != network.agents:
         raise ValueError(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "
@@ -92,11 +93,13 @@ def _diverged(
 ) -> Diverged:
     t = run.rounds
     sample = samples(algorithm, objectives, key(run.seed), t, run.sampling)
-    directions, _ = estimate(algorithm, objectives, good.state, t, sample)
-    after = play(algorithm, objectives, mixing, key(run.seed), run.sampling, good)
-    quantity, agent = culprit(directions, after.state)
+    directions, _ = jax.jit(estimate)(algorithm, objectives, good.state, t, sample)
+    after, _ = advance(
+        algorithm, objectives, mixing, key(run.seed), good, good.t + 1, sampling=run.sampling
+    )
+    quantity = culprit(directions, after.state)
     message = (
-        f"diverged in round {t}: {quantity} of agent {agent} is not finite; "
+        f"diverged in round {t}: {quantity} is not finite; "
         f"{explain(problem, algorithm, t, run.seed)}. The state before that round is kept in "
         f"`run` of this error"
     )
