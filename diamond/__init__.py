@@ -4,6 +4,7 @@ min_x 1/m sum_i f_i(x, y_i*(x))  subject to  y_i*(x) = argmin_y g_i(x, y)
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from .algorithms.dsgd import dsgd
     from .algorithms.gt_sgd import gt_sgd
     from .algorithms.interact import interact
+    from .algorithms.k_free import k_free
     from .algorithms.m_sgd import m_sgd
     from .algorithms.svr_interact import svr_interact
     from .divergence import Diverged
@@ -33,6 +35,7 @@ __all__ = [
     "gt_sgd",
     "hypergradient",
     "interact",
+    "k_free",
     "m_sgd",
     "network",
     "problems",
@@ -48,18 +51,14 @@ _HOMES = {
     "Network": "network",
     "Problem": "problem",
     "Run": "run",
-    "diamond": "algorithms.diamond",
-    "dsgd": "algorithms.dsgd",
-    "gt_sgd": "algorithms.gt_sgd",
-    "interact": "algorithms.interact",
-    "m_sgd": "algorithms.m_sgd",
     "simulate": "runtimes.simulate",
-    "svr_interact": "algorithms.svr_interact",
 }
+_ALGORITHMS = {path.stem for path in Path(__file__).parent.glob("algorithms/[!_]*.py")}
+_HOMES |= {name: f"algorithms.{name}" for name in _ALGORITHMS}  # a file there is a name here
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in (*__all__, *_HOMES):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f".{_HOMES.get(name, name)}", __name__)
     found = getattr(module, name) if name in _HOMES else module
@@ -68,4 +67,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_HOMES})

@@ -23,7 +23,7 @@ class Diverged(RuntimeError):
 def culprit(estimate: Any, state: Any) -> str:
     """The first quantity of a round that is not finite, and an agent that has it."""
     broken = lambda part: ~np.asarray(jax.vmap(tree.finite)(part))
-    p, v = estimate
+    p, v, *_ = estimate
     named = [("p, the upper direction,", p), ("v, the lower direction,", v)]
     for name, part in [*named, ("x", state.x), ("y", state.y)]:
         if broken(part).any():

@@ -19,7 +19,7 @@ from diamond.runtimes._round import Progress, advance, start
 from diamond.sampling import Sample, draw, key
 
 ALGORITHMS = catalogue(algorithms)
-TRACKED = ["diamond", "gt_sgd", "interact", "svr_interact"]
+TRACKED = ["diamond", "gt_sgd", "interact", "k_free", "svr_interact"]
 LOWER = 4  # numbers in y of the quadratic problems below
 
 # One of each kind, for a lower level with eigenvalues in [0.5, 1.5].

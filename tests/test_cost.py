@@ -60,6 +60,8 @@ def samples(problem, name, estimator):
         "exact": lambda t: 1,
         "unrolled": lambda t: STEPS - 1,  # no zeta_0 of its own
     }[estimator]
+    if name == "k_free":
+        return ROUNDS * BATCH * 3  # xi, zeta, zeta_0
     full = {"interact": lambda t: True, "svr_interact": lambda t: t % PERIOD == 0}
     drawn = lambda t: BATCH * (1 + 1 + 1 + links(t))  # xi, zeta, zeta_0, zeta_1 ..
     every = full.get(name, lambda t: False)

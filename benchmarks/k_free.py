@@ -1,0 +1,54 @@
+"""DIAMOND with its chain and without it (`k_free`): the same constants, draws and rounds.
+
+    python benchmarks/k_free.py
+
+Digits of the demo (9 agents by label), and quadratics of condition 3, 30 and 300 (9 agents, K = 10
+and L_g known to DIAMOND); three seeds, mean over the last fifth of the evaluations.
+"""
+
+import numpy as np
+
+import diamond
+from diamond import demo, schedule
+
+SEEDS = (0, 1, 2)
+
+
+def compare(name, problem, network, steps, batch, chain, rounds, every):
+    methods = {
+        "diamond": diamond.diamond(**steps, batch=batch, hypergradient=chain),
+        "k_free": diamond.k_free(**steps, batch=batch),
+    }
+    for label, algorithm in methods.items():
+        runs = [
+            diamond.simulate(problem, network, algorithm, rounds, seed, every).history
+            for seed in SEEDS
+        ]
+        tail = len(runs[0]["round"]) // 5
+        late = lambda key: np.mean([run[key][-tail:].mean() for run in runs])
+        average = np.mean([run["metric"][1:].mean() for run in runs])
+        samples, seconds = (
+            np.mean([run[key][-1] for run in runs]) for key in ("samples", "seconds")
+        )
+        print(
+            f"{name:16} {label:8} {late('upper_loss'):10.4f} {late('stationarity'):13.2e} "
+            f"{average:15.4g} {samples:10,.0f} {1e6 * seconds / rounds:9.0f}",
+            flush=True,
+        )
+
+
+def main():
+    print("problem          method   upper loss  stationarity  average metric    samples  us/round")
+    network = demo.peers()
+    steps = schedule.paper(*demo.METHODS["DIAMOND"], demo.METHODS["DIAMOND"][-1])
+    compare("digits", demo.digits(), network, steps, demo.BATCH, demo.CHAIN, demo.ROUNDS, 50)
+    for condition in (3, 30, 300):
+        quadratic = diamond.problems.quadratic(9, 10, 20, 200, mu=1.5 / condition, noise=0.5)
+        steps = schedule.paper(0.3, 3.0, 3.0, 3.0)
+        chain = diamond.hypergradient.neumann(10, 1.6)
+        name = f"condition {condition}"
+        compare(name, quadratic.problem, network, steps, 16, chain, 4000, 200)
+
+
+if __name__ == "__main__":
+    main()
