@@ -67,7 +67,7 @@ def main():
             best = min(found, key=score)["constants"]
             winners[rule][name] = [trial(problem, network, name, best, seed) for seed in SEEDS]
     sizes = {"rounds": demo.ROUNDS, "every": EVERY, "device": jax.devices()[0].device_kind}
-    OUT.write_text(json.dumps({"sizes": sizes, "grid": trials, "winners": winners}, indent=1))
+    OUT.write_text(json.dumps({"sizes": sizes, "grid": trials, "winners": winners}))
     for rule, methods in winners.items():
         print(f"\nconstants chosen by {rule}; mean and spread over seeds {SEEDS}")
         print("method   upper loss          own loss            average metric      constants")

@@ -3,7 +3,9 @@
     python benchmarks/k_free.py
 
 Digits of the demo (9 agents by label), and quadratics of condition 3, 30 and 300 (9 agents, K = 10
-and L_g known to DIAMOND); three seeds, mean over the last fifth of the evaluations.
+and L_g known to DIAMOND); three seeds, mean over the last fifth of the evaluations. With the same
+constants k_free matches on the digits with 40 % of the samples and 56 % of the time, is better at
+condition 3, and is unstable at 30 and 300.
 """
 
 import numpy as np
@@ -44,7 +46,9 @@ def main():
     compare("digits", demo.digits(), network, steps, demo.BATCH, demo.CHAIN, demo.ROUNDS, 50)
     for condition in (3, 30, 300):
         quadratic = diamond.problems.quadratic(9, 10, 20, 200, mu=1.5 / condition, noise=0.5)
-        steps = schedule.paper(0.3, 3.0, 3.0, 3.0)
+        weights = schedule.squared(3.0, schedule.power(1.0))
+        steps = dict(alpha=schedule.power(0.1 / condition), beta=schedule.power(0.9))
+        steps |= dict(eta=weights, gamma=weights)
         chain = diamond.hypergradient.neumann(10, 1.6)
         name = f"condition {condition}"
         compare(name, quadratic.problem, network, steps, 16, chain, 4000, 200)

@@ -112,8 +112,9 @@ def k_free(
 
     each with momentum as in eqs. (6) and (7), gamma for v and w; u_t tracks p_t as in eq. (8);
     x and y move as in eqs. (9) and (10), and z_{t+1} = z_t - delta_t w_t, delta = beta by default.
-    beta and delta must stay below 2 / L_g. Three mini-batches a round instead of k + 3. No
-    published guarantee is known.
+    beta and delta must stay below 2 / L_g, and alpha small enough for z to keep up: at a large
+    condition number smaller than DIAMOND's, whose truncated chain damps (benchmarks/k_free.py).
+    Three mini-batches a round instead of k + 3. No published guarantee is known.
     """
     z_steps = schedule(beta if delta is None else delta)
     weights = schedule(eta), schedule(gamma)

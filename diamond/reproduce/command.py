@@ -86,9 +86,21 @@ def tune_cases(
         command = f"diamond tune {name} --scale {scale.name}"
         device, took = jax.devices()[0].device_kind, time.perf_counter() - begun
         known[name] = {"command": command, "device": device, "seconds": round(took, 1)} | found
-        store.write_text(json.dumps(known, indent=1))
+        store.write_text(layout(known))
         for method, constants in found["tuned"].items():
             console.print(f"  {method:8} c_alpha, c_beta, c_eta = {constants}")
+
+
+def layout(known: dict[str, dict[str, Any]]) -> str:
+    """The file of constants as JSON, one trial a line."""
+    cases = []
+    for name, case in known.items():
+        fields = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in case.items() if k != "trials"]
+        rows = ",\n".join(f"   {json.dumps(row)}" for row in case["trials"])
+        cases.append(
+            f" {json.dumps(name)}: {{\n" + ",\n".join([*fields, f'  "trials": [\n{rows}\n  ]\n }}'])
+        )
+    return "{\n" + ",\n".join(cases) + "\n}\n"
 
 
 def pace(found: dict[figures.Line, list[figures.Trial]]) -> list[dict[str, Any]]:

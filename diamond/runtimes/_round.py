@@ -13,7 +13,7 @@ from ..network.mixer import Mixer
 from ..problem import Objectives, Rows
 from ..sampling import EACH, Sample, Sampling, draw
 
-CACHE = 2**19  # bytes of rows to work on at a time
+CACHE = 2**18  # bytes of rows to work on at a time
 
 
 class Progress(NamedTuple):
@@ -61,8 +61,8 @@ def estimate(
 def together(rows: Rows) -> int:
     """How many agents to take through their gradients side by side.
 
-    On a CPU, as many as keep their blocks of rows in its second-level cache: the blocks of 1,024
-    agents at once would go out to memory and back at every product.
+    On a CPU, as many as keep their blocks of rows in its caches: the blocks of 1,024 agents at once
+    would go out to memory and back at every product.
     """
     agents = rows.count.shape[0]
     if jax.default_backend() != "cpu":
