@@ -19,6 +19,7 @@ import jax
 
 import diamond
 from diamond import demo
+from diamond.paper import method
 
 EVERY, SEEDS = 50, (1, 2, 3, 4, 5)
 ALPHA, BETA, ETA = (0.3, 1.0, 3.0), (0.1, 0.3, 1.0), (0.3, 1.0, 3.0)
@@ -33,7 +34,7 @@ OUT = Path(__file__).with_suffix(".json")
 
 def trial(problem, network, name, constants, seed=0):
     given = {"method": name, "constants": constants, "seed": seed}
-    algorithm = demo.method(name, constants)
+    algorithm = method(name, constants, demo.BATCH, demo.CHAIN)
     try:
         history = diamond.simulate(problem, network, algorithm, demo.ROUNDS, seed, EVERY).history
     except diamond.Diverged as error:

@@ -1,16 +1,11 @@
 """The demo: four methods on handwritten digits, split over nine agents by label."""
 
-import itertools
 from collections.abc import Callable
 
-from . import data, network, problems, schedule
-from .algorithm import Algorithm
-from .algorithms.diamond import diamond
-from .algorithms.dsgd import dsgd
-from .algorithms.gt_sgd import gt_sgd
-from .algorithms.m_sgd import m_sgd
+from . import data, network, problems
 from .hypergradient import neumann
 from .network import Network
+from .paper import method
 from .problem import Problem
 from .run import Run
 from .runtimes.simulate import simulate
@@ -26,7 +21,6 @@ METHODS: dict[str, tuple[float, ...]] = {
     "M-SGD": (0.3, 0.1 / 0.3, 3 / 0.3**2),
     "D-SGD": (0.1, 3.0),
 }
-MAKERS = {"DIAMOND": diamond, "GT-SGD": gt_sgd, "M-SGD": m_sgd, "D-SGD": dsgd}
 
 
 def digits(agents: int = AGENTS, seed: int = 0) -> Problem:
@@ -43,14 +37,6 @@ def peers() -> Network:
     return network.erdos_renyi(AGENTS, p=0.3, seed=0)
 
 
-def method(name: str, constants: tuple[float, ...]) -> Algorithm:
-    """The method with the paper's schedules: eta and gamma where it has momentum."""
-    c_alpha, c_beta, *c_eta = constants
-    steps = schedule.paper(c_alpha, c_beta, *(c_eta or [1.0]) * 2)
-    taken = itertools.islice(steps.items(), 4 if c_eta else 2)
-    return MAKERS[name](**dict(taken), batch=BATCH, hypergradient=CHAIN)  # type: ignore[operator]
-
-
 def compare(
     on_evaluation: Callable[[str, dict[str, float]], None], seed: int = 0
 ) -> dict[str, Run]:
@@ -59,7 +45,7 @@ def compare(
 
     def one(name: str) -> Run:
         report = lambda entry: on_evaluation(name, entry)
-        algorithm = method(name, METHODS[name])
+        algorithm = method(name, METHODS[name], BATCH, CHAIN)
         return simulate(problem, peer_network, algorithm, ROUNDS, seed, EVERY, "blocks", report)
 
     return {name: one(name) for name in METHODS}

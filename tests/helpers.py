@@ -1,6 +1,8 @@
 """What several tests share: small problems, one cached of each, and runs seen round by round."""
 
+import importlib
 import inspect
+import pkgutil
 from functools import cache
 
 import jax
@@ -10,13 +12,20 @@ import numpy as np
 import diamond
 from diamond import algorithms
 from diamond import hypergradient as hg
-from diamond.catalogue import catalogue
 from diamond.deferred import resolve
 from diamond.network.mixer import mixer
 from diamond.problem import Problem
 from diamond.problems import quadratic
 from diamond.runtimes._round import Progress, advance, start
 from diamond.sampling import Sample, draw, key
+
+
+def catalogue(package):
+    """Everything that the modules of a folder list in `__all__`, by name."""
+    names = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+    return {name: getattr(m, name) for m in modules for name in getattr(m, "__all__", ())}
+
 
 ALGORITHMS = catalogue(algorithms)
 TRACKED = ["diamond", "gt_sgd", "interact", "k_free", "svr_interact"]

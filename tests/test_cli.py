@@ -86,7 +86,7 @@ def test_the_demo_draws_and_tells(command, monkeypatch, tmp_path):
     """With D-SGD for each of the four: one program to compile."""
     unchecked(monkeypatch)
     real = demo.method
-    monkeypatch.setattr(demo, "method", lambda name, numbers: real("D-SGD", numbers[:2]))
+    monkeypatch.setattr(demo, "method", lambda name, *given: real("D-SGD", *given))
     monkeypatch.setattr(demo, "ROUNDS", 50)
     monkeypatch.setattr(demo, "EVERY", 25)
     monkeypatch.setattr(demo, "digits", small)

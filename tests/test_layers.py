@@ -12,12 +12,13 @@ ROOT = Path(diamond.__file__).parent
 # From the ground up; a module may import from lower layers and from its own. A folder stands for
 # the modules in it.
 LAYERS = [
-    {"_version", "tree", "schedule", "cost", "sampling", "catalogue", "linear", "cache"},
+    {"_version", "tree", "schedule", "cost", "sampling", "linear", "cache"},
     {"validate"},
     {"problem"},
     {"lower", "algorithm", "deferred", "estimate"},
     {"hypergradient", "network", "data"},
     {"algorithms", "problems"},
+    {"paper"},
     {"measure", "run"},
     {"record", "divergence", "plot"},
     {"runtimes"},

@@ -10,10 +10,11 @@ import pytest
 from compiling import diverge_unexplained, quickly, unchecked
 from rich.console import Console
 
+from diamond.paper import METHODS, MOMENTUM
 from diamond.reproduce import case as cases
 from diamond.reproduce import command, figures, rates, trials
 from diamond.reproduce import tune as tuning
-from diamond.reproduce.case import MAKERS, Case, Scale
+from diamond.reproduce.case import Case, Scale
 
 CASE = Case("mnist", 9, "label")
 SCALE = Scale("tiny", rounds=6, every=2, seeds=2, rows=None)
@@ -91,14 +92,14 @@ def test_agents_by_label_have_few_labels_and_others_most():
     assert max(labels("label")) <= 4 and min(labels("iid")) >= 8
 
 
-@pytest.mark.parametrize("method", MAKERS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("frozen", [False, True])
 def test_methods_follow_the_papers_schedules(method, frozen):
     algorithm = CASE.algorithm(method, (2.0, 0.5, 0.1), frozen)
     t = 7
     alpha = 2 * (2 + t) ** (-1 / 3)
     wanted = {"alpha": 0.0 if frozen else alpha, "beta": 0.5 * alpha}
-    if method in cases.MOMENTUM:
+    if method in MOMENTUM:
         before = 2 * (2 + t - 1) ** (-1 / 3)
         wanted |= dict.fromkeys(("eta", "gamma"), 0.1 * before**2)
     found = {name: float(value) for name, value in algorithm.numbers(t).items()}
@@ -182,7 +183,7 @@ def test_scores_are_means_over_the_run_and_over_its_last_fifth():
 
 
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10", "a9a"])
-@pytest.mark.parametrize("method", MAKERS)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_gets_27_settings(dataset, method):
     case = Case(dataset, 5, "iid")
     grid = tuning.grid(case, method)
@@ -193,7 +194,7 @@ def test_every_method_gets_27_settings(dataset, method):
     )
     shared = tuning.FACTORS["a9a" if dataset == "a9a" else "meta"]
     assert b == set(shared[1]) and set(shared[0]) <= a
-    assert (len(a), len(e)) == ((3, 3) if method in cases.MOMENTUM else (9, 1))
+    assert (len(a), len(e)) == ((3, 3) if method in MOMENTUM else (9, 1))
 
 
 def row(method, k, upper_loss, metric):
@@ -237,11 +238,13 @@ def made_up(case, scale, method, settings, memory, folder, on_trial, frozen=Fals
 def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "run", made_up)
     store, said = tmp_path / "constants.json", io.StringIO()
-    store.write_text('{"kept": 1}')
+    before = {"command": "diamond tune kept", "trials": [{"method": "DIAMOND"}]}
+    store.write_text(json.dumps({"kept": before}))
     names = ["a9a-5-iid-p0.3", "mnist-9-iid-p0.3"]
     command.tune_cases(names, SCALE, tmp_path, store, None, Console(file=said, width=200))
     found = json.loads(store.read_text())
     assert list(found) == ["kept", *names] and "216 trials of 6 rounds" in said.getvalue()
+    assert found["kept"] == before
     mnist = found["mnist-9-iid-p0.3"]
     assert mnist["command"] == "diamond tune mnist-9-iid-p0.3 --scale tiny"
     for tried in mnist["trials"]:
@@ -249,7 +252,7 @@ def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
         wanted = float("inf") if b > 2 else 1.5 + abs(np.log10(a))
         assert tried["upper_loss"] == tried["metric"] == pytest.approx(wanted)
     for kind in ("tuned", "loss"):
-        assert {m: c[0] for m, c in mnist[kind].items()} == dict.fromkeys(MAKERS, 1.0)
+        assert {m: c[0] for m, c in mnist[kind].items()} == dict.fromkeys(METHODS, 1.0)
 
 
 def test_the_package_has_the_constants_of_mnist():
@@ -271,12 +274,12 @@ def test_the_constants_of_the_package_follow_from_their_trials(name):
     stored, case = STORED[name], command.CASES[name]
     assert stored["command"].startswith(f"diamond tune {name}")
     assert stored["device"] and stored["seconds"] > 0
-    for method in MAKERS:
+    for method in METHODS:
         own = [tuple(r["constants"]) for r in stored["trials"] if r["method"] == method]
         assert own == tuning.grid(case, method)
     for kind in ("tuned", "loss"):
         assert tuning.choose(stored["trials"], kind) == stored[kind]
-        assert list(stored[kind]) == list(MAKERS)
+        assert list(stored[kind]) == list(METHODS)
         losses = {(r["method"], tuple(r["constants"])): r["upper_loss"] for r in stored["trials"]}
         assert all(np.isfinite(losses[m, tuple(c)]) for m, c in stored[kind].items())
 

@@ -6,23 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import data, network, problems
+from .. import data, network, paper, problems
 from ..algorithm import Algorithm
-from ..algorithms.diamond import diamond
-from ..algorithms.dsgd import dsgd
-from ..algorithms.gt_sgd import gt_sgd
-from ..algorithms.m_sgd import m_sgd
 from ..hypergradient import neumann
 from ..network import Network
 from ..problem import Problem
-from ..schedule import constant, paper
 
-MAKERS = {"DIAMOND": diamond, "GT-SGD": gt_sgd, "M-SGD": m_sgd, "D-SGD": dsgd}
-MOMENTUM = ("DIAMOND", "M-SGD")
 SHARES = (0.4, 0.4, 0.2)  # training, validation and test rows of each agent
 BATCH, TERMS = 32, 10  # the paper states neither
-# L_g of eq. (5). Meta-learning: above every curvature met in any run (the tables show the largest);
-# for 20 tanh units it cannot exceed 1 + (20 + 1)/2 = 11.5. a9a: three times that of the start.
+# L_g of eq. (5). Meta-learning: about the largest curvature met (the tables show it); for 20 tanh
+# units it cannot exceed 1 + (20 + 1)/2 = 11.5. a9a: three times that of the start.
 LIPSCHITZ = {"mnist": 8.0, "cifar10": 8.0, "a9a": 5.0}
 PUBLISHED = {"mnist": (10.0, 10.0, 0.1), "cifar10": (10.0, 10.0, 0.1), "a9a": (5.0, 1.5, 0.1)}
 Constants = tuple[float, float, float]  # c_alpha, c_beta, c_eta = c_gamma
@@ -67,14 +60,8 @@ class Case:
 
     def algorithm(self, method: str, constants: Constants, frozen: bool = False) -> Algorithm:
         """`method` with the paper's schedules and constants; `frozen`: x does not move."""
-        c_alpha, c_beta, c_eta = constants
-        steps = paper(c_alpha, c_beta, c_eta, c_eta)
-        if frozen:
-            steps["alpha"] = constant(0.0)
-        if method not in MOMENTUM:
-            steps = {name: steps[name] for name in ("alpha", "beta")}
         chain = neumann(TERMS, LIPSCHITZ[self.dataset])
-        return MAKERS[method](**steps, batch=BATCH, hypergradient=chain)  # type: ignore[operator]
+        return paper.method(method, constants, BATCH, chain, frozen)
 
     def describe(self, scale: Scale) -> dict:
         """All that fixes the numbers of a trial, but for method, constants and seed."""

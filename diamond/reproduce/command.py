@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from ..paper import METHODS
 from . import figures, rates
-from .case import BATCH, MAKERS, TERMS, Case, Scale
+from .case import BATCH, TERMS, Case, Scale
 from .tune import SEEDS, grid, tune
 
 CASES = {
@@ -76,7 +77,7 @@ def tune_cases(
     known = json.loads(store.read_text()) if store.exists() else {}
     for name in names:
         case = CASES[name]
-        count = sum(len(grid(case, method)) for method in MAKERS) * len(SEEDS)
+        count = sum(len(grid(case, method)) for method in METHODS) * len(SEEDS)
         console.print(f"tuning {name}: {count} trials of {scale.rounds} rounds")
         begun = time.perf_counter()
         with Progress(console=console) as bar:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..paper import COLOURS, METHODS
 from . import trials
-from .case import MAKERS, Case, Scale
+from .case import Case, Scale
 from .trials import Trial
 from .tune import constants
 
-COLOURS = dict(zip(MAKERS, ("#0072B2", "#D55E00", "#009E73", "#CC79A7")))  # Okabe and Ito
 DEGREES = (0.3, 0.5, 0.8)
 
 
@@ -31,12 +31,12 @@ def lines(figure: str) -> list[Line]:
     if figure in ("fig1", "fig2"):
         dataset = "mnist" if figure == "fig1" else "cifar10"
         cases = [Case(dataset, m, kind) for m in (9, 15) for kind in ("label", "iid")]
-        return [Line(method, case, method) for case in cases for method in MAKERS]
+        return [Line(method, case, method) for case in cases for method in METHODS]
     if figure == "fig3":
         cases = [Case("mnist", m, "label", p) for m in (9, 15) for p in DEGREES]
         return [Line(f"p = {c.p}, lam = {c.network().lam:.2f}", c, "DIAMOND") for c in cases]
     cases = [Case("a9a", 5, "iid", p) for p in DEGREES]
-    moving = [Line(method, case, method) for case in cases for method in MAKERS]
+    moving = [Line(method, case, method) for case in cases for method in METHODS]
     return moving + [Line(f"{m}, x fixed", cases[0], m, True) for m in ("DIAMOND", "D-SGD")]
 
 

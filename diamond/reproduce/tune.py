@@ -7,8 +7,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ..paper import METHODS, MOMENTUM
 from . import trials
-from .case import MAKERS, MOMENTUM, PUBLISHED, Case, Constants, Scale
+from .case import PUBLISHED, Case, Constants, Scale
 
 # Factors a, b, e of alpha_t = a s, beta_t = b s, eta_t = gamma_t = e s^2 with s = (2 + t)^(-1/3).
 # Methods without momentum have no e; they get nine values of a instead of three: 27 trials each.
@@ -48,7 +49,7 @@ def tune(
     learning.
     """
     rows: list[dict[str, Any]] = []
-    for method in MAKERS:
+    for method in METHODS:
         settings = list(itertools.product(grid(case, method), SEEDS))
         found = trials.run(case, scale, method, settings, memory, folder, on_trial)
         scores = [trials.score(trial) for trial in found]
@@ -65,7 +66,7 @@ def choose(rows: list[dict[str, Any]], kind: str) -> dict[str, Constants]:
     by_loss = lambda row: row["upper_loss"]
     by_both = lambda row: (max(row["upper_loss"], enough), row["metric"])
     best = {}
-    for method in MAKERS:
+    for method in METHODS:
         own = [row for row in rows if row["method"] == method]
         best[method] = min(own, key=by_both if kind == "tuned" else by_loss)["constants"]
     return best
