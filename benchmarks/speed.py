@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.deferred import resolve
+from diamond.deferred import Setting, resolve
 from diamond.network.mixer import mixer
 from diamond.runtimes._round import advance, start
 from diamond.sampling import key
@@ -53,9 +53,8 @@ def ours(problem, network, rounds):
     alpha = diamond.schedule.power(0.1)
     eta = diamond.schedule.squared(0.1, alpha)
     chain = diamond.hypergradient.neumann(handwritten.K, LIPSCHITZ)
-    algorithm, *_ = resolve(
-        diamond.diamond(alpha, alpha, eta, eta, BATCH, chain), problem, BATCH, 0
-    )
+    given = diamond.diamond(alpha, alpha, eta, eta, BATCH, chain)
+    algorithm = resolve(given, Setting(problem, network, BATCH, 0)).algorithm
     fixed = algorithm, problem.objectives(BATCH), mixer(network), key(0)
     begin = start(algorithm, *problem.start(0), problem.agents)
     go = lambda until: advance(*fixed, begin, jnp.int32(until), sampling="blocks")

@@ -16,14 +16,16 @@ Estimate = Any  # a pytree: what the gradient work of a round came to
 class Algorithm(Protocol):
     """Four pure functions, none of which communicates. In every round, the runtime does
 
-        message  = outgoing(state)                          what I tell my neighbours
         estimate = estimate(problem, state, t, sample)      all gradient work; needs no neighbour
-        mixed    = sum_j M[i, j] message[j]                 what the network makes of it, meanwhile
+        message  = outgoing(state, estimate, t)             what I tell my neighbours
+        mixed    = sum_j M[i, j] message[j]                 what the network makes of it
         state    = update(state, estimate, mixed, t)        a few vector operations
 
     `problem` holds this agent's rows only, `sample` all that is random. `t` stands beside the
-    state, not in it: it is the same for all agents, so a branch on it stays a branch. An algorithm
-    is a pytree whose leaves are its numbers: they are arguments of the compiled program.
+    state, not in it: it is the same for all agents, so a branch on it stays a branch. Where the
+    message is `early`, it does not depend on the estimate (which may be None then), so that it can
+    travel while the gradients are computed. An algorithm is a pytree whose leaves are its numbers:
+    they are arguments of the compiled program.
     """
 
     @property
@@ -32,11 +34,14 @@ class Algorithm(Protocol):
     @property
     def links(self) -> int: ...  # blocks of training rows in a sample, beyond zeta and zeta_0
 
+    @property
+    def early(self) -> bool: ...  # whether outgoing leaves the estimate alone
+
     def numbers(self, t: Number) -> dict[str, Number]: ...  # step sizes and weights of round t
 
     def init(self, x: Tree, y: Tree) -> State: ...
 
-    def outgoing(self, state: State) -> Message: ...
+    def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message: ...
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample

@@ -1,7 +1,7 @@
-"""Linear systems H z = b by products H w alone."""
+"""Linear systems H z = b and eigenvalues, by products H w alone."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,15 @@ from . import tree
 from .tree import Tree
 
 Product = Callable[[Tree], Tree]  # w -> H w
+LANCZOS = 40  # steps, at most
+
+
+class Ends(NamedTuple):
+    """The ends of a spectrum; each is within `error` of an eigenvalue, inside of the true ends."""
+
+    smallest: jax.Array
+    largest: jax.Array
+    error: jax.Array
 
 
 def conjugate_gradient(
@@ -61,3 +70,34 @@ def power_iteration(product: Product, start: Tree, steps: int) -> jax.Array:
 
     unit = tree.scale(1 / tree.norm(start), start)
     return jax.lax.fori_loop(0, steps, iterate, (unit, tree.norm(unit)))[1]
+
+
+def lanczos(product: Product, start: Tree, steps: int = LANCZOS) -> Ends:
+    """The extreme eigenvalues of a symmetric matrix, after `steps` products.
+
+    With full reorthogonalisation. Where the Krylov space ends early, the rest of the tridiagonal
+    matrix repeats its first entry, which lies between the ends and changes neither.
+    """
+    flat, unravel = ravel_pytree(start)
+    steps = min(steps, flat.size)
+
+    def step(carry: Any, j: Any) -> Any:
+        basis, q = carry
+        basis = basis.at[j].set(q)
+        w = ravel_pytree(product(unravel(q)))[0]
+        diagonal, size = w @ q, jnp.linalg.norm(w)
+        for _ in range(2):  # twice is enough
+            w = w - basis.T @ (basis @ w)
+        beyond = jnp.linalg.norm(w)
+        beyond = jnp.where(beyond > 10 * jnp.finfo(w.dtype).eps * size, beyond, 0)
+        q = jnp.where(beyond > 0, w / jnp.where(beyond > 0, beyond, 1), 0)
+        return (basis, q), (diagonal, beyond)
+
+    basis = jnp.zeros((steps, flat.size), flat.dtype), flat / jnp.linalg.norm(flat)
+    _, (diagonal, beside) = jax.lax.scan(step, basis, jnp.arange(steps))
+    alive = jnp.cumprod(jnp.r_[jnp.ones(1, flat.dtype), jnp.sign(beside[:-1])]) > 0
+    diagonal = jnp.where(alive, diagonal, diagonal[0])
+    between = jnp.diag(beside[:-1], 1)
+    values, vectors = jnp.linalg.eigh(jnp.diag(diagonal) + between + between.T)
+    last = jnp.where(alive[-1], beside[-1], 0) * jnp.abs(vectors[-1])
+    return Ends(values[0], values[-1], jnp.maximum(last[0], last[-1]))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from . import linear, tree
+from .cost import Cost
 from .problem import Objectives
 from .tree import Tree
 
@@ -18,6 +19,7 @@ class Solution(NamedTuple):
 
     y: Tree  # y*(x)
     error: jax.Array  # the last Newton step relative to 1 + ||y||: about the distance to y*(x)
+    cost: Cost  # in rows
 
 
 def tolerance(dtype: Any) -> float:
@@ -36,34 +38,39 @@ def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
     small = tolerance(tree.norm(y).dtype)
 
     def unfinished(carry: Any) -> jax.Array:
-        _, _, error, k, stuck = carry
+        _, _, error, k, stuck, _ = carry
         return (k < NEWTON_STEPS) & (error > small) & ~stuck
 
     def newton(carry: Any) -> Any:
-        y, size, _, k, _ = carry
+        y, size, _, k, _, (gradients, products) = carry
         value, product = jax.linearize(gradient, y)
-        step, _ = linear.conjugate_gradient(product, value, CG_STEPS, small)
+        step, iterations = linear.conjugate_gradient(product, value, CG_STEPS, small)
 
         def worse(search: Any) -> jax.Array:
-            rate, new = search
+            rate, new, _ = search
             return ~(new < size) & (rate > 1e-6)
 
         def halve(search: Any) -> Any:
-            rate = search[0] / 2
-            return rate, tree.norm(gradient(tree.axpy(-rate, step, y)))
+            rate, tried = search[0] / 2, search[2]
+            return rate, tree.norm(gradient(tree.axpy(-rate, step, y))), tried + 1
 
-        first = jnp.ones_like(size), tree.norm(gradient(tree.axpy(-1, step, y)))
-        rate, new = jax.lax.while_loop(worse, halve, first)
+        first = jnp.ones_like(size), tree.norm(gradient(tree.axpy(-1, step, y))), jnp.int32(1)
+        rate, new, tried = jax.lax.while_loop(worse, halve, first)
         stuck = ~(new < size)
         length = tree.norm(step)  # 0 where the curvature is not positive: nothing is solved there
-        error = jnp.where(length == 0, jnp.inf, length / (1 + tree.norm(y)))
+        lost = (length == 0) & (tree.norm(value) > 0)
+        error = jnp.where(lost, jnp.inf, length / (1 + tree.norm(y)))
         moved = tree.select(stuck, y, tree.axpy(-rate, step, y))
-        return moved, jnp.where(stuck, size, new), error, k + 1, stuck
+        spent = gradients + 1 + tried, products + iterations
+        return moved, jnp.where(stuck, size, new), error, k + 1, stuck, spent
 
     size = tree.norm(gradient(y))
-    carry = (y, size, jnp.full_like(size, jnp.inf), jnp.int32(0), size == 0)
-    y, size, error, _, _ = jax.lax.while_loop(unfinished, newton, carry)
-    return Solution(y, jnp.where(size == 0, 0, error))
+    spent = jnp.int32(1), jnp.int32(0)
+    carry = (y, size, jnp.full_like(size, jnp.inf), jnp.int32(0), size == 0, spent)
+    y, size, error, _, _, (gradients, products) = jax.lax.while_loop(unfinished, newton, carry)
+    rows = problem.train.count
+    cost = Cost(samples=rows, gradients=gradients * rows, hvps=products * rows)
+    return Solution(y, jnp.where(size == 0, 0, error), cost)
 
 
 def hypergradient(problem: Objectives, x: Tree, y: Tree) -> Tree:

@@ -109,7 +109,8 @@ class Problem:
     averages over the rows too, measured on the rows of `test` (of `valid` if there are none).
 
     Each agent's rows are put into a random order once, always the same one; `shuffle=False` keeps
-    yours, which then must not be sorted: batches are runs of successive rows.
+    yours, which then must not be sorted: batches are runs of successive rows. `constant`, if given,
+    is the upper loss of a prediction that ignores its input: a run that ends there is warned of.
     """
 
     def __init__(
@@ -122,9 +123,10 @@ class Problem:
         test: Sequence[Tree] | None = None,
         metrics: Mapping[str, Loss] | None = None,
         shuffle: bool = True,
+        constant: float | None = None,
     ):
         self.upper, self.lower, self.init = upper, lower, init
-        self.metrics = dict(metrics or {})
+        self.metrics, self.constant = dict(metrics or {}), constant
         names = {"train": "training", "valid": "validation"}
         given = {"train": train, "valid": valid}
         if test is not None:

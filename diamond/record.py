@@ -2,20 +2,31 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from . import cost, lower
+from . import cost
 from .algorithm import Algorithm
 from .cost import Cost
-from .hypergradient.lipschitz import in_use
+from .deferred import Found, Resolved
 from .measure import observe
 from .network import Network
 from .problem import Objectives, Problem
 from .run import Run
-from .sampling import Sampling, key
+from .sampling import Sampling, draw, key
+from .signs import Signs
+
+
+class Saved(NamedTuple):
+    """Where a run stands: what the rounds to come depend on, and what was measured until then."""
+
+    arrays: dict[str, Any]  # state and counters of all agents, the round among them, by name
+    found: dict[str, Found]  # the numbers that the run had to find, by name
+    seconds: float  # of the rounds made
+    entries: list[dict[str, float]]  # the history, one entry an evaluation
+    own: list[dict[str, np.ndarray]]  # what each agent has of its own, one entry an evaluation
 
 
 class Record:
@@ -29,15 +40,15 @@ class Record:
         objectives: Objectives,
         seed: int,
         sampling: Sampling,
-        resolved: dict[str, float],
+        resolved: Resolved,
         compile_seconds: float,
     ):
         self.problem, self.network, self.algorithm = problem, network, algorithm
         self.objectives, self.rows = objectives, problem.stack(problem.measured)
+        self.message = message_bytes(algorithm, objectives, *problem.start(seed))
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = compile_seconds
-        self.dtype = jax.tree.leaves(problem.start(seed)[1])[0].dtype
-        self.warned = False
+        self.signs = Signs(problem, seed)
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []
 
@@ -55,43 +66,43 @@ class Record:
         spent = cost.total(progress.spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
-        sent = message_bytes(self.algorithm, state) * 2 * len(self.network.edges)
-        entry |= {"bytes": int(progress.t) * sent, "seconds": seconds}
-        self.look(entry)
+        sent = self.made(progress) * self.message * 2 * len(self.network.edges)
+        entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}
+        for said in self.signs.look(entry, state, self.algorithm):
+            warnings.warn(said, RuntimeWarning, stacklevel=4)
         self.entries.append(entry)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         if on_evaluation:
             on_evaluation(dict(entry))
 
-    def look(self, entry: dict[str, float]) -> None:
-        """Warn of what makes an entry, or the run, doubtful."""
-        allowed = lower.tolerance(self.dtype)
-        overflown = not np.isfinite(entry["metric"])  # on its way to diverge: that will be said
-        if entry["solver_error"] > 100 * allowed and not overflown:
-            warnings.warn(
-                f"y* is known to {entry['solver_error']:.1e} only at round {entry['round']} "
-                f"({allowed:.1e} is wanted), so the measures there are rough; is the lower level "
-                f"strongly convex in y?",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-        chain, seen = in_use(self.algorithm), entry["curvature"]
-        if chain is not None and seen > chain and not self.warned:
-            self.warned = True
-            warnings.warn(
-                f"mini-batch Hessians g_yy have eigenvalues up to {seen:.3g} at round "
-                f"{entry['round']}, above lipschitz = {chain:.3g} that eq. (5) divides by: the "
-                f"hypergradient is off, and beyond {2 * chain:.3g} it explodes; give lipschitz = "
-                f"{1.5 * seen:.2g} or more",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+    def saved(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Saved:
+        """What it takes to go on from here; the lists are the record's own and grow with it."""
+        return Saved(arrays, found, seconds, self.entries, self.own)
+
+    def restore(self, saved: Saved) -> None:
+        """Go on after what was measured before."""
+        self.entries, self.own = list(saved.entries), list(saved.own)
+
+    def renumber(self, algorithm: Algorithm, resolved: Resolved) -> None:
+        """From here on, the run has these numbers."""
+        self.algorithm, self.resolved = algorithm, resolved
+
+    def rewind(self, round: int) -> None:
+        """Forget what was measured after `round`."""
+        kept = sum(entry["round"] <= round for entry in self.entries)
+        del self.entries[kept:], self.own[kept:]
+
+    def made(self, progress: Any) -> int:
+        """Rounds made, those that the run went back on too."""
+        return int(progress.t) + int(self.resolved.numbers.get("lost", 0))
 
     def run(self, progress: Any) -> Run:
         """The run as it stands at `progress`."""
         arrays = lambda dicts: {name: np.array([d[name] for d in dicts]) for name in dicts[0]}
         spent = cost.total(progress.spent)
-        sent = 2 * int(progress.t) * message_bytes(self.algorithm, progress.state)
+        edges, setup = self.network.edges, self.resolved
+        made = self.made(progress)
+        sent = 2 * made * self.message + setup.bytes // max(len(edges), 1)
         return Run(
             x=progress.state.x,
             y=progress.state.y,
@@ -101,17 +112,24 @@ class Record:
             rounds=int(progress.t),
             network=self.network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
-            traffic={edge: sent for edge in self.network.edges},
-            messages=int(progress.t) * 2 * len(self.network.edges),
-            resolved=self.resolved,
+            traffic={edge: sent for edge in edges},
+            messages=(made + setup.rounds) * 2 * len(edges),
+            resolved=setup.numbers,
             sampling=self.sampling,
             seed=self.seed,
             compile_seconds=self.compile_seconds,
         )
 
 
-def message_bytes(algorithm: Algorithm, state: Any) -> int:
-    """Bytes of the message that one agent sends in a round; `state` is that of all agents."""
-    one = jax.tree.map(lambda a: a[0], state)
-    message = jax.eval_shape(algorithm.outgoing, one)
+def message_bytes(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> int:
+    """Bytes of the message that one agent sends in a round."""
+
+    def told(problem: Objectives, x: Any, y: Any) -> Any:
+        state, estimate = algorithm.init(x, y), None
+        if not algorithm.early:
+            sample = draw(key(0), 0, 0, (1, 1), algorithm.links, algorithm.batch, "blocks")
+            estimate, _ = algorithm.estimate(problem.of(0), state, 0, sample)
+        return algorithm.outgoing(state, estimate, 0)
+
+    message = jax.eval_shape(told, problem, x, y)
     return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(message))

@@ -6,7 +6,7 @@ function object does.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -121,3 +121,9 @@ def schedule(value: Schedule | Number) -> Schedule:
 def weight(eta: Schedule, t: Number) -> jax.Array:
     """A momentum weight: eta_t clipped to [0, 1], and 1 in round 0, where there is no past."""
     return jnp.where(jnp.asarray(t) == 0, 1.0, jnp.clip(eta(t), 0.0, 1.0))
+
+
+def shrunk(algorithm: Any, factor: Number) -> Any:
+    """An algorithm with its step sizes alpha, beta and delta times `factor`."""
+    steps = [name for name in ("alpha", "beta", "delta") if hasattr(algorithm, name)]
+    return replace(algorithm, **{n: Scaled(factor, getattr(algorithm, n)) for n in steps})

@@ -1,5 +1,6 @@
 """Arithmetic on pytrees, leaf by leaf."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -60,3 +61,24 @@ def normal(key: jax.Array, a: Tree) -> Tree:
     keys = jax.random.split(key, len(leaves))
     drawn = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves)]
     return jax.tree.unflatten(structure, drawn)
+
+
+def named(a: Tree) -> dict[str, Any]:
+    """The leaves of a by their place in it, such as ".state.x[0]['w']"."""
+    leaves = jax.tree_util.tree_leaves_with_path(a)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def like(a: Tree, leaves: Mapping[str, Any]) -> Tree:
+    """The tree of a's structure with `leaves`, which `named` gave, in their places."""
+    expected = named(a)
+    for name, leaf in expected.items():
+        found = leaves.get(name)
+        if found is None or (found.shape, found.dtype) != (leaf.shape, leaf.dtype):
+            said = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
+            raise ValueError(
+                f"{name} is {said} where {leaf.dtype}{list(leaf.shape)} belongs: these arrays are "
+                f"of another problem, algorithm or precision"
+            )
+    structure = jax.tree.structure(a)
+    return jax.tree.unflatten(structure, [jnp.asarray(leaves[name]) for name in expected])

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import jax
 
 from diamond import Diverged, validate
-from diamond.runtimes import simulate
+from diamond.runtimes._simulation import Simulation
 
 OPTION = "jax_disable_most_optimizations"
 
@@ -27,5 +27,9 @@ def unchecked(patch):
 
 def diverge_unexplained(patch):
     """`Diverged` with its round and run, but without looking for the quantity that diverged."""
-    plain = lambda run, *_: Diverged("diverged", run.rounds, "y", run)
-    patch.setattr(simulate, "_diverged", plain)
+
+    def plain(self, good):
+        run = self.record.run(good)
+        return Diverged("diverged", run.rounds, "y", run)
+
+    patch.setattr(Simulation, "_diverged", plain)

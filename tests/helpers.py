@@ -12,7 +12,7 @@ import numpy as np
 import diamond
 from diamond import algorithms
 from diamond import hypergradient as hg
-from diamond.deferred import resolve
+from diamond.deferred import Setting, resolve
 from diamond.network.mixer import mixer
 from diamond.problem import Problem
 from diamond.problems import quadratic
@@ -108,7 +108,8 @@ def sample_of(problem, agent, links, batch=1, t=0, seed=0, sampling="blocks") ->
 
 def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> list[Progress]:
     """Where the run stands after 0, 1, .., `rounds` rounds; no measuring."""
-    algorithm, _, _ = resolve(algorithm, problem, algorithm.batch, seed)
+    setting = Setting(problem, network, algorithm.batch, seed)
+    algorithm = resolve(algorithm, setting).algorithm
     fixed = algorithm, problem.objectives(algorithm.batch), mixer(network), key(seed)
     found = [start(algorithm, *problem.start(seed), problem.agents)]
     for t in range(rounds):
@@ -120,7 +121,8 @@ def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> lis
 
 def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progress:
     """Where the run stands after `rounds` rounds; no measuring."""
-    algorithm, _, _ = resolve(algorithm, problem, algorithm.batch, seed)
+    setting = Setting(problem, network, algorithm.batch, seed)
+    algorithm = resolve(algorithm, setting).algorithm
     fixed = algorithm, problem.objectives(algorithm.batch), mixer(network), key(seed)
     first = start(algorithm, *problem.start(seed), problem.agents)
     after, sound = advance(*fixed, first, jnp.int32(rounds), sampling=sampling)

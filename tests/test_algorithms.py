@@ -9,7 +9,7 @@ from helpers import ALGORITHMS, ESTIMATORS, TRACKED, build, end, logistic, quad,
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.deferred import resolve
+from diamond.deferred import Setting, resolve
 from diamond.network.mixer import mixer
 from diamond.runtimes._round import play, start
 from diamond.sampling import key
@@ -35,7 +35,7 @@ def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
 def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     problem = logistic(dtype=dtype)
     algorithm = build(name, batch=2, hypergradient=hg.neumann_sum(3, 3.0), period=2)
-    algorithm, _, _ = resolve(algorithm, problem, 2, 0)
+    algorithm = resolve(algorithm, Setting(problem, None, 2, 0)).algorithm
     first = start(algorithm, *problem.start(0), problem.agents)
     step = partial(play, algorithm, problem.objectives(algorithm.batch), mixer(ring(3)))
     described = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), a)
@@ -46,7 +46,9 @@ def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     x, y = problem.start(0)
     assert jax.tree.structure(after.state.x) == jax.tree.structure(x)
     assert jax.tree.structure(after.state.y) == jax.tree.structure(y)
-    messages = [jax.eval_shape(jax.vmap(algorithm.outgoing), p.state) for p in (first, after)]
+    assert algorithm.early
+    told = jax.vmap(partial(algorithm.outgoing, estimate=None, t=0))
+    messages = [jax.eval_shape(told, p.state) for p in (first, after)]
     assert described(messages[0]) == described(messages[1])
 
 
@@ -64,7 +66,8 @@ def test_it_runs_on_nested_trees():
 def test_every_estimator_works_in_single_precision(name, float32):
     estimator = ESTIMATORS[name]
     problem = logistic(dtype="float32")
-    algorithm, _, _ = resolve(build("diamond", batch=2, hypergradient=estimator), problem, 2, 0)
+    given = build("diamond", batch=2, hypergradient=estimator)
+    algorithm = resolve(given, Setting(problem, None, 2, 0)).algorithm
     first = start(algorithm, *problem.start(0), problem.agents)
     step = partial(play, algorithm, problem.objectives(2), mixer(ring(3)), key(0), "blocks")
     kinds = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(step, first).state)}

@@ -26,7 +26,8 @@ from helpers import (
 
 import diamond
 from diamond import hypergradient
-from diamond.deferred import resolve
+from diamond.algorithms._consensus import Consensus
+from diamond.deferred import Setting, resolve
 from diamond.network import from_graph
 from diamond.network.mixer import mixer
 from diamond.problem import Problem
@@ -153,8 +154,8 @@ def test_diamond_is_the_loop_written_by_hand(agents):
 
 def test_m_sgd_is_diamond_without_tracking():
     options = dict(hypergradient=ESTIMATORS["neumann"], **STEPS)
-    assert build("m_sgd", **options) == replace(build("diamond", **options), tracking=False)
-    assert diamond.m_sgd() == replace(diamond.diamond(), tracking=False)
+    alone = Consensus("paper", tracking=False)
+    assert build("m_sgd", **options) == replace(build("diamond", **options), consensus=alone)
 
 
 def test_on_one_agent_m_sgd_is_diamond():
@@ -196,7 +197,7 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
     options = STEPS | {"period": 100, "hypergradient": hypergradient.neumann_sum(3, 3.0)}
     spider = steps(problem, network, build("svr_interact", **options), ROUNDS)
     momentum = build("diamond", **options | {"eta": 0.0, "gamma": 0.0})
-    momentum, _, _ = resolve(momentum, problem, BATCH, 0)
+    momentum = resolve(momentum, Setting(problem, None, BATCH, 0)).algorithm
     fixed = momentum, problem.objectives(BATCH), mixer(network), key(0)
     found, _ = advance(*fixed, spider[1], jnp.int32(ROUNDS), sampling="blocks")
     for name in ("x", "y", "p", "v", "u"):

@@ -9,7 +9,7 @@ from helpers import ESTIMATORS, build, end, quad, ring, same_bits
 import diamond
 from diamond import Diverged
 from diamond import hypergradient as hg
-from diamond.deferred import resolve
+from diamond.deferred import Setting, resolve
 from diamond.network.mixer import mixer
 from diamond.problem import Problem
 from diamond.runtimes import _round
@@ -116,7 +116,8 @@ def diverged():
     algorithm = diamond.diamond(**steps, batch=3, hypergradient=hg.neumann(4, 1.5))
     problem = ridge()
     # The last states before are beyond 1e154, where squares overflow: no warning of that besides.
-    with pytest.raises(Diverged) as caught:
+    growth = pytest.warns(RuntimeWarning, match=r"^[upv] has grown")
+    with growth, pytest.raises(Diverged) as caught:
         diamond.simulate(problem, ring(4), algorithm, 1000, every=50)
     return problem, algorithm, caught.value
 
@@ -173,7 +174,7 @@ def test_groups_of_agents_give_the_same_round(monkeypatch):
     """Agents are taken through their gradients side by side, or in groups that fit a cache."""
     problem = quad(agents=7, rows=(4, 9, 5, 1, 8, 6, 3)).problem
     algorithm = build("svr_interact", hypergradient=ESTIMATORS["neumann"], **OPTIONS)
-    algorithm, _, _ = resolve(algorithm, problem, 3, 0)
+    algorithm = resolve(algorithm, Setting(problem, None, 3, 0)).algorithm
     fixed = algorithm, problem.objectives(3), mixer(ring(7)), key(0), "blocks"
     first = _round.start(algorithm, *problem.start(0), 7)
     found = []

@@ -25,6 +25,7 @@ from ..problem import Objectives
 from ..sampling import Sample
 from ..schedule import Number, Schedule
 from ..tree import Tree
+from ._consensus import Consensus, Shared
 
 
 class State(NamedTuple):
@@ -35,24 +36,27 @@ class State(NamedTuple):
     last: Point | None  # (x_{t-1}, y_{t-1}), where momentum looks back
     p: Tree | None  # estimate of the upper gradient, p_{t-1}
     v: Tree | None  # estimate of the lower gradient, v_{t-1}
-    u: Tree | None  # the tracked gradient, u_{t-1}
+    u: Tree | None  # the tracked gradient, as `Consensus` keeps it
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SingleLoop:
-    """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t u_t and y_{t+1} = y_t - beta_t v_t  (9, 10),
+    """x_{t+1} from x_t and p_t as `consensus` says (8, 9), and y_{t+1} = y_t - beta_t v_t (10),
 
-    where (p_t, v_t) comes from `estimator`, and u_t = sum_j M_ij u_{j,t-1} + p_t - p_{t-1} (8)
-    with `tracking`, u_t = p_t without.
+    where (p_t, v_t) comes from `estimator`.
     """
 
     alpha: Schedule
     beta: Schedule
     estimator: Plain | Momentum | Spider
     hypergradient: Any  # a Hypergradient
-    tracking: bool = field(metadata={"static": True})
+    consensus: Consensus
     batch: int = field(metadata={"static": True})
+
+    @property
+    def early(self) -> bool:
+        return self.consensus.early
 
     @property
     def links(self) -> int:
@@ -64,7 +68,7 @@ class SingleLoop:
 
     def init(self, x: Tree, y: Tree) -> State:
         """p_{-1} = v_{-1} = u_{-1} = 0 and x_{-1} = x_0: with eta_0 = 1, u_0 = p_0 follows."""
-        recalls, tracks = self.estimator.recalls, self.tracking
+        recalls, tracks = self.estimator.recalls, self.consensus.tracking
         return State(
             x,
             y,
@@ -74,9 +78,10 @@ class SingleLoop:
             tree.zeros(x) if tracks else None,
         )
 
-    def outgoing(self, state: State) -> tuple[Tree, Tree | None]:
-        """x_t, and u_{t-1} if it is tracked."""
-        return state.x, state.u
+    def outgoing(self, state: State, estimate: Directions, t: Number) -> Shared:
+        """x and, if it is tracked, u."""
+        p = None if self.early else estimate[0]
+        return self.consensus.message(state.x, state.u, p, state.p, self.alpha(t))
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -92,20 +97,17 @@ class SingleLoop:
         now, old = (state.x, state.y), (state.p, state.v)
         return self.estimator(gradients, now, state.last, old, t, sample)
 
-    def update(
-        self, state: State, estimate: Directions, mixed: tuple[Tree, Tree | None], t: Number
-    ) -> State:
+    def update(self, state: State, estimate: Directions, mixed: Shared, t: Number) -> State:
         """Eqs. (8) to (10)."""
-        (p, v), (x, u) = estimate, mixed
-        u = tree.add(u, tree.sub(p, state.p)) if self.tracking else None
-        x = tree.axpy(-self.alpha(t), u if self.tracking else p, x)
+        p, v = estimate
+        x, u = self.consensus.moved(mixed, p, state.p, self.alpha(t))
         y = tree.axpy(-self.beta(t), v, state.y)
         recalls = self.estimator.recalls
         return State(
             x,
             y,
             (state.x, state.y) if recalls else None,
-            p if recalls or self.tracking else None,
+            p if recalls or self.consensus.tracking else None,
             v if recalls else None,
             u,
         )

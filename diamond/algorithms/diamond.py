@@ -2,19 +2,23 @@
 
 from ..estimate import Momentum
 from ..hypergradient import Hypergradient, neumann
-from ..schedule import Number, Schedule, power, schedule, squared
+from ..schedule import Number, Schedule
+from ._auto import Order, Steps, choose
+from ._consensus import Consensus
 from ._single_loop import SingleLoop
 
 __all__ = ["diamond"]
 
 
 def diamond(
-    alpha: Schedule | Number = power(0.1),
-    beta: Schedule | Number = power(0.1),
-    eta: Schedule | Number = squared(0.1, power(1.0)),
-    gamma: Schedule | Number = squared(0.1, power(1.0)),
+    alpha: Schedule | Number | None = None,
+    beta: Schedule | Number | None = None,
+    eta: Schedule | Number | None = None,
+    gamma: Schedule | Number | None = None,
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
+    order: Order | None = None,
+    steps: Steps = "auto",
 ) -> SingleLoop:
     """Algorithm 1, eqs. (6) to (10).
 
@@ -26,5 +30,7 @@ def diamond(
     with h the hypergradient. eta and gamma are 1 in round 0 and clipped to [0, 1]. beta must stay
     below 2 / L_g. `diamond.schedule.paper` gives the paper's four schedules.
     """
-    estimator = Momentum(schedule(eta), schedule(gamma))
-    return SingleLoop(schedule(alpha), schedule(beta), estimator, hypergradient, True, batch)
+    order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma)
+    consensus = Consensus(order, tracking=True)
+    estimator = Momentum(s["eta"], s["gamma"])
+    return SingleLoop(s["alpha"], s["beta"], estimator, hypergradient, consensus, batch)

@@ -9,10 +9,14 @@ from .. import tree
 from ..cost import Cost
 from ..problem import Objectives
 from ..sampling import Sample
-from ..schedule import Number, Schedule, power, schedule, squared, weight
+from ..schedule import Number, Schedule, weight
 from ..tree import Tree
+from ._auto import Order, Steps, choose
+from ._consensus import Consensus, Shared
 
 __all__ = ["k_free"]
+
+Directions = tuple[Tree, Tree, Tree]  # (p, v, w)
 
 
 class State(NamedTuple):
@@ -25,7 +29,7 @@ class State(NamedTuple):
     p: Tree  # estimate of the upper gradient, p_{t-1}
     v: Tree  # estimate of the lower gradient, v_{t-1}
     w: Tree  # estimate of the residual g_yy z - f_y, w_{t-1}
-    u: Tree  # the tracked gradient, u_{t-1}
+    u: Tree  # the tracked gradient, as `Consensus` keeps it
 
 
 @jax.tree_util.register_dataclass
@@ -38,8 +42,13 @@ class KFree:
     delta: Schedule
     eta: Schedule
     gamma: Schedule
+    consensus: Consensus
     batch: int = field(metadata={"static": True})
     links: int = field(default=0, metadata={"static": True})
+
+    @property
+    def early(self) -> bool:
+        return self.consensus.early
 
     def numbers(self, t: Number) -> dict[str, Number]:
         """alpha_t, beta_t, delta_t, eta_t and gamma_t."""
@@ -51,16 +60,17 @@ class KFree:
         z, nothing = tree.zeros(y), tree.zeros(x)
         return State(x, y, z, (x, y, z), nothing, z, z, nothing)
 
-    def outgoing(self, state: State) -> tuple[Tree, Tree]:
-        """x_t and u_{t-1}."""
-        return state.x, state.u
+    def outgoing(self, state: State, estimate: Directions, t: Number) -> Shared:
+        """x and u."""
+        p = None if self.early else estimate[0]
+        return self.consensus.message(state.x, state.u, p, state.p, self.alpha(t))
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
-    ) -> tuple[tuple[Tree, Tree, Tree], Cost]:
+    ) -> tuple[Directions, Cost]:
         """(p_t, v_t, w_t)."""
 
-        def directions(x: Tree, y: Tree, z: Tree) -> tuple[Tree, Tree, Tree]:
+        def directions(x: Tree, y: Tree, z: Tree) -> Directions:
             f_x, f_y = jax.grad(problem.f, (0, 1))(x, y, sample.upper)
             g_y = lambda x, y: jax.grad(problem.g, 1)(x, y, sample.cross)
             g_xy_z, g_yy_z = jax.vjp(g_y, x, y)[1](z)  # one pass: g_yy is symmetric
@@ -76,18 +86,12 @@ class KFree:
         f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
         return (p, v, w), Cost(f + 2 * g, 2 * (f + g), hvps=2 * g, jvps=2 * g)
 
-    def update(
-        self,
-        state: State,
-        estimate: tuple[Tree, Tree, Tree],
-        mixed: tuple[Tree, Tree],
-        t: Number,
-    ) -> State:
+    def update(self, state: State, estimate: Directions, mixed: Shared, t: Number) -> State:
         """Eqs. (8) to (10), and z_{t+1} = z_t - delta_t w_t."""
-        (p, v, w), (x, u) = estimate, mixed
-        u = tree.add(u, tree.sub(p, state.p))
+        p, v, w = estimate
+        x, u = self.consensus.moved(mixed, p, state.p, self.alpha(t))
         return State(
-            tree.axpy(-self.alpha(t), u, x),
+            x,
             tree.axpy(-self.beta(t), v, state.y),
             tree.axpy(-self.delta(t), w, state.z),
             (state.x, state.y, state.z),
@@ -99,12 +103,14 @@ class KFree:
 
 
 def k_free(
-    alpha: Schedule | Number = power(0.1),
-    beta: Schedule | Number = power(0.1),
-    eta: Schedule | Number = squared(0.1, power(1.0)),
-    gamma: Schedule | Number = squared(0.1, power(1.0)),
+    alpha: Schedule | Number | None = None,
+    beta: Schedule | Number | None = None,
+    eta: Schedule | Number | None = None,
+    gamma: Schedule | Number | None = None,
     delta: Schedule | Number | None = None,
     batch: int = 64,
+    order: Order | None = None,
+    steps: Steps = "auto",
 ) -> KFree:
     """DIAMOND with [g_yy]^-1 f_y as a third local variable: no chain, no K, no L_g to get wrong.
 
@@ -116,6 +122,8 @@ def k_free(
     condition number smaller than DIAMOND's, whose truncated chain damps (benchmarks/k_free.py).
     Three mini-batches a round instead of k + 3. No published guarantee is known.
     """
-    z_steps = schedule(beta if delta is None else delta)
-    weights = schedule(eta), schedule(gamma)
-    return KFree(schedule(alpha), schedule(beta), z_steps, *weights, batch)
+    order, s = choose(
+        steps, order, lags=2, alpha=alpha, beta=beta, eta=eta, gamma=gamma, delta=delta
+    )
+    consensus = Consensus(order, tracking=True)
+    return KFree(s["alpha"], s["beta"], s["delta"], s["eta"], s["gamma"], consensus, batch)

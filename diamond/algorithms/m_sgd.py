@@ -2,20 +2,26 @@
 
 from ..estimate import Momentum
 from ..hypergradient import Hypergradient, neumann
-from ..schedule import Number, Schedule, power, schedule, squared
+from ..schedule import Number, Schedule
+from ._auto import Order, Steps, choose
+from ._consensus import Consensus
 from ._single_loop import SingleLoop
 
 __all__ = ["m_sgd"]
 
 
 def m_sgd(
-    alpha: Schedule | Number = power(0.1),
-    beta: Schedule | Number = power(0.1),
-    eta: Schedule | Number = squared(0.1, power(1.0)),
-    gamma: Schedule | Number = squared(0.1, power(1.0)),
+    alpha: Schedule | Number | None = None,
+    beta: Schedule | Number | None = None,
+    eta: Schedule | Number | None = None,
+    gamma: Schedule | Number | None = None,
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
+    order: Order | None = None,
+    steps: Steps = "auto",
 ) -> SingleLoop:
     """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t, with p_t, v_t and y_{t+1} as in `diamond`."""
-    estimator = Momentum(schedule(eta), schedule(gamma))
-    return SingleLoop(schedule(alpha), schedule(beta), estimator, hypergradient, False, batch)
+    order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma)
+    consensus = Consensus(order, tracking=False)
+    estimator = Momentum(s["eta"], s["gamma"])
+    return SingleLoop(s["alpha"], s["beta"], estimator, hypergradient, consensus, batch)

@@ -3,23 +3,25 @@
 import math
 from typing import Any
 
-from ..cost import Cost
-from ..deferred import Deferred
+from ..deferred import Deferred, Found, Setting
 from ..estimate import Spider
 from ..hypergradient import Hypergradient, neumann_sum
-from ..problem import Problem
-from ..schedule import Number, Schedule, schedule
+from ..schedule import Number, Schedule
+from ._auto import Order, Steps, choose
+from ._consensus import Consensus
 from ._single_loop import SingleLoop
 
 __all__ = ["svr_interact"]
 
 
 def svr_interact(
-    alpha: Schedule | Number = 0.05,
-    beta: Schedule | Number = 0.05,
+    alpha: Schedule | Number | None = None,
+    beta: Schedule | Number | None = None,
     batch: int = 64,
     period: int | None = None,
     hypergradient: Hypergradient = neumann_sum(),
+    order: Order | None = None,
+    steps: Steps = "auto",
 ) -> SingleLoop:
     """If t mod q = 0: p_t, v_t on all rows; else p_t = p_{t-1} + h(t) - h(t-1), v_t likewise.
 
@@ -30,8 +32,10 @@ def svr_interact(
     if period is not None and period < 1:
         raise ValueError(f"period = {period}: a full gradient every so many rounds, 1 or more")
     q: Any = Deferred("period", _root_of_rows) if period is None else period
-    return SingleLoop(schedule(alpha), schedule(beta), Spider(q), hypergradient, True, batch)
+    order, s = choose(steps, order, whole=True, alpha=alpha, beta=beta)
+    consensus = Consensus(order, tracking=True)
+    return SingleLoop(s["alpha"], s["beta"], Spider(q), hypergradient, consensus, batch)
 
 
-def _root_of_rows(problem: Problem, batch: int, seed: int) -> tuple[int, Cost]:
-    return math.ceil(math.sqrt(problem.counts("train").max())), Cost()
+def _root_of_rows(setting: Setting) -> Found:
+    return Found(math.ceil(math.sqrt(setting.problem.counts("train").max())), agreed=1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import sampling, tree
 from ..cost import Cost
-from ..deferred import resolve
+from ..deferred import Setting, resolve
 from ..problem import Objectives, Problem
 from ..sampling import EACH, Sampling
 from ..tree import Tree
@@ -59,7 +59,7 @@ def check(
         wide = lambda a: jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), a)
         x0, y0 = problem.start(seed)
         point = wide(x0 if x is None else x), wide(y0 if y is None else y)
-        estimator, _, _ = resolve(estimator, problem, batch, seed)
+        estimator = resolve(estimator, Setting(problem, None, batch, seed)).algorithm
         objectives = problem.objectives(batch)
         found = _moments(estimator, objectives, point, draws, _key(seed), batch, sampling)
         norm, bias, error, deviation, cost = jax.tree.map(np.asarray, found)

@@ -17,17 +17,22 @@ from .protocol import Point
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ConjugateGradient:
-    """z = the `steps`-th CG iterate for g_yy(zeta_1) z = b, from zero."""
+    """z = the `steps`-th CG iterate for g_yy(zeta_1) z = b, from zero.
+
+    Or an earlier one, with a residual of `tolerance` ||b||.
+    """
 
     steps: int = field(metadata={"static": True})
     links: int = field(default=1, metadata={"static": True})
+    tolerance: float = field(default=0.0, metadata={"static": True})
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         where = sample.link(0)
         products = [hessian(problem, point, where) for point in points]
-        solved = [linear.conjugate_gradient(h, b, self.steps) for h, b in zip(products, b)]
+        solve = linear.conjugate_gradient
+        solved = [solve(h, b, self.steps, self.tolerance) for h, b in zip(products, b)]
         iterations = sum(k for _, k in solved)
         spent = Cost(problem.train.fresh(where), hvps=iterations * problem.train.size(where))
         return [z for z, _ in solved], spent

@@ -1,19 +1,21 @@
 """L_g of eq. (5): a bound on the eigenvalues of every sampled g_yy, estimated from the data."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .. import sampling, tree
 from ..cost import Cost
-from ..deferred import Deferred
+from ..deferred import Deferred, Found, Setting
 from ..linear import power_iteration
 from ..problem import Objectives, Problem
 from ..tree import Tree
 from .implicit import hessian
 
 BATCHES = 8  # Hessians looked at, per agent
+LATER = 1.5  # instead, where the agents have moved
 STEPS = 20  # of power iteration on each
 SAFETY = 3.0  # x and y move on: learned features bend more than those of the start
 
@@ -56,11 +58,24 @@ def curvature(
     return jnp.max(jax.vmap(of_agent)(agents, x, y))
 
 
-def _from_start(problem: Problem, batch: int, seed: int) -> tuple[float, Cost]:
-    return lipschitz(problem, *problem.start(seed), batch, seed)
+def worst(setting: Setting) -> float:
+    """The largest |eigenvalue| of g_yy over 8 mini-batches an agent, where the agents stand."""
+
+    def compute(setting: Setting) -> Found:
+        objectives = setting.problem.objectives(setting.batch)
+        found = curvature(objectives, *setting.point, sampling.key(setting.seed), BATCHES)
+        rows = BATCHES * setting.batch
+        return Found(float(found), Cost(samples=rows, hvps=STEPS * rows), agreed=1)
+
+    return setting.once("curvature", compute)
 
 
-estimated = Deferred("lipschitz", _from_start)  # stands for L until the run begins
+def _bound(setting: Setting) -> Found:
+    safety = SAFETY if setting.moved is None else LATER
+    return Found(safety * worst(setting))
+
+
+estimated = Deferred("lipschitz", _bound)  # stands for L until the run begins
 
 
 def in_use(algorithm: object) -> float | None:
@@ -68,3 +83,12 @@ def in_use(algorithm: object) -> float | None:
     leaves = jax.tree_util.tree_leaves_with_path(algorithm)
     given = [float(leaf) for path, leaf in leaves if getattr(path[-1], "name", "") == "lipschitz"]
     return min(given, default=None)
+
+
+def raised(algorithm: Any, factor: float) -> Any:
+    """An algorithm whose L, if it has one, is `factor` times as large."""
+
+    def times(path: Any, leaf: Any) -> Any:
+        return leaf * factor if getattr(path[-1], "name", "") == "lipschitz" else leaf
+
+    return jax.tree_util.tree_map_with_path(times, algorithm)

@@ -13,6 +13,7 @@ from ..problem import Objectives
 from ..sampling import Sample
 from ..schedule import Number
 from ..tree import Tree
+from .conditioning import chosen
 from .implicit import Implicit, hessian, hessian_product
 from .lipschitz import estimated
 from .protocol import Point
@@ -82,17 +83,18 @@ def _factor(lipschitz: Number, problem: Objectives, points: Sequence[Point], sam
     return factor
 
 
-def neumann(terms: int = 10, lipschitz: Number | None = None) -> Implicit:
+def neumann(terms: int | None = None, lipschitz: Number | None = None) -> Implicit:
     """Eq. (5): a product of random depth, unbiased for the sum of `terms` terms.
 
-    K = `terms`; L = `lipschitz` must bound the eigenvalues of every sampled g_yy, and is estimated
-    from the data if None. Bias at most (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); its variance
-    grows with K. A round costs k Hessian-products a point, (K - 1) / 2 on average.
+    K = `terms`; L = `lipschitz` must bound the eigenvalues of every sampled g_yy. If None, both are
+    found from the data: L as `diamond.hypergradient.lipschitz` does, K the first of 4, 8, 16, 32
+    with (1 - mu / L)^K < 0.05 (or 32). Bias at most (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3);
+    its variance grows with K. A round costs k Hessian-products a point, (K - 1) / 2 on average.
     """
     return Implicit(Neumann(given(lipschitz), at_least_one(terms)))
 
 
-def neumann_sum(terms: int = 10, lipschitz: Number | None = None) -> Implicit:
+def neumann_sum(terms: int | None = None, lipschitz: Number | None = None) -> Implicit:
     """The whole sum, every term on rows of its own: the mean of eq. (5) over the depth.
 
     The bias of `neumann` and less variance, for K - 1 Hessian-products a point.
@@ -106,7 +108,9 @@ def given(lipschitz: Number | None) -> Any:
     return estimated if lipschitz is None else lipschitz
 
 
-def at_least_one(terms: int) -> int:
+def at_least_one(terms: int | None) -> Any:
+    if terms is None:
+        return chosen
     if not isinstance(terms, int) or terms < 1:
         raise ValueError(f"terms = {terms}: the series needs a whole number of terms, 1 or more")
     return terms

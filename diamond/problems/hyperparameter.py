@@ -39,6 +39,5 @@ def hyperparameter(
     def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
         return jnp.mean(jnp.argmax(rows["a"] @ y, 1) == rows["b"])
 
-    return Problem(
-        upper, lower, init, train, valid, test, {"accuracy": accuracy, "test_loss": upper}
-    )
+    metrics = {"accuracy": accuracy, "test_loss": upper}
+    return Problem(upper, lower, init, train, valid, test, metrics, constant=float(np.log(classes)))

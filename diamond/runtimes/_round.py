@@ -83,11 +83,11 @@ def play(
     sampling: Sampling,
     progress: Progress,
 ) -> Progress:
-    """One round: tell, estimate, mix, update."""
+    """One round: estimate, tell, mix, update."""
     t, state, spent = progress
-    messages = jax.vmap(algorithm.outgoing)(state)
     sample = samples(algorithm, problem, key, t, sampling)
     estimates, costs = estimate(algorithm, problem, state, t, sample)
+    messages = jax.vmap(algorithm.outgoing, (0, 0, None))(state, estimates, t)
     mixed = mixer(messages)
     state = jax.vmap(algorithm.update, (0, 0, 0, None))(state, estimates, mixed, t)
     return Progress(t + 1, state, jax.vmap(cost.charge)(spent, costs))

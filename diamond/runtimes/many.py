@@ -7,6 +7,7 @@ it idle otherwise. On a CPU they run one after another, which is as fast there.
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
-from ..deferred import resolve
+from ..deferred import Setting, resolve
 from ..divergence import Diverged
 from ..measure import Metrics, observe
 from ..network import Network
@@ -25,6 +26,7 @@ from ..problem import Objectives, Problem, Rows
 from ..record import message_bytes
 from ..sampling import Sampling, key
 from ._round import Progress, play, start
+from ._simulation import refreshes
 from .simulate import check, simulate
 
 LANES = 64  # runs side by side: always as many, so that other numbers of runs compile nothing new
@@ -86,46 +88,105 @@ def _batched(
     every: int,
     sampling: Sampling,
 ) -> list[Outcome]:
-    resolved = [resolve(algorithm, problem, algorithm.batch, seed) for algorithm, seed in runs]
-    stack = lambda trees: jax.tree.map(lambda *a: jnp.stack(a), *trees)
-    algorithms = stack([algorithm for algorithm, *_ in resolved])
-    seeds = {seed: (key(seed), problem.start(seed)) for _, seed in runs}
-    keys = stack([seeds[seed][0] for _, seed in runs])
-    points = stack([seeds[seed][1] for _, seed in runs])
-    setup = stack([jax.tree.map(jnp.uint32, spent) for *_, spent in resolved])
-    begin = jax.vmap(lambda a, x, y: start(a, x, y, problem.agents))(algorithms, *points)
-    spent = jax.vmap(jax.vmap(cost.charge, (0, None)))(begin.spent, setup)
-    lanes = begin.state, spent, jnp.full(len(runs), -1, jnp.int32)
-    objectives, mixing = problem.objectives(runs[0][0].batch), mixer(network)
-    rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
-    sent = (
-        2
-        * len(network.edges)
-        * message_bytes(resolved[0][0], jax.tree.map(lambda a: a[0], begin.state))
-    )
+    lanes = Lanes(problem, network, runs, sampling)
+    marks = {0, *range(every, rounds, every), rounds}
+    renewals = set(takewhile(lambda r: r <= rounds, refreshes())) if lanes.changes else set()
+    entries = []
+    for until in sorted(marks | renewals):
+        lanes.advance(until)
+        if until in renewals:
+            lanes.renew()
+        if until in marks:
+            entries.append(lanes.measure())
+    return [_outcome(entries, lane, int(failed)) for lane, failed in enumerate(lanes.failed)]
 
-    fixed = algorithms, objectives, mixing, keys
-    go = lambda t, lanes, until: jax.block_until_ready(
-        _advance(*fixed, jnp.int32(t), lanes, jnp.int32(until), sampling=sampling)
-    )
-    go(0, lanes, 0)  # compiles
-    entries: list[dict[str, np.ndarray]] = []
-    seconds, t = 0.0, 0
-    for until in [0, *range(every, rounds, every), *([rounds] if rounds else [])]:
+
+class Lanes:
+    """Runs side by side: an axis of their own before that of the agents."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        runs: Sequence[tuple[Algorithm, int]],
+        sampling: Sampling,
+    ):
+        self.problem, self.network, self.sampling = problem, network, sampling
+        self.given = [algorithm for algorithm, _ in runs]
+        self.settings = [Setting(problem, network, given.batch, seed) for given, seed in runs]
+        self._number()
+        seeds = {seed: (key(seed), problem.start(seed)) for _, seed in runs}
+        self.keys = _stack([seeds[seed][0] for _, seed in runs])
+        points = _stack([seeds[seed][1] for _, seed in runs])
+        begin = lambda a, x, y: start(a, x, y, problem.agents)
+        _, self.state, self.spent = jax.vmap(begin)(self.algorithms, *points)
+        self._charge([found.cost for found in self.resolved])
+        self.failed = jnp.full(len(runs), -1, jnp.int32)
+        self.objectives = problem.objectives(self.given[0].batch)
+        start_point = problem.start(runs[0][1])
+        self.message = message_bytes(self.resolved[0].algorithm, self.objectives, *start_point)
+        self.mixing, self.t, self.seconds = mixer(network), 0, 0.0
+        self.advance(0)  # compiles
+        self.seconds = 0.0
+
+    @property
+    def changes(self) -> bool:
+        """Whether numbers are to be found anew on the way."""
+        return self.settings[0].changes
+
+    def advance(self, until: int) -> None:
+        """All lanes on to round `until`."""
         begun = time.perf_counter()
-        lanes = go(t, lanes, until)
-        seconds, t = seconds + time.perf_counter() - begun, until
-        state, spent_now, _ = lanes
-        found = _observe(objectives, rows, metrics, state.x, state.y, keys)
-        entry = {name: np.asarray(value) for name, value in found.items()}
-        counts = cost.total(spent_now).mean(1)
-        entry |= {name: counts[:, i].astype(float) for i, name in enumerate(Cost._fields)}
-        entry |= {"round": t, "bytes": t * sent, "seconds": seconds / len(runs)}  # type: ignore[dict-item]
-        entries.append(entry)
-    return [_outcome(entries, lane, int(lanes[2][lane])) for lane in range(len(runs))]
+        fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
+        now = self.state, self.spent, self.failed
+        after = _advance(*fixed, now, jnp.int32(until), sampling=self.sampling)
+        self.state, self.spent, self.failed = jax.block_until_ready(after)
+        self.seconds, self.t = self.seconds + time.perf_counter() - begun, until
+
+    def renew(self) -> None:
+        """Find each lane's numbers anew, where its agents stand."""
+        before = [found.cost for found in self.resolved]
+        x, y = self.state.x, self.state.y
+        of = lambda lane, a: jax.tree.map(lambda a: a[lane], a)
+        self.settings = [s.at(of(i, x), of(i, y)) for i, s in enumerate(self.settings)]
+        self._number()
+        self._charge([tree.sub(f.cost, old) for f, old in zip(self.resolved, before)])
+
+    def measure(self) -> dict[str, Any]:
+        """One entry of the history, of all lanes."""
+        problem = self.problem
+        rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
+        place = self.state.x, self.state.y, self.keys
+        found = _observe(self.objectives, rows, metrics, *place)
+        counts = cost.total(self.spent).mean(1)
+        sent = self.t * 2 * len(self.network.edges) * self.message
+        return {
+            **{name: np.asarray(value) for name, value in found.items()},
+            **{name: counts[:, i].astype(float) for i, name in enumerate(Cost._fields)},
+            "round": self.t,
+            "bytes": np.array([found.bytes for found in self.resolved]) + sent,
+            "seconds": self.seconds / len(self.given),
+        }
+
+    def _number(self) -> None:
+        self.resolved = [resolve(given, s) for given, s in zip(self.given, self.settings)]
+        self.algorithms = _stack([found.algorithm for found in self.resolved])
+
+    def _charge(self, costs: list[Cost]) -> None:
+        spent = _stack([jax.tree.map(jnp.uint32, c) for c in costs])
+        self.spent = jax.vmap(jax.vmap(cost.charge, (0, None)))(self.spent, spent)
 
 
-def _outcome(entries: list[dict[str, np.ndarray]], lane: int, failed: int) -> Outcome:
+def _stack(trees: list[Any]) -> Any:
+    if len({jax.tree.structure(tree) for tree in trees}) > 1:
+        raise ValueError(
+            "the runs differ in more than their numbers (K, perhaps, where each finds its own): "
+            "give neumann(terms=...) a number, or run them one by one with batched=False"
+        )
+    return jax.tree.map(lambda *a: jnp.stack(a), *trees)
+
+
+def _outcome(entries: list[dict[str, Any]], lane: int, failed: int) -> Outcome:
     kept = [e for e in entries if failed < 0 or int(e["round"]) <= failed]
     pick = lambda value: value[lane] if np.ndim(value) else value
     history = {name: np.array([pick(e[name]) for e in kept]) for name in entries[0]}

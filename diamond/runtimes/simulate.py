@@ -1,23 +1,17 @@
 """All agents in one process, as one axis of every array, in one compiled program."""
 
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
-import jax
-import jax.numpy as jnp
-
-from .. import cost
 from ..algorithm import Algorithm
-from ..deferred import resolve
-from ..divergence import Diverged, culprit, explain
 from ..network import Network
-from ..network.mixer import mixer
 from ..problem import Problem
-from ..record import Record
+from ..record import Saved
 from ..run import Run
-from ..sampling import Sampling, key
-from ._round import Progress, advance, estimate, samples, start
+from ..sampling import Sampling
+from ._simulation import REWIND, Simulation, refreshes
+
+OnDivergence = Literal["stop", "shrink"]
 
 
 def simulate(
@@ -29,41 +23,55 @@ def simulate(
     every: int = 100,
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[dict[str, float]], None] | None = None,
+    *,
+    on_divergence: OnDivergence = "stop",
+    on_progress: Callable[[Saved], None] | None = None,
+    resume: Saved | None = None,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
     The same seed gives the same trajectory, whatever `every` is; all algorithms see the same
     draws. `sampling`: "blocks" takes successive rows (shuffled once), which is fast; "rows" draws
     each row on its own, with replacement. `on_evaluation` is handed each entry of the history as
-    it is made. Raises `diamond.Diverged` in the first round that leaves x or y not finite.
+    it is made, `on_progress` all that it takes to go on from there: given back as `resume`, the run
+    goes on and ends in the same bits.
+
+    `on_divergence`: in the first round that leaves x or y not finite, "stop" raises
+    `diamond.Diverged`. "shrink", also where they are a million times the start, goes back to the
+    last multiple of 100 rounds where they were not yet large (further, if that does not help) and
+    on with steps a quarter as large, with a warning, eight times at most. What the rounds gone back
+    on cost stays counted; `resolved` says by how much steps were shrunk.
     """
     check(problem, network, algorithm, rounds, every, sampling)
-    algorithm, resolved, setup = resolve(algorithm, problem, algorithm.batch, seed)
-    objectives, mixing = problem.objectives(algorithm.batch), mixer(network)
-    progress = start(algorithm, *problem.start(seed), problem.agents)
-    spent = jax.vmap(cost.charge, (0, None))(progress.spent, setup)
-    progress = progress._replace(spent=spent)
+    if on_divergence not in ("stop", "shrink"):
+        raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
+    shrinks = on_divergence == "shrink"
+    run = Simulation(problem, network, algorithm, seed, sampling, shrinks, resume)
 
-    def go(progress: Progress, until: int) -> tuple[Progress, jax.Array, float]:
-        begun = time.perf_counter()
-        fixed = algorithm, objectives, mixing, key(seed), progress
-        after, sound = jax.block_until_ready(advance(*fixed, jnp.int32(until), sampling=sampling))
-        return after, sound, time.perf_counter() - begun
+    def note() -> None:
+        run.record.add(run.progress, run.seconds, on_evaluation)
+        if on_progress:
+            found = run.setting.memory
+            on_progress(run.record.saved(run.arrays(), found, run.seconds))
 
-    *_, compiling = go(progress, 0)  # no round at all: the time is the compiler's
-    record = Record(problem, network, algorithm, objectives, seed, sampling, resolved, compiling)
-    record.add(progress, 0.0, on_evaluation)
-    seconds = 0.0
-    for until in [*range(every, rounds, every), *([rounds] if rounds else [])]:
-        after, sound, took = go(progress, until)
-        seconds += took
-        if not sound:
-            t = int(after.t) - 1
-            good, *_ = go(progress, t)  # the same bits again, up to the round before
-            raise _diverged(record.run(good), algorithm, objectives, mixing, good, problem)
-        progress = after
-        record.add(progress, seconds, on_evaluation)
-    return record.run(progress)
+    if not resume:
+        note()
+    while run.t < rounds:
+        if not run.advance(_next(run.t, every, rounds, run.setting.changes, shrinks)):
+            continue  # gone back
+        if run.t % every == 0 or run.t == rounds:
+            note()
+    return run.record.run(run.progress)
+
+
+def _next(t: int, every: int, rounds: int, changes: bool, shrinks: bool) -> int:
+    """The next round to stop at: to measure, to find numbers anew, to keep a state."""
+    stops = [rounds, t - t % every + every]
+    if changes:
+        stops.append(next(r for r in refreshes() if r > t))
+    if shrinks:
+        stops.append(t - t % REWIND + REWIND)
+    return min(stops)
 
 
 def check(
@@ -86,21 +94,3 @@ def check(
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
     if sampling not in ("blocks", "rows"):
         raise ValueError(f"no sampling {sampling!r}; there are 'blocks' and 'rows'")
-
-
-def _diverged(
-    run: Run, algorithm: Algorithm, objectives: Any, mixing: Any, good: Progress, problem: Problem
-) -> Diverged:
-    t = run.rounds
-    sample = samples(algorithm, objectives, key(run.seed), t, run.sampling)
-    directions, _ = jax.jit(estimate)(algorithm, objectives, good.state, t, sample)
-    after, _ = advance(
-        algorithm, objectives, mixing, key(run.seed), good, good.t + 1, sampling=run.sampling
-    )
-    quantity = culprit(directions, after.state)
-    message = (
-        f"diverged in round {t}: {quantity} is not finite; "
-        f"{explain(problem, algorithm, t, run.seed)}. The state before that round is kept in "
-        f"`run` of this error"
-    )
-    return Diverged(message, t, quantity, run)

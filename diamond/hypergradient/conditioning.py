@@ -1,0 +1,59 @@
+"""K of eq. (5): as many terms as the conditioning of the lower level asks for."""
+
+import math
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from .. import linear, sampling, tree
+from ..cost import Cost
+from ..deferred import Deferred, Found, Setting
+from ..problem import Objectives, Rows
+from ..tree import Tree
+from .implicit import hessian
+from .lipschitz import SAFETY, worst
+
+ROWS = 256  # of each agent, at most
+BIAS = 0.05  # (1 - mu / L)^K: what the truncated series may leave out
+TERMS = (4, 8, 16, 32)  # few, because each is compiled
+
+
+def block(objectives: Objectives) -> Objectives:
+    """The first rows of every agent, as if these were all."""
+
+    def cut(rows: Rows) -> Rows:
+        data = jax.tree.map(lambda a: a[:, :ROWS], rows.data)
+        return Rows(data, jnp.minimum(rows.count, ROWS), 1)
+
+    return replace(objectives, train=cut(objectives.train), valid=cut(objectives.valid))
+
+
+def smallest(setting: Setting) -> float:
+    """mu: the smallest eigenvalue of any agent's g_yy at the start, on a block of its rows."""
+
+    def compute(setting: Setting) -> Found:
+        few = block(setting.problem.objectives())
+        found = _smallest(few, *setting.point, sampling.key(setting.seed))
+        rows = int(few.train.count.max())
+        spent = Cost(samples=rows, hvps=linear.LANCZOS * rows)
+        return Found(float(found), spent, agreed=1, lasting=True)
+
+    return setting.once("mu", compute)
+
+
+@jax.jit
+def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> jax.Array:
+    def alone(problem: Objectives, x: Tree, y: Tree) -> jax.Array:
+        return linear.lanczos(hessian(problem, (x, y), None), tree.normal(key, y)).smallest
+
+    return jnp.min(jax.vmap(alone)(few, x, y))
+
+
+def _terms(setting: Setting) -> Found:
+    left = 1 - smallest(setting) / (SAFETY * worst(setting))  # of the error, by every term
+    wanted = math.log(BIAS) / math.log(min(max(left, 1e-30), 1 - 1e-9))
+    return Found(next((k for k in TERMS if k >= wanted), TERMS[-1]), lasting=True)
+
+
+chosen = Deferred("terms", _terms)  # stands for K until the run begins

@@ -1,0 +1,171 @@
+"""A run in one process while it is under way."""
+
+import time
+import warnings
+from collections.abc import Iterator
+from itertools import count, takewhile
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import cost, tree
+from ..algorithm import Algorithm
+from ..cost import Cost
+from ..deferred import Found, Setting, resolve
+from ..divergence import Diverged, culprit, explain
+from ..hypergradient.lipschitz import raised
+from ..network import Network
+from ..network.mixer import mixer
+from ..problem import Problem
+from ..record import Record, Saved
+from ..sampling import Sampling, key
+from ..schedule import shrunk
+from ._round import Progress, advance, estimate, samples, start
+
+REWIND = 100  # a run that may shrink its steps keeps the state of every so many rounds
+LARGE, LOST = 1e2, 1e6  # times the start: not to go back to; given up, though finite
+RECENT = 3  # of these, beside the start
+SHRINKS = 8  # how often, at most
+FACTOR = 0.25  # by how much each time
+KEPT = ".kept"  # among the arrays of a run, those of states to go back to
+
+
+def refreshes() -> Iterator[int]:
+    """The rounds at which a run finds anew what it found for itself: 25, 100, 400, 1600, ..."""
+    return (25 * 4**k for k in count())
+
+
+def _size(progress: Progress) -> float:
+    return float(tree.norm((progress.state.x, progress.state.y)))
+
+
+class Simulation:
+    """A run under way: where it stands, and the numbers it runs with."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        algorithm: Algorithm,
+        seed: int,
+        sampling: Sampling,
+        shrinks: bool,
+        resume: Saved | None,
+    ):
+        self.problem, self.given, self.seed, self.sampling = problem, algorithm, seed, sampling
+        found = dict(resume.found) if resume else {}
+        if shrinks:
+            found = {"shrunk": Found(1.0, lasting=True), "lost": Found(0, lasting=True)} | found
+        self.shrinks = shrinks
+        self.setting = Setting(problem, network, algorithm.batch, seed, memory=found)
+        self.objectives, self.mixing = problem.objectives(algorithm.batch), mixer(network)
+        self._number()
+        self.progress = start(self.algorithm, *problem.start(seed), problem.agents)
+        self._charge(self.resolved.cost)
+        self.seconds = 0.0
+        *_, compiling = self._go(self.progress, 0)  # no round at all: the time is the compiler's
+        given = problem, network, self.algorithm, self.objectives, seed, sampling
+        self.record = Record(*given, self.resolved, compiling)
+        if resume:
+            self.progress, self.seconds = tree.like(self.progress, resume.arrays), resume.seconds
+            self.record.restore(resume)
+        self.kept = self._kept(resume.arrays if resume else {}) or [self.progress]
+
+    def arrays(self) -> dict[str, Any]:
+        """Where the run stands and, if it may go back, where to, by name."""
+        found = tree.named(self.progress)
+        for i, kept in enumerate(self.kept if self.shrinks else []):
+            found |= {f"{KEPT}[{i}]{name}": leaf for name, leaf in tree.named(kept).items()}
+        return found
+
+    def _kept(self, arrays: dict[str, Any]) -> list[Progress]:
+        """The states to go back to that `arrays` hold."""
+        of = lambda i: {name: arrays[f"{KEPT}[{i}]{name}"] for name in tree.named(self.progress)}
+        there = takewhile(lambda i: f"{KEPT}[{i}].t" in arrays, count())
+        return [tree.like(self.progress, of(i)) for i in there]
+
+    @property
+    def t(self) -> int:
+        """Rounds made."""
+        return int(self.progress.t)
+
+    def advance(self, until: int) -> bool:
+        """Go on to round `until`; False if the run had to go back instead."""
+        after, sound, took = self._go(self.progress, until)
+        self.seconds += took
+        marked = self.shrinks and until % REWIND == 0
+        if not sound or (marked and not _size(after) < LOST * (1 + _size(self.kept[0]))):
+            self._fail(after)
+            return False
+        self.progress = after
+        if self.setting.changes and until in takewhile(lambda r: r <= until, refreshes()):
+            self._renew()
+        if marked:
+            self.kept = [self.kept[0], *[*self.kept[1:], self.progress][-RECENT:]]
+        return True
+
+    def _go(self, progress: Progress, until: int) -> tuple[Progress, jax.Array, float]:
+        begun = time.perf_counter()
+        fixed = self.algorithm, self.objectives, self.mixing, key(self.seed), progress
+        until = jnp.int32(until)
+        after, sound = jax.block_until_ready(advance(*fixed, until, sampling=self.sampling))
+        return after, sound, time.perf_counter() - begun
+
+    def _number(self) -> None:
+        """Put the numbers found into the algorithm."""
+        self.resolved = resolve(self.given, self.setting)
+        self.algorithm = self.resolved.algorithm
+        if self.shrinks:
+            factor = self.setting.memory["shrunk"].value
+            self.algorithm = raised(shrunk(self.algorithm, factor), 1 / factor)
+
+    def _renew(self) -> None:
+        """Find numbers anew, where the agents stand."""
+        before, state = self.resolved.cost, self.progress.state
+        self.setting = self.setting.at(state.x, state.y)
+        self._number()
+        self._charge(tree.sub(self.resolved.cost, before))
+        self.record.renumber(self.algorithm, self.resolved)
+
+    def _charge(self, spent: Cost) -> None:
+        counters = jax.vmap(cost.charge, (0, None))(self.progress.spent, spent)
+        self.progress = self.progress._replace(spent=counters)
+
+    def _fail(self, after: Progress) -> None:
+        """Go back with smaller steps, or raise."""
+        t, memory = int(after.t) - 1, self.setting.memory
+        factor = memory["shrunk"].value * FACTOR if self.shrinks else 0.0
+        if factor < FACTOR**SHRINKS:
+            good, *_ = self._go(self.progress, t)  # the same bits again, up to the round before
+            raise self._diverged(good)
+        while len(self.kept) > 1 and not _size(self.kept[-1]) < LARGE * (1 + _size(self.kept[0])):
+            self.kept.pop()
+        back = self.kept.pop() if len(self.kept) > 1 else self.kept[0]
+        memory["shrunk"] = Found(factor, lasting=True)
+        memory["lost"] = Found(memory["lost"].value + int(after.t) - int(back.t), lasting=True)
+        warnings.warn(
+            f"x or y is lost in round {t}; back to round {int(back.t)} with steps "
+            f"{factor:g} times the first (L_g {1 / factor:g} times)",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+        self.progress = back._replace(spent=after.spent)
+        self._number()
+        self.record.renumber(self.algorithm, self.resolved)
+        self.record.rewind(int(back.t))
+
+    def _diverged(self, good: Progress) -> Diverged:
+        """Replays the round that failed, to say what broke in it and why."""
+        t = int(good.t)
+        sample = samples(self.algorithm, self.objectives, key(self.seed), t, self.sampling)
+        fixed = self.algorithm, self.objectives, good.state, t, sample
+        directions, _ = jax.jit(estimate)(*fixed)
+        after, *_ = self._go(good, t + 1)
+        quantity = culprit(directions, after.state)
+        message = (
+            f"diverged in round {t}: {quantity} is not finite; "
+            f"{explain(self.problem, self.algorithm, t, self.seed)}. The state before that round "
+            f"is kept in `run` of this error"
+        )
+        return Diverged(message, t, quantity, self.record.run(good))

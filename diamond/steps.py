@@ -1,0 +1,230 @@
+"""Step sizes that choose themselves, from what each agent measures on its own rows.
+
+Nothing is pooled: an agent measures curvature and noise of its own f_i and g_i, and the network
+takes the largest of each number (`diamond.deferred`), at the start and a few times later, where
+the agents stand by then.
+
+    beta_t  = 1 / (1.5 L) s_t        L: the worst curvature of a sampled g_yy; 2 / L is the limit
+    eta_t = gamma_t = eta_0 (1 + t / 10)^(-2/3),  eta_0 = 0.2 r between 0.1 and 1
+    alpha_t = q / (1 + q) min(1 / L_l, 0.6 sqrt(eta_0) / sigma_L) s_t,  q = 2 r / eta_0
+    alpha_t = r / (1 + r) / (L_l + sigma_L^2 / L_l) s_t  without momentum
+
+with s_t = (1 + t / 200)^(-1/3); half of that alpha in the paper's order of mixing. L_l is the
+curvature of l_i(x) = f_i(x, y_i*(x)); r = ||h||^2 / variance of the sampled hypergradient h, of
+which momentum leaves the share eta_0 / 2; sigma_L the noise in its change from point to point, for
+which momentum pays: what it gathers has the variance (sigma_L alpha ||u||)^2 / (2 eta). Variances
+are those of a mean over the agents. alpha never grows again.
+"""
+
+import math
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import lower, sampling, tree
+from .cost import Cost
+from .deferred import Deferred, Found, Setting, fill
+from .hypergradient.conditioning import block, smallest
+from .hypergradient.conjugate import ConjugateGradient
+from .hypergradient.implicit import jacobian_product
+from .hypergradient.lipschitz import worst
+from .problem import Objectives
+from .sampling import Sample
+from .schedule import Scaled, Schedule, power
+from .tree import Tree
+
+Order = Literal["paper", "atc"]
+Noise = Literal["plain", "momentum", "none"]
+PROBES = 3  # differences of hypergradients that find L_l
+NOISY = 16  # mini-batches that tell the noise
+MARGIN = 1.5  # between beta and 1 / L
+STEP = {"paper": 0.5, "atc": 1.0}  # alpha L_l
+SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
+AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first; the least eta_0
+KEPT = 0.6  # alpha sigma_L / sqrt(eta_0)
+
+
+def _beta(setting: Setting) -> Found:
+    return Found(1 / (MARGIN * worst(setting)))
+
+
+def _alpha(setting: Setting, order: Order, lags: int, noise: Noise) -> Found:
+    curvature, _, shaky = _upper(setting)
+    curvature = max(curvature, 1e-30)  # of a level that does not depend on x
+    step = 1 / curvature
+    if noise == "plain":
+        ratio = setting.once("ratio", _ratio)
+        step = ratio / (1 + ratio) / (curvature + shaky**2 / curvature)
+    if noise == "momentum":
+        eta = setting.once("eta", _eta)
+        ratio = 2 * setting.once("ratio", _ratio) / eta
+        step = ratio / (1 + ratio) * min(step, KEPT * math.sqrt(eta) / max(shaky, 1e-30))
+    if lags == 2:
+        step *= min(1.0, setting.once("beta", _beta) * smallest(setting))
+    before = setting.past.get("alpha", Found(math.inf)).value  # flat ground ahead is no promise
+    return Found(float(min(STEP[order] * step, before)))
+
+
+def _eta(setting: Setting) -> Found:
+    ratio = setting.once("ratio", _ratio)
+    return Found(float(np.clip(AVERAGED * ratio, LEAST, 1.0)), lasting=True)
+
+
+def _ratio(setting: Setting) -> Found:
+    """r at the start: where h vanishes it says nothing."""
+    return Found(float(_upper(setting)[1]), lasting=True)
+
+
+def alpha(order: Order, lags: int = 1, noise: Noise = "plain") -> Schedule:
+    """alpha_t of an algorithm that mixes in this order.
+
+    `lags` 2: it carries z as well as y; two lags make an oscillator, which is stable for
+    alpha L_l < (beta + delta) mu. `noise`: of plain samples, of samples under momentum, or "none"
+    where gradients are of all rows.
+    """
+    rule = partial(_alpha, order=order, lags=lags, noise=noise)
+    return Scaled(Deferred("alpha", rule), power(SLOW ** (1 / 3), SLOW))
+
+
+def beta() -> Schedule:
+    """beta_t."""
+    return Scaled(Deferred("beta", _beta), power(SLOW ** (1 / 3), SLOW))
+
+
+def eta() -> Schedule:
+    """eta_t, and gamma_t."""
+    return Scaled(Deferred("eta", _eta), power(FADE ** (2 / 3), FADE, 2 / 3))
+
+
+def _upper(setting: Setting) -> np.ndarray:
+    """(L_l, r, sigma_L), the worst of the agents; noise is averaged over all of them."""
+
+    def compute(setting: Setting) -> Found:
+        few = block(setting.problem.objectives())
+        batches = setting.problem.objectives(setting.batch)
+        estimator = fill(setting.estimator, setting)
+        found = _look(estimator, few, batches, *setting.point, sampling.key(setting.seed))
+        curvature, ratio, shaky, cost = jax.tree.map(np.asarray, found)
+        m = setting.problem.agents
+        worst = [curvature.max(), m * ratio.min(), shaky.max() / math.sqrt(m)]
+        most = Cost(*(int(np.max(c)) for c in cost))
+        return Found(np.array(worst, float), most, agreed=3)
+
+    return setting.once("upper", compute)
+
+
+@jax.jit
+def _look(
+    estimator: Any, few: Objectives, batches: Objectives, x: Tree, y: Tree, key: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, Cost]:
+    """L_l, r, sigma_L and what they cost, of every agent."""
+
+    def alone(agent: jax.Array, few: Objectives, x: Tree, y: Tree) -> Any:
+        here, there, curvature, spent = _steepest(few, x, y)
+        one, own = estimator or Fixed(here.z), jax.random.fold_in(key, agent)
+        points = (x, here.y), there
+        ratio, shaky, noisy = _noise(one, batches.of(agent), points, own)
+        return curvature, ratio, shaky, tree.add(spent, noisy)
+
+    agents = jnp.arange(few.train.count.shape[0])
+    return jax.vmap(alone)(agents, few, x, y)
+
+
+class Exact(NamedTuple):
+    """h = f_x - g_xy z with g_yy z = f_y, at y = y*(x)."""
+
+    h: Tree
+    z: Tree
+    y: Tree
+
+
+def _hypergradient(few: Objectives, x: Tree, y: Tree) -> tuple[Exact, Cost]:
+    solved = lower.solve(few, x, y)
+    point, everything = (x, solved.y), Sample(None, None, None, None, None)
+    f_x, f_y = jax.grad(few.f, (0, 1))(*point, None)
+    (z,), cost = ConjugateGradient(50, tolerance=1e-3)(few, [point], [f_y], everything)
+    h = tree.sub(f_x, jacobian_product(few, point, None, z))
+    cost = tree.add(cost, Cost(few.valid.count, few.valid.count, 0, few.train.count))
+    return Exact(h, z, solved.y), tree.add(solved.cost, cost)
+
+
+def _steepest(
+    few: Objectives, x: Tree, y: Tree
+) -> tuple[Exact, tuple[Tree, Tree], jax.Array, Cost]:
+    """L_l: the largest ||h(x + s d) - h(x)|| / s seen.
+
+    First at x itself; then PROBES times with d by power iteration from h; last, one step of length
+    ||h|| / L_l against h. One loop, so that h is compiled once. Also what was found at x, the point
+    (x + s d, y*) of the last power iteration, and what all of it cost.
+    """
+    small = 1e-2 * (1 + tree.norm(x))
+    tiny = jnp.finfo(small.dtype).tiny
+    unit = lambda a: tree.scale(1 / jnp.maximum(tree.norm(a), tiny), a)
+
+    def look(k: Any, carry: Any) -> Any:
+        here, there, d, s, largest, spent = carry
+        moved = tree.axpy(s, d, x)
+        found, cost = _hypergradient(few, moved, here.y)
+        here = tree.select(k == 0, found, here)
+        change = tree.scale(1 / jnp.maximum(s, tiny), tree.sub(found.h, here.h))
+        largest = jnp.maximum(largest, tree.norm(change))
+        there = tree.select(k <= PROBES, (moved, found.y), there)
+        d = tree.select(k == 0, unit(here.h), unit(change))
+        d = tree.select(k == PROBES, tree.scale(-1, unit(here.h)), d)
+        step = jnp.maximum(tree.norm(here.h) / jnp.maximum(largest, tiny), tiny)
+        s = jnp.where(k == PROBES, step, small)
+        return here, there, d, s, largest, tree.add(spent, cost)
+
+    nothing = Cost(*(jnp.zeros((), jnp.int32) for _ in Cost._fields))
+    here = Exact(tree.zeros(x), tree.zeros(y), y)
+    zero = jnp.zeros_like(small)
+    first = here, (x, y), tree.zeros(x), zero, zero, nothing
+    here, there, _, _, largest, spent = jax.lax.fori_loop(0, PROBES + 2, look, first)
+    return here, there, largest, spent
+
+
+class Fixed(NamedTuple):
+    """f_x(xi) - g_xy(zeta_0) z, as an algorithm has it that carries z along."""
+
+    z: Tree
+    links: int = 0
+
+    def __call__(self, problem: Objectives, points: Any, sample: Sample) -> tuple[list[Tree], Cost]:
+        def at(x: Tree, y: Tree) -> Tree:
+            f_x = jax.grad(problem.f, 0)(x, y, sample.upper)
+            return tree.sub(f_x, jacobian_product(problem, (x, y), sample.cross, self.z))
+
+        rows = problem.train.batch
+        cost = Cost(2 * rows, len(points) * rows, 0, len(points) * rows)
+        return [at(x, y) for x, y in points], cost
+
+
+def _noise(
+    estimator: Any, problem: Objectives, points: Any, key: jax.Array
+) -> tuple[jax.Array, jax.Array, Cost]:
+    """Of the hypergradient that the algorithm samples: r = ||mean||^2 / variance, and sigma_L, the
+
+    standard deviation of its change between the two points, divided by their distance.
+    """
+    rows = problem.train.count, problem.valid.count
+
+    def sampled(t: Any) -> tuple[Tree, Tree, Cost]:
+        batch = problem.train.batch
+        drawn = sampling.draw(key, t, 0, rows, estimator.links, batch, "blocks")
+        (h, there), cost = estimator(problem, points, drawn)
+        return h, tree.sub(there, h), Cost(*(jnp.asarray(c, jnp.int32) for c in cost))
+
+    def variance(each: Tree) -> tuple[Tree, jax.Array]:
+        mean = jax.tree.map(lambda a: a.mean(0), each)
+        off = jax.vmap(lambda a: tree.sub(a, mean))(each)
+        return mean, jax.vmap(lambda a: tree.dot(a, a))(off).sum() / (NOISY - 1)
+
+    each, changes, costs = jax.lax.map(sampled, jnp.arange(NOISY))
+    (mean, spread), (_, shaky) = variance(each), variance(changes)
+    tiny = jnp.finfo(spread.dtype).tiny
+    distance = tree.norm(tree.sub(points[1][0], points[0][0]))
+    ratio = tree.dot(mean, mean) / jnp.maximum(spread, tiny)
+    return ratio, jnp.sqrt(shaky) / distance, jax.tree.map(lambda c: c.sum(), costs)

@@ -1,0 +1,197 @@
+"""Steps that choose themselves: against curvatures in closed form, under scaling, and counted."""
+
+import warnings
+
+import numpy as np
+import pytest
+from compiling import quickly
+from helpers import ESTIMATORS, build, flat, logistic, quad, ring, same_bits
+
+import diamond
+from diamond.deferred import Setting, resolve
+from diamond.problem import Problem
+from diamond.runtimes.many import many
+from diamond.schedule import constant, paper
+
+QUAD = quad(noise=0.0)
+NOISY = quad(noise=20.0).problem
+SUM = diamond.hypergradient.neumann_sum(4)
+
+
+@pytest.fixture(autouse=True)
+def compiled_quickly():
+    with quickly():
+        yield
+
+
+def found(problem, algorithm, network=None, batch=12):
+    return resolve(algorithm, Setting(problem, network, batch, 0))
+
+
+def curvatures(q):
+    """The norm of the Hessian of every agent's l_i, column by column."""
+    at = lambda x: q.surrogate(x, q.lower_solution(x))
+    zero = at(np.zeros(q.c.shape[1]))
+    columns = np.stack([at(e) - zero for e in np.eye(q.c.shape[1])], -1)
+    return np.linalg.norm(columns, 2, axis=(1, 2))
+
+
+def test_curvatures_of_both_levels_in_closed_form():
+    numbers = found(QUAD.problem, diamond.diamond(batch=12)).numbers
+    assert numbers["mu"] == pytest.approx(0.5, rel=1e-6)
+    assert numbers["curvature"] == pytest.approx(1.5, rel=1e-2)
+    assert numbers["beta"] == pytest.approx(1 / (1.5 * numbers["curvature"]))
+    assert numbers["lipschitz"] == pytest.approx(3 * numbers["curvature"])
+    # (1 - 0.5 / 4.5)^K < 0.05 from K = 26 on
+    assert numbers["terms"] == 32
+
+
+def test_alpha_is_one_over_the_curvature_of_the_upper_level_without_noise():
+    exact = dict(hypergradient=ESTIMATORS["exact"], batch=12)
+    late = found(QUAD.problem, diamond.diamond(**exact)).numbers
+    early = found(QUAD.problem, diamond.diamond(order="paper", **exact)).numbers
+    largest = curvatures(QUAD).max()
+    assert late["eta"] == 1  # nothing to average away
+    assert 1 / largest <= late["alpha"] * 1.001  # power iteration comes from below
+    assert late["alpha"] < 1.4 / largest
+    assert early["alpha"] == pytest.approx(late["alpha"] / 2)
+
+
+def test_noise_makes_steps_and_weights_smaller():
+    exact = dict(batch=2, hypergradient=ESTIMATORS["exact"])
+    of = lambda problem, make: found(problem, make(**exact), batch=2).numbers
+    noisy, calm = (of(p, diamond.gt_sgd) for p in (NOISY, QUAD.problem))
+    assert noisy["alpha"] < calm["alpha"] / 2
+    momentum = of(NOISY, diamond.diamond)
+    assert 0.1 <= momentum["eta"] < 1
+    assert noisy["alpha"] < momentum["alpha"] < calm["alpha"]
+    whole = found(NOISY, diamond.interact(hypergradient=ESTIMATORS["exact"]), batch=2).numbers
+    assert whole["alpha"] == pytest.approx(calm["alpha"], rel=1e-2)  # no noise to fear
+
+
+def test_two_lags_need_a_slower_upper_level():
+    numbers = found(QUAD.problem, diamond.k_free(batch=12)).numbers
+    plain = found(QUAD.problem, diamond.gt_sgd(batch=12, hypergradient=ESTIMATORS["exact"]))
+    slower = numbers["beta"] * 0.5  # beta mu
+    assert numbers["alpha"] == pytest.approx(slower * plain.numbers["alpha"], rel=0.05)
+
+
+def scaled(f, g):
+    """The logistic problem with its losses times f and g."""
+    base = logistic()
+    upper = lambda x, y, rows: f * base.upper(x, y, rows)
+    lower = lambda x, y, rows: g * base.lower(x, y, rows)
+    return Problem(upper, lower, base.init, base.rows["train"], base.rows["valid"], shuffle=False)
+
+
+def test_the_scale_of_the_losses_changes_nothing(f=1e3, g=1e-3):
+    algorithm = diamond.diamond(batch=4, hypergradient=SUM)
+    plain, other = (
+        diamond.simulate(problem, ring(3), algorithm, 30, every=30)
+        for problem in (scaled(1.0, 1.0), scaled(f, g))
+    )
+    assert other.resolved["alpha"] == pytest.approx(plain.resolved["alpha"] / f, rel=1e-4)
+    assert other.resolved["beta"] == pytest.approx(plain.resolved["beta"] / g, rel=1e-4)
+    np.testing.assert_allclose(flat(other.x), flat(plain.x), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(flat(other.y), flat(plain.y), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["diamond", "dsgd", "interact", "k_free", "svr_interact"])
+def test_algorithms_run_without_a_step_size(name):
+    given = build(name, batch=4, hypergradient=SUM)
+    run = diamond.simulate(logistic(), ring(3), given, 120, every=40)
+    loss = run.history["upper_loss"]
+    assert loss[-1] < loss[0] and np.isfinite(run.history["metric"]).all()
+    assert run.resolved["alpha"] > 0 and run.resolved["beta"] > 0
+
+
+def test_what_it_costs_is_counted():
+    network = diamond.network.path(3)  # of diameter 2
+    given = diamond.gt_sgd(batch=4, hypergradient=ESTIMATORS["exact"])
+    run = diamond.simulate(logistic(), network, given, 26, every=26)
+    once = resolve(given, Setting(logistic(), network, 4, 0))
+    agreed = 1 + 3  # L_g; L_l, r and sigma_L
+    assert once.rounds == agreed * 2 and once.bytes == once.rounds * 2 * 2 * 8
+    assert run.history["bytes"][0] == once.bytes
+    x = 4 * 8  # bytes of x
+    assert run.history["bytes"][-1] == 2 * once.bytes + 26 * 2 * 2 * 2 * x  # found anew at 25
+    assert run.history["samples"][0] == once.cost.samples > 0
+    assert run.messages == (26 + 2 * once.rounds) * 4
+
+
+def test_numbers_are_found_anew_at_the_same_rounds_whatever_the_chunks():
+    given = diamond.gt_sgd(batch=4, hypergradient=SUM)
+    runs = [diamond.simulate(logistic(), ring(3), given, 110, every=e) for e in (110, 17)]
+    assert same_bits(runs[0].state, runs[1].state)
+    assert runs[0].resolved == runs[1].resolved
+    start = resolve(given, Setting(logistic(), ring(3), 4, 0)).numbers
+    assert runs[0].resolved["curvature"] != start["curvature"]  # found where the agents are
+    assert runs[0].resolved["alpha"] <= start["alpha"]
+
+
+def test_side_by_side_they_find_the_same_numbers(monkeypatch):
+    monkeypatch.setattr("diamond.runtimes.many.LANES", 2)
+    algorithm = diamond.diamond(batch=4, hypergradient=SUM)
+    (batched,) = many(logistic(), ring(3), [(algorithm, 3)], 30, 30, batched=True)
+    alone = diamond.simulate(logistic(), ring(3), algorithm, 30, seed=3, every=30)
+    for name in ("upper_loss", "metric", "samples", "bytes", "hvps"):
+        np.testing.assert_allclose(batched.history[name], alone.history[name], rtol=1e-6)
+
+
+def test_steps_as_a_mapping_and_by_name():
+    given = diamond.diamond(steps=paper(0.3, 2.0, 5.0, 7.0))
+    assert given.alpha == paper(0.3, 2.0, 5.0, 7.0)["alpha"]
+    assert given.consensus.order == "paper"  # alpha was given
+    assert diamond.diamond().consensus.order == "atc"
+    assert diamond.gt_sgd(alpha=0.1).alpha == constant(0.1)
+    both = diamond.gt_sgd(beta=0.2, steps={"alpha": 0.1})
+    assert (both.alpha, both.beta) == (constant(0.1), constant(0.2))
+    assert diamond.k_free(alpha=0.1, beta=0.2).delta == constant(0.2)
+    with pytest.raises(ValueError, match="steps has eta, gamma, which this algorithm does not"):
+        diamond.gt_sgd(steps=paper(0.3, 2.0, 5.0, 7.0))
+    with pytest.raises(ValueError, match="steps = 'best': give 'auto', or a mapping"):
+        diamond.gt_sgd(steps="best")
+
+
+def shrinking(rounds, every):
+    wild = diamond.gt_sgd(0.2, 30.0, batch=4, hypergradient=ESTIMATORS["exact"])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        network = ring(4)
+        run = diamond.simulate(
+            quad().problem, network, wild, rounds, every=every, on_divergence="shrink"
+        )
+    return run, [str(w.message) for w in said]
+
+
+def test_a_run_that_diverges_may_go_back_and_shrink_its_steps():
+    run, said = shrinking(220, 50)
+    other, _ = shrinking(220, 220)
+    assert np.isfinite(flat(run.x)).all() and run.rounds == 220
+    assert run.resolved["shrunk"] in [0.25**k for k in range(1, 9)]
+    assert np.abs(flat(run.x)).max() < 1e3  # not only finite
+    assert any("back to round 0 with steps 0.25 times the first" in line for line in said)
+    assert same_bits(run.state, other.state)  # whatever the chunks
+    np.testing.assert_array_equal(run.history["round"], [0, 50, 100, 150, 200, 220])
+    made = 220 + run.resolved["lost"]
+    assert run.history["bytes"][-1] == made * 2 * 4 * 2 * 3 * 8  # the rounds lost were sent too
+    assert run.history["samples"][-1] == made * 4 * 4  # xi, zeta, zeta_0 and that of the Hessian
+    with pytest.raises(ValueError, match="on_divergence = 'pray'; there are 'stop' and 'shrink'"):
+        diamond.simulate(quad().problem, ring(4), diamond.dsgd(0.1), 1, on_divergence="pray")
+
+
+def test_it_gives_up_in_the_end():
+    hopeless = diamond.gt_sgd(0.2, 1e9, batch=4, hypergradient=ESTIMATORS["exact"])
+    with pytest.warns(RuntimeWarning, match="back to round"), pytest.raises(diamond.Diverged):
+        diamond.simulate(quad().problem, ring(4), hopeless, 300, on_divergence="shrink")
+
+
+def test_the_schedules_shrink_as_written():
+    resolved = found(QUAD.problem, diamond.diamond(batch=12))
+    algorithm = resolved.algorithm
+    numbers = {t: algorithm.numbers(t) for t in (0, 200, 1400)}
+    alpha, beta, eta = ([float(numbers[t][n]) for t in numbers] for n in ("alpha", "beta", "eta"))
+    for step in (alpha, beta):
+        np.testing.assert_allclose(np.array(step) / step[0], [1, 2 ** (-1 / 3), 0.5], rtol=1e-6)
+    assert eta[0] == 1  # there is no past in round 0
+    assert eta[1] == pytest.approx(resolved.numbers["eta"] * 21 ** (-2 / 3))
