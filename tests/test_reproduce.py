@@ -1,4 +1,4 @@
-"""The paper's experiments on a few made-up rows: memory, tuning, rates, tables, pictures."""
+"""The paper's experiments on a few made-up rows: memory, tuning, tables, pictures."""
 
 import io
 import itertools
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from diamond.paper import METHODS, MOMENTUM
 from diamond.reproduce import case as cases
-from diamond.reproduce import command, figures, rates, trials
+from diamond.reproduce import command, figures, trials
 from diamond.reproduce import tune as tuning
 from diamond.reproduce.case import Case, Scale
 
@@ -288,56 +288,6 @@ def test_constants_are_found_for_every_density():
     found = tuning.constants(Case("mnist", 9, "label", p=0.8), "tuned", "M-SGD")
     assert found == tuple(STORED["mnist-9-label-p0.3"]["tuned"]["M-SGD"])
     assert tuning.constants(CASE, "published", "D-SGD") == (10.0, 10.0, 0.1)
-
-
-# The rates
-
-
-def law(exponent):
-    """A history whose average metric is 3 T^exponent exactly, but for a huge one at round 0."""
-    rounds = np.arange(0, 2001, 100)
-    sums = np.r_[0, 3 * rounds[1:] ** (exponent + 1.0)]
-    metric = [1e6, *np.diff(sums) / 100]
-    return {"round": rounds.tolist(), "metric": metric, "samples": (7 * rounds).tolist()}
-
-
-@pytest.mark.parametrize("exponent", [-2 / 3, -0.5])
-def test_the_slope_of_a_power_law_is_its_exponent(exponent):
-    fit = rates.slope([law(exponent)] * 3, 200)
-    np.testing.assert_allclose(fit, [exponent] * 3, rtol=1e-9)
-
-
-def test_the_interval_of_the_slope_is_students():
-    fit = rates.slope([law(-0.6), law(-0.5), law(-0.7)], 200)
-    half = 4.302653 * 0.1 / np.sqrt(3)  # t with two degrees of freedom
-    np.testing.assert_allclose(fit, [-0.6, -0.6 - half, -0.6 + half], rtol=1e-6)
-
-
-def test_the_slope_looks_at_the_rounds_from_the_first_on():
-    history = law(-0.6)
-    early = rates.averages(np.array(history["round"]), np.array(history["metric"]))
-    history["metric"][1] += 50  # of round 100; its weight vanishes with T
-    late = rates.averages(np.array(history["round"]), np.array(history["metric"]))
-    x = np.log(history["round"][10:])
-    wanted = np.cov(x, np.log(late[9:]))[0, 1] / np.var(x, ddof=1)
-    np.testing.assert_allclose(rates.slope([history], 1000).value, wanted, rtol=1e-9)
-    assert not np.allclose(early, late)
-
-
-def test_averages_are_those_of_the_dense_sum():
-    rounds, metric = np.array([0, 3, 10, 14]), np.array([100.0, 5.0, 2.0, 1.0])
-    dense = [5.0] * 3 + [2.0] * 7 + [1.0] * 4  # of rounds 1 to 14: what is next measured
-    wanted = [sum(dense[:t]) / t for t in (3, 10, 14)]
-    np.testing.assert_allclose(rates.averages(rounds, metric), wanted, rtol=1e-12)
-
-
-def test_reached_is_the_first_time_the_average_is_small_enough():
-    history = law(-0.5)
-    first = lambda epsilon: 100 * np.ceil((3 / epsilon) ** 2 / 100)  # 3 / sqrt(T) <= epsilon
-    for epsilon in (0.25, 0.11, 0.07):
-        assert rates.reached(history, epsilon, "round") == first(epsilon)
-        assert rates.reached(history, epsilon, "samples") == 7 * first(epsilon)
-    assert rates.reached(history, 0.01, "round") == float("inf")
 
 
 # The figures

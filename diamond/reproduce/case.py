@@ -1,5 +1,6 @@
 """One setting of an experiment: data, agents, partition, network; and how large it is run."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,12 @@ BATCH, TERMS = 32, 10  # the paper states neither
 LIPSCHITZ = {"mnist": 8.0, "cifar10": 8.0, "a9a": 5.0}
 PUBLISHED = {"mnist": (10.0, 10.0, 0.1), "cifar10": (10.0, 10.0, 0.1), "a9a": (5.0, 1.5, 0.1)}
 Constants = tuple[float, float, float]  # c_alpha, c_beta, c_eta = c_gamma
+# Rows dealt out at random, or sorted by label and cut into runs, one or two for each agent.
+PARTITIONS: dict[str, Callable[[np.ndarray, int], list[np.ndarray]]] = {
+    "iid": lambda labels, agents: data.partition.iid(labels, agents, 0),
+    "label": lambda labels, agents: data.partition.by_label(labels, agents, 0),
+    "label2": lambda labels, agents: data.partition.by_label(labels, agents, 0, shards=2),
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Case:
 
     dataset: str
     agents: int
-    partition: str  # "iid" or "label": one run of the rows sorted by label for each agent
+    partition: str  # a key of PARTITIONS
     p: float = 0.3  # edge probability of the Erdos-Renyi graph
     graph_seed: int = 0
 
@@ -78,8 +85,7 @@ def _problem(
     if count is not None:
         chosen = np.random.default_rng(0).permutation(len(labels))[:count]
         features, labels = features[chosen], labels[chosen]
-    deal = data.partition.iid if partition == "iid" else data.partition.by_label
-    split = data.partition.split(deal(labels, agents, 0), SHARES, 0)
+    split = data.partition.split(PARTITIONS[partition](labels, agents), SHARES, 0)
     train, valid, test = ([{"a": features[i], "b": labels[i]} for i in part] for part in split)
     if dataset == "a9a":
         return problems.hyperparameter(train, valid, test)
@@ -89,7 +95,8 @@ def _problem(
 @cache
 def _rows(dataset: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     if dataset == "cifar10":
-        return data.cifar10(folder, batches=2).train
+        pixels, labels = data.cifar10(folder, batches=2).train
+        return (pixels - pixels.mean()) / pixels.std(), labels
     found = data.mnist(folder) if dataset == "mnist" else data.a9a(folder)
     if dataset == "a9a":  # 48,842 rows, split anew as in the paper
         assert found.test is not None

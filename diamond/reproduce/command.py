@@ -10,15 +10,17 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from .. import theory
 from ..paper import METHODS
-from . import figures, rates
+from . import drawing, figures
 from .case import BATCH, TERMS, Case, Scale
 from .tune import SEEDS, grid, tune
 
 CASES = {
     case.name: case
     for case in [
-        *(Case(d, m, k) for d in ("mnist", "cifar10") for m in (9, 15) for k in ("label", "iid")),
+        *(Case("mnist", m, kind) for m in (9, 15) for kind in ("label", "iid")),
+        *(Case("cifar10", m, kind) for m in (9, 15) for kind in ("label2", "iid")),
         Case("a9a", 5, "iid"),
     ]
 }
@@ -54,7 +56,11 @@ def publish(
     """Figure, table and all numbers of what was found, into files of `place`."""
     rows = figures.table(found)
     paths = [place / f"{figure}-{kind}.{ending}" for ending in ("png", "pdf")]
-    figures.draw(figure, found, paths)
+    drawing.draw(figure, found, paths)
+    if figure == "fig4":
+        extra = [place / f"{figure}-{kind}-costs.{ending}" for ending in ("png", "pdf")]
+        drawing.costs(found, extra)
+        paths += extra
     trials = [
         {"label": line.label, "frozen": line.frozen} | trial
         for line, runs in found.items()
@@ -111,7 +117,7 @@ def pace(found: dict[figures.Line, list[figures.Trial]]) -> list[dict[str, Any]]
         histories = [run["history"] for run in runs if run["diverged"] is None]
         if not histories:
             continue
-        fit = rates.slope(histories, histories[0]["round"][-1] // 10)
+        fit = theory.slope(histories, histories[0]["round"][-1] // 10)
         row: dict[str, Any] = {
             "case": line.case.name,
             "line": line.label,
@@ -119,7 +125,7 @@ def pace(found: dict[figures.Line, list[figures.Trial]]) -> list[dict[str, Any]]
         }
         for epsilon in (0.1, 0.03, 0.01, 0.003):
             for along in ("round", "samples"):
-                costs = [rates.reached(history, epsilon, along) for history in histories]
+                costs = [theory.reached(history, epsilon, along) for history in histories]
                 mean = sum(costs) / len(costs)
                 row[f"{along}s to {epsilon}".replace("ss", "s")] = (
                     f"{mean:,.0f}" if mean < float("inf") else "-"

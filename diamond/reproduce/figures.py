@@ -1,13 +1,13 @@
-"""The four figures: what each runs, its table, its picture."""
+"""The four figures: what each runs, and its table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..paper import COLOURS, METHODS
+from ..paper import METHODS
 from . import trials
 from .case import Case, Scale
 from .trials import Trial
@@ -29,8 +29,8 @@ class Line:
 def lines(figure: str) -> list[Line]:
     """What figure 1, 2, 3 or 4 shows."""
     if figure in ("fig1", "fig2"):
-        dataset = "mnist" if figure == "fig1" else "cifar10"
-        cases = [Case(dataset, m, kind) for m in (9, 15) for kind in ("label", "iid")]
+        dataset, skewed = ("mnist", "label") if figure == "fig1" else ("cifar10", "label2")
+        cases = [Case(dataset, m, kind) for m in (9, 15) for kind in (skewed, "iid")]
         return [Line(method, case, method) for case in cases for method in METHODS]
     if figure == "fig3":
         cases = [Case("mnist", m, "label", p) for m in (9, 15) for p in DEGREES]
@@ -85,57 +85,3 @@ def table(found: dict[Line, list[Trial]]) -> list[dict[str, Any]]:
                     row["worst_loss"] = values.max()  # a seed that stopped learning shows here
         rows.append(row)
     return rows
-
-
-def draw(figure: str, found: dict[Line, list[Trial]], paths: Sequence[Path]) -> None:
-    """Mean curves with the range over seeds as a band, into every path."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    cases = list(dict.fromkeys(_panel(figure, line.case) for line in found))
-    shown = {"metric": "metric, eq. (11)", "upper_loss": "upper loss"}
-    if figure == "fig4":
-        shown = {"accuracy": "test accuracy", "test_loss": "test loss", "metric": shown["metric"]}
-    size = (3.4 * len(cases), 2.9 * len(shown))
-    picture, axes = plt.subplots(
-        len(shown), len(cases), figsize=size, layout="constrained", squeeze=False
-    )
-    palette = [*COLOURS.values(), "#E69F00", "#56B4E9"]
-    for column, case in enumerate(cases):
-        here = [line for line in found if _panel(figure, line.case) == case]
-        for row, (key, label) in enumerate(shown.items()):
-            axis = axes[row][column]
-            for colour, line in zip(palette, here):
-                _curve(axis, found[line], key, line.label, COLOURS.get(line.label, colour))
-            if key == "metric":
-                axis.set_yscale("log")
-            axis.set_title(case if row == 0 else "", fontsize=9)
-            axis.set_xlabel("round", fontsize=8)
-            axis.set_ylabel(label if column == 0 else "", fontsize=8)
-            axis.tick_params(labelsize=7)
-            axis.grid(alpha=0.3)
-        axes[0][column].legend(fontsize=7)
-    for path in paths:
-        picture.savefig(path, dpi=130)
-    plt.close(picture)
-
-
-def _panel(figure: str, case: Case) -> str:
-    place = f"{case.dataset}, m = {case.agents}, {case.partition}"
-    return place if figure == "fig3" else f"{place}, p = {case.p}"
-
-
-def _curve(axis: Any, runs: list[Trial], key: str, label: str, colour: str) -> None:
-    whole = [run["history"] for run in runs if run["diverged"] is None]
-    if not whole:
-        first = min(run["diverged"] for run in runs)
-        axis.plot([], [], color=colour, label=f"{label}: diverged (round {first})")
-        return
-    if len(whole) < len(runs):
-        label = f"{label} ({len(runs) - len(whole)} of {len(runs)} seeds diverged)"
-    rounds = np.array(whole[0]["round"])
-    values = np.array([history[key] for history in whole])
-    axis.plot(rounds, values.mean(0), color=colour, label=label, lw=1.3)
-    axis.fill_between(rounds, values.min(0), values.max(0), color=colour, alpha=0.18, lw=0)
