@@ -1,0 +1,28 @@
+"""The paper's theory as numbers: constants from data, Lemmas 1 to 3, Theorem 1, measured rates."""
+
+from .constants import Constants, Start
+from .descent import descent
+from .estimate import estimate
+from .lemmas import bias, lemma1, lemma2, terms
+from .rate import Rate, Slope, averages, rate, reached, slope
+from .theorem import Theorem1, right_side, theorem1
+
+__all__ = [
+    "Constants",
+    "Rate",
+    "Slope",
+    "Start",
+    "Theorem1",
+    "averages",
+    "bias",
+    "descent",
+    "estimate",
+    "lemma1",
+    "lemma2",
+    "rate",
+    "reached",
+    "right_side",
+    "slope",
+    "terms",
+    "theorem1",
+]

@@ -1,0 +1,180 @@
+"""The constants of a problem, found in its own data."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import lower, tree
+from ..cost import Cost
+from ..hypergradient.conjugate import ConjugateGradient
+from ..hypergradient.implicit import Implicit, hessian
+from ..hypergradient.neumann import neumann
+from ..linear import LANCZOS, lanczos
+from ..network import Network
+from ..problem import Objectives, Problem
+from ..sampling import Sample, Sampling, key
+from ..tree import Tree
+from .constants import Constants, Start
+from .forms import BOUNDS, Bound
+from .noise import scatter
+from .search import supremum, unit
+
+PROBES = 4  # starting points of each search, per agent
+TURNS = 24  # of each vector of a search
+BATCHES = 8  # mini-batch Hessians looked at, per agent
+PAIRS = 256  # of samples, for the scatter of gradients
+MIXED = 1e-3  # agents have agreed on an average when their disagreement has shrunk to this
+
+
+def estimate(
+    problem: Problem,
+    network: Network,
+    batch: int = 64,
+    seed: int = 0,
+    x: Tree | None = None,
+    y: Tree | None = None,
+    radius: float = 1.0,
+    terms: int = 10,
+    sampling: Sampling = "blocks",
+) -> Constants:
+    """The constants of Assumptions 1 to 4 near (x, y), by default the problem's start.
+
+    C_fy, C_gxy and the Lipschitz constants are suprema over all (x, y), of which data can show a
+    part: they are lower bounds, the most that local searches found within `radius` of (x, y) and of
+    (x, y*(x)), in full gradients of every agent; mu_g, from above, is the least eigenvalue of g_yy
+    at the points where the searches began. Their errors are the spread (standard deviation) over
+    the starting points, at the worst agent. L_g is the largest eigenvalue of the full g_yy and of a
+    few mini-batches', its error their spread. The sigmas, at (x, y) and for batches of `batch`
+    rows, have standard errors; sigma_f is that of eq. (5) with K = `terms` and this L_g. What
+    compares agents (`heterogeneity`, `start`) is exact, at y*(x).
+
+    Counted are products with second derivatives of f as gradients, with third ones of g as hvps or
+    jvps. The agents agree by max-consensus, `diameter` rounds for L_g and as many for the rest, and
+    by gossip on the mean hypergradient and on its spread, until a thousandth is left.
+    """
+    if problem.agents != network.agents:
+        raise ValueError(
+            f"the problem has {problem.agents} agents, the network {network.agents}; make a "
+            f"network of {problem.agents}"
+        )
+    start = problem.start(seed)
+    point = start[0] if x is None else x, start[1] if y is None else y
+    objectives, random = problem.objectives(batch), key(seed)
+    with jax.default_matmul_precision("highest"):
+        found, sums, spent = _explore(objectives, point, random, radius)
+        values, errors = _worst(found)
+        values["L_g"] = max(values["L_g"], values["L_g_full"])
+        chain = neumann(terms, values["L_g"])
+        sigmas, pair = scatter(chain, objectives, point, random, PAIRS, batch, sampling)
+    for name, (value, error) in sigmas.items():
+        agent = int(jnp.argmax(value))
+        values[name], errors[name] = float(value[agent]), float(error[agent])
+    rounds, sent = _talk(network, point[0], len(values))
+    loss, gap, apart, mean = (float(a) for a in sums)
+    return Constants(
+        agents=problem.agents,
+        lam=network.lam,
+        **values,
+        heterogeneity=apart / problem.agents / mean if mean else float(apart and np.inf),
+        start=Start(loss, gap, apart),
+        errors=errors,
+        cost=Cost(*(float(one) + PAIRS * float(two) for one, two in zip(spent, pair))),
+        rounds=rounds,
+        bytes=sent,
+    )
+
+
+def _worst(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, float]]:
+    """Of (agents, probes): the extreme of each, and the spread over the probes of that agent."""
+    values, errors = {}, {}
+    for name, array in found.items():
+        a = np.asarray(array, np.float64)
+        best = np.argmin(a) if name == "mu_g" else np.argmax(a)
+        agent = np.unravel_index(best, a.shape)[0]
+        values[name], errors[name] = float(a.flat[best]), float(a[agent].std(ddof=1))
+    return values, errors
+
+
+@jax.jit
+def _explore(objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
+    """Each agent's constants, (agents, probes); sums over the agents; the mean cost."""
+    agents = jnp.arange(objectives.train.count.shape[0])
+    keys = jax.vmap(lambda agent: jax.random.fold_in(key, agent))(agents)
+    one = lambda problem, key: _agent(problem, point, key, radius)
+    found, (loss, gap, h), costs = jax.vmap(one)(objectives, keys)
+    mean = jax.tree.map(lambda a: a.mean(0), h)
+    off = tree.sub(h, mean)
+    sums = loss.mean(), gap.sum(), tree.dot(off, off), tree.dot(mean, mean)
+    return found, sums, jax.tree.map(lambda c: jnp.mean(1.0 * c), costs)
+
+
+def _agent(problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
+    x, y = point
+    solution = lower.solve(problem, x, y)
+    tolerance = lower.tolerance(tree.norm(y).dtype)
+    exact = Implicit(ConjugateGradient(lower.CG_STEPS, tolerance=tolerance))
+    solved = x, solution.y
+    (h,), reading = exact(problem, [solved], Sample(None, None, None, None, None))
+
+    def probe(at: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
+        key, turn = at
+        centre = tree.select(turn % 2 == 0, point, solved)
+        away = tree.scale(jnp.where(turn < 2, 0, radius), unit(tree.normal(key, centre)))
+        return _probe(problem, centre, tree.add(centre, away), key, radius)
+
+    def batched(key: jax.Array) -> jax.Array:
+        where = jax.random.randint(key, (), 0, problem.train.count)
+        return lanczos(hessian(problem, solved, where), tree.normal(key, y)).largest
+
+    probes = jax.random.split(key, PROBES), jnp.arange(PROBES)
+    found = jax.lax.map(probe, probes)
+    batches = jax.random.split(jax.random.fold_in(key, PROBES), BATCHES)
+    found["L_g"] = jax.lax.map(batched, batches)
+    gap = tree.sub(solution.y, y)
+    own = problem.f(*solved, None), tree.dot(gap, gap), h
+    spent = tree.add(tree.add(solution.cost, reading), _searching(problem, y))
+    return found, own, spent
+
+
+def _probe(
+    problem: Objectives, centre: Tree, point: Tree, key: jax.Array, radius: Any
+) -> dict[str, jax.Array]:
+    """All bounds by searches from `point`, and the least eigenvalue of g_yy there."""
+    found = {}
+    for n, (name, bound) in enumerate(BOUNDS.items()):
+        shapes = [{"x": point[0], "y": point[1], "d": point}[space] for space in bound.spaces]
+        keys = jax.random.split(jax.random.fold_in(key, n), len(shapes))
+        vectors = tuple(tree.normal(k, shape) for k, shape in zip(keys, shapes))
+        form = partial(bound.form, problem)
+        found[name] = supremum(form, centre, point, vectors, radius, _steps(bound))
+    ends = lanczos(hessian(problem, point, None), tree.normal(key, point[1]))
+    return found | {"mu_g": ends.smallest}
+
+
+def _steps(bound: Bound) -> int:
+    """Steps of a search: its vectors and the point take turns."""
+    return TURNS * (len(bound.spaces) + 1)
+
+
+def _searching(problem: Objectives, y: Tree) -> Cost:
+    """What the searches of an agent cost: products a step and probe, on all its rows."""
+    train, valid = 1.0 * problem.train.count, 1.0 * problem.valid.count
+    size = min(LANCZOS, sum(leaf.size for leaf in jax.tree.leaves(y)))
+    counted = {"gradients": 0.0, "hvps": PROBES * size * train, "jvps": 0.0}
+    for bound in BOUNDS.values():
+        rows = valid if bound.counted == "gradients" else train
+        counted[bound.counted] += PROBES * _steps(bound) * rows
+    counted["hvps"] += BATCHES * size * problem.train.batch
+    return Cost(samples=BATCHES * problem.train.batch, **counted)
+
+
+def _talk(network: Network, x: Tree, numbers: int) -> tuple[int, int]:
+    """Rounds and bytes (over all edges, both ways) until every agent knows all constants."""
+    mixing = network.rounds_to_mix(MIXED)
+    number = jnp.zeros(()).dtype.itemsize
+    vector = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
+    each = network.diameter * numbers * number + mixing * (vector + number)
+    return 2 * network.diameter + 2 * mixing, 2 * len(network.edges) * each

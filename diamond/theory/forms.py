@@ -1,0 +1,54 @@
+"""The derivatives that the assumptions bound, as multilinear forms of unit vectors.
+
+An operator norm is the largest value of a form: ||g_xy|| = max w' g_xy z over unit w, z. A
+Lipschitz constant is that of one derivative more, along a unit direction d of (x, y).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from .. import tree
+from ..problem import Objectives
+from ..tree import Tree
+from .search import Form
+
+
+class Bound(NamedTuple):
+    """A constant of the assumptions: the largest value of `form`."""
+
+    form: Form  # (one agent's objectives, point, vectors) -> number
+    spaces: str  # of its vectors: "x", "y", or "d" for both
+    counted: str  # the field of `Cost` that its products are counted in
+
+
+def slope(space: int) -> Form:
+    """<f_x, w>, or <f_y, w> for space 1."""
+    return lambda problem, p, w: tree.dot(jax.grad(problem.f, space)(*p, None), w)
+
+
+def curve(space: int) -> Form:
+    """w' g_xy z, or w' g_yy z for space 1."""
+
+    def form(problem: Objectives, p: tuple[Tree, Tree], w: Tree, z: Tree) -> jax.Array:
+        lower_slope = lambda *p: tree.dot(jax.grad(problem.g, 1)(*p, None), z)
+        zero: Any = tree.zeros(p[1 - space])
+        return jax.jvp(lower_slope, p, (w, zero) if space == 0 else (zero, w))[1]
+
+    return form
+
+
+def change(form: Form) -> Form:
+    """The derivative of `form` along a direction d of the point."""
+    return lambda problem, p, d, *vectors: jax.jvp(lambda *p: form(problem, p, *vectors), p, d)[1]
+
+
+BOUNDS = {
+    "C_fy": Bound(slope(1), "y", "gradients"),  # ||f_y||, Assumption 1.2
+    "L_fx": Bound(change(slope(0)), "dx", "gradients"),  # of f_x, Assumption 1.1
+    "L_fy": Bound(change(slope(1)), "dy", "gradients"),  # of f_y, Assumption 1.1
+    "C_gxy": Bound(curve(0), "xy", "jvps"),  # ||g_xy||, Assumption 2.5
+    "L_g_full": Bound(curve(1), "yy", "hvps"),  # ||g_yy||, Assumption 2.2
+    "L_gxy": Bound(change(curve(0)), "dxy", "jvps"),  # of g_xy, Assumption 2.4
+    "L_gyy": Bound(change(curve(1)), "dyy", "hvps"),  # of g_yy, Assumption 2.4
+}

@@ -1,0 +1,63 @@
+"""How far mini-batch gradients scatter: sigma_f and sigma_g of Assumption 4."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from .. import tree
+from ..cost import Cost
+from ..hypergradient.implicit import Implicit
+from ..problem import Objectives
+from ..sampling import EACH, Sampling, draw
+from ..tree import Tree
+
+SPLIT = 1 << 20  # rounds of the second sample of a pair: far from those of the first
+
+
+@partial(jax.jit, static_argnames=("pairs", "batch", "sampling"))
+def scatter(
+    chain: Implicit,
+    objectives: Objectives,
+    point: tuple[Tree, Tree],
+    key: jax.Array,
+    pairs: int,
+    batch: int,
+    sampling: Sampling,
+) -> tuple[dict[str, tuple[jax.Array, jax.Array]], Cost]:
+    """(sigma, its standard error) for every agent, of the gradients on `pairs` pairs of samples.
+
+    Half of ||a - b||^2 of two independent gradients has the mean E ||a - E a||^2 = sigma^2, so no
+    mean need be known. sigma_f is that of the hypergradient by `chain`, sigma_g of g_y, sigma_df of
+    (f_x, f_y). Also what a pair cost, the mean over pairs and agents.
+    """
+    agents = jnp.arange(objectives.train.count.shape[0])
+    rows = objectives.train.count, objectives.valid.count
+
+    def gradients(t: jax.Array) -> tuple[dict[str, Tree], Cost]:
+        drawn = partial(draw, links=chain.links, batch=batch, sampling=sampling)
+        sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
+
+        def one(problem: Objectives, sample: Tree) -> tuple[dict[str, Tree], Cost]:
+            (h,), cost = chain(problem, [point], sample)
+            g_y = jax.grad(problem.g, 1)(*point, sample.lower)
+            df = jax.grad(problem.f, (0, 1))(*point, sample.upper)
+            return {"sigma_f": h, "sigma_g": g_y, "sigma_df": df}, cost
+
+        return jax.vmap(one, (0, EACH))(objectives, sample)
+
+    def halves(t: jax.Array) -> tuple[dict[str, jax.Array], Cost]:
+        (one, spent), (two, more) = gradients(t), gradients(t + SPLIT)
+        apart = tree.sub(one, two)
+        half = {k: jax.vmap(lambda a: tree.dot(a, a))(a) / 2 for k, a in apart.items()}
+        return half, jax.tree.map(lambda a, b: jnp.mean(1.0 * (a + b)), spent, more)
+
+    found, spent = jax.lax.map(halves, jnp.arange(pairs))
+    moments = {k: (a.mean(0), a.std(0, ddof=1) / jnp.sqrt(pairs)) for k, a in found.items()}
+    tiny = jnp.finfo(jax.tree.leaves(point)[0].dtype).tiny
+    sigmas = {
+        k: (jnp.sqrt(mean), error / (2 * jnp.sqrt(jnp.maximum(mean, tiny))))
+        for k, (mean, error) in moments.items()
+    }
+    of_g_y = Cost(samples=2 * batch, gradients=2 * batch)  # (f_x, f_y) is the chain's own
+    return sigmas, tree.add(Cost(*(c.mean() for c in spent)), of_g_y)

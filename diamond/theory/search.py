@@ -1,0 +1,45 @@
+"""Extreme values of multilinear forms, by their gradients alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import tree
+from ..tree import Tree
+
+Form = Callable[..., jax.Array]  # (point, v_1, .., v_n) -> number, linear in every v_j
+
+
+def unit(a: Tree) -> Tree:
+    """a / ||a||, and 0 for 0."""
+    size = tree.norm(a)
+    return tree.scale(jnp.where(size > 0, 1 / jnp.where(size > 0, size, 1), 0), a)
+
+
+def supremum(
+    form: Form, centre: Tree, point: Tree, vectors: tuple[Tree, ...], radius: Any, steps: int
+) -> jax.Array:
+    """About max |form(p, v_1, .., v_n)| over unit v_j and over p within `radius` of `centre`.
+
+    From below: a local search from `point` and `vectors`. Steps take turns: one sets v_j to the
+    best for all others, its unit gradient (for n = 2 that is power iteration, for n = 3 the
+    higher-order power method); one moves p uphill and back into the ball, by less and less. With
+    radius 0 it is the norm of the form at `point`.
+    """
+    n = len(vectors)
+
+    def step(k: Any, carry: Any) -> Any:
+        p, vs, best = carry
+        value, (uphill, *gradients) = jax.value_and_grad(form, range(n + 1))(p, *vs)
+        vs = tuple(tree.select(k % (n + 1) == j, unit(gradients[j]), vs[j]) for j in range(n))
+        length = jnp.where(k % (n + 1) == n, radius / 4 * (1 - k / steps) * jnp.sign(value), 0)
+        off = tree.sub(tree.axpy(length, unit(uphill), p), centre)
+        size = tree.norm(off)
+        inside = jnp.minimum(1, radius / jnp.where(size > 0, size, 1))
+        return tree.axpy(inside, off, centre), vs, jnp.maximum(best, jnp.abs(value))
+
+    vs = tuple(unit(v) for v in vectors)
+    start = point, vs, jnp.zeros_like(tree.norm(point))
+    return jax.lax.fori_loop(0, steps, step, start)[2]

@@ -1,0 +1,137 @@
+"""Theorem 1: its constants, its step sizes, its right side.
+
+As printed the theorem cannot be evaluated, and its steps do not follow from its own lemmas. What
+is changed here, and why (`printed=True` leaves 3, 4 and the limit of 5 as they are):
+
+1. `cbar_r` in c_gamma stands nowhere else: it is cbar_gamma, the weight that multiplies the other
+   terms of ||e^g||^2 when the potential is scaled to have 1 there. L_mu is mu L / (mu + L), by
+   Lemma 5; L_K is the square root of what Lemma 2 prints.
+2. Lemma 7 uses L_g for the change of g_y with x too: max(L_g, C_gxy) stands for it there.
+3. cbar_u = min(1 / (48 L_K^2), 1 / (3 cbar_eta)) is always the second, for cbar_eta >= 160 L_K^2 m.
+   Then 1 - 3 cbar_u cbar_eta = 0 and c_eta is infinite. Anything smaller will do; here, half.
+4. c_beta = 8 L_f / (m L_mu cbar_y) leaves (2 alpha / m) (L_f^2 - 2 L_f) ||y - y*||^2 in the drop of
+   the potential, not -2 L_f^2 alpha / m: it takes L_f^2 for L_f, and in cbar_y likewise.
+5. ||u - ubar||^2 has 6 alpha / (1 - lam)^2 against cbar_u (1 - lam): alpha may be
+   cbar_u (1 - lam)^3 / 30, not with the power 2. In the right side, sigma^2 at the start counts for
+   each of m agents, and the divisor is at most 1, the weight of ||grad l||^2.
+
+`descent` checks all this: with these constants, every coefficient has the sign that Lemma 9 needs.
+"""
+
+import math
+from typing import NamedTuple
+
+from ..schedule import Schedule, paper
+from .constants import Constants
+from .lemmas import bias, lemma1, lemma2, terms
+
+
+class Theorem1(NamedTuple):
+    """What Theorem 1 asks of the step sizes, for alpha_t = (omega + t)^(-1/3)."""
+
+    terms: int  # K
+    L_K: float
+    c_beta: float
+    c_eta: float
+    c_gamma: float
+    cbar_y: float
+    cbar_u: float
+    cbar_eta: float
+    cbar_gamma: float
+    limits: dict[str, float]  # of alpha_t, one by one
+    alpha: float  # the least of them: no alpha_t may be larger
+    beta: float  # 1 / (mu_g + L_g): no beta_t may be larger
+    omega: float  # the least one, 2 or more, that keeps alpha_0 and beta_0 so small
+
+    @property
+    def schedules(self) -> dict[str, Schedule]:
+        """alpha_t, beta_t, eta_t, gamma_t of the theorem, as keyword arguments of `diamond`."""
+        return paper(1.0, self.c_beta, self.c_eta, self.c_gamma, self.omega)
+
+
+class RightSide(NamedTuple):
+    """Bounds on parts of the average of M_t over T rounds, and their sum."""
+
+    start: float  # B_0 - l*
+    bias: float
+    sigma_f: float
+    sigma_g: float
+    total: float
+
+
+def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
+    """The constants of Theorem 1 for T = `rounds`, in the order in which they need one another."""
+    m, mu, L = c.agents, c.mu_g, c.L_g
+    L_f, L_y, _ = lemma1(c)
+    K = terms(c, rounds)
+    L_K, L_gy, L_mu = lemma2(c, K), max(L, c.C_gxy), mu * L / (mu + L)
+    if not (c.C_gxy > 0 and 0 < L_K < math.inf and c.lam < 1):
+        raise ValueError(
+            f"C_gxy = {c.C_gxy:.3g}, L_K = {L_K:.3g}, lam = {c.lam:.3g}: Theorem 1 divides by the "
+            f"first two and by 1 - lam; it says nothing of such a problem"
+        )
+    smooth = L_f if printed else L_f**2
+    cbar_y = min(math.sqrt(smooth / (2 * m)), math.sqrt(smooth / 10) / m) / L_y
+    c_beta = 8 * smooth / (m * L_mu * cbar_y)
+    weight = max(32, 160 * m, 24 * (mu + L) * c_beta / cbar_y)
+    cbar_eta, cbar_gamma = weight * L_K**2, weight * L_gy**2
+    cbar_u = min(1 / (48 * L_K**2), 1 / ((3 if printed else 6) * cbar_eta))
+    rest = 1 - 3 * cbar_u * cbar_eta
+    c_eta = (6 * L_f * cbar_eta + m) / (3 * L_f * m * rest) if rest > 1e-9 else math.inf
+    c_gamma = 1 / (3 * L_f) + 8 * (L_gy * c_beta) ** 2
+    c_gamma += cbar_gamma * 2 * c_beta * cbar_y / L_mu
+    c_gamma += cbar_gamma * (8 / cbar_eta + 12 * cbar_u) * (L_K * c_beta) ** 2
+    limits = _limits(c, L_K, c_beta, cbar_y, cbar_u, weight, 2 if printed else 3)
+    alpha, beta = min(limits.values()), 1 / (mu + L)
+    omega = max(2.0, alpha**-3, (c_beta / beta) ** 3)
+    barred = cbar_y, cbar_u, cbar_eta, cbar_gamma
+    return Theorem1(K, L_K, c_beta, c_eta, c_gamma, *barred, limits, alpha, beta, omega)
+
+
+def _limits(
+    c: Constants, L_K: float, c_beta: float, cbar_y: float, cbar_u: float, weight: float, power: int
+) -> dict[str, float]:
+    """The eleven limits of alpha_t, by the part of the proof that needs them."""
+    m, mu, L, gap = c.agents, c.mu_g, c.L_g, 1 - c.lam
+    L_f, L_y, L_l = lemma1(c)
+    L_mu = mu * L / (mu + L)
+    return {
+        "sqrt(m / 2) / L_l": math.sqrt(m / 2) / L_l,
+        "tracking": cbar_u * gap**power / 30,
+        "y*": cbar_u * gap * L_mu * c_beta / (40 * L_y**2 * cbar_y),
+        "e^f": cbar_u * gap * weight / 80,  # weight = cbar_eta / L_K^2
+        "e^g": cbar_u * gap * weight / 80,  # and cbar_gamma / L_g^2
+        "1 / (5 L_l)": 1 / (5 * L_l),
+        "1 / (3 L_f)": 1 / (3 * L_f),
+        "(1 - lam) / (sqrt(120) L_K)": gap / math.sqrt(120) / L_K,
+        "ubar": gap / (240 * cbar_u * L_K**2 * m),
+        "g_y": cbar_y * gap / (36 * (mu + L) * cbar_u * L_K**2 * c_beta),
+        "1 - lam": gap,
+    }
+
+
+def right_side(c: Constants, theorem: Theorem1, rounds: int, best: float = 0.0) -> RightSide:
+    """The right side of the proof's Step 7, above the average of M_t over t < T = `rounds`.
+
+        [ 2 (B_0 - l*) + 4 b^2 sum_t alpha_t + 2 m (sigma_f^2 / cbar_eta + sigma_g^2 / cbar_gamma)
+          / alpha_{-1} + (4 m c_eta^2 sigma_f^2 / cbar_eta + 4 m c_gamma^2 sigma_g^2 / cbar_gamma
+          + 6 cbar_u m c_eta^2 sigma_f^2) log(T + 1) ] / (alpha_T T min(1, 4 L_f^2 / m))
+
+    with b the bias, Lemma 3, and B_0 = l(x_0) + cbar_y ||y_0 - y*||^2 + cbar_u ||u_0 - ubar_0||^2
+    from `c.start`: u_0 is taken as the exact hypergradients and the noise of a first sample.
+    l* = `best` is what l is never below: 0 for losses that are not negative. The whole is
+    O~(T^(-2/3)) once T exceeds omega.
+    """
+    t, m = theorem, c.agents
+    first, last = ((t.omega + k) ** (1 / 3) for k in (-1, rounds))  # 1 / alpha_t
+    total = min(rounds / first, 1.5 * last**2)  # above sum_t alpha_t
+    divisor = rounds / last * min(1.0, 4 * lemma1(c).L_f ** 2 / m)
+    loss, lower_gap, disagreement = c.start
+    potential = loss - best + t.cbar_y * lower_gap
+    potential += t.cbar_u * (disagreement + m * c.sigma_f**2)
+    log = math.log(rounds + 1)
+    of_f = 2 * first / t.cbar_eta + (4 / t.cbar_eta + 6 * t.cbar_u) * t.c_eta**2 * log
+    of_g = 2 * first / t.cbar_gamma + 4 / t.cbar_gamma * t.c_gamma**2 * log
+    drifted = 4 * bias(c, t.terms) ** 2 * total
+    parts = 2 * potential, drifted, m * c.sigma_f**2 * of_f, m * c.sigma_g**2 * of_g
+    return RightSide(*(part / divisor for part in (*parts, sum(parts))))
