@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import data, hypergradient, network, problems, schedule
+    from . import callbacks, data, hypergradient, network, problems, report, schedule, theory
     from .algorithms.diamond import diamond
     from .algorithms.dsgd import dsgd
     from .algorithms.gt_sgd import gt_sgd
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .algorithms.k_free import k_free
     from .algorithms.m_sgd import m_sgd
     from .algorithms.svr_interact import svr_interact
+    from .comparison import Comparison, compare
     from .divergence import Diverged
     from .network import Network
     from .problem import Problem
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from .runtimes.simulate import simulate
 
 __all__ = [
+    "Comparison",
     "Diverged",
     "Network",
     "Problem",
     "Run",
+    "callbacks",
+    "compare",
     "data",
     "diamond",
     "dsgd",
@@ -39,18 +43,22 @@ __all__ = [
     "m_sgd",
     "network",
     "problems",
+    "report",
     "schedule",
     "simulate",
     "svr_interact",
+    "theory",
 ]
 
 # Where the names come from, when first asked for: `diamond --help` need not wait for JAX. Those
 # not listed are modules.
 _HOMES = {
+    "Comparison": "comparison",
     "Diverged": "divergence",
     "Network": "network",
     "Problem": "problem",
     "Run": "run",
+    "compare": "comparison",
     "simulate": "runtimes.simulate",
 }
 _ALGORITHMS = {path.stem for path in Path(__file__).parent.glob("algorithms/[!_]*.py")}

@@ -11,4 +11,4 @@ def compile_cache() -> None:
     if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         jax.config.update("jax_compilation_cache_dir", str(Path(root) / "diamond" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

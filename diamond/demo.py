@@ -1,17 +1,16 @@
 """The demo: four methods on handwritten digits, split over nine agents by label."""
 
-from collections.abc import Callable
+from typing import Any
 
 from . import data, network, problems
 from .hypergradient import neumann
 from .network import Network
-from .paper import method
+from .paper import METHODS as MAKERS
 from .problem import Problem
-from .run import Run
-from .runtimes.simulate import simulate
 
 AGENTS, ROUNDS, EVERY, BATCH = 9, 1000, 25, 32
-CHAIN = neumann(terms=10, lipschitz=8.0)
+TERMS, LIPSCHITZ = 10, 8.0
+CHAIN = neumann(terms=TERMS, lipschitz=LIPSCHITZ)
 
 # c_alpha, c_beta, c_eta = c_gamma: each method's best of one grid (benchmarks/digits_grid.py), the
 # smallest average metric among the settings that learn.
@@ -37,15 +36,29 @@ def peers() -> Network:
     return network.erdos_renyi(AGENTS, p=0.3, seed=0)
 
 
-def compare(
-    on_evaluation: Callable[[str, dict[str, float]], None], seed: int = 0
-) -> dict[str, Run]:
-    """All four on the same problem, network, draws and number of rounds."""
-    problem, peer_network = digits(), peers()
+def settings() -> dict[str, Any]:
+    """All four on the same problem, network and draws, as an experiment's file says it."""
+    return {
+        "name": "demo",
+        "rounds": ROUNDS,
+        "every": EVERY,
+        "problem": "digits",
+        "network": f"er:{AGENTS},p=0.3,seed=0",
+        "algorithm": [algorithm(name) for name in METHODS],
+    }
 
-    def one(name: str) -> Run:
-        report = lambda entry: on_evaluation(name, entry)
-        algorithm = method(name, METHODS[name], BATCH, CHAIN)
-        return simulate(problem, peer_network, algorithm, ROUNDS, seed, EVERY, "blocks", report)
 
-    return {name: one(name) for name in METHODS}
+def algorithm(name: str) -> dict[str, Any]:
+    """A method with its constants and the schedules of Theorem 1, as a file says it."""
+    c_alpha, c_beta, *c_eta = METHODS[name]
+    alpha = f"power({c_alpha})"
+    steps = {"alpha": alpha, "beta": f"scaled({c_beta}, {alpha})"}
+    steps |= {key: f"squared({c}, {alpha})" for c in c_eta for key in ("eta", "gamma")}
+    chain = {"name": "neumann", "terms": TERMS, "lipschitz": LIPSCHITZ}
+    return {
+        "name": MAKERS[name].__name__,
+        "label": name,
+        "batch": BATCH,
+        "hypergradient": chain,
+        **steps,
+    }

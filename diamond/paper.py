@@ -5,12 +5,13 @@ from .algorithms.diamond import diamond
 from .algorithms.dsgd import dsgd
 from .algorithms.gt_sgd import gt_sgd
 from .algorithms.m_sgd import m_sgd
+from .colours import OKABE_ITO
 from .hypergradient import Hypergradient
 from .schedule import constant, paper
 
 METHODS = {"DIAMOND": diamond, "GT-SGD": gt_sgd, "M-SGD": m_sgd, "D-SGD": dsgd}
 MOMENTUM = ("DIAMOND", "M-SGD")
-COLOURS = dict(zip(METHODS, ("#0072B2", "#D55E00", "#009E73", "#CC79A7")))  # Okabe and Ito
+COLOURS = dict(zip(METHODS, OKABE_ITO))
 
 
 def method(

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from .run import Run
+from .colours import OKABE_ITO
+from .folder.reader import Stored
 
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]  # Okabe and Ito
 PANELS = {
     "upper_loss": r"upper loss $\ell(\bar x)$",
     "metric": "metric, eq. (11)",
@@ -15,7 +15,7 @@ PANELS = {
 }
 
 
-def convergence(runs: Mapping[str, Run], path: Path, title: str, along: str = "round") -> Path:
+def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str = "round") -> Path:
     """Losses, error terms and user metrics of `runs` against rounds, samples, bytes or seconds."""
     import matplotlib
 
@@ -23,7 +23,9 @@ def convergence(runs: Mapping[str, Run], path: Path, title: str, along: str = "r
     from matplotlib import pyplot as plt
 
     first = next(iter(runs.values()))
-    own = [name for name in first.agents if name not in (*PANELS, "local_loss", "solver_error")]
+    own = [
+        name for name in first.last["agents"] if name not in (*PANELS, "local_loss", "solver_error")
+    ]
     panels = {**PANELS, **{name: name for name in own}}
     columns = 3
     figure, axes = plt.subplots(
@@ -32,11 +34,10 @@ def convergence(runs: Mapping[str, Run], path: Path, title: str, along: str = "r
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, (name, label) in zip(axes.flat, panels.items()):
-        for colour, (method, run) in zip(COLOURS, runs.items()):
-            shown = slice(1 if name == "consensus" else 0, None)  # round 0: all agents agree
-            axis.plot(
-                run.history[along][shown], run.history[name][shown], color=colour, label=method
-            )
+        for colour, (method, run) in zip(OKABE_ITO, runs.items()):
+            shown = run.lines[1:] if name == "consensus" else run.lines  # round 0: all agree
+            course = [[line[key] for line in shown] for key in (along, name)]
+            axis.plot(*course, color=colour, label=method)
         if name not in (*own, "upper_loss"):
             axis.set_yscale("log")
         axis.set_title(label, fontsize=10)

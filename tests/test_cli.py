@@ -1,7 +1,9 @@
 """The command line: what it lists, writes, prints and refuses."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,21 +84,21 @@ def small():
     return problems.hyperparameter(*([part() for _ in range(9)] for _ in range(3)))
 
 
-def test_the_demo_draws_and_tells(command, monkeypatch, tmp_path):
+def test_the_demo_tells_draws_and_reports(command, monkeypatch, tmp_path):
     """With D-SGD for each of the four: one program to compile."""
     unchecked(monkeypatch)
-    real = demo.method
-    monkeypatch.setattr(demo, "method", lambda name, *given: real("D-SGD", *given))
+    real = demo.algorithm
+    monkeypatch.setattr(demo, "algorithm", lambda name: real("D-SGD") | {"label": name})
     monkeypatch.setattr(demo, "ROUNDS", 50)
     monkeypatch.setattr(demo, "EVERY", 25)
     monkeypatch.setattr(demo, "digits", small)
-    picture = tmp_path / "curves.png"
+    monkeypatch.chdir(tmp_path)
     with quickly():
-        found = command("demo", "--picture", picture)
+        found = command("demo", "--picture", "curves.png", "--out", "here")
     assert found.exit_code == 0, found.output
-    content = picture.read_bytes()
+    content = Path("curves.png").read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 10_000
-    rows = [line.split() for line in found.output.splitlines() if line.startswith("│")]
+    rows = [line.split() for line in found.stdout.splitlines() if line.startswith("│")]
     table = {row[1]: row for row in rows}
     assert list(table) == ["DIAMOND", "GT-SGD", "M-SGD", "D-SGD"]
     numbers = {
@@ -104,4 +106,14 @@ def test_the_demo_draws_and_tells(command, monkeypatch, tmp_path):
     }
     assert len({tuple(row[4:5]) for row in numbers.values()}) == 1  # samples
     assert all(0 < row[0] < 1 and 0 <= row[2] <= 1 for row in numbers.values())
-    assert "50 rounds, each method" in found.output and str(picture) in found.output
+    assert "50 rounds, each method" in found.stdout
+    assert found.stdout.endswith("report: here/demo/report.html\nruns:   here/demo\n")
+    runs = {path.name for path in Path("here/demo").iterdir() if path.is_dir()}
+    assert runs == {"DIAMOND", "GT-SGD", "M-SGD", "D-SGD"}
+    page = Path("here/demo/report.html").read_text()
+    assert all(name in page for name in runs) and len(page) < 2e6
+    with quickly():  # each is a run like any other
+        again = command("run", "here/demo/M-SGD/config.toml", "--quiet", "--json")
+        shown = command("show", "here/demo/M-SGD", "--json")
+    digests = [json.loads(one.stdout)["runs"][0]["digest"] for one in (again, shown)]
+    assert digests[0] == digests[1] != ""

@@ -12,23 +12,32 @@ ROOT = Path(diamond.__file__).parent
 # From the ground up; a module may import from lower layers and from its own. A folder stands for
 # the modules in it.
 LAYERS = [
-    {"_version", "tree", "schedule", "cost", "sampling", "linear", "cache"},
-    {"validate"},
+    {"_version", "tree", "schedule", "cost", "sampling", "linear", "cache", "colours", "callbacks"},
+    {"validate", "checkpoint"},
     {"problem"},
+    {"network", "data"},
     {"lower", "algorithm", "deferred", "estimate"},
-    {"hypergradient", "network", "data"},
+    {"hypergradient"},
+    {"steps"},
     {"algorithms", "problems"},
     {"paper"},
     {"measure", "run"},
-    {"record", "divergence", "plot"},
-    {"runtimes"},
+    {"signs"},
+    {"record", "divergence", "theory"},
+    {"folder", "plot"},
+    {"peers"},
+    {"runtimes", "report"},
     {"demo", "reproduce"},
+    {"experiment", "comparison", "advice"},
     {""},  # diamond/__init__.py: the public names
     {"cli", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 APART = ["algorithms", "problems", "runtimes", "data", "network"]
 MODULES = sorted(ROOT.rglob("*.py"))
+OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
+OPTIONAL |= {"tensorboardX", "mlflow", "wandb"}
+PEERS = {"grpc", "msgpack", "cryptography"}  # of diamond/peers, which the package does not import
 
 
 def unit(parts):
@@ -73,7 +82,8 @@ def test_imports_point_downwards(path):
         assert LEVEL[other] <= LEVEL[mine], f"{path.name} imports diamond.{'.'.join(parts)}"
         both = mine in APART and other in APART and mine != "runtimes"
         assert not both, f"diamond.{mine} must not know diamond.{other}"
-        assert mine != "runtimes" or other not in ("algorithms", "problems", "data")
+        runs = mine in ("runtimes", "peers")
+        assert not runs or other not in ("algorithms", "problems", "data")
 
 
 def test_no_module_imports_a_private_name_of_another_folder():
@@ -89,4 +99,5 @@ def test_what_is_optional_is_not_imported_with_the_package():
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
             roots = {name.split(".")[0] for name in names}
-            assert not roots & {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}, path
+            assert not roots & OPTIONAL, path
+            assert not roots & PEERS or owner(path) == "peers", path

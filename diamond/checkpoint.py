@@ -1,0 +1,106 @@
+"""Checkpoints: arrays in safetensors, the rest in JSON, each whole or not there at all.
+
+A checkpoint is two files, `<round>.safetensors` and `<round>.json`. Each is written under another
+name, forced to the disk and renamed; the JSON comes last, holds the digest of the arrays and its
+own, and so vouches for both. The two newest checkpoints are kept: should the last be damaged, the
+one before it is whole.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+KEPT = 2
+
+
+class Checkpoint(NamedTuple):
+    """What was saved after `round` rounds."""
+
+    round: int
+    arrays: dict[str, np.ndarray]
+    notes: dict[str, Any]
+
+
+class Damaged(ValueError):
+    """A checkpoint that is not what was written; the message says which and why."""
+
+
+def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
+    """Write a checkpoint of `round`, then remove all but the newest two."""
+    from safetensors.numpy import save as pack
+
+    folder.mkdir(parents=True, exist_ok=True)
+    content = pack({name: np.asarray(a, order="C") for name, a in arrays.items()})
+    body = {"round": round, "arrays": _digest(content), "notes": dict(notes)}
+    stem = folder / f"{round:010d}"
+    replace(stem.with_suffix(".safetensors"), content, settle=False)
+    sealed = {"sha256": _digest(_canonical(body)), "body": body}
+    replace(stem.with_suffix(".json"), json.dumps(sealed).encode())
+    kept = {f"{kept:010d}" for kept in rounds(folder)[-KEPT:]}
+    for path in folder.iterdir():  # what an interrupted writing has left as well
+        if path.name.split(".")[0] not in kept:
+            path.unlink()
+
+
+def load(folder: Path, round: int) -> Checkpoint:
+    """The checkpoint of `round`; raises `Damaged` unless every bit is what was written."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as unpack
+
+    stem = folder / f"{round:010d}"
+    try:
+        sealed = json.loads(stem.with_suffix(".json").read_bytes())
+        body = sealed["body"]
+        content = stem.with_suffix(".safetensors").read_bytes()
+        if sealed["sha256"] != _digest(_canonical(body)):
+            raise Damaged(f"{stem}.json: its digest is not that of its content")
+        if body["arrays"] != _digest(content):
+            raise Damaged(f"{stem}.safetensors: its digest is not the one in {stem.name}.json")
+        return Checkpoint(body["round"], unpack(content), body["notes"])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as cause:
+        if isinstance(cause, Damaged):
+            raise
+        raise Damaged(f"{stem}: not a whole checkpoint ({cause})") from cause
+
+
+def rounds(folder: Path) -> list[int]:
+    """The rounds of which there is a checkpoint, whole or not, in ascending order."""
+    return sorted(int(path.stem) for path in folder.glob("[0-9]*.json") if path.stem.isdigit())
+
+
+def discard(folder: Path, round: int) -> None:
+    """Remove a checkpoint; the JSON first, without which the arrays count for nothing."""
+    for suffix in (".json", ".safetensors"):
+        (folder / f"{round:010d}{suffix}").unlink(missing_ok=True)
+
+
+def replace(path: Path, content: bytes, settle: bool = True) -> None:
+    """Make `content` what `path` holds: the old file or the new one, never a part of either.
+
+    `settle`: the new name is on the disk before this returns, not only soon after.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    if settle and os.name == "posix":
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _canonical(body: Any) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,86 @@
+"""advise: what a problem is like, and which algorithm to take with which steps."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .app import Json, app, emit, reported
+from .compute import File, Set, start
+
+if TYPE_CHECKING:
+    from ..advice import Advice
+
+
+@app.command()
+def advise(
+    file: File,
+    set: Set = [],  # noqa: B006
+    target: Annotated[
+        float | None, typer.Option(help="Average metric to reach; a tenth of the best pilot's.")
+    ] = None,
+    pilot: Annotated[int, typer.Option(help="Rounds of each pilot.", min=10)] = 100,
+    algorithm: Annotated[
+        list[str], typer.Option(help="Which to try; may be repeated. All, if none is named.")
+    ] = [],  # noqa: B006
+    json: Json = False,
+) -> None:
+    """Measure a problem and its network, try each algorithm shortly, and say which to prefer."""
+    with reported():
+        start()
+        from ..advice import ALGORITHMS
+        from ..advice import advise as measured
+        from ..experiment.config import load
+        from ..experiment.jobs import build, precision
+
+        if unknown := [name for name in algorithm if name not in ALGORITHMS]:
+            raise typer.BadParameter(f"no {unknown[0]!r}; there are {', '.join(ALGORITHMS)}")
+        experiment = load(file, set)
+        with precision(experiment):
+            problem, network = build(experiment, str(file)), experiment.network[0].build()
+            batch = experiment.algorithm[0].build().batch
+            given = problem, network, batch, target, experiment.seed[0], pilot
+            found = measured(*given, algorithm or ALGORITHMS)
+        if json:
+            emit(_numbers(found))
+        else:
+            _show(found)
+
+
+def _numbers(found: "Advice") -> dict:
+    from dataclasses import asdict
+
+    return {
+        "constants": asdict(found.constants),
+        "diameter": found.diameter,
+        "rounds_to_mix": found.rounds_to_mix,
+        "target": found.target,
+        "prospects": [p._asdict() for p in found.prospects],
+        "prefer": found.best.algorithm,
+        "why": found.why,
+    }
+
+
+def _show(found: "Advice") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    c = found.constants
+    console = Console(highlight=False)
+    noise = f"sigma_f = {c.sigma_f:.3g}, sigma_g = {c.sigma_g:.3g}"
+    console.print(f"conditioning    mu_g = {c.mu_g:.3g}, L_g = {c.L_g:.3g}: {c.condition:.3g}")
+    console.print(f"noise           {noise}")
+    console.print(f"heterogeneity   {c.heterogeneity:.3g} (0: agents are alike)")
+    console.print(
+        f"network         lam = {c.lam:.3f}, diameter {found.diameter}, {found.rounds_to_mix} "
+        f"rounds to mix to 1/1000"
+    )
+    table = Table(title=f"to an average metric of {found.target:.2g}, extrapolated from a pilot")
+    for column in ("", "alpha", "beta", "eta", "K", "pilot", "rounds", "samples", "MB"):
+        table.add_column(column, justify="left" if not column else "right")
+    for p in found.prospects:
+        number = lambda name: f"{p.numbers[name]:.3g}" if name in p.numbers else "-"
+        cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
+        numbers = [number(name) for name in ("alpha", "beta", "eta", "terms")]
+        table.add_row(p.algorithm, *numbers, f"{p.metric:.2g}", *cost)
+    console.print(table)
+    console.print(f"prefer {found.best.algorithm}: {found.why}", soft_wrap=True)

@@ -1,0 +1,70 @@
+"""The command itself, its exit codes, and how it says what went wrong."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+FAILED, BAD_INPUT, DIVERGED, INTERRUPTED = 1, 2, 3, 130
+CODES = (
+    "Exit codes: 0 done, 1 failed, 2 bad input (all mistakes are listed), 3 a run diverged, "
+    "130 interrupted (`diamond resume` goes on)."
+)
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+
+
+@app.callback(epilog=CODES)
+def main() -> None:
+    """Decentralized bilevel optimization: agents on a network, private data, no server."""
+
+
+def talk(message: str = "", style: str = "", err: bool = True) -> None:
+    """One line to whoever watches; results go to the standard output, talk to the error output."""
+    from rich.console import Console
+
+    Console(stderr=err, soft_wrap=True, highlight=False).print(message, style=style, markup=False)
+
+
+def emit(result: Any) -> None:
+    """A result as JSON."""
+    from ..folder.strict import dumps
+
+    typer.echo(dumps(result, indent=1))
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Bad input and failures as plain words and an exit code, without a traceback."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except Exception as error:
+        code = _tell(error)
+        if code is None:
+            raise
+        raise typer.Exit(code) from None
+
+
+def _tell(error: Exception) -> int | None:
+    """Say what is wrong, and the exit code of it; None for what is no fault of the user's."""
+    from ..data import DataError
+    from ..experiment.mistakes import BadExperiment
+    from ..folder.lock import Busy
+
+    if isinstance(error, BadExperiment):
+        count = len(error.mistakes)
+        talk(f"{error.source}: {count} mistake{'s' * (count != 1)}", "bold red")
+        for mistake in error.mistakes:
+            talk(f"  {mistake}")
+        return BAD_INPUT
+    if isinstance(error, DataError | FileNotFoundError | FileExistsError):
+        talk(str(error), "red")
+        return BAD_INPUT
+    if isinstance(error, Busy):
+        talk(str(error), "red")
+        return FAILED
+    return None

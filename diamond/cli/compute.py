@@ -1,0 +1,157 @@
+"""new, check, run, compare, resume: experiments from files."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
+
+if TYPE_CHECKING:
+    from ..experiment.run import Plan
+
+File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.")]
+Set = Annotated[
+    list[str], typer.Option("--set", help="Change a key, as in --set algorithm.alpha=0.1.")
+]
+Out = Annotated[Path, typer.Option(help="Where the folder of the run goes.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Writes NAME.toml and NAME.py.")],
+    folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
+) -> None:
+    """Write a commented experiment and a problem of your own, ready to run."""
+    with reported():
+        from ..experiment.new import write
+
+        for path in write(folder, name):
+            typer.echo(path)
+    talk(f"try it:  diamond run {folder / name}.toml")
+
+
+@app.command()
+def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
+    """Find every mistake of an experiment, and estimate what it takes, without running it."""
+    with reported():
+        start()
+        from ..experiment.config import load
+        from ..experiment.run import comparison
+        from .forecasts import as_dict, show
+
+        plan = comparison(load(file, set), Path("runs"), str(file))
+        found = plan.forecasts()
+        if json:
+            emit({"file": str(file), "mistakes": [], "runs": as_dict(found)})
+        else:
+            show(plan, found)
+
+
+@app.command()
+def run(
+    file: File,
+    set: Set = [],  # noqa: B006
+    out: Out = Path("runs"),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run the experiment of a file once: a folder with all numbers, gone on with if interrupted."""
+    with reported():
+        start()
+        from ..experiment.config import load
+        from ..experiment.run import single
+
+        _go(single(load(file, set), out, str(file)), quiet, json)
+
+
+@app.command()
+def compare(
+    file: File,
+    set: Set = [],  # noqa: B006
+    out: Out = Path("runs"),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run every algorithm of a file on every network from every seed: lists are sweeps."""
+    with reported():
+        start()
+        from ..experiment.config import load
+        from ..experiment.run import begin, comparison
+
+        plan = comparison(load(file, set), out, str(file))
+        begin(plan)
+        _go(plan, quiet, json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Go on with what was interrupted or killed; the end is that of the uninterrupted run."""
+    with reported():
+        start()
+        from ..experiment.run import again
+
+        _go(again(folder), quiet, json, estimate=False)
+
+
+def start() -> None:
+    """JAX, with compiled programs kept for the next time."""
+    from ..cache import compile_cache
+
+    compile_cache()
+
+
+def _go(plan: "Plan", quiet: bool, json: bool, estimate: bool = True) -> None:
+    """Estimate, run, and print the table; exits by what became of the runs."""
+    from ..folder.reader import open_run
+    from ..folder.table import over_seeds, rows
+    from .forecasts import said
+    from .results import print_table
+
+    compiled: dict[str, float] = {}
+    if estimate:
+        if not quiet:
+            talk("compiling, and trying a few rounds ...", "dim")
+        found = plan.forecasts()
+        compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
+        if not quiet:
+            talk(said(plan, found), "dim")
+    manifests = executed(plan, quiet, compiled)
+    table = rows([open_run(path) for _, path in plan.jobs])
+    if json:
+        emit({"folder": str(plan.path), "runs": table})
+    else:
+        print_table(table)
+        if len(plan.experiment.seed) > 1:
+            typer.echo("\nover the seeds:")
+            print_table(over_seeds(table))
+        typer.echo(f"folder: {plan.path}")
+        if len(manifests) == 1:
+            typer.echo(f"digest: {manifests[0]['digest']}")
+    _end(manifests)
+
+
+def executed(plan: "Plan", quiet: bool, compiled: dict[str, float]) -> list[dict[str, Any]]:
+    """The manifests of a plan's runs, watched while they run; Ctrl-C says how to go on."""
+    from .interrupt import gently
+    from .progress import watching
+
+    try:
+        with gently() as stopped, watching(plan, quiet) as watch:
+            return plan.execute(watch, stopped, compiled)
+    except KeyboardInterrupt:
+        talk(f"interrupted; go on with:  diamond resume {plan.path}", "yellow")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _end(manifests: list[dict[str, Any]]) -> None:
+    diverged = [manifest for manifest in manifests if manifest["status"] == "diverged"]
+    for manifest in diverged:
+        talk(f"{manifest['name']} {manifest['message'].split('. The state before')[0]}", "red")
+    if diverged:
+        raise typer.Exit(DIVERGED)

@@ -1,0 +1,82 @@
+"""demo: what it is all about, in a minute."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .app import Json, app, emit, reported, talk
+from .compute import Out, Quiet, executed, start
+
+if TYPE_CHECKING:
+    from ..folder.reader import Stored
+
+COLUMNS = ("", "upper loss", "own loss", "accuracy", "metric", "samples", "MB", "s")
+LEGEND = (
+    "upper loss: the objective, at the mean of the agents' x; own loss: at each agent's own x "
+    "and y; accuracy: on test rows, own x and y; metric: eq. (11), mean over the run; samples: "
+    "rows drawn by an agent; MB: sent over the whole network"
+)
+
+
+@app.command()
+def demo(
+    picture: Annotated[Path, typer.Option(help="Where to draw the curves.")] = Path("demo.png"),
+    out: Out = Path("runs"),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """DIAMOND, GT-SGD, M-SGD and D-SGD on embedded digits: a table, a picture and a report."""
+    with reported():
+        if not quiet:
+            talk("starting JAX and compiling ...", "dim")
+        start()
+        from .. import demo, plot
+        from ..experiment.config import read
+        from ..experiment.run import begin, comparison
+        from ..folder.reader import open_run
+        from ..folder.table import rows
+        from ..report import build
+
+        plan = comparison(read(demo.settings(), Path(), "the demo"), out, "the demo")
+        network = plan.experiment.network[0].build()
+        if not quiet:
+            talk(f"1,797 digits over 9 agents by label, {network}", "dim")
+        begin(plan)
+        executed(plan, quiet, {})
+        runs = {job.experiment.algorithm[0].label: open_run(path) for job, path in plan.jobs}
+        title = f"digits, 9 agents by label, {network.name}, lam = {network.lam:.2f}"
+        plot.convergence(runs, picture, title)
+        page = build([plan.path], plan.path / "report.html")
+        if json:
+            made = {"picture": str(picture), "report": str(page)}
+            emit({"folder": str(plan.path), "runs": rows(list(runs.values())), **made})
+            return
+        _print(runs, plan.experiment.rounds)
+        typer.echo(f"curves: {picture}\nreport: {page}\nruns:   {plan.path}")
+
+
+def _print(runs: Mapping[str, "Stored"], rounds: int) -> None:
+    """The last numbers of each method."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{rounds} rounds, each method with its best constants of one grid")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if not column else "right")
+    for name, run in runs.items():
+        course = [line["metric"] for line in run.lines[1:]]
+        table.add_row(
+            name,
+            f"{run.last['upper_loss']:.3f}",
+            f"{run.last['local_loss']:.3f}",
+            f"{run.last['accuracy']:.3f}",
+            f"{sum(course) / len(course):.4f}",
+            f"{run.last['samples']:,.0f}",
+            f"{run.last['bytes'] / 1e6:.1f}",
+            f"{run.last['seconds']:.1f}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(LEGEND, style="dim")

@@ -1,0 +1,60 @@
+"""What an experiment will take, said before it begins."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..experiment.run import Plan
+from ..runtimes.forecast import Forecast
+
+
+def as_dict(found: Mapping[str, Forecast]) -> list[dict[str, Any]]:
+    """For machines."""
+    return [{"run": name, **forecast._asdict()} for name, forecast in found.items()]
+
+
+def said(plan: Plan, found: Mapping[str, Forecast]) -> str:
+    """All runs together, in one line."""
+    network = plan.experiment.network[0].build()
+    several = len(plan.experiment.network) > 1
+    runs = f"{len(found)} runs" if len(found) > 1 else "1 run"
+    memory = max((f.memory or 0 for f in found.values()), default=0)
+    parts = [
+        f"{plan.problem.agents} agents",
+        f"{len(plan.experiment.network)} networks" if several else str(network).split(":")[0],
+        f"{runs} of {plan.experiment.rounds:,} rounds",
+        f"about {duration(sum(f.seconds for f in found.values()))}",
+        f"compiled in {duration(sum(f.compile_seconds for f in found.values()))}",
+        *([f"memory {memory / 1e9:.2g} GB"] if memory else []),
+        f"{sum(f.samples for f in found.values()):,.0f} samples an agent",
+        f"{sum(f.bytes for f in found.values()) / 1e6:,.3g} MB on the network",
+    ]
+    return ", ".join(parts)
+
+
+def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
+    """A table, one row a run."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{plan.experiment.name}: no mistake found; not run")
+    columns = ("run", "compiling", "running", "rounds/s", "memory", "samples", "MB")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "run" else "right")
+    for name, f in found.items():
+        memory = f"{f.memory / 1e9:.2g} GB" if f.memory else "?"
+        counts = f"{f.samples:,.0f}", f"{f.bytes / 1e6:,.3g}"
+        times = duration(f.compile_seconds), duration(f.seconds), f"{f.rounds_per_second:,.0f}"
+        table.add_row(name, *times, memory, *counts)
+    console = Console()
+    console.print(table)
+    console.print(said(plan, found), style="dim")
+
+
+def duration(seconds: float) -> str:
+    """0.31 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 99.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,68 @@
+"""network and data: what an experiment is made of, looked at before it is run."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .app import Json, app, emit, reported
+
+Data = Annotated[Path | None, typer.Option(help="Folder of the data sets.", envvar="DIAMOND_DATA")]
+
+
+@app.command()
+def network(
+    spec: Annotated[str, typer.Argument(help="er:9,p=0.3,seed=0, ring:5, torus:3x3, ...")],
+    picture: Annotated[Path, typer.Option(help="Where to draw it.")] = Path("network.png"),
+    json: Json = False,
+) -> None:
+    """Draw a network; say how fast it mixes, and that its matrix is one."""
+    with reported():
+        from ..experiment.looks import network_of
+        from ..network.draw import draw
+
+        made, numbers = network_of(spec)
+        numbers["picture"] = str(draw(made, picture))
+        if json:
+            emit(numbers)
+        else:
+            typer.echo(str(made))
+            for name, value in numbers.items():
+                typer.echo(f"{name.replace('_', ' ')}: {_said(value)}")
+
+
+@app.command()
+def data(
+    dataset: Annotated[str | None, typer.Argument(help="digits, mnist, ..., or a file.")] = None,
+    agents: Annotated[int, typer.Option(help="How many agents share it.")] = 9,
+    partition: Annotated[
+        str, typer.Option(help="iid, by_label:shards=2, dirichlet:concentration=0.3, ...")
+    ] = "iid",
+    seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
+    label: Annotated[str, typer.Option(help="The column of labels, of a csv file.")] = "label",
+    folder: Data = None,
+    json: Json = False,
+) -> None:
+    """Which data sets are found where; for one of them, what each agent would get."""
+    with reported():
+        from ..experiment.looks import data_at_hand, dealt_out
+
+        if dataset is None:
+            found = data_at_hand(folder)
+            if json:
+                emit(found)
+            else:
+                for name, place in found.items():
+                    typer.echo(f"{name:9} {place or 'not found; downloaded when first used'}")
+            return
+        text, numbers = dealt_out(dataset, agents, partition, seed, folder, label)
+        if json:
+            emit(numbers)
+        else:
+            typer.echo(text)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

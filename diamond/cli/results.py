@@ -1,0 +1,167 @@
+"""show, list, report and live: what runs have come to."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .app import FAILED, Json, app, emit, reported, talk
+
+Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]
+WHO = ("run", "algorithm", "network", "seed", "seeds", "diverged", "status", "round")
+MEASURED = ("metric", "upper_loss", "consensus")
+SPENT = ("samples", "bytes", "seconds")
+ELSEWHERE = ("stationarity", "lower_error", "local_loss", "gradients", "hvps", "jvps")
+KNOWN = {*WHO, *MEASURED, *SPENT, *ELSEWHERE, "digest", "started"}
+
+
+@app.command()
+def show(
+    runs: Runs,
+    csv: Annotated[bool, typer.Option("--csv", help="All columns, in full precision.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="A tabular for booktabs.")] = False,
+    seeds: Annotated[bool, typer.Option("--seeds", help="Mean and deviation over seeds.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compute the digests anew.")] = False,
+    json: Json = False,
+) -> None:
+    """The last numbers of runs, as a table, CSV, LaTeX or JSON."""
+    with reported():
+        from ..folder.reader import runs as stored
+        from ..folder.table import as_csv, as_latex, over_seeds, rows
+
+        found = stored(runs)
+        if verify:
+            _verify(found)
+        table = over_seeds(rows(found)) if seeds else rows(found)
+        if json:
+            emit({"runs": table})
+        elif csv:
+            typer.echo(as_csv(table), nl=False)
+        elif latex:
+            typer.echo(as_latex(table, columns_of(table)), nl=False)
+        else:
+            print_table(table)
+            if len(found) == 1:
+                _details(found[0])
+
+
+@app.command("list")
+def list_runs(
+    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path("runs"),
+    json: Json = False,
+) -> None:
+    """All runs below a folder, the newest last."""
+    with reported():
+        from ..folder.reader import below
+        from ..folder.table import rows
+
+        found = below(folder)
+        found.sort(key=lambda run: run.manifest["started"])
+        table = rows(found)
+        for row, run in zip(table, found):
+            row |= {"run": str(run.path), "started": run.manifest["started"]}
+        if json:
+            emit({"runs": table})
+        elif not found:
+            talk(f"no runs in {folder}; make one with:  diamond run FILE.toml")
+        else:
+            print_table(table, ("run", "started", "status", "round", "metric", "upper_loss"))
+
+
+@app.command()
+def report(
+    runs: Runs,
+    out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None,
+) -> None:
+    """One offline HTML page of runs: curves, costs, network, agents, configuration."""
+    with reported():
+        from ..report import build
+
+        typer.echo(build(runs, out or runs[0] / "report.html"))
+
+
+@app.command()
+def live(
+    run: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    port: Annotated[int, typer.Option(help="On loopback; 0 takes any free one.")] = 0,
+) -> None:
+    """The same page, served on loopback and refreshed while the run goes on."""
+    with reported():
+        from ..report import serve
+
+        serve(run, port)
+
+
+def print_table(table: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> None:
+    """Rows for the eye: one run as a list, many as a table without what all have in common."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = columns_of(table, columns)
+    if len(table) == 1 and not columns:
+        for column in shown:
+            typer.echo(f"{_heading(column):12} {cell(table[0], column)}")
+        return
+    drawn = Table(pad_edge=False, box=None)
+    for column in shown:
+        words = isinstance(table[0].get(column), str)
+        drawn.add_column(_heading(column), justify="left" if words else "right", no_wrap=not words)
+    for row in table:
+        drawn.add_row(*(cell(row, column) for column in shown))
+    Console().print(drawn)
+
+
+def columns_of(table: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> list[str]:
+    """Those to show: `columns`, or the usual ones and the user's own metrics."""
+    given = list(dict.fromkeys(key for row in table for key in row))
+    if columns:
+        return [column for column in columns if column in given]
+    own = [key for key in given if key not in KNOWN and not key.endswith("_sd")]
+    usual = [*WHO, *MEASURED, *own, *SPENT]
+    many = len(table) > 1
+    same = lambda column: many and len({str(row.get(column)) for row in table}) == 1
+    return [c for c in usual if c in given and not (c in WHO and c != "run" and same(c))]
+
+
+def _heading(column: str) -> str:
+    return "MB" if column == "bytes" else column.replace("_", " ")
+
+
+def cell(row: dict[str, Any], column: str) -> str:
+    """One number or word of a row."""
+    value, spread = row.get(column, ""), row.get(f"{column}_sd")
+    if isinstance(value, str):
+        return value
+    if column == "bytes":
+        return f"{value / 1e6:,.3g}"
+    said = f"{value:,.0f}" if column in ("samples", "round") else f"{value:.4g}"
+    return f"{said} ± {spread:.2g}" if spread else said
+
+
+def _verify(found: Sequence[Any]) -> None:
+    """Compare the digests that runs were given at their end with those of their files."""
+    for run in found:
+        said = run.manifest.get("digest")
+        if run.manifest["status"] != "finished":
+            talk(f"{run.path}: {run.manifest['status']}, so there is no digest to verify", "yellow")
+        elif run.digest() != said:
+            talk(f"{run.path}: the files do not give the digest {said[:12]}...: altered", "red")
+            raise typer.Exit(FAILED)
+        else:
+            talk(f"{run.path}: digest verified", "green")
+
+
+def _details(run: Any) -> None:
+    manifest = run.manifest
+    lines = {
+        "problem": f"{manifest['problem']['name']}, {manifest['problem']['agents']} agents",
+        "network": f"{manifest['network']['name']}, lam = {manifest['network']['lam']:.3f}",
+        "found": ", ".join(f"{k} = {v:.4g}" for k, v in manifest["resolved"].items()),
+        "message": manifest["message"],
+        "digest": manifest.get("digest", ""),
+        "reproduce": manifest["command"],
+    }
+    for name, said in lines.items():
+        if said:
+            typer.echo(f"{name}: {said}")

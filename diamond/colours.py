@@ -1,0 +1,24 @@
+"""One colour for each algorithm, the same in every figure and report."""
+
+import re
+from collections.abc import Iterable
+
+# Okabe and Ito's palette, told apart by all kinds of colour vision; grey in place of its black
+# and without its yellow, which vanish on dark and on light paper.
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
+RESERVED = ("diamond", "gtsgd", "msgd", "dsgd", "interact", "svrinteract", "kfree")
+
+
+def colours(labels: Iterable[str]) -> dict[str, str]:
+    """A colour for every label.
+
+    The library's own algorithms have theirs reserved, however they are spelled ("GT-SGD",
+    "gt_sgd"); other labels take, in alphabetical order, those that no label present has, and
+    repeat from the first when all are taken.
+    """
+    names = sorted(set(labels))
+    plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
+    found = {n: OKABE_ITO[RESERVED.index(p)] for n, p in plain.items() if p in RESERVED}
+    free = [colour for colour in OKABE_ITO if colour not in found.values()] or list(OKABE_ITO)
+    others = [name for name in names if name not in found]
+    return found | {name: free[i % len(free)] for i, name in enumerate(others)}

@@ -1,0 +1,192 @@
+"""Several algorithms on one problem and network, from several seeds, side by side."""
+
+import html
+import importlib
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from . import checkpoint, tree
+from .algorithm import Algorithm
+from .divergence import Diverged
+from .folder import Origin, Writer, closing, digest, opening
+from .folder.table import Row, over_seeds, row
+from .network import Network
+from .problem import Problem
+from .run import Run
+from .runtimes.simulate import simulate
+from .sampling import Sampling
+
+COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """`runs` by (label, seed), those that diverged until then; `diverged` says why they did."""
+
+    problem: Problem
+    network: Network
+    algorithms: dict[str, Algorithm]
+    runs: dict[tuple[str, int], Run]
+    diverged: dict[tuple[str, int], str]
+    wall: dict[tuple[str, int], float]
+    rounds: int
+    every: int
+
+    def rows(self) -> list[Row]:
+        """One row an algorithm: the mean over the seeds, and the deviation as `*_sd`."""
+        return over_seeds(
+            [
+                row(f"{label}-seed{seed}", self._manifest(label, seed), last(run))
+                for (label, seed), run in self.runs.items()
+            ]
+        )
+
+    def table(self) -> str:
+        """The last evaluation of every algorithm, for the eye."""
+        given = self._cells()
+        widths = [max(map(len, column)) for column in zip(*given)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths))
+            )
+            for line in given
+        ]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def plot(self, out: str | Path = "figures", relative_to: str | None = None) -> list[Path]:
+        """Curves against rounds, samples, bytes and seconds, as PNG and PDF in the folder `out`."""
+        from .report.figures import draw
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(folder)
+            return draw(Path(folder), relative_to, Path(out))
+
+    def save(self, folder: str | Path) -> Path:
+        """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""
+        folder = Path(folder)
+        for (label, seed), run in self.runs.items():
+            path = folder / f"{label}-seed{seed}"
+            with Writer(path) as writer:
+                writer.begin(self._manifest(label, seed), self._config(label, seed))
+                for i in range(len(run.history["round"])):
+                    entry = {name: values[i].item() for name, values in run.history.items()}
+                    writer.metrics.append(entry, {k: v[i] for k, v in run.agents.items()})
+                arrays = {f".state{name}": leaf for name, leaf in tree.named(run.state).items()}
+                checkpoint.save(writer.checkpoints, run.rounds, arrays, {})
+                shown = digest(writer.metrics.lines(), run.x, run.y)
+                why = self.diverged.get((label, seed), "")
+                status = "diverged" if why else "finished"
+                end = closing(run, status, why, self.wall[label, seed], shown)
+                writer.manifest(**end)
+        return folder
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        head, *body = self._cells()
+        line = lambda tag, cells: "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells)
+        lines = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
+        return f"<table><thead><tr>{line('th', head)}</tr></thead><tbody>{lines}</tbody></table>"
+
+    def _cells(self) -> list[list[str]]:
+        rows = self.rows()
+        own = [name for name in self.problem.metrics]
+        columns = [*COLUMNS[:4], *own, *COLUMNS[4:]]
+        several = len({seed for _, seed in self.runs}) > 1
+
+        def cell(found: Row, name: str) -> str:
+            value, spread = found.get(name, "diverged"), found.get(f"{name}_sd", 0.0)
+            if isinstance(value, str):
+                return value
+            scale = 1e6 if name == "bytes" else 1.0
+            said = f"{value / scale:.4g}"
+            return f"{said} ± {spread / scale:.1g}" if several and spread else said
+
+        names = ["MB" if name == "bytes" else name.replace("_", " ") for name in columns]
+        names[0] = f"{self.rounds} rounds"
+        return [names, *([cell(found, name) for name in columns] for found in rows)]
+
+    def _manifest(self, label: str, seed: int) -> Row:
+        algorithm, run = self.algorithms[label], self.runs[label, seed]
+        name = type(algorithm).__name__
+        origin = Origin(
+            name=f"{label}-seed{seed}",
+            experiment="comparison",
+            problem="python",
+            algorithm=label,
+            label=label,
+            options={"class": name},
+            command="",
+            sources={},
+        )
+        fixed = seed, self.rounds, self.every, algorithm.batch, run.sampling
+        status = "diverged" if (label, seed) in self.diverged else "finished"
+        return opening(origin, self.problem, self.network, *fixed) | {"status": status}
+
+    def _config(self, label: str, seed: int) -> str:
+        return (
+            "# Made in Python by diamond.compare; manifest.json says what is known of it.\n"
+            f'name = "{label}-seed{seed}"\nrounds = {self.rounds}\nevery = {self.every}\n'
+            f"seed = {seed}\n"
+        )
+
+
+def compare(
+    problem: Problem,
+    algorithms: Mapping[str, Algorithm] | Sequence[str],
+    network: Network,
+    rounds: int,
+    seeds: int | Sequence[int] = 1,
+    every: int = 100,
+    sampling: Sampling = "blocks",
+    on_evaluation: Callable[[str, int, dict[str, float]], None] | None = None,
+) -> Comparison:
+    """Every algorithm from every seed, on the same problem, network, draws and number of rounds.
+
+    `algorithms` are named by you, {"mine": diamond.diamond(alpha=0.3)}, or by their own names with
+    their own defaults, ["diamond", "gt_sgd"]. `seeds` is how many, or which. A run that diverges
+    does not stop the others. `on_evaluation` is handed (label, seed, entry of the history).
+    """
+    named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
+    chosen = range(seeds) if isinstance(seeds, int) else seeds
+    runs: dict[tuple[str, int], Run] = {}
+    diverged: dict[tuple[str, int], str] = {}
+    wall: dict[tuple[str, int], float] = {}
+    for label, algorithm in named.items():
+        for seed in chosen:
+            tell = lambda entry: on_evaluation(label, seed, entry) if on_evaluation else None
+            begun = time.monotonic()
+            try:
+                run = simulate(problem, network, algorithm, rounds, seed, every, sampling, tell)
+            except Diverged as error:
+                run, diverged[label, seed] = error.run, str(error)
+            runs[label, seed] = run
+            wall[label, seed] = time.monotonic() - begun
+    return Comparison(problem, network, named, runs, diverged, wall, rounds, every)
+
+
+def last(run: Run) -> dict[str, float]:
+    """The last evaluation of a run."""
+    return {name: np.asarray(values)[-1].item() for name, values in run.history.items()}
+
+
+def _by_name(names: Sequence[str]) -> dict[str, Algorithm]:
+    """Algorithms with their own defaults."""
+    found = {}
+    for name in names:
+        plain = name.lower().replace("-", "_")
+        try:
+            module = importlib.import_module(f"diamond.algorithms.{plain}")
+        except ModuleNotFoundError:
+            raise ValueError(
+                f"no algorithm {name!r}; each is a file of diamond/algorithms"
+            ) from None
+        found[name] = getattr(module, plain)()
+    return found

@@ -1,0 +1,153 @@
+"""An experiment as a file says it: TOML, validated, completed, and written back in full."""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+
+from .mistakes import BadExperiment, Mistake, told
+from .parts import Part, algorithm, graph, literal
+from .problems import problem
+
+Whole = Annotated[int, Field(ge=0)]
+
+
+def _several(value: Any) -> Any:
+    """One thing stands for a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+def _problem(value: Any, info: ValidationInfo) -> Part:
+    base = (info.context or {}).get("base", Path())
+    return value if isinstance(value, Part) else problem(value, base)
+
+
+def _network(value: Any) -> Part:
+    return value if isinstance(value, Part) else graph(value)
+
+
+def _algorithm(value: Any) -> Part:
+    return value if isinstance(value, Part) else algorithm(value)
+
+
+class Experiment(BaseModel):
+    """Every algorithm on every network from every seed; one of each is a single run."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
+    )
+
+    name: Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
+    rounds: Whole
+    every: Annotated[int, Field(ge=1)] = 100
+    seed: Annotated[list[Whole], BeforeValidator(_several), Field(min_length=1)] = [0]
+    sampling: Literal["blocks", "rows"] = "blocks"
+    precision: Literal["float32", "float64"] = "float32"
+    on_divergence: Literal["stop", "shrink"] = "stop"
+    checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
+    problem: Annotated[Part, BeforeValidator(_problem)]
+    network: Annotated[
+        list[Annotated[Part, BeforeValidator(_network)]],
+        BeforeValidator(_several),
+        Field(min_length=1),
+    ]
+    algorithm: Annotated[
+        list[Annotated[Part, BeforeValidator(_algorithm)]],
+        BeforeValidator(_several),
+        Field(min_length=1),
+    ]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one run."""
+        return len(self.seed) == len(self.network) == len(self.algorithm) == 1
+
+    def toml(self, folder: Path) -> str:
+        """The whole of it as a file in `folder`, which reads as this experiment again."""
+        import tomli_w
+
+        one = lambda found: found[0] if len(found) == 1 else found
+        kind = relative(self.problem.name, folder)
+        options = {key: relative(value, folder) for key, value in self.problem.options.items()}
+        scalars = ["name", "rounds", "every", "sampling", "precision"]
+        scalars += ["on_divergence", "checkpoint_seconds"]
+        return tomli_w.dumps(
+            {name: getattr(self, name) for name in scalars}
+            | {"seed": one(self.seed)}
+            | {"problem": {"kind": kind, **options}}
+            | {"network": one([{"graph": part.name, **part.options} for part in self.network])}
+            | {
+                "algorithm": one(
+                    [
+                        {"name": part.name, "label": part.label, **part.options}
+                        for part in self.algorithm
+                    ]
+                )
+            }
+        )
+
+
+def relative(value: Any, folder: Path) -> Any:
+    """An absolute path as seen from `folder`, so that both can be moved together."""
+    if isinstance(value, str) and os.path.isabs(value):
+        return Path(os.path.relpath(value, folder.absolute())).as_posix()
+    return value
+
+
+def load(path: Path, changes: Sequence[str] = ()) -> Experiment:
+    """The experiment in the file at `path`, with `changes` such as "algorithm.alpha=0.1" made.
+
+    Raises `BadExperiment` with every mistake.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
+        said = cause.strerror if isinstance(cause, OSError) else str(cause)
+        kind = "cannot be read" if isinstance(cause, OSError) else "is not valid TOML"
+        raise BadExperiment(str(path), [Mistake("", f"{kind}: {said}")]) from None
+    raw.setdefault("name", path.stem)
+    for change in changes:
+        _change(raw, change, str(path))
+    return read(raw, path.parent, str(path))
+
+
+def read(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:
+    """The experiment in `raw`; relative paths start at `base`."""
+    try:
+        return Experiment.model_validate(dict(raw), context={"base": base.absolute()})
+    except ValidationError as error:
+        raise BadExperiment(source, told(error, raw, list(Experiment.model_fields))) from None
+
+
+def _change(raw: dict[str, Any], change: str, source: str) -> None:
+    """Set "a.b=value" in `raw`; where a is a list of tables, in each of them."""
+    key, equals, text = change.partition("=")
+    steps = key.strip().split(".")
+    if not equals or not all(steps):
+        said = f"--set {change}: write it as key=value, as in --set rounds=500"
+        raise BadExperiment(source, [Mistake("", said)])
+    places: list[Any] = [raw]
+    for step in steps[:-1]:
+        inside = [_opened(place, step) for place in places]
+        places = [
+            one for found in inside for one in (found if isinstance(found, list) else [found])
+        ]
+        if not all(isinstance(place, dict) for place in places):
+            said = f"--set {change}: {step} is no table, so it has no {steps[-1]}"
+            raise BadExperiment(source, [Mistake("", said)])
+    for place in places:
+        place[steps[-1]] = literal(text.strip())
+
+
+def _opened(place: dict[str, Any], step: str) -> Any:
+    """The table of that name; a part given by its name alone becomes a table."""
+    found = place.setdefault(step, {})
+    first = {"problem": "kind", "algorithm": "name", "hypergradient": "name"}.get(step)
+    if first and isinstance(found, str):
+        place[step] = {first: found}
+    if first and isinstance(found, list):
+        place[step] = [{first: one} if isinstance(one, str) else one for one in found]
+    return place[step]

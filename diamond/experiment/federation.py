@@ -1,0 +1,84 @@
+"""A federation as a file says it: which sites, on which network, running what."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ..network import Network
+from ..peers.agent import open_numbers
+from .mistakes import BadExperiment, Mistake, told
+from .parts import Part, algorithm, graph
+
+Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}$")]
+
+
+class Federation(BaseModel):
+    """What all sites have in common; the sites are agents 0, 1, ... in their order."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
+    )
+
+    name: Site
+    rounds: Annotated[int, Field(ge=1)]
+    every: Annotated[int, Field(ge=1)] = 10  # rounds between checkpoints
+    seed: Annotated[int, Field(ge=0)] = 0
+    sampling: Literal["blocks", "rows"] = "blocks"
+    precision: Literal["float32", "float64"] = "float32"
+    network: Annotated[Part, BeforeValidator(graph)]
+    algorithm: Annotated[Part, BeforeValidator(algorithm)]
+    sites: dict[Site, Address]
+
+    def mistakes(self) -> list[Mistake]:
+        """What the parts have against one another."""
+        found, network = [], self.graph()
+        if network.agents != len(self.sites):
+            said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
+            found.append(Mistake("sites", said))
+        if names := sorted(set(open_numbers(self.algorithm.build()))):
+            said = f"give {', '.join(names)}: sites cannot find numbers together"
+            found.append(Mistake("algorithm", said))
+        return found
+
+    def graph(self) -> Network:
+        """Its network."""
+        made: Network = self.network.build()
+        return made
+
+    def terms(self) -> dict[str, Any]:
+        """What the sites agree on, as plain data that `agreed` reads again."""
+        scalars = ("rounds", "every", "seed", "sampling", "precision")
+        return {name: getattr(self, name) for name in scalars} | {
+            "network": {"graph": self.network.name, **self.network.options},
+            "algorithm": {"name": self.algorithm.name, **self.algorithm.options},
+        }
+
+
+def load(path: Path) -> Federation:
+    """The federation in the file at `path`; raises `BadExperiment` with every mistake."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
+        raise BadExperiment(str(path), [Mistake("", f"cannot be read: {cause}")]) from None
+    raw.setdefault("name", path.stem)
+    return read(raw, str(path))
+
+
+def agreed(name: str, terms: Mapping[str, Any], sites: Mapping[str, str]) -> Federation:
+    """The federation of those terms."""
+    return read({"name": name, **terms, "sites": dict(sites)}, f"the roster of {name}")
+
+
+def read(raw: Mapping[str, Any], source: str) -> Federation:
+    """The federation in `raw`."""
+    try:
+        found = Federation.model_validate(dict(raw))
+    except ValidationError as error:
+        raise BadExperiment(source, told(error, raw, list(Federation.model_fields))) from None
+    if mistakes := found.mistakes():
+        raise BadExperiment(source, mistakes)
+    return found

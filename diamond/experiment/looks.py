@@ -1,0 +1,74 @@
+"""Networks and data sets by the names that files use, looked at on their own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import ValidationError
+
+from .. import data
+from ..data.where import where
+from ..network import Network
+from . import deal
+from .mistakes import BadExperiment, told
+from .parts import graph, spec
+
+T = TypeVar("T")
+
+
+def network_of(text: str) -> tuple[Network, dict[str, Any]]:
+    """The network that `text` names, and what is to be known of it."""
+    made: Network = _read(text, lambda: graph(text)).build()
+    matrix = made.matrix
+    values = np.linalg.eigvalsh(matrix)
+    return made, {
+        "agents": made.agents,
+        "edges": len(made.edges),
+        "mixing": made.mixing,
+        "lam": made.lam,
+        "gap": 1 - made.lam,
+        "diameter": made.diameter,
+        "rounds_to_mix": made.rounds_to_mix(),
+        "degree_least": int(made.degrees.min()),
+        "degree_most": int(made.degrees.max()),
+        "drawn": made.draws,
+        "symmetric": bool(np.array_equal(matrix, matrix.T)),
+        "rows_sum_to_1": bool(np.abs(matrix.sum(1) - 1).max() < 1e-9),
+        "non_negative": bool((matrix >= 0).all()),
+        "smallest_eigenvalue": float(values[0]),
+    }
+
+
+def data_at_hand(folder: Path | None) -> dict[str, str | None]:
+    """Where each known data set is; None for those that are not there."""
+    found = {name: None if place is None else str(place) for name, place in where(folder).items()}
+    return {"digits": "in the package", **found}
+
+
+def dealt_out(
+    dataset: str, agents: int, partition: str, seed: int, folder: Path | None, label: str
+) -> tuple[str, dict[str, Any]]:
+    """What each agent would get: a table for the eye, and its numbers."""
+    name = _read(dataset, lambda: deal.found_at(dataset, Path.cwd()))
+    table = spec(partition, "kind")
+    split = _read(partition, lambda: deal.partition_options(table)[0])
+    found = deal.load(name, str(folder) if folder else None, label)
+    features, labels = found.train
+    parts = split(labels, agents, seed=seed)
+    title = f"{found.name}: {len(labels):,} rows of {features.shape[1]} features"
+    numbers = {
+        "dataset": found.name,
+        "rows": len(labels),
+        "features": features.shape[1],
+        "classes": list(found.classes),
+        "agents": data.counts(parts, labels).tolist(),
+    }
+    return f"{title}\n{data.table(parts, labels, found.classes)}", numbers
+
+
+def _read(source: str, reader: Callable[[], T]) -> T:
+    try:
+        return reader()
+    except ValidationError as error:
+        raise BadExperiment(source, told(error, {}, ())) from None

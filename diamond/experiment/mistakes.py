@@ -1,0 +1,125 @@
+"""What is wrong with an experiment: all of it at once, each with its place and in plain words."""
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+T = TypeVar("T")
+SHOWN = 12  # names listed before the rest is left out
+
+
+class Mistake(NamedTuple):
+    """One mistake: the key it is at, and what to do."""
+
+    key: str
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.said}" if self.key else self.said
+
+
+class BadExperiment(ValueError):
+    """An experiment that cannot be run; `mistakes` are all that were found."""
+
+    def __init__(self, source: str, mistakes: Iterable[Mistake]):
+        self.source, self.mistakes = source, list(mistakes)
+        super().__init__("\n".join([f"{source}:", *(f"  {m}" for m in self.mistakes)]))
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """ "did you mean x?" if there is something like it, else what there is."""
+    near = difflib.get_close_matches(str(word).lower(), known, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]}?"
+    listed = sorted(known)
+    more = ", ..." if len(listed) > SHOWN else ""
+    return f"there are {', '.join(listed[:SHOWN])}{more}" if listed else "there are none"
+
+
+def wrong(said: str, *place: str | int, value: Any = None) -> ValidationError:
+    """A mistake at `place` within the part that is being read, for pydantic to collect."""
+    return several([(place, said, value)])
+
+
+def several(found: Iterable[tuple[tuple[str | int, ...], str, Any]]) -> ValidationError:
+    """Mistakes (place, words, value) within the part that is being read."""
+    lines = [
+        InitErrorDetails(
+            type=PydanticCustomError("mistake", "{said}", {"said": said}), loc=place, input=value
+        )
+        for place, said, value in found
+    ]
+    return ValidationError.from_exception_data("experiment", lines)
+
+
+def gather(*readers: Callable[[], Any]) -> list[Any]:
+    """What each reader returns; if any finds mistakes, those of all."""
+    results, found = [], []
+    for reader in readers:
+        try:
+            results.append(reader())
+        except ValidationError as error:
+            found += [(e["loc"], e["ctx"]["said"], e["input"]) for e in error.errors()]
+    if found:
+        raise several(found)
+    return results
+
+
+def within(key: str, reader: Callable[[], T]) -> T:
+    """What `reader` returns; its mistakes are those of `key`."""
+    try:
+        return reader()
+    except ValidationError as error:
+        found = [((key, *e["loc"]), e["ctx"]["said"], e["input"]) for e in error.errors()]
+        raise several(found) from None
+
+
+def told(error: ValidationError, raw: Mapping[str, Any], known: Collection[str]) -> list[Mistake]:
+    """pydantic's findings in plain words; `raw` is what was read, `known` its top-level keys."""
+    return [Mistake(_key(e["loc"], raw), _said(e, known)) for e in error.errors()]
+
+
+def _key(place: tuple[str | int, ...], raw: Any) -> str:
+    """The key as the user wrote it: a single table that stands for a list of one has no index."""
+    said = ""
+    for step in place:
+        if isinstance(step, int):
+            if not isinstance(raw, list):
+                continue
+            said += f"[{step}]"
+        else:
+            said += f".{step}" if said else step
+        try:
+            raw = raw[step]
+        except (KeyError, IndexError, TypeError):
+            raw = None
+    return said
+
+
+def _said(error: Any, known: Collection[str]) -> str:
+    kind, given, context = error["type"], error["input"], error.get("ctx", {})
+    last = error["loc"][-1] if error["loc"] else ""
+    if kind == "mistake":
+        return str(context["said"])
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return f"is not a known key; {did_you_mean(str(last), known)}"
+    wanted = {
+        "int_type": "a whole number",
+        "float_type": "a number",
+        "string_type": "text in quotes",
+        "list_type": "a list",
+        "greater_than_equal": f"at least {context.get('ge')}",
+        "finite_number": "a finite number",
+        "string_pattern_mismatch": "letters, digits, and _ . + - after the first",
+        "too_short": "a list that is not empty",
+    }.get(kind)
+    if kind == "literal_error":
+        choices = [word.strip("'") for word in re.split(", | or ", context["expected"])]
+        return f"no {last} {given!r}; {did_you_mean(str(given), choices)}"
+    return f"must be {wanted}, not {given!r}" if wanted else f"{error['msg']}, not {given!r}"

@@ -1,0 +1,187 @@
+"""Options of a function, as a table of a file gives them: checked by the function's signature."""
+
+import inspect
+import json
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from inspect import Parameter
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
+
+from .. import hypergradient
+from ..deferred import Deferred
+from ..hypergradient import Hypergradient
+from . import schedules
+from .mistakes import did_you_mean, several, wrong
+
+STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=False)
+HYPERGRADIENTS: dict[str, Callable[..., Any]] = {
+    "neumann": hypergradient.neumann,
+    "neumann_sum": hypergradient.neumann_sum,
+    "conjugate_gradient": hypergradient.conjugate_gradient,
+    "exact": hypergradient.exact,
+    "unrolled": hypergradient.unrolled,
+    "hessian_free": hypergradient.hessian_free,
+}
+VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+
+
+class Options(NamedTuple):
+    """What a table came to."""
+
+    objects: dict[str, Any]  # ready to be passed
+    spelled: dict[str, Any]  # as a file says them, defaults included
+
+
+def parameters(make: Callable[..., Any], without: Collection[str] = ()) -> dict[str, Parameter]:
+    """The options of `make` by name."""
+    try:
+        signature = inspect.signature(make, eval_str=True)
+    except NameError:  # an annotation whose name is not there at run time
+        signature = inspect.signature(make)
+    return {name: p for name, p in signature.parameters.items() if name not in without}
+
+
+def made(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Any, Options]:
+    """What `make` returns for `given`, and that in full; raises with every mistake, its own too."""
+    options, found = _look(what, parameters(make), given)
+    missing = any("is missing" in said for _, said, _ in found)
+    result = None
+    try:
+        result = None if missing else make(**options.objects)
+    except (ValueError, TypeError) as cause:
+        found.append(((), str(cause), None))
+    if found:
+        raise several(found)
+    return result, options
+
+
+def read(what: str, taken: Mapping[str, Parameter], given: Mapping[str, Any]) -> Options:
+    """`given` for the parameters `taken` of `what`; raises ValidationError with every mistake."""
+    options, found = _look(what, taken, given)
+    if found:
+        raise several(found)
+    return options
+
+
+def _look(
+    what: str, taken: Mapping[str, Parameter], given: Mapping[str, Any]
+) -> tuple[Options, list[tuple[tuple[str | int, ...], str, Any]]]:
+    """What can be made of `given`, and what is wrong with the rest."""
+    named = {name: p for name, p in taken.items() if p.kind not in VARIADIC}
+    open_ended = any(p.kind == Parameter.VAR_KEYWORD for p in taken.values())
+    found: list[tuple[tuple[str | int, ...], str, Any]] = []
+    objects, spelled = {}, {}
+    for key, value in given.items():
+        if key not in named and not open_ended:
+            said = f"is no option of {what}; {did_you_mean(key, named)}"
+            found.append(((key,), said, value))
+            continue
+        try:
+            objects[key] = _value(named[key], value) if key in named else value
+            spelled[key] = value
+        except ValidationError as error:
+            found += [((key, *e["loc"]), e["ctx"]["said"], value) for e in error.errors()]
+        except ValueError as error:
+            found.append(((key,), str(error), value))
+    for key, parameter in named.items():
+        if key in given:
+            continue
+        if parameter.default is Parameter.empty:
+            found.append(((key,), f"is missing: {what} needs it", None))
+        elif (said := _spelled(parameter.default)) is not None:
+            spelled[key] = said
+    return Options(objects, spelled), found
+
+
+def _value(parameter: Parameter, value: Any) -> Any:
+    """The object that `value` stands for where `parameter` is wanted."""
+    annotation, default = parameter.annotation, parameter.default
+    if annotation is Hypergradient:
+        return estimator(value)
+    if any(get_origin(member) is Callable for member in _members(annotation)):
+        return schedules.parse(value)
+    if any(get_origin(member) is Mapping for member in _members(annotation)):
+        return schedules.several(value)
+    free = annotation in (Parameter.empty, Any)
+    number = isinstance(default, int | float) and not isinstance(default, bool)
+    if (free and number) or (Any in _members(annotation) and not free):
+        return typed(int | float, value)
+    return value if free else typed(annotation, value)
+
+
+def estimator(value: Any) -> Any:
+    """The hypergradient that `value` spells: "exact", or {name = "neumann", terms = 10}."""
+    table = {"name": value} if isinstance(value, str) else value
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise ValueError('write a name or a table, as in {name = "neumann", terms = 10}')
+    given = dict(table)
+    name = given.pop("name").replace("-", "_")
+    if name not in HYPERGRADIENTS:
+        raise wrong(f"no hypergradient {name!r}; {did_you_mean(name, HYPERGRADIENTS)}", "name")
+    return made(name, HYPERGRADIENTS[name], given)[0]
+
+
+def typed(annotation: Any, value: Any) -> Any:
+    """`value` if it is what `annotation` says; JSON's types, so that a list may be a tuple."""
+    try:
+        adapter = TypeAdapter(annotation, config=STRICT)
+    except PydanticSchemaGenerationError:  # an array, a matrix: its taker looks at it
+        return value
+    try:
+        return adapter.validate_json(json.dumps(value))
+    except (ValidationError, TypeError):
+        raise ValueError(f"must be {in_words(annotation)}, not {value!r}") from None
+
+
+def in_words(annotation: Any) -> str:
+    """What an annotation asks for."""
+    plain = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
+    if annotation == int | float:
+        return "a number"
+    if annotation in plain:
+        return plain[annotation]
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        said = [in_words(part) for part in inside if part is not types.NoneType]
+        return " or ".join(dict.fromkeys(said))
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, inside))
+    if origin in (list, tuple, Sequence) or annotation in (list, tuple):
+        kinds = [part for part in inside if part is not ...]
+        each = {int: "whole numbers", float: "numbers", str: "texts"}
+        return f"a list of {each.get(kinds[0], 'values') if kinds else 'values'}"
+    if origin is dict or annotation is dict:
+        return "a table"
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The kinds of a union; else the annotation alone."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return get_args(annotation)
+    return (annotation,)
+
+
+def _spelled(default: Any) -> Any:
+    """A default as a file says it; None where it cannot, or where leaving it out says it."""
+    if isinstance(default, bool | int | float | str):
+        return default
+    if isinstance(default, list | tuple):
+        inside = [_spelled(part) for part in default]
+        return None if None in inside else inside
+    return schedules.spell(default) or _estimator_table(default)
+
+
+def _estimator_table(made: Any) -> dict[str, Any] | None:
+    """The table that `estimator` makes `made` of; what the run is to find is left out."""
+    for name, make in HYPERGRADIENTS.items():
+        sample = make()
+        inner, wanted = getattr(made, "solve", made), getattr(sample, "solve", sample)
+        if (type(made), type(inner)) == (type(sample), type(wanted)):
+            values = {key: getattr(inner, key) for key in parameters(make)}
+            given = {k: v for k, v in values.items() if not isinstance(v, Deferred | None)}
+            return {"name": name, **given}
+    return None

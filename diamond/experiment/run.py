@@ -1,0 +1,120 @@
+"""Experiments into folders: one run, a comparison of many, or what an earlier one left undone."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..checkpoint import replace
+from ..problem import Problem
+from ..runtimes.forecast import Forecast, forecast
+from .config import Experiment, load
+from .execute import Manifest, Watch, execute, finished, unchanged
+from .jobs import Job, build, fresh, jobs, precision
+from .mistakes import BadExperiment, Mistake
+
+COMPARISON = "experiment.toml"  # in a folder of runs: the comparison they belong to
+RUN = "config.toml"  # in a run's own folder
+
+
+class Plan(NamedTuple):
+    """What is to be run, and where."""
+
+    experiment: Experiment
+    problem: Problem
+    path: Path
+    jobs: list[tuple[Job, Path]]
+
+    def forecasts(self) -> dict[str, Forecast]:
+        """What each run will take; seeds differ in nothing, so one of them is tried."""
+        found: dict[str, Forecast] = {}
+        seen: dict[tuple[int, int], Forecast] = {}
+        with precision(self.experiment):
+            for job, _ in self.jobs:
+                one = job.experiment
+                same = id(one.algorithm[0]), id(one.network[0])
+                if same not in seen:
+                    network, algorithm = one.network[0].build(), one.algorithm[0].build()
+                    fixed = one.rounds, one.seed[0], one.every, one.sampling
+                    seen[same] = forecast(self.problem, network, algorithm, *fixed)
+                    found[job.name] = seen[same]
+                else:
+                    found[job.name] = seen[same]._replace(compile_seconds=0.0)
+        return found
+
+    def execute(
+        self,
+        watch: Watch,
+        stopped: Callable[[], bool] = lambda: False,
+        compiled: dict[str, float] | None = None,
+    ) -> list[Manifest]:
+        """Run what is not finished yet; a run that diverges does not stop the others."""
+        manifests = []
+        with precision(self.experiment):
+            for job, path in self.jobs:
+                done = finished(path)
+                if done is None:
+                    for said in unchanged(job.experiment, path):
+                        watch.say(job.name, said)
+                    took = (compiled or {}).get(job.name, 0.0)
+                    done = execute(job, self.problem, path, watch, stopped, took)
+                else:
+                    watch.end(job.name, done)
+                manifests.append(done)
+        return manifests
+
+
+def single(experiment: Experiment, out: Path, source: str) -> Plan:
+    """One run, in a new folder below `out`."""
+    if not experiment.single:
+        counts = {
+            "algorithm": len(experiment.algorithm),
+            "network": len(experiment.network),
+            "seed": len(experiment.seed),
+        }
+        wrong = [
+            Mistake(key, f"has {count} entries; one run takes one: use `diamond compare`")
+            for key, count in counts.items()
+            if count > 1
+        ]
+        raise BadExperiment(source, wrong)
+    with precision(experiment):
+        problem = build(experiment, source)
+    path = fresh(out, experiment.name)
+    return Plan(experiment, problem, path, [(jobs(experiment)[0]._replace(name=path.name), path)])
+
+
+def comparison(experiment: Experiment, out: Path, source: str) -> Plan:
+    """Every algorithm on every network from every seed, in a new folder of folders."""
+    with precision(experiment):
+        problem = build(experiment, source)
+    path = fresh(out, experiment.name)
+    return _among(experiment, problem, path)
+
+
+def begin(plan: Plan) -> None:
+    """Write down what a comparison consists of, so that it can be gone on with."""
+    plan.path.mkdir(parents=True, exist_ok=True)
+    replace(plan.path / COMPARISON, plan.experiment.toml(plan.path).encode())
+
+
+def again(path: Path) -> Plan:
+    """What is left of the run or comparison in the folder `path`."""
+    if (path / COMPARISON).is_file():
+        experiment = load(path / COMPARISON)
+        with precision(experiment):
+            return _among(experiment, build(experiment, str(path)), path)
+    if not (path / RUN).is_file():
+        said = "is no run: there is neither config.toml nor experiment.toml in it"
+        raise BadExperiment(str(path), [Mistake("", said)])
+    experiment = load(path / RUN)
+    if not experiment.single:
+        raise BadExperiment(str(path / RUN), [Mistake("", "does not describe a single run")])
+    with precision(experiment):
+        problem = build(experiment, str(path))
+    name = path.absolute().name
+    return Plan(experiment, problem, path, [(jobs(experiment)[0]._replace(name=name), path)])
+
+
+def _among(experiment: Experiment, problem: Problem, path: Path) -> Plan:
+    found = [(job, path / job.name) for job in jobs(experiment)]
+    return Plan(experiment, problem, path, found)

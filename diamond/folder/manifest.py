@@ -1,0 +1,136 @@
+"""manifest.json: what a run was, on what it ran, and what became of it."""
+
+import datetime
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._version import __version__
+from ..network import Network
+from ..problem import Problem
+from ..run import Run
+
+FORMAT = 1
+FEW = 100  # labels of one kind: more are numbers to regress on, not classes
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run comes from: names that its objects do not know."""
+
+    name: str
+    experiment: str
+    problem: str
+    algorithm: str
+    label: str
+    options: dict[str, Any]
+    command: str
+    sources: dict[str, str]  # the user's own files, with their digests
+
+
+def opening(
+    origin: Origin,
+    problem: Problem,
+    network: Network,
+    seed: int,
+    rounds: int,
+    every: int,
+    batch: int,
+    sampling: str,
+) -> dict[str, Any]:
+    """The manifest of a run that begins."""
+    return {
+        "format": FORMAT,
+        "name": origin.name,
+        "experiment": origin.experiment,
+        "status": "running",
+        "message": "",
+        "versions": versions(),
+        "device": jax.devices()[0].device_kind,
+        "platform": platform.platform(),
+        "precision": "float64" if jax.config.jax_enable_x64 else "float32",  # type: ignore[attr-defined]
+        "command": origin.command,
+        "started": now(),
+        "finished": None,
+        "algorithm": {
+            "name": origin.algorithm,
+            "label": origin.label,
+            "options": origin.options,
+        },
+        "resolved": {},
+        "network": {
+            "name": network.name,
+            "agents": network.agents,
+            "edges": [list(edge) for edge in network.edges],
+            "lam": network.lam,
+            "mixing": network.mixing,
+        },
+        "problem": _problem(origin, problem, seed),
+        "seed": seed,
+        "rounds": rounds,
+        "every": every,
+        "batch": batch,
+        "sampling": sampling,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers depend on."""
+    return {
+        "diamond": __version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
+    x, y = problem.start(seed)
+    size = lambda level: sum(leaf.size for leaf in jax.tree.leaves(level))
+    return {
+        "name": origin.problem,
+        "agents": problem.agents,
+        "x_size": size(x),
+        "y_size": size(y),
+        "rows": {part: problem.counts(part).tolist() for part in problem.rows},
+        "labels": labels(problem.rows["train"]),
+        "sources": origin.sources,
+    }
+
+
+def labels(rows: Sequence[Any]) -> list[list[int]] | None:
+    """How often each agent has each label; None unless one column of the rows looks like labels."""
+    whole = lambda leaf: np.ndim(leaf) == 1 and np.asarray(leaf).dtype.kind in "iu"
+    columns = [[leaf for leaf in jax.tree.leaves(part) if whole(leaf)] for part in rows]
+    if any(len(column) != 1 for column in columns):
+        return None
+    marks = [np.asarray(column[0]) for column in columns]
+    known = np.unique(np.concatenate(marks))
+    if len(known) > FEW:
+        return None
+    return [[int((own == label).sum()) for label in known] for own in marks]
+
+
+def closing(run: Run, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:
+    """What the manifest gains when the run has ended."""
+    return {
+        "status": status,
+        "message": message,
+        "finished": now(),
+        "resolved": run.resolved,
+        "costs": {name: np.asarray(spent).tolist() for name, spent in run.costs.items()},
+        "traffic": [[i, j, int(sent)] for (i, j), sent in run.traffic.items()],
+        "messages": run.messages,
+        "compile_seconds": run.compile_seconds,
+        "wall_seconds": wall,
+        "digest": digest,
+    }
+
+
+def now() -> str:
+    """The time, as ISO 8601 says it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

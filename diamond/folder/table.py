@@ -1,0 +1,89 @@
+"""Runs as rows of a table: for the eye, for a spreadsheet, for a paper."""
+
+import csv
+import io
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from .reader import Stored
+
+Row = dict[str, Any]
+FIRST = ("run", "algorithm", "network", "seed", "status", "round")
+SPENT = ("samples", "gradients", "hvps", "jvps", "bytes", "seconds")
+LEFT_OUT = ("agents", "round", "curvature", "solver_error", "definition1")
+SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+SPECIAL |= {c: "\\" + c for c in "&%$#_{}"}
+
+
+def rows(found: Sequence[Stored]) -> list[Row]:
+    """One row a run: who, where it stands, its last evaluation, its digest."""
+    return [row(one.path.name, one.manifest, one.last) for one in found]
+
+
+def row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> Row:
+    """A run of that name, by its manifest and its last evaluation."""
+    who = {
+        "run": name,
+        "algorithm": manifest["algorithm"]["label"],
+        "network": manifest["network"]["name"],
+        "seed": manifest["seed"],
+        "status": manifest["status"],
+        "round": last.get("round", 0),
+    }
+    measured = {key: value for key, value in last.items() if key not in (*LEFT_OUT, *SPENT)}
+    spent = {key: last[key] for key in SPENT if key in last}
+    return who | measured | spent | {"digest": manifest.get("digest", "")}
+
+
+def over_seeds(given: Sequence[Row]) -> list[Row]:
+    """One row an algorithm and network: the mean over the seeds, and `*_sd`, their deviation.
+
+    Runs that diverged count in `diverged` only.
+    """
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in given:
+        groups.setdefault((row["algorithm"], row["network"]), []).append(row)
+    found = []
+    for (algorithm, network), members in groups.items():
+        sound = [row for row in members if row["status"] != "diverged"]
+        summary: Row = {"algorithm": algorithm, "network": network, "seeds": len(members)}
+        summary["diverged"] = len(members) - len(sound)
+        for key in sound[0] if sound else ():
+            if key not in (*FIRST, "digest"):
+                values = [float(row[key]) for row in sound]
+                summary[key] = statistics.fmean(values)
+                summary[f"{key}_sd"] = statistics.stdev(values) if len(values) > 1 else 0.0
+        found.append(summary)
+    return found
+
+
+def as_csv(given: Sequence[Row]) -> str:
+    """All columns, in full precision."""
+    columns = list(dict.fromkeys(key for row in given for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(given)
+    return text.getvalue()
+
+
+def as_latex(given: Sequence[Row], columns: Sequence[str]) -> str:
+    """The given columns as a tabular for the package booktabs; deviations as $\\pm$."""
+    head = " & ".join(_escaped(column.replace("_", " ")) for column in columns)
+    kinds = "".join("l" if isinstance(given[0].get(c, ""), str) else "r" for c in columns)
+    lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", rf"{head} \\", r"\midrule"]
+    lines += [" & ".join(_cell(row, column) for column in columns) + r" \\" for row in given]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _cell(row: Row, column: str) -> str:
+    value = row.get(column, "")
+    if isinstance(value, str):
+        return _escaped(value)
+    spread = row.get(f"{column}_sd")
+    return f"{value:.4g}" + (rf" $\pm$ {spread:.2g}" if spread else "")
+
+
+def _escaped(text: str) -> str:
+    return "".join(SPECIAL.get(c, c) for c in text)

@@ -1,0 +1,116 @@
+"""What a run will take, from its first few rounds."""
+
+import sys
+import time
+import warnings
+from itertools import takewhile
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .. import cost
+from ..algorithm import Algorithm
+from ..deferred import Setting, resolve
+from ..network import Network
+from ..network.mixer import mixer
+from ..problem import Problem
+from ..record import Record
+from ..sampling import Sampling, key
+from ._round import advance, start
+from ._simulation import refreshes
+from .simulate import check
+
+ENOUGH = 0.1  # seconds of rounds from which to judge
+
+
+class Forecast(NamedTuple):
+    """Time, memory, samples and traffic of a whole run."""
+
+    compile_seconds: float  # spent already: the run finds its programs compiled
+    seconds: float  # of rounds and evaluations
+    rounds_per_second: float
+    memory: int | None  # bytes, the most in use until now; None where it cannot be told
+    samples: float  # rows drawn by an agent
+    bytes: int  # over all edges, both ways
+
+
+def forecast(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    rounds: int,
+    seed: int = 0,
+    every: int = 100,
+    sampling: Sampling = "blocks",
+) -> Forecast:
+    """Compiles the run, makes a few of its rounds and one evaluation, and extrapolates."""
+    check(problem, network, algorithm, rounds, every, sampling)
+    setting = Setting(problem, network, algorithm.batch, seed)
+    resolved = resolve(algorithm, setting)
+    algorithm = resolved.algorithm
+    objectives, mixing = problem.objectives(algorithm.batch), mixer(network)
+    begin = start(algorithm, *problem.start(seed), problem.agents)
+
+    def timed(until: int):
+        begun = time.perf_counter()
+        fixed = algorithm, objectives, mixing, key(seed), begin
+        after, _ = jax.block_until_ready(advance(*fixed, jnp.int32(until), sampling=sampling))
+        return after, time.perf_counter() - begun
+
+    _, compiling = timed(0)
+    made, tried = begin, 0
+    took = 0.0
+    while took < ENOUGH and tried < rounds:
+        tried = min(max(1, 2 * tried), rounds)
+        made, took = timed(tried)
+    record = Record(problem, network, algorithm, objectives, seed, sampling, resolved, 0.0)
+    measuring = [_timed_look(record, made) for _ in range(2)]
+    drawn = cost.total(made.spent).mean(0)[0] / max(tried, 1)
+    pace = took / max(tried, 1)
+    evaluations = 1 + -(-rounds // every)
+    seen = _renewals(setting, rounds)
+    return Forecast(
+        compile_seconds=compiling + measuring[0] - measuring[1],
+        seconds=pace * rounds + measuring[1] * evaluations,
+        rounds_per_second=1 / pace if pace else float("inf"),
+        memory=peak_memory(),
+        samples=float(resolved.cost.samples + seen.samples + drawn * rounds),
+        bytes=resolved.bytes + seen.bytes + 2 * len(network.edges) * record.message * rounds,
+    )
+
+
+class _Renewals(NamedTuple):
+    samples: int
+    bytes: int
+
+
+def _renewals(setting: Setting, rounds: int) -> _Renewals:
+    """What finding numbers anew on the way will cost an agent, and send over the network."""
+    assert setting.network is not None
+    times = sum(1 for _ in takewhile(lambda r: r <= rounds, refreshes()))
+    anew = [found for found in setting.memory.values() if not found.lasting]
+    links = 2 * len(setting.network.edges) * setting.network.diameter
+    sent = links * jnp.zeros(()).dtype.itemsize * sum(found.agreed for found in anew)
+    return _Renewals(times * sum(found.cost.samples for found in anew), times * sent)
+
+
+def _timed_look(record: Record, progress: object) -> float:
+    begun = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself will say it
+        record.add(progress, 0.0)
+    return time.perf_counter() - begun
+
+
+def peak_memory() -> int | None:
+    """The most memory in use until now: the device's, or this process's where that is the CPU."""
+    stats = jax.devices()[0].memory_stats()
+    if stats and "peak_bytes_in_use" in stats:
+        return int(stats["peak_bytes_in_use"])
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
