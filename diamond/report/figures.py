@@ -1,0 +1,116 @@
+"""Figures for a paper: convergence as PNG and PDF, from run folders."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..folder.reader import runs as stored
+from .groups import group
+from .payload import AXES, MEASURES, number
+
+SHOWN = ("metric", "upper_loss")
+BEYOND = {"metric": 1e4, "upper_loss": 2.0}  # times the start, above which nothing is drawn
+DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3))}
+Curve = dict[str, np.ndarray]
+
+
+def draw(folder: Path, relative_to: str | None = None, out: Path | None = None) -> list[Path]:
+    """Metric and upper loss of the runs of `folder` against rounds, samples, bytes and seconds.
+
+    Seeds are drawn as their median and range. `relative_to` names the curve that all are divided
+    by. Written to `out`, `folder`/figures if None, as convergence.png and .pdf.
+    """
+    runs = stored([folder])
+    groups, membership = group([run.manifest for run in runs])
+    titles = [found["title"] for found in groups]
+    if relative_to is not None and relative_to not in titles:
+        raise ValueError(f"no curve {relative_to!r} in {folder}; there are {', '.join(titles)}")
+    entries = [
+        [run.lines for run, own in zip(runs, membership) if own == i] for i in range(len(groups))
+    ]
+    curves = {
+        (measure, axis): [aggregate(seeds, measure, axis) for seeds in entries]
+        for measure in SHOWN
+        for axis in AXES
+    }
+    base = None if relative_to is None else titles.index(relative_to)
+    name = "convergence" if base is None else "convergence-relative"
+    return _save(_figure(groups, curves, base), Path(out or Path(folder) / "figures"), name)
+
+
+def aggregate(seeds: list[list[dict[str, Any]]], measure: str, axis: str) -> Curve:
+    """By rounds: where the seeds stand on the axis, and their median and range."""
+    rounds: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for entry in (entry for entries in seeds for entry in entries):
+        x, y = number(entry.get(axis), 17), number(entry.get(measure), 17)
+        if x is not None and y is not None:
+            rounds[entry["round"]].append((x, y))
+    points = [np.array(rounds[t], float).T for t in sorted(rounds)]
+    reduced = [(np.median(x), np.median(y), y.min(), y.max()) for x, y in points]
+    return dict(zip(("x", "y", "low", "high"), np.array(reduced).reshape(-1, 4).T))
+
+
+def relative(curve: Curve, base: Curve) -> Curve:
+    """The curve divided by another, where both have been."""
+    unit = np.interp(curve["x"], base["x"], base["y"], left=np.nan, right=np.nan)
+    return {"x": curve["x"]} | {key: curve[key] / unit for key in ("y", "low", "high")}
+
+
+def _figure(groups: list[dict[str, Any]], curves: dict[Any, list[Curve]], base: int | None) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.1 * len(AXES), 2.7 * len(SHOWN)), layout="constrained")
+    axes = figure.subplots(len(SHOWN), len(AXES), sharey="row", squeeze=False)
+    for (measure, along), panel in zip(curves, axes.flat):
+        drawn = curves[measure, along]
+        if base is None:
+            drawn = _cut(drawn, BEYOND[measure])
+        else:
+            drawn = [relative(curve, drawn[base]) for curve in drawn]
+        _panel(panel, groups, drawn, measure, along)
+    for panel, axis in zip(axes[-1], AXES):
+        panel.set_xlabel(AXES[axis], fontsize=9)
+    for panel, measure in zip(axes[:, 0], SHOWN):
+        suffix = "" if base is None else f"\nrelative to {groups[base]['title']}"
+        panel.set_ylabel(MEASURES[measure].replace("\u2113(x\u0304)", r"$\ell(\bar{x})$") + suffix)
+    handles = axes[0, 0].get_lines()
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)))
+    return figure
+
+
+def _panel(
+    panel: Any, groups: list[dict[str, Any]], curves: list[Curve], measure: str, along: str
+) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    for found, curve in zip(groups, curves):
+        style = {"color": found["colour"], "linestyle": DASHES[found["dash"]], "linewidth": 1.6}
+        panel.plot(curve["x"], curve["y"], label=found["title"].replace("$", r"\$"), **style)
+        band = {"color": found["colour"], "alpha": 0.18, "linewidth": 0}
+        panel.fill_between(curve["x"], curve["low"], curve["high"], **band)
+    if measure == "metric":
+        panel.set_yscale("log")
+    if along in ("samples", "bytes"):
+        panel.xaxis.set_major_formatter(EngFormatter("B" if along == "bytes" else "", sep=""))
+    panel.grid(alpha=0.25)
+    panel.tick_params(labelsize=8)
+
+
+def _cut(curves: list[Curve], times: float) -> list[Curve]:
+    """Without what lies beyond `times` the start: one bad run must not hide the rest."""
+    start = max((abs(float(curve["y"][0])) for curve in curves if len(curve["y"])), default=0.0)
+    below = lambda values: np.where(values <= times * start, values, np.nan)
+    return [{k: v if k == "x" else below(v) for k, v in curve.items()} for curve in curves]
+
+
+def _save(figure: Any, out: Path, name: str) -> list[Path]:
+    from matplotlib import rc_context
+
+    out.mkdir(parents=True, exist_ok=True)
+    png, pdf = out / f"{name}.png", out / f"{name}.pdf"
+    figure.savefig(png, dpi=160, metadata={"Software": None})
+    with rc_context({"pdf.fonttype": 42}):  # publishers refuse the fonts of the default
+        figure.savefig(pdf, metadata={"CreationDate": None, "Producer": None, "Creator": None})
+    return [png, pdf]

@@ -1,0 +1,60 @@
+"""Which runs belong together: those that differ in their seed only."""
+
+from collections import defaultdict
+from typing import Any
+
+from ..colours import colours
+
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+Manifest = dict[str, Any]
+
+
+def flatten(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one: {"hypergradient": {"terms": 5}} is {"hypergradient.terms": 5}."""
+    flat: dict[str, Any] = {}
+    for key, value in options.items():
+        inside = isinstance(value, dict)
+        flat |= flatten(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
+    return flat
+
+
+def varied(manifests: list[Manifest], by: str) -> dict[str, list[str]]:
+    """The options that differ between runs of the same algorithm, by its "name" or "label"."""
+    seen: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for manifest in manifests:
+        algorithm = manifest["algorithm"]
+        for key, value in flatten(algorithm.get("options") or {}).items():
+            seen[algorithm[by]][key].add(repr(value))
+    return {
+        name: [key for key, values in options.items() if len(values) > 1]
+        for name, options in seen.items()
+    }
+
+
+def group(manifests: list[Manifest]) -> tuple[list[dict[str, Any]], list[int]]:
+    """The groups, and for every run the index of its own.
+
+    A group is named by its algorithm's label, and by its network, problem and options where
+    these differ. Its colour stands for the label, its dashes tell apart groups that share one.
+    """
+    differing = varied(manifests, "label")
+    networks = {manifest["network"]["name"] for manifest in manifests}
+    problems = {manifest["problem"]["name"] for manifest in manifests}
+    names: list[tuple[str, str]] = []
+    for manifest in manifests:
+        label = manifest["algorithm"]["label"]
+        options = flatten(manifest["algorithm"].get("options") or {})
+        parts = [f"{key}={options[key]}" for key in differing.get(label, []) if key in options]
+        parts += [manifest["network"]["name"]] * (len(networks) > 1)
+        parts += [manifest["problem"]["name"]] * (len(problems) > 1)
+        names.append((label, ", ".join(parts)))
+    index = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    shades = colours(label for label, _ in names)
+    used: dict[str, int] = defaultdict(int)
+    groups = []
+    for label, rest in index:
+        dash = DASHES[used[shades[label]] % len(DASHES)]
+        used[shades[label]] += 1
+        title = f"{label} \u00b7 {rest}" if rest else label
+        groups.append({"title": title, "label": label, "colour": shades[label], "dash": dash})
+    return groups, [index[name] for name in names]

@@ -1,0 +1,105 @@
+// The numbers of the page, and what is read off them. Nothing here draws.
+
+const $ = (id) => document.getElementById(id);
+
+const LIVE = document.documentElement.dataset.live === "true";
+const UNITS = { round: "rounds", samples: "samples", bytes: "bytes", seconds: "seconds" };
+
+let data = prepared(JSON.parse($("data").textContent));
+
+// All agents start at one point: the disagreement of round 0 is rounding, and spoils every scale.
+function prepared(found) {
+  for (const { history, agents, frames } of found.runs) {
+    if (history.consensus && history.round[0] === 0) history.consensus[0] = null;
+    if (agents?.consensus && frames[0] === 0) agents.consensus[0].fill(0);
+  }
+  return found;
+}
+
+const finite = (values) => values.filter((v) => Number.isFinite(v));
+const valuesOf = (run, key) => run.history[key] ?? [];
+const first = (run, key) => finite(valuesOf(run, key))[0] ?? null;
+const last = (run, key) => finite(valuesOf(run, key)).at(-1) ?? null;
+const groupOf = (run) => data.groups[run.group];
+const members = (group) => data.runs.filter((run) => groupOf(run) === group);
+const runTitle = (run) => `${groupOf(run).title}, seed ${run.seed}`;
+const measureTitle = (key) => data.measures.find((measure) => measure.key === key).title;
+const eachAxis = (value) => Object.fromEntries(Object.keys(data.axes).map((axis) => [axis, value(axis)]));
+
+// Infinity stands for "never", so a median over seeds may be never too.
+function median(values) {
+  if (!values.length) return null;
+  const sorted = [...values].sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+// A run's curve: what it had spent and where it stood, at every evaluation that has both.
+function curve(run, measure, axis) {
+  const points = valuesOf(run, "round").map((round, i) => {
+    return { round, x: valuesOf(run, axis)[i], y: valuesOf(run, measure)[i] };
+  });
+  return points.filter(({ x, y }) => Number.isFinite(x) && Number.isFinite(y));
+}
+
+// A group's curve: median, smallest and largest over those of its seeds that got to a round.
+function aggregate(group, measure, axis) {
+  const rounds = new Map();
+  for (const point of members(group).flatMap((run) => curve(run, measure, axis))) {
+    if (!rounds.has(point.round)) rounds.set(point.round, []);
+    rounds.get(point.round).push(point);
+  }
+  const sorted = [...rounds.values()].sort((a, b) => a[0].round - b[0].round);
+  return sorted.map((points) => {
+    const y = points.map((point) => point.y);
+    const x = median(points.map((point) => point.x));
+    return { x, y: median(y), low: Math.min(...y), high: Math.max(...y), seeds: points.length };
+  });
+}
+
+// y at x on the curve through the points, linear between them; null outside.
+function interpolate(points, x) {
+  const i = points.findIndex((point) => point.x >= x);
+  if (i < 0 || x < points[0].x) return null;
+  if (points[i].x === x || i === 0) return points[i].y;
+  const [a, b] = [points[i - 1], points[i]];
+  return a.y + ((b.y - a.y) * (x - a.x)) / (b.x - a.x);
+}
+
+// Is larger better? The paper's measures fall; a user's metric is taken to go where it went.
+function rises(key) {
+  if (data.measures.find((measure) => measure.key === key)?.part !== "your metrics") return false;
+  return median(finite(data.runs.map((run) => last(run, key) - first(run, key)))) > 0;
+}
+
+// Where charts are cut off above: 10,000 times the start, so that one bad run does not hide the rest.
+function ceiling(key) {
+  const start = Math.max(...finite(data.runs.map((run) => first(run, key))));
+  return !rises(key) && start > 0 ? 1e4 * start : Infinity;
+}
+
+// What a run had spent when it reached the target, for the first time or to keep it; null if never.
+function reach(run, key, target, keep) {
+  const up = rises(key);
+  const there = (v) => v !== null && (up ? v >= target : v <= target);
+  const values = valuesOf(run, key);
+  const i = keep ? values.findLastIndex((v) => !there(v)) + 1 : values.findIndex(there);
+  return i < 0 || i >= values.length ? null : eachAxis((axis) => valuesOf(run, axis)[i] ?? null);
+}
+
+function format(value) {
+  if (value === null || value === undefined) return "–";
+  if (typeof value !== "number") return typeof value === "object" ? JSON.stringify(value) : String(value);
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
+  return String(Number(value.toPrecision(4)));
+}
+
+function amount(axis, value) {
+  if (value === null || value === undefined) return "–";
+  const brief = (number) => Number(number.toPrecision(3));
+  if (axis === "seconds") return value && value < 0.1 ? `${brief(1000 * value)} ms` : `${brief(value)} s`;
+  if (axis !== "bytes") return Math.round(value).toLocaleString("en");
+  const power = Math.min(3, Math.max(0, Math.floor(Math.log10(value || 1) / 3)));
+  return `${brief(value / 1000 ** power)} ${["B", "kB", "MB", "GB"][power]}`;
+}

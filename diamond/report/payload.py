@@ -1,0 +1,157 @@
+"""The numbers of a report as one JSON-able dictionary: all the page knows."""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from ..folder.reader import Stored
+from ..folder.reader import runs as stored
+from .drawing import positions
+from .groups import flatten, group, varied
+from .thinning import config, thin
+
+AXES = {
+    "round": "rounds",
+    "samples": "samples per agent",
+    "bytes": "bytes sent by all agents",
+    "seconds": "seconds of computing",
+}
+MEASURES = {
+    "metric": "metric, eq. (11)",
+    "upper_loss": "upper loss \u2113(x\u0304)",
+    "stationarity": "stationarity \u2016\u2207\u2113(x\u0304)\u2016\u00b2",
+    "consensus": "consensus error \u03a3\u1d62\u2016x\u1d62 \u2212 x\u0304\u2016\u00b2",
+    "lower_error": "lower error \u03a3\u1d62\u2016y\u1d62* \u2212 y\u1d62\u2016\u00b2",
+    "local_loss": "local loss, mean of f\u1d62(x\u1d62, y\u1d62)",
+}
+DIAGNOSTICS = {
+    "definition1": "metric, Definition 1",
+    "curvature": "largest eigenvalue of g_yy",
+    "solver_error": "error left in y*",
+}
+SPENT = {"gradients", "hvps", "jvps"}
+ABOUT = (
+    "name experiment status message command started finished resolved seed rounds every batch "
+    "sampling messages compile_seconds wall_seconds digest"
+).split()
+MACHINE = "versions device platform precision".split()
+
+
+def payload(folders: list[Path]) -> dict[str, Any]:
+    """All that the page shows of the runs below `folders`, thinned to what a page can hold."""
+    runs = stored(folders)
+    manifests = [run.manifest for run in runs]
+    groups, membership = group(manifests)
+    thinning = thin(runs, membership)
+    networks, problems, machines = _Distinct(), _Distinct(), _Distinct()
+    rows = [
+        _run(run, thinning.step)
+        | (_details(run, thinning.pause) if i in thinning.detailed else {"agents": None})
+        | {
+            "group": own,
+            "network": networks.place(run.manifest["network"]),
+            "problem": problems.place(run.manifest["problem"]),
+            "machine": machines.place({key: run.manifest.get(key) for key in MACHINE}),
+        }
+        for i, (run, own) in enumerate(zip(runs, membership))
+    ]
+    return {
+        "title": ", ".join(dict.fromkeys(str(m.get("experiment") or m["name"]) for m in manifests)),
+        "axes": AXES,
+        "measures": measures(runs),
+        "groups": groups,
+        "networks": [
+            clean(n) | {"positions": positions(n["agents"], n["edges"])} for n in networks
+        ],
+        "problems": [clean(problem) for problem in problems],
+        "machines": [clean(machine) for machine in machines],
+        "swept": varied(manifests, "name"),
+        "thinned": thinning.step,
+        "runs": rows,
+    }
+
+
+def dumps(found: dict[str, Any]) -> str:
+    """Strict JSON in few bytes."""
+    return json.dumps(found, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def measures(runs: list[Stored]) -> list[dict[str, str]]:
+    """What can be drawn: the paper's measures, the user's, and what tells if to trust them."""
+    keys = {key for run in runs for entry in run.lines for key in entry if key != "agents"}
+    own = sorted(keys - {*AXES, *MEASURES, *DIAGNOSTICS, *SPENT})
+    parts = {
+        "error terms and losses": MEASURES,
+        "your metrics": {key: key for key in own},
+        "diagnostics": DIAGNOSTICS,
+    }
+    return [
+        {"key": key, "title": title, "part": part}
+        for part, titles in parts.items()
+        for key, title in titles.items()
+        if key in keys
+    ]
+
+
+def _run(run: Stored, step: int) -> dict[str, Any]:
+    """One run's facts and curves."""
+    kept = _every(run.lines, step)
+    keys = dict.fromkeys(key for entry in kept for key in entry if key != "agents")
+    return {
+        "id": hashlib.sha256(str(run.path.resolve()).encode()).hexdigest()[:12],
+        **{key: clean(run.manifest.get(key)) for key in ABOUT},
+        "algorithm": run.manifest["algorithm"]["name"],
+        "options": clean(flatten(run.manifest["algorithm"].get("options") or {})),
+        "history": {key: [number(entry.get(key)) for entry in kept] for key in keys},
+    }
+
+
+def _details(run: Stored, pause: int) -> dict[str, Any]:
+    """What the agents of a run have of their own, and how it was configured."""
+    kept = _every(run.lines, pause)
+    tables = [entry.get("agents") or {} for entry in kept]
+    keys = dict.fromkeys(key for table in tables for key in table if key != "solver_error")
+    return {
+        "config": config(run),
+        "costs": clean(run.manifest.get("costs")),
+        "traffic": run.manifest.get("traffic") or [],
+        "frames": [entry["round"] for entry in kept],
+        "agents": {
+            key: [[number(v, 4) for v in table.get(key) or []] for table in tables] for key in keys
+        },
+    }
+
+
+def _every(entries: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:
+    """The first, every `step`-th and the last: runs of the same experiment keep equal rounds."""
+    last = len(entries) - 1
+    return [entry for i, entry in enumerate(entries) if i % step == 0 or i == last]
+
+
+def number(value: Any, digits: int = 6) -> float | int | None:
+    """The number in few characters; None for what is none or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 2**53):
+        return int(value)
+    return float(f"{value:.{digits}g}")
+
+
+def clean(value: Any) -> Any:
+    """The same value in strict JSON: a number that is not finite becomes its name."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: clean(inner) for key, inner in value.items()}
+    return [clean(inner) for inner in value] if isinstance(value, list) else value
+
+
+class _Distinct(list[Any]):
+    """Things stored once however often they occur."""
+
+    def place(self, item: Any) -> int:
+        if item not in self:
+            self.append(item)
+        return self.index(item)

@@ -1,0 +1,70 @@
+"""How much of many or long runs a page can hold."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ..folder.reader import Stored
+
+SPACE = 700_000  # characters of a page beside the scripts, which take 1.25 MB of its 2
+FACT = 700  # characters of a run's facts
+CURVES, AGENTS, CONFIGS = 0.4, 0.4, 0.2  # shares of the rest
+NUMBER = 8  # characters of a number and its comma
+FRAMES = 10  # evaluations of a run's agents that are worth showing
+
+
+@dataclass(frozen=True)
+class Thinning:
+    """One evaluation of `step` for the curves, one of `pause` for the agents of `detailed` runs.
+
+    The steps are the same for all runs: runs of one experiment keep the same rounds.
+    """
+
+    step: int
+    pause: int
+    detailed: frozenset[int]
+
+
+def thin(runs: list[Stored], membership: list[int]) -> Thinning:
+    """What fits; of every group, the first runs have their agents' values rather than the last."""
+    space = max(SPACE - FACT * len(runs), SPACE // 10)
+    sizes = [NUMBER * _own(run) for run in runs]
+    kept: set[int] = set()
+    spent = written = 0
+    for i in _by_turns(membership):
+        spent += FRAMES * sizes[i]
+        written += len(config(runs[i]))
+        if kept and (spent > AGENTS * space or written > CONFIGS * space):
+            break
+        kept.add(i)
+    columns = sum(len(run.lines[0]) - 1 for run in runs if run.lines)
+    longest = max((len(run.lines) for run in runs), default=0)
+    step = _step(longest, CURVES * space / max(1, columns * NUMBER))
+    pause = _step(longest, AGENTS * space / max(1, sum(sizes[i] for i in kept)))
+    return Thinning(step, pause, frozenset(kept))
+
+
+def _step(evaluations: int, fit: float) -> int:
+    """One evaluation of how many, that the first, these and the last are about as many as fit."""
+    return max(1, math.ceil((evaluations - 1) / max(1.0, fit - 1)))
+
+
+def config(run: Stored) -> str:
+    """The file that the run was configured by."""
+    path = run.path / "config.toml"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _own(run: Stored) -> int:
+    """Numbers of all agents at one evaluation."""
+    return sum(map(len, (run.lines[0].get("agents") or {}).values())) if run.lines else 0
+
+
+def _by_turns(membership: list[int]) -> list[int]:
+    """The first run of every group, then the second of every group, and so on."""
+    seen: dict[int, int] = defaultdict(int)
+    turns = []
+    for i, group in enumerate(membership):
+        turns.append((seen[group], i))
+        seen[group] += 1
+    return [i for _, i in sorted(turns)]

@@ -1,0 +1,419 @@
+"""The report and the live page as a reader meets them, in a real browser."""
+
+import csv
+import io
+import json
+import shutil
+
+import folders
+import numpy as np
+import pytest
+
+from diamond import network, report
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+QUIET = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+CHARTS = ["curves", "network", "heat", "oracle", "traffic", "shares", "sensitivity"]
+HOSTILE = "</script><img src=x onerror=alert(1)><b>A & B"
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    return folders.compare(tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Step sizes of one algorithm, the largest of which blows up."""
+    folder = tmp_path_factory.mktemp("runs") / "sweep"
+    for alpha in (0.01, 0.1, 1.0):
+        folders.write(folder / f"a{alpha}", "dsgd", "D-SGD", alpha=alpha, every=20)
+    folders.write(folder / "a50", "dsgd", "D-SGD", alpha=50.0, beta=1e3, rounds=400, every=20)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open pages; at the end, none has complained or asked for anything but itself."""
+    contexts, complaints, asked = [], [], []
+
+    def opened(address, ready="#curves-chart .main-svg", **options):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        page.locator(ready).first.wait_for()
+        page.address, page.complaints = address, complaints
+        return page
+
+    yield opened
+    homes = {page.address.split("#")[0] for context in contexts for page in context.pages}
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    foreign = [url for url in asked if not url.startswith(("data:", "blob:", *homes))]
+    assert foreign == []
+
+
+@pytest.fixture
+def opened(visit, compared, tmp_path):
+    return visit(report.build([compared], tmp_path / "report.html").as_uri())
+
+
+def plotted(page, chart="curves"):
+    """What a chart is made of, as Plotly has it."""
+    code = "id => (({data, layout}) => JSON.stringify({data, layout}))(document.getElementById(id))"
+    return json.loads(page.evaluate(code, f"{chart}-chart"))
+
+
+def axis(page, name):
+    page.get_by_role("radio", name=name).check(force=True)
+
+
+def table(page, name):
+    rows = page.locator(f"#{name} tbody tr").all()
+    return [[cell.inner_text() for cell in row.locator("th, td").all()] for row in rows]
+
+
+def history(folder, name, key):
+    """(seeds, evaluations)."""
+    paths = [folder / f"{name}-seed{seed}" for seed in folders.SEEDS]
+    return np.array([[line[key] for line in folders.lines(path)] for path in paths], float)
+
+
+def line_of(found, title):
+    """The drawn line of a curve, without its band and marks."""
+    (line,) = [t for t in found["data"] if t["name"] == title and t.get("showlegend", True)]
+    return np.array(line["x"], float), np.array(line["y"], float)
+
+
+@pytest.mark.parametrize("key", ["rounds", "samples", "bytes", "seconds"])
+def test_curves_are_medians_over_seeds_against_each_cost(opened, compared, key):
+    axis(opened, key)
+    column = {"rounds": "round"}.get(key, key)
+    x, y = line_of(plotted(opened), "GT-SGD")
+    spent, metric = (history(compared, "gt_sgd", name) for name in (column, "metric"))
+    np.testing.assert_allclose(x, np.median(spent, 0), rtol=1e-4)
+    np.testing.assert_allclose(y, np.median(metric, 0), rtol=1e-4)
+    assert key.rstrip("s") in opened.locator("#curves-chart .xtitle").text_content()
+
+
+def test_bands_reach_from_the_smallest_to_the_largest_seed(opened, compared):
+    bands = [t for t in plotted(opened)["data"] if t.get("fill") == "toself"]
+    (band,) = [t for t in bands if t["name"] == "D-SGD"]
+    metric = history(compared, "dsgd", "metric")
+    around = [*metric.max(0), *metric.min(0)[::-1]]
+    np.testing.assert_allclose(np.array(band["y"], float), around, rtol=1e-4)
+    opened.get_by_label("Seeds").select_option("each")
+    lines = [t for t in plotted(opened)["data"] if t["name"] == "D-SGD" and t["mode"] == "lines"]
+    np.testing.assert_allclose(np.array([t["y"] for t in lines], float), metric, rtol=1e-4)
+
+
+def test_every_measure_can_be_drawn_on_either_scale(opened):
+    select = opened.locator("#measure")
+    values = [option.get_attribute("value") for option in select.locator("option").all()]
+    wanted = "metric upper_loss stationarity consensus lower_error local_loss moved definition1"
+    assert values[:8] == wanted.split()
+    for value in values:
+        select.select_option(value)
+        title = select.locator(f"option[value={value}]").inner_text()
+        assert plotted(opened)["layout"]["yaxis"]["title"]["text"] == title
+        assert title in opened.locator("#target-label").inner_text()
+    for box, name in (("log measure", "yaxis"), ("log cost", "xaxis")):
+        before = plotted(opened)["layout"][name]["type"]
+        opened.get_by_label(box).click()
+        assert {before, plotted(opened)["layout"][name]["type"]} == {"log", "linear"}
+
+
+def test_curves_relative_to_one_are_divided_by_it(opened, compared):
+    opened.get_by_label("Relative to").select_option("D-SGD")
+    _, y = line_of(plotted(opened), "GT-SGD")
+    ratio = np.median(history(compared, "gt_sgd", "metric"), 0) / np.median(
+        history(compared, "dsgd", "metric"), 0
+    )
+    np.testing.assert_allclose(y, ratio, rtol=1e-4)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_target_says_what_each_algorithm_needed(visit, compared, tmp_path, keep):
+    compared = shutil.copytree(compared, tmp_path / "small")
+    for seed in folders.SEEDS:  # D-SGD is there at once and loses it again
+        entries = folders.lines(compared / f"dsgd-seed{seed}")
+        entries[1]["metric"] *= 1e-3
+        text = "".join(json.dumps(entry) + "\n" for entry in entries)
+        (compared / f"dsgd-seed{seed}" / "metrics.jsonl").write_text(text)
+    opened = visit(report.build([compared], tmp_path / "report.html").as_uri())
+    wanted = float(1.001 * history(compared, "dsgd", "metric")[:, -1].max())
+    opened.get_by_label("Reached").select_option("keep" if keep else "first")
+    opened.get_by_label("exactly").fill(str(wanted))
+    known = {}
+    for label, name in folders.METHODS.items():
+        below = history(compared, name, "metric") <= wanted
+        if keep:
+            below = np.logical_and.accumulate(below[:, ::-1], axis=1)[:, ::-1]
+        rounds = history(compared, name, "round")
+        known[label] = np.median(np.where(below, rounds, np.inf).min(1))
+    best = min(known.values())
+    assert (known["D-SGD"] == 10) is not keep and np.isfinite(known["D-SGD"])
+    for label, _, told, *_ in table(opened, "reached"):
+        if np.isinf(known[label]):
+            assert told == "not reached"
+        else:
+            assert told == f"{known[label]:.0f} ({known[label] / best:.2f}\N{MULTIPLICATION SIGN})"
+    verdict = opened.locator("#verdict").inner_text()
+    assert verdict.startswith(min(known, key=known.get)) and f"{best:.0f} rounds" in verdict
+
+
+def test_the_slider_moves_the_target_by_key_and_by_hand(opened):
+    opened.get_by_label("Reached").select_option("first")
+    slider = opened.locator("#target")
+    slider.focus()
+    before = float(opened.get_by_label("exactly").input_value())
+    opened.keyboard.press("Home")
+    assert "not reached" in opened.locator("#reached").inner_text()
+    assert "1 of 2" in opened.locator("#reached").inner_text()  # the best seed has it
+    opened.keyboard.press("End")
+    highest = float(opened.get_by_label("exactly").input_value())
+    assert highest > before
+    assert all(row[1] == "2 of 2" for row in table(opened, "reached"))
+    assert plotted(opened)["layout"]["shapes"][0]["y0"] == pytest.approx(highest, rel=1e-3)
+    assert "≤" in slider.get_attribute("aria-valuetext")
+
+
+def test_a_metric_that_rises_is_reached_from_below(opened):
+    opened.locator("#measure").select_option("moved")
+    assert "moved ≥" in opened.locator("#target-label").inner_text()
+
+
+def test_the_network_is_drawn_and_follows_the_rounds(opened, compared):
+    found = plotted(opened, "network")
+    (nodes,) = [t for t in found["data"] if "text" in t["mode"]]
+    assert nodes["text"] == list("01234")
+    assert opened.locator("#network-chart .points path.point").count() >= 5
+    (edges,) = [t for t in found["data"] if t["mode"] == "lines"]
+    points = list(zip(nodes["x"], nodes["y"]))
+    ends = [points[i] for edge in network.ring(5).edges for i in edge]
+    drawn = [p for p in zip(edges["x"], edges["y"]) if p[0] is not None]
+    assert drawn == ends
+    assert nodes["customdata"][0] != "0"
+    opened.locator("#frame").focus()
+    opened.keyboard.press("Home")
+    assert opened.locator("#frame-label").inner_text() == "Round 0 of 40"
+    (first,) = [t for t in plotted(opened, "network")["data"] if "text" in t["mode"]]
+    assert first["marker"]["color"] != nodes["marker"]["color"]
+    assert first["customdata"] == ["0"] * 5  # all agents start at one point
+    opened.get_by_label("Agents by").select_option("upper_loss")
+    (losses,) = [t for t in plotted(opened, "network")["data"] if "text" in t["mode"]]
+    known = folders.lines(compared / "diamond-seed0")[0]["agents"]["upper_loss"]
+    np.testing.assert_allclose([float(v) for v in losses["customdata"]], known, rtol=1e-3)
+
+
+def test_the_heat_map_has_a_cell_for_every_agent_and_evaluation(opened, compared):
+    (cells,) = [t for t in plotted(opened, "heat")["data"] if t.get("type") == "bar"]
+    assert len(cells["x"]) == 5 * 5
+    assert opened.locator("#heat-chart .bars path").count() == 25
+    known = [line["agents"]["consensus"] for line in folders.lines(compared / "diamond-seed0")]
+    told = {(c[1], c[0]): float(c[2]) for c in cells["customdata"]}
+    assert told[40, 3] == pytest.approx(known[4][3], rel=1e-2)
+    most = np.unravel_index(np.argmax(known), (5, 5))
+    assert cells["marker"]["color"][5 * most[0] + most[1]] == "rgb(253,231,37)"
+
+
+def test_each_agent_has_its_rows_labels_and_loss(opened, compared):
+    rows = table(opened, "agents")
+    names = [th.inner_text() for th in opened.locator("#agents thead th").all()]
+    assert [row[names.index("train rows")] for row in rows] == ["24", "20", "20", "16", "16"]
+    bars = opened.locator("#agents svg").all()
+    labels = folders.manifest(compared / "diamond-seed0")["problem"]["labels"]
+    for svg, counts in zip(bars, labels, strict=True):
+        assert svg.locator("rect").count() == len(counts)
+        assert ", ".join(map(str, counts)) in svg.get_attribute("aria-label")
+    final = folders.lines(compared / "diamond-seed0")[-1]["agents"]["upper_loss"]
+    told = [float(row[names.index("upper loss")]) for row in rows]
+    np.testing.assert_allclose(told, final, rtol=1e-3)
+
+
+def test_another_run_can_be_looked_at(opened, compared):
+    opened.locator("#run").select_option(label="D-SGD, seed 1")
+    names = [th.inner_text() for th in opened.locator("#agents thead th").all()]
+    final = folders.lines(compared / "dsgd-seed1")[-1]["agents"]["local_loss"]
+    told = [float(row[names.index("local loss")]) for row in table(opened, "agents")]
+    np.testing.assert_allclose(told, final, rtol=1e-3)
+
+
+def test_costs_are_broken_down(opened, compared):
+    kinds = {t["name"]: t for t in plotted(opened, "oracle")["data"]}
+    for key, title in (("gradients", "gradients"), ("hvps", "Hessian-vector products")):
+        spent = [history(compared, name, key)[:, -1] for name in ("diamond", "dsgd", "gt_sgd")]
+        np.testing.assert_allclose(np.array(kinds[title]["x"], float), np.median(spent, 1))
+    (sent,) = plotted(opened, "traffic")["data"]
+    assert sent["x"][0] == history(compared, "diamond", "bytes")[0, -1]
+    (shares,) = plotted(opened, "shares")["data"]
+    assert sum(shares["y"]) == 2 * sent["x"][0]  # every edge is counted at both its ends
+
+
+def test_each_chart_can_be_saved_in_each_form(opened, compared):
+    for chart in CHARTS[:-1]:
+        for kind in ("PNG", "SVG", "CSV"):
+            with opened.expect_download() as started:
+                opened.get_by_label(f"Save the chart {chart} as {kind}").click()
+            saved = started.value
+            assert saved.suggested_filename == f"small-{chart}.{kind.lower()}"
+            content = saved.path().read_bytes()
+            assert content.startswith({"PNG": b"\x89PNG", "SVG": b"<svg"}.get(kind, b""))
+            if kind == "CSV":
+                rows = list(csv.DictReader(io.StringIO(content.decode())))
+                assert len(rows) >= 3 and all(None not in row for row in rows)
+            if chart == "curves" and kind == "CSV":
+                told = [float(row["metric"]) for row in rows if row["algorithm"] == "D-SGD"]
+                known = history(compared, "dsgd", "metric").ravel()
+                np.testing.assert_allclose(told, known, rtol=1e-4)
+
+
+def test_colours_follow_the_system_and_the_button(visit, compared, tmp_path):
+    address = report.build([compared], tmp_path / "report.html").as_uri()
+    page = visit(address, color_scheme="dark")
+    shade = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
+    dark = shade()
+    assert sum(int(v) for v in dark[4:-1].split(",")) < 150
+    assert plotted(page)["layout"]["paper_bgcolor"] == dark
+    page.get_by_role("button", name="Light colours").click()
+    assert shade() == "rgb(255, 255, 255)" == plotted(page)["layout"]["paper_bgcolor"]
+    assert page.get_by_role("button", name="Dark colours").is_visible()
+
+
+def test_it_fits_a_phone(visit, compared, tmp_path):
+    runs = shutil.copytree(compared, tmp_path / "small")
+    long = folders.manifest(runs / "dsgd-seed0")["network"] | {
+        "name": "erdos_renyi(5, p=0.5, seed=0)"
+    }
+    folders.manifest(runs / "dsgd-seed0", network=long)
+    address = report.build([runs], tmp_path / "report.html").as_uri()
+    screen = {"viewport": {"width": 360, "height": 780}, "is_mobile": True, "has_touch": True}
+    page = visit(address, **screen)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    for chart in CHARTS[:-1]:
+        box = page.locator(f"#{chart}-chart").bounding_box()
+        assert box["width"] > 300 and box["height"] > 150
+    for control in page.locator("select:visible, #theme").all():
+        assert control.bounding_box()["height"] >= 44
+    page.get_by_role("radio", name="bytes").tap(force=True)
+    assert "bytes" in page.locator("#curves-chart .xtitle").text_content()
+
+
+def test_all_controls_have_names_and_can_be_reached_by_key(opened):
+    named = "e.ariaLabel || (e.tagName == 'BUTTON' ? e.textContent : e.labels[0]?.innerText)"
+    controls = "[...document.querySelectorAll('input, select, button')]"
+    assert opened.evaluate(f"{controls}.filter(e => !({named})).map(e => e.id)") == []
+    assert opened.evaluate("[...document.querySelectorAll('.plot:not([aria-label])')].length") == 1
+    visited = []
+    opened.locator("body").press("Tab")
+    for _ in range(60):
+        visited.append(opened.evaluate("document.activeElement.id || document.activeElement.name"))
+        opened.keyboard.press("Tab")
+    for name in ("theme", "measure", "axis", "log-y", "target", "keep", "run", "own", "frame"):
+        assert name in visited
+
+
+def test_the_configuration_and_the_way_to_repeat_it_are_there(opened, compared):
+    known = folders.manifest(compared / "dsgd-seed1")
+    box = opened.locator("details", has_text="D-SGD, seed 1")
+    box.locator("summary").click()
+    text = box.inner_text()
+    wanted = [known["digest"], known["command"], known["versions"]["jax"], "0.7454", "seed = 1"]
+    assert all(part in text for part in wanted)
+    assert "alpha\n0.05" in text
+
+
+def test_a_sweep_shows_how_sensitive_the_result_is(visit, swept, opened, tmp_path):
+    assert not opened.locator("#sensitivity-section").is_visible()
+    page = visit(report.build([swept], tmp_path / "sweep.html").as_uri())
+    assert page.locator("#option").input_value() == "alpha"
+    line, good, bad = plotted(page, "sensitivity")["data"]
+    ends = [folders.lines(swept / f"a{a}")[-1]["upper_loss"] for a in (0.01, 0.1, 1.0)]
+    assert line["x"] == good["x"] == [0.01, 0.1, 1] and bad["x"] == [50]
+    np.testing.assert_allclose(np.array(good["y"], float), ends, rtol=1e-4)
+
+
+def test_runs_that_diverged_or_did_not_finish_are_told_of(visit, swept, compared, tmp_path):
+    assert folders.manifest(swept / "a50")["status"] == "diverged"
+    runs = shutil.copytree(compared, tmp_path / "small")
+    folders.kill(runs / "gt_sgd-seed0")
+    folders.manifest(runs / "gt_sgd-seed1", status="interrupted")
+    page = visit(report.build([runs, swept / "a50"], tmp_path / "report.html").as_uri())
+    alerts = page.locator("#alerts").inner_text()
+    assert "1 run diverged: D-SGD \u00b7 alpha=50.0" in alerts
+    assert "stopped before the end: GT-SGD, seed 1" in alerts
+    assert "unfinished when this was written: GT-SGD, seed 0" in alerts
+    marks = [t for t in plotted(page)["data"] if t["mode"] == "markers" and t["x"]]
+    assert [t["marker"]["symbol"] for t in marks] == ["x"]
+    assert {row[1] for row in table(page, "runs")} == {
+        "finished",
+        "running",
+        "interrupted",
+        "diverged",
+    }
+
+
+def test_a_run_without_evaluations_gives_a_page_all_the_same(visit, compared, tmp_path):
+    path = shutil.copytree(compared / "dsgd-seed0", tmp_path / "early")
+    folders.kill(path)
+    (path / "metrics.jsonl").unlink()
+    address = report.build([path], tmp_path / "report.html").as_uri()
+    page = visit(address, ready="#network-chart .main-svg")
+    assert "unfinished" in page.locator("#alerts").inner_text()
+    assert page.locator("#network-chart .points path.point").count() >= 5
+
+
+def test_hostile_names_are_shown_as_they_are(visit, compared, tmp_path):
+    runs = shutil.copytree(compared, tmp_path / "small")
+    for seed in folders.SEEDS:
+        path = runs / f"dsgd-seed{seed}"
+        algorithm = folders.manifest(path)["algorithm"] | {"label": HOSTILE}
+        folders.manifest(path, algorithm=algorithm, experiment=HOSTILE)
+    page = visit(report.build([runs], tmp_path / "report.html").as_uri())
+    assert page.locator("h1").inner_text().startswith("small, </script>")
+    assert any(row[0].strip() == HOSTILE for row in table(page, "reached"))
+    assert page.locator("img").count() == 0
+    assert HOSTILE in page.locator("#curves-chart .legend").text_content()
+
+
+def test_the_live_page_follows_a_run_to_its_end(visit, compared, tmp_path):
+    runs = shutil.copytree(compared, tmp_path / "small")
+    path = runs / "dsgd-seed0"
+    whole = (path / "metrics.jsonl").read_text()
+    end = folders.manifest(path)
+    folders.kill(path, keep=2)
+    with folders.serving(runs) as port:
+        page = visit(f"http://127.0.0.1:{port}/")
+        api.expect(page.locator("#live")).to_have_text("live: 1 running", timeout=5000)
+        page.locator("#measure").select_option("upper_loss")
+        axis(page, "samples")
+        row = page.locator("#runs tr", has_text="D-SGD, seed 0")
+        assert "10 of 40" in row.inner_text()
+        (path / "metrics.jsonl").write_text(whole)
+        api.expect(row).to_contain_text("40 of 40", timeout=5000)
+        (path / "manifest.json").write_text(json.dumps(end))
+        api.expect(page.locator("#live")).to_have_text("live: none running", timeout=5000)
+        assert page.locator("#measure").input_value() == "upper_loss"  # choices are kept
+        x, _ = line_of(plotted(page), "D-SGD")
+        np.testing.assert_allclose(x, np.median(history(compared, "dsgd", "samples"), 0))
+    api.expect(page.locator("#live")).to_contain_text("connection lost", timeout=5000)
+    assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in page.complaints)
+    page.complaints.clear()
