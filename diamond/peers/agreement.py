@@ -1,0 +1,117 @@
+"""What all agents must have in common, as digests that tell nothing else of it."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import tree
+from .._version import __version__
+from ..problem import Objectives, Rows
+from ..sampling import draw
+from .agent import Agent
+
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def digest(agent: Agent, rounds: int) -> dict[str, str]:
+    """Every part of the run by name; "run" is the digest of all of them.
+
+    A problem counts by what its losses compute, line by line of their jaxprs, and by where it
+    starts; its rows do not count, and neither does how many an agent has.
+    """
+    parts = {**_parts(agent), "rounds": str(rounds)}
+    return parts | {"run": _digest(*(f"{name}={value};" for name, value in parts.items()))}
+
+
+@lru_cache(maxsize=8)
+def _parts(agent: Agent) -> dict[str, str]:
+    weights = agent.network.weights
+    return {
+        "diamond": __version__,
+        "jax": jax.__version__,
+        "precision": jnp.zeros(()).dtype.name,
+        "problem": _digest(*_losses(agent), *_leaves(agent.problem.start(agent.seed))),
+        "algorithm": _digest(*_rules(agent), *_leaves(agent.algorithm)),
+        "network": _digest(weights.data, weights.indices, weights.indptr),
+        "seed": str(agent.seed),
+        "sampling": agent.sampling,
+    }
+
+
+def differing(mine: Mapping[str, str], other: Any) -> str:
+    """The parts that differ, in words; empty if none does."""
+    if not isinstance(other, dict):
+        return "it does not say what"
+    names = [name for name in mine if name != "run" and mine[name] != other.get(name)]
+    said = []
+    for name in names:
+        long = max(len(str(value.get(name))) for value in (mine, other)) > 20
+        values = "" if long else f" ({mine[name]} here, {other.get(name)} there)"
+        said.append(f"another {name}{values}")
+    return ", ".join(said)
+
+
+def _losses(agent: Agent) -> list[str]:
+    problem = _abstract(agent)
+    x, y = agent.problem.start(agent.seed)
+    f = jax.make_jaxpr(lambda problem: problem.f(x, y, 0))(problem)
+    g = jax.make_jaxpr(lambda problem: problem.g(x, y, 0))(problem)
+    return [_plain(f), _plain(g)]
+
+
+def _rules(agent: Agent) -> list[str]:
+    """What the algorithm computes in a round, whatever its numbers and the losses are."""
+    bowl = lambda x, y, rows: tree.dot(x, x) + tree.dot(y, y)
+    problem = replace(_abstract(agent), upper=bowl, lower=bowl)
+    state, t, rule = agent.begin().state, jnp.int32(0), agent.algorithm
+    rows = problem.train.count, problem.valid.count
+    blocks = partial(draw, links=rule.links, batch=rule.batch, sampling="blocks")
+    sample = jax.eval_shape(blocks, agent.key, t, t, rows)
+
+    def before(algorithm: Any, problem: Objectives, state: Any, t: Any, sample: Any) -> Any:
+        estimate, cost = algorithm.estimate(problem, state, t, sample)
+        return estimate, algorithm.outgoing(state, estimate, t), cost
+
+    def after(algorithm: Any, state: Any, estimate: Any, mixed: Any, t: Any) -> Any:
+        return algorithm.update(state, estimate, mixed, t)
+
+    estimate, mixed, _ = jax.eval_shape(before, rule, problem, state, t, sample)
+    first = jax.make_jaxpr(before)(rule, problem, state, t, sample)
+    return [_plain(first), _plain(jax.make_jaxpr(after)(rule, state, estimate, mixed, t))]
+
+
+def _abstract(agent: Agent) -> Objectives:
+    """The agent's objectives with the shapes of one row, the same for all agents."""
+
+    def rows(own: Rows) -> Rows:
+        shape = lambda a: jax.ShapeDtypeStruct((1, own.batch, *a.shape[2:]), a.dtype)
+        count: Any = jax.ShapeDtypeStruct((), jnp.int32)
+        return Rows(jax.tree.map(shape, own.data), count, own.batch, 0)
+
+    own = agent.objectives
+    return Objectives(rows(own.train), rows(own.valid), own.upper, own.lower)
+
+
+def _plain(jaxpr: Any) -> str:
+    return ADDRESS.sub("", str(jaxpr))
+
+
+def _leaves(given: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(given)]
+
+
+def _digest(*parts: Any) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            found.update(part.encode())
+        else:
+            found.update(f"{part.dtype}{part.shape}".encode() + np.asarray(part).tobytes())
+    return found.hexdigest()

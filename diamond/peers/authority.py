@@ -1,0 +1,131 @@
+"""A federation's own authority: founds it, and writes one bundle a site."""
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ..network import Network
+from .roster import (
+    CA,
+    CERTIFICATE,
+    KEY,
+    ROSTER,
+    SIGNATURE,
+    SIGNED,
+    Member,
+    Roster,
+    fingerprint,
+    host,
+)
+
+AUTHORITY = "ca.key"
+YEARS, DAYS = 10, 365  # the authority's certificate lasts so long, a site's so long
+SKEW = datetime.timedelta(minutes=5)  # clocks may differ by so much
+
+
+def found(
+    folder: Path,
+    name: str,
+    sites: Mapping[str, str],
+    network: Network,
+    terms: Mapping[str, Any] | None = None,
+) -> dict[str, Path]:
+    """Make a federation of `sites`, name to "host:port" in the order of the agents.
+
+    `terms`, what the sites agree to run, are signed with the roster.
+
+    Writes the authority's key, which stays here, and one bundle a site; returns the bundles.
+    """
+    if len(sites) != network.agents:
+        raise ValueError(f"{len(sites)} sites for a network of {network.agents} agents")
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
+    authority = ec.generate_private_key(ec.SECP256R1())
+    ca = _certificate(name, authority, authority, name, DAYS * YEARS)
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in sites]
+    members = tuple(
+        Member(i, site, address, fingerprint(key.public_key()), _neighbours(network, i))
+        for i, ((site, address), key) in enumerate(zip(sites.items(), keys))
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    _private(folder / AUTHORITY, authority)
+    (folder / CA).write_bytes(ca.public_bytes(Encoding.PEM))
+    return enrol(folder, Roster(name, members, dict(terms or {})), dict(zip(sites, keys)))
+
+
+def enrol(
+    folder: Path, roster: Roster, keys: Mapping[str, ec.EllipticCurvePrivateKey], days: int = DAYS
+) -> dict[str, Path]:
+    """A bundle for each member whose key is given, all with this roster."""
+    authority = load_pem_private_key((folder / AUTHORITY).read_bytes(), None)
+    assert isinstance(authority, ec.EllipticCurvePrivateKey)
+    content = roster.encode()
+    signature = authority.sign(content, SIGNED)
+    bundles = {}
+    for member in roster.members:
+        if member.name in keys:
+            place = folder / member.name
+            place.mkdir(exist_ok=True)
+            key = keys[member.name]
+            certificate = _certificate(
+                host(member.fingerprint), key, authority, roster.federation, days
+            )
+            _private(place / KEY, key)
+            (place / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
+            (place / CA).write_bytes((folder / CA).read_bytes())
+            (place / ROSTER).write_bytes(content)
+            (place / SIGNATURE).write_bytes(signature)
+            bundles[member.name] = place
+    return bundles
+
+
+def _neighbours(network: Network, i: int) -> tuple[int, ...]:
+    row: Sequence[int] = network.weights[[i]].indices
+    return tuple(int(j) for j in row if j != i)
+
+
+def _certificate(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    authority: ec.EllipticCurvePrivateKey,
+    issuer: str,
+    days: int,
+) -> x509.Certificate:
+    own = key is authority
+    now = datetime.datetime.now(datetime.UTC)
+    called = lambda text: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(called(name))
+        .issuer_name(called(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - max(SKEW, datetime.timedelta(days=1 - days)))
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=own, path_length=0 if own else None), True)
+    )
+    if not own:
+        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), False)
+        made = made.add_extension(x509.ExtendedKeyUsage(uses), False)
+    return made.sign(authority, hashes.SHA256())
+
+
+def _private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    """A key that only its owner can read, from the first byte on."""
+    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(content)

@@ -1,0 +1,180 @@
+"""What travels between two agents: a msgpack header, then raw little-endian arrays.
+
+    4 bytes    magic
+    1 byte     version
+    4 bytes    length of the header
+    header     a msgpack map
+    arrays     one after another, each in C order
+    4 bytes    CRC-32 of everything before, against damage; forgery is what TLS is against
+
+Both ends know from problem and algorithm which arrays a message has, so a frame is compared with
+what is expected before anything of the size it claims is made. Nothing in a frame can execute.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+import numpy as np
+
+MAGIC, VERSION = b"DMND", 1
+PREFIX = struct.Struct("<4sBI")
+SEAL = struct.Struct("<I")
+LONGEST = 2**16  # bytes of a header
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+class FrameError(ValueError):
+    """Bytes that are not the frame they should be; the message says in what."""
+
+
+class Leaf(NamedTuple):
+    """One array of a message."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+Layout = tuple[Leaf, ...]
+
+
+class Envelope(NamedTuple):
+    """Which message: of which run (its digest), from whom, of which round."""
+
+    run: str
+    sender: int
+    round: int
+
+
+class Ask(NamedTuple):
+    """A request for the message of `round`; the asker will never want one before `durable`."""
+
+    run: str
+    sender: int
+    round: int
+    durable: int
+
+
+def layout(arrays: Sequence[Any]) -> Layout:
+    """The layout of a message with such arrays."""
+    found = tuple(Leaf(np.dtype(a.dtype).name, tuple(a.shape)) for a in arrays)
+    for leaf in found:
+        if leaf.dtype not in FLOATS:
+            raise TypeError(f"a message has {leaf.dtype} numbers; only {', '.join(FLOATS)} travel")
+    return found
+
+
+def limit(expected: Layout) -> int:
+    """The most bytes a frame of this layout can have."""
+    return PREFIX.size + LONGEST + sum(leaf.size for leaf in expected) + SEAL.size
+
+
+def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> bytes:
+    """The message as a frame; one with numbers that are not finite is refused here already."""
+    for array in arrays:
+        _finite(array)
+    told = [[leaf.dtype, list(leaf.shape)] for leaf in layout(arrays)]
+    header = {"kind": "message", **envelope._asdict(), "arrays": told}
+    return pack(header, b"".join(_little(array).tobytes() for array in arrays))
+
+
+def decode(frame: bytes, envelope: Envelope, expected: Layout) -> list[np.ndarray]:
+    """The arrays of the frame, which must be the message of `envelope` with this layout."""
+    header, content = unpack(frame, limit(expected))
+    told = [[leaf.dtype, list(leaf.shape)] for leaf in expected]
+    wanted = {"kind": "message", **envelope._asdict(), "arrays": told}
+    _fields(header, wanted)
+    for name, value in wanted.items():
+        if type(header[name]) is not type(value) or header[name] != value:
+            raise FrameError(f"{name} is {_said(header[name])} where {_said(value)} belongs")
+    size = sum(leaf.size for leaf in expected)
+    if len(content) != size:
+        kind = "cut short" if len(content) < size else "followed by other bytes"
+        raise FrameError(f"the arrays are {kind}: {len(content)} bytes where {size} belong")
+    arrays, start = [], 0
+    for leaf in expected:
+        flat = np.frombuffer(content[start : start + leaf.size], np.dtype(leaf.dtype))
+        array = _little(flat).reshape(leaf.shape)
+        _finite(array)
+        arrays.append(array)
+        start += leaf.size
+    return arrays
+
+
+def encode_ask(ask: Ask) -> bytes:
+    """The request as a frame."""
+    return pack({"kind": "ask", **ask._asdict()})
+
+
+def decode_ask(header: Mapping[str, Any]) -> Ask:
+    """The request that a header holds."""
+    _fields(header, ["kind", *Ask._fields])
+    ask = Ask(*(header[name] for name in Ask._fields))
+    if not isinstance(ask.run, str) or any(type(number) is not int for number in ask[1:]):
+        raise FrameError("a request needs the digest of a run and whole numbers")
+    if not 0 <= ask.durable <= ask.round < 2**31:
+        raise FrameError(f"a request for round {ask.round}, kept up to {ask.durable}: no such one")
+    return ask
+
+
+def pack(header: Mapping[str, Any], content: bytes = b"") -> bytes:
+    """A frame of any kind."""
+    told = msgpack.packb(dict(header))
+    if len(told) > LONGEST:
+        raise FrameError(f"a header of {len(told)} bytes; {LONGEST} is the most")
+    body = PREFIX.pack(MAGIC, VERSION, len(told)) + told + content
+    return body + SEAL.pack(zlib.crc32(body))
+
+
+def unpack(frame: bytes, most: int) -> tuple[dict[str, Any], memoryview]:
+    """The header of a frame of at most so many bytes, and what follows it."""
+    if len(frame) > most:
+        raise FrameError(f"{len(frame)} bytes; at most {most} can belong here")
+    if len(frame) < PREFIX.size + SEAL.size:
+        raise FrameError(f"{len(frame)} bytes are too few for a frame")
+    magic, version, length = PREFIX.unpack_from(frame)
+    if magic != MAGIC:
+        raise FrameError("does not begin as a frame of diamond does")
+    if version != VERSION:
+        raise FrameError(f"version {version} of the format; this side speaks {VERSION}")
+    whole = memoryview(frame)
+    end = PREFIX.size + length
+    if length > LONGEST or end + SEAL.size > len(frame):
+        raise FrameError(f"a header of {length} bytes does not fit in")
+    (seal,) = SEAL.unpack_from(frame, len(frame) - SEAL.size)
+    if zlib.crc32(whole[: -SEAL.size]) != seal:
+        raise FrameError("damaged: its checksum is not that of its content")
+    try:
+        header = msgpack.unpackb(whole[PREFIX.size : end], max_ext_len=0)
+    except (ValueError, TypeError, msgpack.UnpackException) as cause:
+        raise FrameError(f"its header is no msgpack ({type(cause).__name__})") from None
+    if not isinstance(header, dict):
+        raise FrameError("its header is no map")
+    return header, whole[end : -SEAL.size]
+
+
+def _fields(header: Mapping[str, Any], wanted: Any) -> None:
+    if set(header) != set(wanted):
+        raise FrameError(f"a header with the fields {_said(sorted(map(str, header)))}")
+
+
+def _finite(array: np.ndarray) -> None:
+    if not np.isfinite(array).all():
+        raise FrameError("numbers that are not finite")
+
+
+def _little(array: np.ndarray) -> np.ndarray:
+    """The array with its bytes in the other order, on the few machines where that is needed."""
+    return array if np.little_endian else array.byteswap()
+
+
+def _said(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,107 @@
+"""All agents of a network in one process, on a clock that does not wait: for rehearsals and tests.
+
+The wire carries the same bytes as a real one. Time passes only when nobody has anything to do, so
+a run with hours of waiting takes as long as its computing, and goes the same way every time.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar
+
+from .frame import FrameError
+from .node import Node
+from .transport import Unreachable
+
+T = TypeVar("T")
+
+
+class Hop(NamedTuple):
+    """One way of a call: a request to `receiver`, or its answer back to `sender`."""
+
+    sender: int  # who asks
+    receiver: int  # who is asked
+    back: bool  # whether this is the answer
+    number: int  # of the call, counted from 0
+
+
+Fault = Callable[[Hop, bytes], Awaitable[bytes]]  # what arrives; may raise `Unreachable`
+
+
+class Wire:
+    """Carries calls between the nodes that are up, through faults if there are any."""
+
+    def __init__(self, *faults: Fault, delay: float = 0.001):
+        self.nodes: dict[int, Node] = {}
+        self.faults, self.delay, self.calls = faults, delay, 0
+
+    def end(self, agent: int) -> "End":
+        """The end of the wire that `agent` holds."""
+        return End(self, agent)
+
+    async def carry(self, hop: Hop, content: bytes) -> bytes:
+        """What arrives of `content`."""
+        await asyncio.sleep(self.delay)
+        for fault in self.faults:
+            content = await fault(hop, content)
+        return content
+
+    async def call(self, sender: int, receiver: int, request: bytes) -> bytes:
+        """A request and its answer."""
+        number, self.calls = self.calls, self.calls + 1
+        request = await self.carry(Hop(sender, receiver, False, number), request)
+        node = self.nodes.get(receiver)
+        if node is None:
+            raise Unreachable(f"agent {receiver} is down")
+        try:
+            answer = await node.answer(sender, request)
+        except FrameError as cause:
+            raise Unreachable(f"agent {receiver} could not read the request: {cause}") from None
+        if self.nodes.get(receiver) is not node:
+            raise Unreachable(f"agent {receiver} went down")
+        return await self.carry(Hop(sender, receiver, True, number), answer)
+
+
+class End(NamedTuple):
+    """The transport of one agent."""
+
+    wire: Wire
+    agent: int
+
+    async def call(self, neighbour: int, request: bytes) -> bytes:
+        """See `Transport`."""
+        return await self.wire.call(self.agent, neighbour, request)
+
+
+async def inline(function: Callable[..., T], *args: Any) -> T:
+    """Work done at once, where nothing else happens meanwhile."""
+    return function(*args)
+
+
+class _Skip(selectors.SelectSelector):
+    """Instead of waiting for so long, lets the clock pass."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            raise RuntimeError("every agent waits for something that cannot happen any more")
+        self.now += max(0.0, timeout)
+        return super().select(0)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop on such a clock."""
+
+    def __init__(self) -> None:
+        self.skip = _Skip()
+        super().__init__(self.skip)
+
+    def time(self) -> float:
+        return self.skip.now
+
+
+def play(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on a clock that does not wait."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(work)

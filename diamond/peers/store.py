@@ -1,0 +1,60 @@
+"""The messages an agent has told and a neighbour may still ask for."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+NEVER = 2**31  # a round that no run reaches
+
+
+class Gone(LookupError):
+    """A message that no neighbour could want any more, asked for all the same."""
+
+
+class Store:
+    """Frames by round, each kept exactly as long as a neighbour may ask for it.
+
+    A neighbour that could be set back to round d, where its checkpoint is, asks for the messages
+    of round d and later again, so what lies before the smallest d of all neighbours is dropped.
+    """
+
+    def __init__(self, neighbours: Iterable[int]):
+        self.durable = dict.fromkeys(neighbours, 0)
+        self.frames: dict[int, bytes] = {}
+
+    @property
+    def floor(self) -> int:
+        """The first round that may be asked for."""
+        return min(self.durable.values(), default=NEVER)
+
+    def put(self, round: int, frame: bytes) -> None:
+        """Keep the message of `round`."""
+        if round >= self.floor:
+            self.frames[round] = frame
+
+    def get(self, round: int) -> bytes | None:
+        """The message of `round`; None if it is not there yet, `Gone` if it is no more."""
+        if round < self.floor and round not in self.frames:
+            raise Gone(
+                f"round {round} is no longer kept, only rounds from {self.floor} on: the asker has "
+                f"said that it would not be set back so far; restore its newer checkpoint"
+            )
+        return self.frames.get(round)
+
+    def heard(self, neighbour: int, durable: int) -> None:
+        """The neighbour will never ask for rounds before `durable`."""
+        self.durable[neighbour] = max(self.durable[neighbour], durable)
+        self.frames = {t: frame for t, frame in self.frames.items() if t >= self.floor}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The frames as arrays by name, for a checkpoint."""
+        return {f"frame[{t}]": np.frombuffer(f, np.uint8) for t, f in self.frames.items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray], durable: Mapping[str, int]) -> None:
+        """Go back to what a checkpoint holds."""
+        self.durable = {j: int(durable[str(j)]) for j in self.durable}
+        self.frames = {
+            int(name[6:-1]): array.tobytes()
+            for name, array in arrays.items()
+            if name.startswith("frame[")
+        }

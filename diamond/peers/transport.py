@@ -1,0 +1,25 @@
+"""What a node needs of the way to its neighbours, and what may come of a call."""
+
+from typing import Protocol
+
+REQUEST = 2**16 + 64  # bytes of a request, at most
+
+
+class Unreachable(ConnectionError):
+    """A neighbour that did not answer; it may be back soon."""
+
+
+class Refused(PermissionError):
+    """A neighbour that answered no; asking again is of no use."""
+
+
+class Stopped(Refused):
+    """A neighbour whose own run has failed for good, and so has everyone's."""
+
+
+class Transport(Protocol):
+    """Carries a request to a neighbour and its answer back."""
+
+    async def call(self, neighbour: int, request: bytes) -> bytes:
+        """The answer; raises `Unreachable` or `Refused`."""
+        ...

@@ -1,0 +1,94 @@
+"""Agents as peers: one process a site, its own rows only, neighbours by mutual TLS, no server."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..algorithm import Algorithm
+from ..folder.lock import locked
+from ..network import Network
+from ..peers.agent import Agent, Progress
+from ..peers.inprocess import Wire, inline, play
+from ..peers.node import Node
+from ..peers.patience import Limits
+from ..problem import Problem
+from ..sampling import Sampling
+
+
+def run(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    rounds: int,
+    bundle: Path,
+    folder: Path,
+    seed: int = 0,
+    sampling: Sampling = "blocks",
+    every: int = 10,
+    limits: Limits = Limits(),
+    on_round: Callable[[Progress], None] | None = None,
+) -> Progress:
+    """This site's part of a run, from its checkpoint in `folder` if there is one.
+
+    `problem` has this site's rows only (lists of one entry); losses, start, `network`, `algorithm`,
+    `rounds`, `seed` and `sampling` must be those of all sites, which is compared before round 0.
+    The algorithm must have numbers throughout: none may be left to the run. `bundle` is the folder
+    that the federation's authority made for this site: it says which agent this is, where it
+    listens, and who its neighbours are. A checkpoint is written every `every` rounds; a site that
+    was killed and is started again goes on from there while the others wait, and the end is that
+    of a run without the crash, bit for bit. The trajectory is that of `diamond.simulate`, to
+    rounding.
+
+    Neighbours get this agent's messages (x and what the algorithm tracks), never its rows or its
+    y; what travels is computed from the rows and can tell something of them.
+
+    Returns once this agent and all its neighbours have finished. Raises `Refused` if
+    a neighbour will not talk, `GaveUp` after `limits.give_up` seconds without news,
+    `FloatingPointError` or `Stopped` if this agent or another one diverges.
+    """
+    from ..peers.frame import limit
+    from ..peers.roster import load
+    from ..peers.rpc import Client, Server
+
+    site = load(bundle)
+    agent = Agent(problem, network, algorithm, site.me.number, seed, sampling)
+    if tuple(agent.neighbours) != site.me.neighbours:
+        raise ValueError(
+            f"the network gives agent {agent.number} the neighbours {agent.neighbours}, the roster "
+            f"{list(site.me.neighbours)}; use the network that the federation was founded with"
+        )
+
+    async def work() -> Progress:
+        async with Client(site, limit(agent.layout), limits) as client:
+            node = Node(agent, rounds, client, folder, every, limits, on_round=on_round)
+            async with Server(site, node.answer):
+                return await node.run()
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / ".lock"):
+        return asyncio.run(work())
+
+
+def rehearse(
+    problems: Sequence[Problem],
+    network: Network,
+    algorithm: Algorithm,
+    rounds: int,
+    seed: int = 0,
+    sampling: Sampling = "blocks",
+) -> list[Progress]:
+    """The run of all sites in this process, over a wire without TLS: each problem has one's rows.
+
+    The same messages and the same bits as between sites; a trial of what is to be deployed.
+    """
+
+    async def everyone() -> list[Progress]:
+        wire = Wire()
+        for number, problem in enumerate(problems):
+            agent = Agent(problem, network, algorithm, number, seed, sampling)
+            wire.nodes[number] = Node(agent, rounds, wire.end(number), work=inline)
+        return list(await asyncio.gather(*(node.run() for node in wire.nodes.values())))
+
+    if len(problems) != network.agents:
+        raise ValueError(f"{len(problems)} problems for a network of {network.agents} agents")
+    return play(everyone())

@@ -1,0 +1,53 @@
+"""What the tests of peers share: a problem dealt out, and rounds of agents side by side."""
+
+import copy
+from functools import cache
+
+import jax
+from helpers import ALGORITHMS, ESTIMATORS, build
+
+from diamond.peers.agent import Agent
+
+OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
+
+
+def given(name, **options):
+    """An algorithm with numbers throughout."""
+    estimator = "conjugate_gradient" if name == "interact" else "neumann"
+    return build(name, **OPTIONS | {"hypergradient": ESTIMATORS[estimator]} | options)
+
+
+@cache
+def own(problem, agent):
+    """The problem as one agent has it: with its own rows only."""
+    alone = copy.copy(problem)  # was looked over already
+    alone.rows = {part: [rows[agent]] for part, rows in problem.rows.items()}
+    alone._stacked = {}
+    return alone
+
+
+def agents(problem, network, algorithm, **options):
+    """All agents of the network, each with its own rows only."""
+    return [Agent(own(problem, i), network, algorithm, i, **options) for i in range(network.agents)]
+
+
+def lockstep(team, rounds):
+    """Rounds of all agents, with messages handed over in memory; where each stands at the end."""
+    progress = [agent.begin() for agent in team]
+    for _ in range(rounds):
+        thoughts = [agent.think(p) for agent, p in zip(team, progress)]
+        told = [
+            agent.tell(p, None if agent.early else thought[0])
+            for agent, p, thought in zip(team, progress, thoughts)
+        ]
+        messages = dict(enumerate(told))
+        progress = [a.step(p, th, messages) for a, p, th in zip(team, progress, thoughts)]
+    return progress
+
+
+def stacked(progress):
+    """The states of all agents as `simulate` has them, the agent axis first."""
+    return jax.tree.map(lambda *a: jax.numpy.stack(a), *(p.state for p in progress))
+
+
+NAMES = sorted(ALGORITHMS)
