@@ -12,7 +12,7 @@ from rich.console import Console
 
 from diamond.paper import METHODS, MOMENTUM
 from diamond.reproduce import case as cases
-from diamond.reproduce import command, figures, trials
+from diamond.reproduce import command, drawing, figures, trials
 from diamond.reproduce import tune as tuning
 from diamond.reproduce.case import Case, Scale
 
@@ -297,9 +297,9 @@ def test_constants_are_found_for_every_density():
 def test_every_figure_shows_its_lines_once_with_a_colour_each(figure, count):
     lines = figures.lines(figure)
     assert len(set(lines)) == len(lines) == count
-    panels = {figures._panel(figure, line.case) for line in lines}
+    panels = {drawing._title(figure, line.case) for line in lines}
     for panel in panels:
-        assert sum(figures._panel(figure, line.case) == panel for line in lines) <= 6
+        assert sum(drawing._title(figure, line.case) == panel for line in lines) <= 6
 
 
 def reproduce(kind, scale, out, monkeypatch):
