@@ -57,8 +57,10 @@ def test_z_becomes_the_solution_and_x_the_minimizer():
 
 def test_it_costs_three_batches_a_round_whatever_the_conditioning():
     q = quad(noise=0.5)
-    run = diamond.simulate(q.problem, ring(4), diamond.k_free(0.05, 0.2, batch=4), 10, every=10)
+    run = diamond.simulate(
+        q.problem, ring(4), diamond.k_free(0.05, 0.2, 0.3, 0.3, batch=4), 10, every=10
+    )
     assert run.costs["samples"].tolist() == [10 * 3 * 4] * 4
-    chain = diamond.diamond(0.05, 0.2, batch=4, hypergradient=hg.neumann_sum(10, 1.6))
+    chain = diamond.diamond(0.05, 0.2, 0.3, 0.3, 4, hypergradient=hg.neumann_sum(10, 1.6))
     other = diamond.simulate(q.problem, ring(4), chain, 10, every=10)
     assert other.costs["samples"].tolist() == [10 * 12 * 4] * 4

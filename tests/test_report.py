@@ -353,7 +353,9 @@ def test_a_damaged_folder_is_told_of_by_the_live_page_too(live):
 
 
 def test_ctrl_c_ends_the_server(compared):
-    code = f"import pathlib, diamond; diamond.report.serve(pathlib.Path({str(compared)!r}))"
+    # A shell that starts tests in the background has them ignore SIGINT, and so their children.
+    code = "import pathlib, signal, diamond; signal.signal(2, signal.default_int_handler); "
+    code += f"diamond.report.serve(pathlib.Path({str(compared)!r}))"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
         said = process.stdout.readline()
@@ -363,6 +365,7 @@ def test_ctrl_c_ends_the_server(compared):
         assert process.wait(timeout=20) == 0
     finally:
         process.kill()
+        process.wait()
         process.stdout.close()
 
 

@@ -16,6 +16,9 @@ from diamond.sampling import draw, key
 ROUNDS = 6000
 
 
+STEPS = dict(alpha=0.1, beta=0.1, eta=0.5, gamma=0.5)
+
+
 @pytest.mark.parametrize("sampling", ["blocks", "rows"])
 def test_an_agents_draw_depends_on_nothing_but_seed_round_and_agent(sampling):
     one = draw(key(5), 3, 2, (11, 7), links=2, batch=4, sampling=sampling)
@@ -37,7 +40,13 @@ def test_all_runs_draw_alike_whatever_the_number_of_agents_and_links(sampling):
         (many, "gt_sgd", ESTIMATORS["unrolled"]),
     ]
     found = [
-        drawn(build(name, batch=3, hypergradient=h), problem.objectives(3), key(0), 8, sampling)
+        drawn(
+            build(name, batch=3, hypergradient=h, **STEPS),
+            problem.objectives(3),
+            key(0),
+            8,
+            sampling,
+        )
         for problem, name, h in runs
     ]
     for other in found[1:]:
