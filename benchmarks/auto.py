@@ -11,6 +11,7 @@ find; a gap below 1 % of the first one counts as closed.
 """
 
 import argparse
+import inspect
 import itertools
 import json
 import time
@@ -35,7 +36,7 @@ def given(make, found, factors):
         "eta": theorem(min(1.0, e * found.get("eta", 1.0)), 2 / 3),
     }
     steps["gamma"] = steps["eta"]
-    takes = make.__code__.co_varnames[: make.__code__.co_argcount]
+    takes = inspect.signature(make).parameters
     return make(batch=BATCH, order="atc", **{k: v for k, v in steps.items() if k in takes})
 
 

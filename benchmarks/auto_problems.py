@@ -1,6 +1,5 @@
 """Ten problems that had no part in the design of `diamond.steps`, with networks of their own."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -103,8 +102,3 @@ PROBLEMS = {
         network.erdos_renyi(12, 0.3, 2),
     ),
 }
-
-
-def warm_up():
-    """JAX, before anything is timed."""
-    jax.block_until_ready(jnp.ones(1) + 1)

@@ -123,13 +123,14 @@ class Record:
 
 def message_bytes(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> int:
     """Bytes of the message that one agent sends in a round."""
-
-    def told(problem: Objectives, x: Any, y: Any) -> Any:
-        state, estimate = algorithm.init(x, y), None
-        if not algorithm.early:
-            sample = draw(key(0), 0, 0, (1, 1), algorithm.links, algorithm.batch, "blocks")
-            estimate, _ = algorithm.estimate(problem.of(0), state, 0, sample)
-        return algorithm.outgoing(state, estimate, 0)
-
-    message = jax.eval_shape(told, problem, x, y)
+    message = jax.eval_shape(_message, algorithm, problem, x, y)
     return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(message))
+
+
+@jax.jit  # never run: its shapes are remembered, so that another run traces nothing
+def _message(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> Any:
+    state, estimate = algorithm.init(x, y), None
+    if not algorithm.early:
+        sample = draw(key(0), 0, 0, (1, 1), algorithm.links, algorithm.batch, "blocks")
+        estimate, _ = algorithm.estimate(problem.of(0), state, 0, sample)
+    return algorithm.outgoing(state, estimate, 0)

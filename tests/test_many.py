@@ -1,6 +1,5 @@
 """Many runs as one program: each is what it is alone."""
 
-import jax
 import numpy as np
 import pytest
 from compiling import diverge_unexplained, quickly
@@ -26,8 +25,6 @@ def problem():
 def lanes(monkeypatch):
     diverge_unexplained(monkeypatch)
     monkeypatch.setattr(module, "LANES", 2)
-    with jax.enable_x64(True):  # whatever a test before this one left
-        yield
 
 
 def run(problem, runs, batched, rounds=20, every=6, **options):

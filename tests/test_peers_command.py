@@ -1,5 +1,6 @@
 """`diamond net`: a federation founded, started, killed and examined as its users would."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_peers_rpc import ports
@@ -18,6 +20,7 @@ from diamond import cache, cli
 from diamond.experiment.federation import load
 from diamond.experiment.mistakes import BadExperiment
 from diamond.peers import roster
+from diamond.peers.threads import threaded
 from diamond.runtimes.peers import rehearse
 
 PROBLEM = """
@@ -115,6 +118,20 @@ def test_the_doctor_names_the_edge_that_fails_and_why(trial, command):
         "north - west",
     ]
     assert found.stdout.count("nothing listens there") == 2
+
+
+def test_a_command_leaves_the_precision_as_it_was(trial, command):
+    for wide in (False, True):
+        with jax.enable_x64(wide):
+            command("doctor", trial / "trial" / "north", "--connect", "0.1")
+            assert jnp.zeros(()).dtype == ("float64" if wide else "float32")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_thread_works_in_the_precision_of_its_caller(wide):
+    with jax.enable_x64(wide):
+        found = asyncio.run(threaded(lambda n: jnp.zeros(n).dtype, 3))
+    assert found == ("float64" if wide else "float32")
 
 
 def test_a_bundle_that_is_none_is_refused_plainly(tmp_path, command):

@@ -43,18 +43,18 @@ class Consensus:
         """Whether the message is known before the gradients of the round."""
         return self.order == "paper"
 
-    def message(self, x: Tree, kept: Tree | None, p: Tree, old: Tree | None, step: Any) -> Shared:
-        """What is told in round t; `p` is p_t (not looked at if `early`), `old` p_{t-1}."""
+    def message(self, state: Any, estimate: Any, step: Number) -> Shared:
+        """What is told in round t, from x_t, the u that is kept and p_{t-1} of `state`."""
         if self.early:
-            return Shared(x, kept)
-        u = self._direction(kept, p, old)
-        return Shared(tree.axpy(-step, u, x), u if self.tracking else None)
+            return Shared(state.x, state.u)
+        u = self._direction(state.u, estimate[0], state.p)
+        return Shared(tree.axpy(-step, u, state.x), u if self.tracking else None)
 
-    def moved(self, mixed: Shared, p: Tree, old: Tree | None, step: Number) -> Shared:
+    def moved(self, state: Any, estimate: Any, mixed: Shared, step: Number) -> Shared:
         """x_{t+1} and the u to keep, from what the network made of the messages."""
         if not self.early:
             return mixed
-        u = self._direction(mixed.u, p, old)
+        u = self._direction(mixed.u, estimate[0], state.p)
         return Shared(tree.axpy(-step, u, mixed.x), u if self.tracking else None)
 
     def _direction(self, mixed: Tree | None, p: Tree, old: Tree | None) -> Tree:

@@ -80,8 +80,7 @@ class SingleLoop:
 
     def outgoing(self, state: State, estimate: Directions, t: Number) -> Shared:
         """x and, if it is tracked, u."""
-        p = None if self.early else estimate[0]
-        return self.consensus.message(state.x, state.u, p, state.p, self.alpha(t))
+        return self.consensus.message(state, estimate, self.alpha(t))
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -100,7 +99,7 @@ class SingleLoop:
     def update(self, state: State, estimate: Directions, mixed: Shared, t: Number) -> State:
         """Eqs. (8) to (10)."""
         p, v = estimate
-        x, u = self.consensus.moved(mixed, p, state.p, self.alpha(t))
+        x, u = self.consensus.moved(state, estimate, mixed, self.alpha(t))
         y = tree.axpy(-self.beta(t), v, state.y)
         recalls = self.estimator.recalls
         return State(

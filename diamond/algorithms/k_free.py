@@ -62,8 +62,7 @@ class KFree:
 
     def outgoing(self, state: State, estimate: Directions, t: Number) -> Shared:
         """x and u."""
-        p = None if self.early else estimate[0]
-        return self.consensus.message(state.x, state.u, p, state.p, self.alpha(t))
+        return self.consensus.message(state, estimate, self.alpha(t))
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -89,7 +88,7 @@ class KFree:
     def update(self, state: State, estimate: Directions, mixed: Shared, t: Number) -> State:
         """Eqs. (8) to (10), and z_{t+1} = z_t - delta_t w_t."""
         p, v, w = estimate
-        x, u = self.consensus.moved(mixed, p, state.p, self.alpha(t))
+        x, u = self.consensus.moved(state, estimate, mixed, self.alpha(t))
         return State(
             x,
             tree.axpy(-self.beta(t), v, state.y),

@@ -66,8 +66,7 @@ def start(
     json: Json = False,
 ) -> None:
     """Run this site's part, or go on with it; the neighbours are waited for."""
-    with _plainly():
-        site, federation = _agreed(bundle)
+    with _plainly(), _agreed(bundle) as (site, federation):
         from ..peers.patience import Limits
         from ..runtimes.peers import run
 
@@ -114,8 +113,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Try every edge of this site; name those that fail, and why."""
-    with _plainly():
-        site, federation = _agreed(bundle)
+    with _plainly(), _agreed(bundle) as (site, federation):
         from ..peers.agent import Agent
         from ..peers.patience import Limits
 
@@ -157,8 +155,11 @@ async def _examine(
     return found
 
 
-def _agreed(bundle: Path) -> "tuple[Bundle, Any]":
-    """The bundle and the federation it is of, with JAX set up for it."""
+@contextmanager
+def _agreed(bundle: Path) -> "Iterator[tuple[Bundle, Any]]":
+    """The bundle and the federation it is of, in whose precision JAX works meanwhile."""
+    import jax
+
     from ..cache import compile_cache
     from ..experiment.federation import agreed
     from ..peers.roster import load
@@ -167,10 +168,8 @@ def _agreed(bundle: Path) -> "tuple[Bundle, Any]":
     site = load(bundle)
     sites = {member.name: member.address for member in site.roster.members}
     federation = agreed(site.roster.federation, site.roster.terms, sites)
-    import jax
-
-    jax.config.update("jax_enable_x64", federation.precision == "float64")
-    return site, federation
+    with jax.enable_x64(federation.precision == "float64"):
+        yield site, federation
 
 
 def _problem(kind: str, data: Path | None) -> Any:

@@ -15,9 +15,9 @@ from ..tree import Tree
 from .implicit import hessian
 
 BATCHES = 8  # Hessians looked at, per agent
-LATER = 1.5  # instead, where the agents have moved
 STEPS = 20  # of power iteration on each
 SAFETY = 3.0  # x and y move on: learned features bend more than those of the start
+LATER = 1.5  # instead, where the agents have moved
 
 
 def lipschitz(
@@ -31,10 +31,15 @@ def lipschitz(
     Also returns what it cost an agent.
     """
     everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
-    point = jax.tree.map(everywhere, (x, y))
+    found, cost = _largest(problem, jax.tree.map(everywhere, (x, y)), batch, seed)
+    return SAFETY * found, cost
+
+
+def _largest(problem: Problem, point: Tree, batch: int, seed: int) -> tuple[float, Cost]:
+    """The largest |eigenvalue| at each agent's point, and what an agent spent on it."""
     found = curvature(problem.objectives(batch), *point, sampling.key(seed), BATCHES)
     rows = BATCHES * batch
-    return SAFETY * float(found), Cost(samples=rows, hvps=STEPS * rows)
+    return float(found), Cost(samples=rows, hvps=STEPS * rows)
 
 
 @partial(jax.jit, static_argnames="batches")
@@ -62,10 +67,8 @@ def worst(setting: Setting) -> float:
     """The largest |eigenvalue| of g_yy over 8 mini-batches an agent, where the agents stand."""
 
     def compute(setting: Setting) -> Found:
-        objectives = setting.problem.objectives(setting.batch)
-        found = curvature(objectives, *setting.point, sampling.key(setting.seed), BATCHES)
-        rows = BATCHES * setting.batch
-        return Found(float(found), Cost(samples=rows, hvps=STEPS * rows), agreed=1)
+        found = _largest(setting.problem, setting.point, setting.batch, setting.seed)
+        return Found(*found, agreed=1)
 
     return setting.once("curvature", compute)
 

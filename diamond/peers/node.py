@@ -7,7 +7,7 @@ again for what it has heard since, and tells the same bits once more.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from .agreement import differing, digest
 from .frame import Ask, Envelope, FrameError
 from .patience import Limits, Wait, insist
 from .store import Gone, Store
+from .threads import Work, threaded
 from .transport import REQUEST, Refused, Stopped, Transport
-
-Work = Callable[..., Awaitable[Any]]  # runs a blocking function, on a thread for instance
 
 
 @dataclass
@@ -36,7 +35,7 @@ class Node:
     folder: Path | None = None
     every: int = 10
     limits: Limits = field(default_factory=Limits)
-    work: Work = asyncio.to_thread
+    work: Work = threaded
     on_round: Callable[[Progress], None] | None = None
     waits: dict[int, Wait] = field(init=False)
 

@@ -1,7 +1,6 @@
 """Calls between sites by gRPC: raw bytes both ways, mutual TLS, only neighbours of the roster."""
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -51,12 +50,7 @@ class Server:
         await self._server.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._server.stop(grace=1.0)
 
     async def _call(self, request: bytes, context: Any) -> bytes:
@@ -109,12 +103,7 @@ class Client:
     async def __aenter__(self) -> "Client":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         for channel in self._channels.values():
             await channel.close()
 

@@ -2,7 +2,6 @@
 
 import time
 import warnings
-from collections.abc import Iterator
 from itertools import count, takewhile
 from typing import Any
 
@@ -31,9 +30,9 @@ FACTOR = 0.25  # by how much each time
 KEPT = ".kept"  # among the arrays of a run, those of states to go back to
 
 
-def refreshes() -> Iterator[int]:
-    """The rounds at which a run finds anew what it found for itself: 25, 100, 400, 1600, ..."""
-    return (25 * 4**k for k in count())
+def refreshes(rounds: int) -> list[int]:
+    """When a run of `rounds` finds anew what it found for itself: rounds 25, 100, 400, ..."""
+    return list(takewhile(lambda t: t <= rounds, (25 * 4**k for k in count())))
 
 
 def _size(progress: Progress) -> float:
@@ -99,7 +98,7 @@ class Simulation:
             self._fail(after)
             return False
         self.progress = after
-        if self.setting.changes and until in takewhile(lambda r: r <= until, refreshes()):
+        if self.setting.changes and until in refreshes(until):
             self._renew()
         if marked:
             self.kept = [self.kept[0], *[*self.kept[1:], self.progress][-RECENT:]]

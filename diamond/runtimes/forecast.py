@@ -3,7 +3,6 @@
 import sys
 import time
 import warnings
-from itertools import takewhile
 from typing import NamedTuple
 
 import jax
@@ -88,7 +87,7 @@ class _Renewals(NamedTuple):
 def _renewals(setting: Setting, rounds: int) -> _Renewals:
     """What finding numbers anew on the way will cost an agent, and send over the network."""
     assert setting.network is not None
-    times = sum(1 for _ in takewhile(lambda r: r <= rounds, refreshes()))
+    times = len(refreshes(rounds))
     anew = [found for found in setting.memory.values() if not found.lasting]
     links = 2 * len(setting.network.edges) * setting.network.diameter
     sent = links * jnp.zeros(()).dtype.itemsize * sum(found.agreed for found in anew)

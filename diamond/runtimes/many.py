@@ -7,7 +7,6 @@ it idle otherwise. On a CPU they run one after another, which is as fast there.
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 import jax
@@ -90,7 +89,7 @@ def _batched(
 ) -> list[Outcome]:
     lanes = Lanes(problem, network, runs, sampling)
     marks = {0, *range(every, rounds, every), rounds}
-    renewals = set(takewhile(lambda r: r <= rounds, refreshes())) if lanes.changes else set()
+    renewals = set(refreshes(rounds)) if lanes.changes else set()
     entries = []
     for until in sorted(marks | renewals):
         lanes.advance(until)

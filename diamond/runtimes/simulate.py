@@ -68,7 +68,7 @@ def _next(t: int, every: int, rounds: int, changes: bool, shrinks: bool) -> int:
     """The next round to stop at: to measure, to find numbers anew, to keep a state."""
     stops = [rounds, t - t % every + every]
     if changes:
-        stops.append(next(r for r in refreshes() if r > t))
+        stops += [r for r in refreshes(rounds) if r > t]
     if shrinks:
         stops.append(t - t % REWIND + REWIND)
     return min(stops)
