@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
 
 from . import lower, tree
 from .hypergradient.lipschitz import curvature
@@ -32,20 +33,42 @@ def measure(
     return _measure(problem, rows, tuple(metrics.items()), x, y)
 
 
-@partial(jax.jit, static_argnums=2)
+@partial(jax.jit, static_argnames=("metrics", "agents", "shared"))
 def observe(
-    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, key: jax.Array
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    x: Tree,
+    y: Tree,
+    key: jax.Array,
+    agents: int | None = None,
+    shared: NamedSharding | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """`measure`, and the `curvature` of g_yy on a few mini-batches there."""
-    together, own = _measure(problem, rows, metrics, x, y)
+    """`measure`, and the `curvature` of g_yy on a few mini-batches there.
+
+    Only the first `agents` count; the others are copies that fill the devices. What is averaged is
+    first brought together on all of them (`shared`), so that any number of devices adds alike.
+    """
+    together, own = _measure(problem, rows, metrics, x, y, agents, shared)
     return together | {"curvature": curvature(problem, x, y, key)}, own
 
 
-@partial(jax.jit, static_argnums=2)
+@partial(jax.jit, static_argnames=("metrics", "agents", "shared"))
 def _measure(
-    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    x: Tree,
+    y: Tree,
+    agents: int | None = None,
+    shared: NamedSharding | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    mean = jax.tree.map(lambda a: a.mean(0), x)
+    def gathered(a: jax.Array) -> jax.Array:
+        return (
+            a[:agents] if shared is None else jax.lax.with_sharding_constraint(a, shared)[:agents]
+        )
+
+    mean = jax.tree.map(lambda a: gathered(a).mean(0), x)
 
     def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
         mine = lower.solve(problem, x, y)
@@ -63,6 +86,7 @@ def _measure(
 
     with jax.default_matmul_precision("highest"):
         gradients, own = jax.vmap(alone)(problem, rows, x, y)
+    gradients, own = jax.tree.map(gathered, (gradients, own))
     gradient = jax.tree.map(lambda a: a.mean(0), gradients)
     stationarity, consensus = tree.dot(gradient, gradient), own["consensus"].sum()
     together = {

@@ -2,10 +2,11 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from . import cost
 from .algorithm import Algorithm
@@ -13,10 +14,11 @@ from .cost import Cost
 from .deferred import Found, Resolved
 from .measure import observe
 from .network import Network
-from .problem import Objectives, Problem
+from .problem import Objectives, Problem, Rows
 from .run import Run
 from .sampling import Sampling, draw, key
 from .signs import Signs
+from .tree import Tree
 
 
 class Saved(NamedTuple):
@@ -29,6 +31,24 @@ class Saved(NamedTuple):
     own: list[dict[str, np.ndarray]]  # what each agent has of its own, one entry an evaluation
 
 
+class Place(Protocol):
+    """Where the agents' arrays are: on one device, or cut over several."""
+
+    @property
+    def objectives(self) -> Objectives: ...
+
+    @property
+    def rows(self) -> Rows: ...  # that metrics are measured on
+
+    @property
+    def agents(self) -> int | None: ...  # how many places are agents, the first ones; None: all
+
+    @property
+    def shared(self) -> NamedSharding | None: ...  # on every device
+
+    def whole(self, tree: Tree) -> Tree: ...  # as arrays of this process
+
+
 class Record:
     """Measures a run's progress now and then, and becomes the `Run` at its end."""
 
@@ -37,15 +57,15 @@ class Record:
         problem: Problem,
         network: Network,
         algorithm: Algorithm,
-        objectives: Objectives,
+        place: Place,
         seed: int,
         sampling: Sampling,
         resolved: Resolved,
         compile_seconds: float,
     ):
         self.problem, self.network, self.algorithm = problem, network, algorithm
-        self.objectives, self.rows = objectives, problem.stack(problem.measured)
-        self.message = message_bytes(algorithm, objectives, *problem.start(seed))
+        self.place = place
+        self.message = message_bytes(algorithm, place.objectives, *problem.start(seed))
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = compile_seconds
         self.signs = Signs(problem, seed)
@@ -61,9 +81,10 @@ class Record:
         """Measure where the run stands after `seconds` of rounds."""
         state = progress.state
         metrics = tuple(self.problem.metrics.items())
-        place = self.objectives, self.rows, metrics, state.x, state.y, key(self.seed)
-        found, own = observe(*place)
-        spent = cost.total(progress.spent)
+        place = self.place.objectives, self.place.rows, metrics, state.x, state.y, key(self.seed)
+        found, own = observe(*place, self.place.agents, self.place.shared)
+        state, spent = self.place.whole((state, progress.spent))
+        spent = cost.total(spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
         sent = self.made(progress) * self.message * 2 * len(self.network.edges)
@@ -71,6 +92,7 @@ class Record:
         for said in self.signs.look(entry, state, self.algorithm):
             warnings.warn(said, RuntimeWarning, stacklevel=4)
         self.entries.append(entry)
+        own = self.place.whole(own)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         if on_evaluation:
             on_evaluation(dict(entry))

@@ -8,6 +8,7 @@ import jax
 import pytest
 
 jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_num_cpu_devices", 8)  # for what is cut over devices; the rest uses one
 
 
 @pytest.fixture

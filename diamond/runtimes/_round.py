@@ -1,5 +1,6 @@
 """One round of all agents, and many of them as one compiled program."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import cost, tree
-from ..algorithm import Algorithm, Estimate, State
+from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
 from ..network.mixer import Mixer
 from ..problem import Objectives, Rows
@@ -33,11 +34,16 @@ def start(algorithm: Algorithm, x: tree.Tree, y: tree.Tree, agents: int) -> Prog
 
 
 def samples(
-    algorithm: Algorithm, problem: Objectives, key: jax.Array, t: Any, sampling: Sampling
+    algorithm: Algorithm,
+    problem: Objectives,
+    key: jax.Array,
+    t: Any,
+    sampling: Sampling,
+    agents: jax.Array | None = None,
 ) -> Any:
-    """What every agent draws in round t."""
+    """What every agent draws in round t; `agents` are their numbers, if not 0, 1, ..."""
     rows = problem.train.count, problem.valid.count
-    agents = jnp.arange(problem.train.count.shape[0])
+    agents = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
     drawn = partial(draw, links=algorithm.links, batch=algorithm.batch, sampling=sampling)
     return jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
 
@@ -78,14 +84,15 @@ def together(rows: Rows) -> int:
 def play(
     algorithm: Algorithm,
     problem: Objectives,
-    mixer: Mixer,
+    mixer: Callable[[Message], Message],
     key: jax.Array,
     sampling: Sampling,
     progress: Progress,
+    agents: jax.Array | None = None,
 ) -> Progress:
     """One round: estimate, tell, mix, update."""
     t, state, spent = progress
-    sample = samples(algorithm, problem, key, t, sampling)
+    sample = samples(algorithm, problem, key, t, sampling, agents)
     estimates, costs = estimate(algorithm, problem, state, t, sample)
     messages = jax.vmap(algorithm.outgoing, (0, 0, None))(state, estimates, t)
     mixed = mixer(messages)

@@ -6,7 +6,6 @@ from itertools import count, takewhile
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from .. import cost, tree
 from ..algorithm import Algorithm
@@ -15,12 +14,13 @@ from ..deferred import Found, Setting, resolve
 from ..divergence import Diverged, culprit, explain
 from ..hypergradient.lipschitz import raised
 from ..network import Network
-from ..network.mixer import mixer
 from ..problem import Problem
 from ..record import Record, Saved
+from ..run import Run
 from ..sampling import Sampling, key
 from ..schedule import shrunk
-from ._round import Progress, advance, estimate, samples, start
+from ._round import Progress, estimate, samples, start
+from .spmd import Devices, placed
 
 REWIND = 100  # a run that may shrink its steps keeps the state of every so many rounds
 LARGE, LOST = 1e2, 1e6  # times the start: not to go back to; given up, though finite
@@ -51,6 +51,7 @@ class Simulation:
         sampling: Sampling,
         shrinks: bool,
         resume: Saved | None,
+        devices: Devices | None = None,
     ):
         self.problem, self.given, self.seed, self.sampling = problem, algorithm, seed, sampling
         found = dict(resume.found) if resume else {}
@@ -58,31 +59,43 @@ class Simulation:
             found = {"shrunk": Found(1.0, lasting=True), "lost": Found(0, lasting=True)} | found
         self.shrinks = shrinks
         self.setting = Setting(problem, network, algorithm.batch, seed, memory=found)
-        self.objectives, self.mixing = problem.objectives(algorithm.batch), mixer(network)
+        given = problem, network, algorithm.batch, sampling
+        self.place = placed(*given, devices)
         self._number()
-        self.progress = start(self.algorithm, *problem.start(seed), problem.agents)
+        first = start(self.algorithm, *problem.start(seed), problem.agents)
+        self.progress = self.place.place(first)
         self._charge(self.resolved.cost)
         self.seconds = 0.0
         *_, compiling = self._go(self.progress, 0)  # no round at all: the time is the compiler's
-        given = problem, network, self.algorithm, self.objectives, seed, sampling
-        self.record = Record(*given, self.resolved, compiling)
+        about = problem, network, self.algorithm, self.place, seed, sampling
+        self.record = Record(*about, self.resolved, compiling)
         if resume:
-            self.progress, self.seconds = tree.like(self.progress, resume.arrays), resume.seconds
+            self.progress = self.place.place(tree.like(first, resume.arrays))
+            self.seconds = resume.seconds
             self.record.restore(resume)
-        self.kept = self._kept(resume.arrays if resume else {}) or [self.progress]
+        self.kept = self._kept(first, resume.arrays if resume else {}) or [self.progress]
 
     def arrays(self) -> dict[str, Any]:
         """Where the run stands and, if it may go back, where to, by name."""
-        found = tree.named(self.progress)
+        found = tree.named(self._whole(self.progress))
         for i, kept in enumerate(self.kept if self.shrinks else []):
-            found |= {f"{KEPT}[{i}]{name}": leaf for name, leaf in tree.named(kept).items()}
+            leaves = tree.named(self._whole(kept)).items()
+            found |= {f"{KEPT}[{i}]{name}": leaf for name, leaf in leaves}
         return found
 
-    def _kept(self, arrays: dict[str, Any]) -> list[Progress]:
+    def _kept(self, first: Progress, arrays: dict[str, Any]) -> list[Progress]:
         """The states to go back to that `arrays` hold."""
-        of = lambda i: {name: arrays[f"{KEPT}[{i}]{name}"] for name in tree.named(self.progress)}
+        of = lambda i: {name: arrays[f"{KEPT}[{i}]{name}"] for name in tree.named(first)}
         there = takewhile(lambda i: f"{KEPT}[{i}].t" in arrays, count())
-        return [tree.like(self.progress, of(i)) for i in there]
+        return [self.place.place(tree.like(first, of(i))) for i in there]
+
+    def _whole(self, progress: Progress) -> Progress:
+        state, spent = self.place.whole((progress.state, progress.spent))
+        return Progress(progress.t, state, spent)
+
+    def run(self) -> Run:
+        """The run as it stands."""
+        return self.record.run(self._whole(self.progress))
 
     @property
     def t(self) -> int:
@@ -104,11 +117,9 @@ class Simulation:
             self.kept = [self.kept[0], *[*self.kept[1:], self.progress][-RECENT:]]
         return True
 
-    def _go(self, progress: Progress, until: int) -> tuple[Progress, jax.Array, float]:
+    def _go(self, progress: Progress, until: int) -> tuple[Progress, bool, float]:
         begun = time.perf_counter()
-        fixed = self.algorithm, self.objectives, self.mixing, key(self.seed), progress
-        until = jnp.int32(until)
-        after, sound = jax.block_until_ready(advance(*fixed, until, sampling=self.sampling))
+        after, sound = self.place.advance(self.algorithm, key(self.seed), progress, until)
         return after, sound, time.perf_counter() - begun
 
     def _number(self) -> None:
@@ -122,7 +133,7 @@ class Simulation:
     def _renew(self) -> None:
         """Find numbers anew, where the agents stand."""
         before, state = self.resolved.cost, self.progress.state
-        self.setting = self.setting.at(state.x, state.y)
+        self.setting = self.setting.at(*self.place.whole((state.x, state.y)))
         self._number()
         self._charge(tree.sub(self.resolved.cost, before))
         self.record.renumber(self.algorithm, self.resolved)
@@ -156,11 +167,11 @@ class Simulation:
 
     def _diverged(self, good: Progress) -> Diverged:
         """Replays the round that failed, to say what broke in it and why."""
-        t = int(good.t)
-        sample = samples(self.algorithm, self.objectives, key(self.seed), t, self.sampling)
-        fixed = self.algorithm, self.objectives, good.state, t, sample
-        directions, _ = jax.jit(estimate)(*fixed)
-        after, *_ = self._go(good, t + 1)
+        after, *_ = self._go(good, int(good.t) + 1)
+        good, after = self._whole(good), self._whole(after)
+        t, objectives = int(good.t), self.problem.objectives(self.algorithm.batch)
+        sample = samples(self.algorithm, objectives, key(self.seed), t, self.sampling)
+        directions, _ = jax.jit(estimate)(self.algorithm, objectives, good.state, t, sample)
         quantity = culprit(directions, after.state)
         message = (
             f"diverged in round {t}: {quantity} is not finite; "

@@ -12,13 +12,13 @@ from .. import cost
 from ..algorithm import Algorithm
 from ..deferred import Setting, resolve
 from ..network import Network
-from ..network.mixer import mixer
 from ..problem import Problem
 from ..record import Record
 from ..sampling import Sampling, key
-from ._round import advance, start
+from ._round import Progress, start
 from ._simulation import refreshes
 from .simulate import check
+from .spmd import Devices, placed
 
 ENOUGH = 0.1  # seconds of rounds from which to judge
 
@@ -42,19 +42,19 @@ def forecast(
     seed: int = 0,
     every: int = 100,
     sampling: Sampling = "blocks",
+    devices: Devices | None = None,
 ) -> Forecast:
     """Compiles the run, makes a few of its rounds and one evaluation, and extrapolates."""
     check(problem, network, algorithm, rounds, every, sampling)
     setting = Setting(problem, network, algorithm.batch, seed)
     resolved = resolve(algorithm, setting)
     algorithm = resolved.algorithm
-    objectives, mixing = problem.objectives(algorithm.batch), mixer(network)
-    begin = start(algorithm, *problem.start(seed), problem.agents)
+    place = placed(problem, network, algorithm.batch, sampling, devices)
+    begin = place.place(start(algorithm, *problem.start(seed), problem.agents))
 
-    def timed(until: int):
+    def timed(until: int) -> tuple[Progress, float]:
         begun = time.perf_counter()
-        fixed = algorithm, objectives, mixing, key(seed), begin
-        after, _ = jax.block_until_ready(advance(*fixed, jnp.int32(until), sampling=sampling))
+        after, _ = place.advance(algorithm, key(seed), begin, until)
         return after, time.perf_counter() - begun
 
     _, compiling = timed(0)
@@ -63,9 +63,9 @@ def forecast(
     while took < ENOUGH and tried < rounds:
         tried = min(max(1, 2 * tried), rounds)
         made, took = timed(tried)
-    record = Record(problem, network, algorithm, objectives, seed, sampling, resolved, 0.0)
+    record = Record(problem, network, algorithm, place, seed, sampling, resolved, 0.0)
     measuring = [_timed_look(record, made) for _ in range(2)]
-    drawn = cost.total(made.spent).mean(0)[0] / max(tried, 1)
+    drawn = cost.total(place.whole(made.spent)).mean(0)[0] / max(tried, 1)
     pace = took / max(tried, 1)
     evaluations = 1 + -(-rounds // every)
     seen = _renewals(setting, rounds)

@@ -10,6 +10,7 @@ from ..record import Saved
 from ..run import Run
 from ..sampling import Sampling
 from ._simulation import REWIND, Simulation, refreshes
+from .spmd import Devices
 
 OnDivergence = Literal["stop", "shrink"]
 
@@ -27,6 +28,7 @@ def simulate(
     on_divergence: OnDivergence = "stop",
     on_progress: Callable[[Saved], None] | None = None,
     resume: Saved | None = None,
+    devices: Devices | None = None,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
@@ -41,12 +43,17 @@ def simulate(
     last multiple of 100 rounds where they were not yet large (further, if that does not help) and
     on with steps a quarter as large, with a warning, eight times at most. What the rounds gone back
     on cost stays counted; `resolved` says by how much steps were shrunk.
+
+    `devices` cuts the agents over several of JAX's devices: so many of them, "all", "cores" (of
+    this machine's processor), or a list (`diamond.runtimes.spmd`). The trajectory is the same to
+    rounding; between numbers of devices, `devices=1` among them, it is the same bit for bit as long
+    as each has two agents or more.
     """
     check(problem, network, algorithm, rounds, every, sampling)
     if on_divergence not in ("stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
     shrinks = on_divergence == "shrink"
-    run = Simulation(problem, network, algorithm, seed, sampling, shrinks, resume)
+    run = Simulation(problem, network, algorithm, seed, sampling, shrinks, resume, devices)
 
     def note() -> None:
         run.record.add(run.progress, run.seconds, on_evaluation)
@@ -61,7 +68,7 @@ def simulate(
             continue  # gone back
         if run.t % every == 0 or run.t == rounds:
             note()
-    return run.record.run(run.progress)
+    return run.run()
 
 
 def _next(t: int, every: int, rounds: int, changes: bool, shrinks: bool) -> int:

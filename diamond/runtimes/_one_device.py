@@ -1,0 +1,39 @@
+"""All agents on one device."""
+
+import jax
+import jax.numpy as jnp
+
+from ..algorithm import Algorithm
+from ..network import Network
+from ..network.mixer import mixer
+from ..problem import Problem
+from ..sampling import Sampling
+from ..tree import Tree
+from ._round import Progress, advance
+
+
+class OneDevice:
+    """Where the agents' arrays are, and how their rounds are made: all of them on one device."""
+
+    def __init__(self, problem: Problem, network: Network, batch: int, sampling: Sampling):
+        self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
+        self.mixing, self.sampling = mixer(network), sampling
+
+    agents: int | None = None  # all places are agents
+    shared: None = None
+
+    def place(self, progress: Progress) -> Progress:
+        """The progress of all agents, laid out for `advance`."""
+        return progress
+
+    def whole(self, tree: Tree) -> Tree:
+        """The arrays of all agents as arrays of this process."""
+        return tree
+
+    def advance(
+        self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
+    ) -> tuple[Progress, bool]:
+        """Rounds up to `until`, or through the first that leaves x or y not finite."""
+        fixed = algorithm, self.objectives, self.mixing, key, progress
+        after, sound = advance(*fixed, jnp.int32(until), sampling=self.sampling)
+        return jax.block_until_ready(after), bool(sound)

@@ -1,0 +1,190 @@
+"""The agents cut over several devices: one program on all of them, also over several processes.
+
+Every device makes the rounds of its own agents; only their messages travel. The devices may belong
+to one process (the cores of a machine, its GPUs) or to several, on one host or many, which
+`jax.distributed` has made known to each other (`diamond.runtimes.hosts`).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from .. import tree
+from ..algorithm import Algorithm
+from ..network import Network
+from ..network.exchange import AXIS, Cut, Exchange, Way, exchange
+from ..problem import Objectives, Problem, Rows
+from ..sampling import Sampling
+from ..tree import Tree
+from ._one_device import OneDevice
+from ._round import Progress, play
+
+Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
+CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
+
+
+class Spmd:
+    """Where the agents' arrays are, and how their rounds are made: cut over devices."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        batch: int,
+        sampling: Sampling,
+        devices: Devices,
+        way: Way | None = None,
+    ):
+        chosen = named(devices)
+        self.mesh = Mesh(np.array(chosen), (AXIS,))
+        self.cut, self.sampling = Cut(problem.agents, len(chosen)), sampling
+        self.agents, self.shared = problem.agents, NamedSharding(self.mesh, ALL)
+        spread = partial(self._rows, problem)
+        train, valid = spread("train", batch), spread("valid", batch)
+        self.objectives = Objectives(train, valid, problem.upper, problem.lower)
+        self.rows = spread(problem.measured, 1)
+        found = exchange(network, self.cut, way)
+        self.exchange: Exchange = jax.tree.map(self._put, found, found.specs)
+        self.numbers = self._put(self.cut.places.astype(np.int32), CUT)
+
+    def place(self, progress: Progress) -> Progress:
+        """The progress of all agents, laid out for `advance`."""
+        t, *own = progress
+        spread = lambda a: self._put(np.asarray(a)[self.cut.places], CUT)
+        return Progress(self._put(t, ALL), *jax.tree.map(spread, tuple(own)))
+
+    def whole(self, tree: Tree) -> Tree:
+        """The arrays of all agents as arrays of this process."""
+        found = jax.jit(_first, static_argnums=1, out_shardings=self.shared)(tree, self.agents)
+        return jax.tree.map(np.asarray, found)
+
+    def advance(
+        self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
+    ) -> tuple[Progress, bool]:
+        """Rounds up to `until`, or through the first that leaves x or y not finite."""
+        fixed = algorithm, self.objectives, self.exchange, self.numbers, key
+        options = {"sampling": self.sampling, "mesh": self.mesh}
+        after, broken = jax.block_until_ready(_advance(*fixed, progress, until, **options))
+        first = int(np.min(self.whole(broken)))
+        if first == until:
+            return after, True
+        return jax.block_until_ready(_advance(*fixed, progress, first + 1, **options))[0], False
+
+    def _put(self, array: Any, spec: PartitionSpec) -> jax.Array:
+        found = jnp.asarray(array)
+        cut = NamedSharding(self.mesh, spec)
+        return jax.make_array_from_callback(found.shape, cut, lambda where: found[where])
+
+    def _rows(self, problem: Problem, part: str, batch: int) -> Rows:
+        """The rows of all agents, each on its own device."""
+        counts = problem.counts(part)
+        length = int(counts.max()) + batch - 1
+
+        def of(which: int) -> Any:
+            """The leaf numbered `which`, of the agents that sit here."""
+            sample = np.asarray(jax.tree.leaves(problem.rows[part][0])[which])
+            kind = jnp.asarray(sample[:0]).dtype
+            shape = (len(self.cut.places), length, *sample.shape[1:])
+
+            def here(where: Any) -> np.ndarray:
+                agents = self.cut.places[where[0]]
+                leaves = [jax.tree.leaves(problem.rows[part][a])[which] for a in agents]
+                wrapped = [np.take(a, np.arange(length) % len(a), axis=0) for a in leaves]
+                return np.stack(wrapped).astype(kind)
+
+            return jax.make_array_from_callback(shape, NamedSharding(self.mesh, CUT), here)
+
+        leaves, structure = jax.tree.flatten(problem.rows[part][0])
+        data = jax.tree.unflatten(structure, map(of, range(len(leaves))))
+        return Rows(data, self._put(counts[self.cut.places].astype(np.int32), CUT), batch)
+
+
+def placed(
+    problem: Problem,
+    network: Network,
+    batch: int,
+    sampling: Sampling,
+    devices: Devices | None,
+) -> OneDevice | Spmd:
+    """The agents on one device or, if any are given, cut over `devices`."""
+    given = problem, network, batch, sampling
+    return OneDevice(*given) if devices is None else Spmd(*given, devices)
+
+
+def _first(tree: Tree, agents: int) -> Tree:
+    return jax.tree.map(lambda a: a[:agents], tree)
+
+
+@partial(jax.jit, static_argnames=("sampling", "mesh"))
+def _advance(
+    algorithm: Algorithm,
+    problem: Objectives,
+    mixing: Exchange,
+    agents: jax.Array,
+    key: jax.Array,
+    progress: Progress,
+    until: Any,
+    sampling: Sampling,
+    mesh: Mesh,
+) -> tuple[Progress, jax.Array]:
+    """Rounds up to `until`, and in which round each place was no longer finite, `until` if in none.
+
+    No device asks the others whether all is well: a round's only talk is the message.
+    """
+
+    def here(
+        algorithm: Algorithm,
+        problem: Objectives,
+        mixing: Exchange,
+        agents: jax.Array,
+        key: jax.Array,
+        progress: Progress,
+        until: jax.Array,
+    ) -> tuple[Progress, jax.Array]:
+        def body(carry: Any) -> Any:
+            before, broken = carry
+            after = play(algorithm, problem, mixing, key, sampling, before, agents)
+            lost = ~jax.vmap(tree.finite)((after.state.x, after.state.y))
+            return after, jnp.where(lost, jnp.minimum(broken, before.t), broken)
+
+        fine = jnp.full(agents.shape, until)
+        return jax.lax.while_loop(lambda carry: carry[0].t < until, body, (progress, fine))
+
+    where: Any = Progress(*(ALL, CUT, CUT))  # type: ignore[arg-type]
+    cut: Callable[..., Any] = jax.shard_map(
+        here,
+        mesh=mesh,
+        in_specs=(ALL, CUT, mixing.specs, CUT, ALL, where, ALL),
+        out_specs=(where, CUT),
+        check_vma=False,
+    )
+    return cut(algorithm, problem, mixing, agents, key, progress, jnp.int32(until))
+
+
+def named(devices: Devices) -> list[jax.Device]:
+    """The devices meant: so many of this kind of them, all, the cores of this machine, or these."""
+    if devices == "cores":
+        found = jax.devices("cpu")
+        if len(found) < 2:
+            raise ValueError(
+                "JAX shows this machine's cores as one device; set JAX_NUM_CPU_DEVICES to the "
+                "number of cores before Python starts, or say `diamond run --devices cores`"
+            )
+        return found
+    if isinstance(devices, str):
+        if devices != "all":
+            raise ValueError(f"devices = {devices!r}; there are 'cores', 'all', a number or a list")
+        return jax.devices()
+    if isinstance(devices, int):
+        there = jax.devices()
+        if not 1 <= devices <= len(there):
+            raise ValueError(
+                f"devices = {devices}, but JAX has {len(there)} of kind {there[0].device_kind}"
+            )
+        return there[:devices]
+    return list(devices)
