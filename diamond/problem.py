@@ -85,6 +85,7 @@ class Objectives:
     valid: Rows
     upper: Loss = field(metadata={"static": True})
     lower: Loss = field(metadata={"static": True})
+    half: bool = field(default=False, metadata={"static": True})  # losses see x as bfloat16
 
     def of(self, agent: Any) -> "Objectives":
         """Those of one agent."""
@@ -92,11 +93,15 @@ class Objectives:
 
     def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """f(x, y; xi), xi the validation rows at `where`."""
-        return self.valid.evaluate(self.upper, x, y, where)
+        return self.valid.evaluate(self.upper, self.seen(x), y, where)
 
     def g(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """g(x, y; zeta), zeta the training rows at `where`."""
-        return self.train.evaluate(self.lower, x, y, where)
+        return self.train.evaluate(self.lower, self.seen(x), y, where)
+
+    def seen(self, x: Tree) -> Tree:
+        """x as the losses see it."""
+        return halved(x) if self.half else x
 
 
 class Problem:
@@ -174,6 +179,12 @@ class Problem:
     def start(self, seed: int) -> tuple[Tree, Tree]:
         """(x_0, y_0) as strongly typed arrays: a weak type would compile the run twice."""
         return validate.point(self.init(key(seed)))
+
+
+def halved(tree: Tree) -> Tree:
+    """Its real numbers as bfloat16."""
+    real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
+    return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if real(a) else a, tree)
 
 
 def _shuffled(rows: Tree) -> Tree:

@@ -71,6 +71,7 @@ class NeumannSum:
 
 def _factor(lipschitz: Number, problem: Objectives, points: Sequence[Point], sample: Sample) -> Any:
     """(j, w at every point) -> (I - g_yy(zeta_{j+1}) / L) w at every point."""
+    points = [(problem.seen(x), y) for x, y in points]  # rounded once, not in every factor
     if sample.chain is None:
         products = [hessian(problem, point, None) for point in points]
         apply = lambda j, i, w: products[i](w)

@@ -9,14 +9,23 @@ from ..network.mixer import mixer
 from ..problem import Problem
 from ..sampling import Sampling
 from ..tree import Tree
+from ._precision import Precision, working
 from ._round import Progress, advance
 
 
 class OneDevice:
     """Where the agents' arrays are, and how their rounds are made: all of them on one device."""
 
-    def __init__(self, problem: Problem, network: Network, batch: int, sampling: Sampling):
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        batch: int,
+        sampling: Sampling,
+        precision: Precision | None = None,
+    ):
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
+        self.working = working(self.objectives, precision)
         self.mixing, self.sampling = mixer(network), sampling
 
     agents: int | None = None  # all places are agents
@@ -34,6 +43,6 @@ class OneDevice:
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Rounds up to `until`, or through the first that leaves x or y not finite."""
-        fixed = algorithm, self.objectives, self.mixing, key, progress
+        fixed = algorithm, self.working, self.mixing, key, progress
         after, sound = advance(*fixed, jnp.int32(until), sampling=self.sampling)
         return jax.block_until_ready(after), bool(sound)

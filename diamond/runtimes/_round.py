@@ -13,6 +13,7 @@ from ..cost import Cost
 from ..network.mixer import Mixer
 from ..problem import Objectives, Rows
 from ..sampling import EACH, Sample, Sampling, draw
+from ._compiled import compiled
 
 CACHE = 2**18  # bytes of rows to work on at a time
 
@@ -100,7 +101,7 @@ def play(
     return Progress(t + 1, state, jax.vmap(cost.charge)(spent, costs))
 
 
-@partial(jax.jit, static_argnames="sampling")
+@compiled("sampling")
 def advance(
     algorithm: Algorithm,
     problem: Objectives,

@@ -19,6 +19,7 @@ from ..record import Record, Saved
 from ..run import Run
 from ..sampling import Sampling, key
 from ..schedule import shrunk
+from ._precision import Precision
 from ._round import Progress, estimate, samples, start
 from .spmd import Devices, placed
 
@@ -52,6 +53,7 @@ class Simulation:
         shrinks: bool,
         resume: Saved | None,
         devices: Devices | None = None,
+        precision: Precision | None = None,
     ):
         self.problem, self.given, self.seed, self.sampling = problem, algorithm, seed, sampling
         found = dict(resume.found) if resume else {}
@@ -60,7 +62,7 @@ class Simulation:
         self.shrinks = shrinks
         self.setting = Setting(problem, network, algorithm.batch, seed, memory=found)
         given = problem, network, algorithm.batch, sampling
-        self.place = placed(*given, devices)
+        self.place = placed(*given, devices, precision)
         self._number()
         first = start(self.algorithm, *problem.start(seed), problem.agents)
         self.progress = self.place.place(first)

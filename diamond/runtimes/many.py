@@ -24,11 +24,12 @@ from ..network.mixer import Mixer, mixer
 from ..problem import Objectives, Problem, Rows
 from ..record import message_bytes
 from ..sampling import Sampling, key
+from ._compiled import compiled
 from ._round import Progress, play, start
 from ._simulation import refreshes
 from .simulate import check, simulate
 
-LANES = 64  # runs side by side: always as many, so that other numbers of runs compile nothing new
+LANES = 288  # runs side by side, at most
 
 
 class Outcome(NamedTuple):
@@ -60,14 +61,13 @@ def many(
     for algorithm, _ in runs:
         check(problem, network, algorithm, rounds, every, sampling)
     if batched:
-        for first in range(0, len(runs), LANES):
-            group = list(runs[first : first + LANES])
-            group += [group[-1]] * (LANES - len(group))
-            found = _batched(problem, network, group, rounds, every, sampling)
-            outcomes += found[: len(runs) - first]
+        made: dict[int, Outcome] = {}
+        for table in _tables([seed for _, seed in runs]):
+            found = _batched(problem, network, runs, table, rounds, every, sampling)
+            made |= dict(zip(table.ravel().tolist(), found, strict=True))
             if on_run:
-                on_run(len(outcomes))
-        return outcomes
+                on_run(len(made))
+        return [made[i] for i in range(len(runs))]
     for algorithm, seed in runs:
         try:
             run = simulate(problem, network, algorithm, rounds, seed, every, sampling)
@@ -79,15 +79,32 @@ def many(
     return outcomes
 
 
+def _tables(seeds: list[int]) -> list[np.ndarray]:
+    """The runs as tables of at most LANES: a row has runs of one seed, which draw the same rows.
+
+    What is drawn is fetched once a row, and the products of a row's runs with it become one. Rows
+    that are too short repeat their last run.
+    """
+    each: dict[int, list[int]] = {}
+    for i, seed in enumerate(seeds):
+        each.setdefault(seed, []).append(i)
+    width = min(LANES, max(map(len, each.values()), default=1))
+    rows = [of[k : k + width] for of in each.values() for k in range(0, len(of), width)]
+    full = np.array([row + [row[-1]] * (width - len(row)) for row in rows], int).reshape(-1, width)
+    many = max(1, LANES // width)
+    return [full[k : k + many] for k in range(0, len(full), many)]
+
+
 def _batched(
     problem: Problem,
     network: Network,
     runs: Sequence[tuple[Algorithm, int]],
+    table: np.ndarray,
     rounds: int,
     every: int,
     sampling: Sampling,
 ) -> list[Outcome]:
-    lanes = Lanes(problem, network, runs, sampling)
+    lanes = Lanes(problem, network, [runs[i] for i in table.ravel()], table.shape, sampling)
     marks = {0, *range(every, rounds, every), rounds}
     renewals = set(refreshes(rounds)) if lanes.changes else set()
     entries = []
@@ -101,20 +118,25 @@ def _batched(
 
 
 class Lanes:
-    """Runs side by side: an axis of their own before that of the agents."""
+    """Runs side by side: an axis of their own before that of the agents.
+
+    `shape` is (rows, runs of a row); a row's runs have one seed.
+    """
 
     def __init__(
         self,
         problem: Problem,
         network: Network,
         runs: Sequence[tuple[Algorithm, int]],
+        shape: tuple[int, ...],
         sampling: Sampling,
     ):
         self.problem, self.network, self.sampling = problem, network, sampling
+        self.shape = shape
         self.given = [algorithm for algorithm, _ in runs]
         self.settings = [Setting(problem, network, given.batch, seed) for given, seed in runs]
         self._number()
-        seeds = {seed: (key(seed), problem.start(seed)) for _, seed in runs}
+        seeds = {seed: (key(seed), problem.start(seed)) for seed in {seed for _, seed in runs}}
         self.keys = _stack([seeds[seed][0] for _, seed in runs])
         points = _stack([seeds[seed][1] for _, seed in runs])
         begin = lambda a, x, y: start(a, x, y, problem.agents)
@@ -138,7 +160,8 @@ class Lanes:
         begun = time.perf_counter()
         fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
         now = self.state, self.spent, self.failed
-        after = _advance(*fixed, now, jnp.int32(until), sampling=self.sampling)
+        options = {"sampling": self.sampling, "shape": self.shape}
+        after = _advance(*fixed, now, jnp.int32(until), **options)
         self.state, self.spent, self.failed = jax.block_until_ready(after)
         self.seconds, self.t = self.seconds + time.perf_counter() - begun, until
 
@@ -172,7 +195,7 @@ class Lanes:
         self.algorithms = _stack([found.algorithm for found in self.resolved])
 
     def _charge(self, costs: list[Cost]) -> None:
-        spent = _stack([jax.tree.map(jnp.uint32, c) for c in costs])
+        spent = _stack([jax.tree.map(np.uint32, c) for c in costs])
         self.spent = jax.vmap(jax.vmap(cost.charge, (0, None)))(self.spent, spent)
 
 
@@ -192,7 +215,7 @@ def _outcome(entries: list[dict[str, Any]], lane: int, failed: int) -> Outcome:
     return Outcome(history, failed if failed >= 0 else None)
 
 
-@partial(jax.jit, static_argnames="sampling")
+@compiled("sampling", "shape")
 def _advance(
     algorithms: Algorithm,
     problem: Objectives,
@@ -202,19 +225,27 @@ def _advance(
     lanes: tuple[Any, jax.Array, jax.Array],
     until: jax.Array,
     sampling: Sampling,
+    shape: tuple[int, int],
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Rounds t to `until` of every lane: its state, its counters, the round it failed in or -1."""
+    table = lambda a: a.reshape(*shape, *a.shape[1:])
+    seeds = table(keys)[:, 0]
+    algorithms, lanes = jax.tree.map(table, (algorithms, lanes))
 
     def one(algorithm: Algorithm, key: jax.Array, state: Any, spent: jax.Array, t: Any) -> Any:
         return play(algorithm, problem, mixing, key, sampling, Progress(t, state, spent))[1:]
 
+    row = jax.vmap(one, (0, None, 0, 0, None))  # one seed: all draw the same
+    each = jax.vmap(row, (0, 0, 0, 0, None))
+
     def body(carry: Any) -> Any:
         t, (state, spent, failed) = carry
-        state, spent = jax.vmap(one, (0, 0, 0, 0, None))(algorithms, keys, state, spent, t)
-        sound = jax.vmap(tree.finite)((state.x, state.y))
+        state, spent = each(algorithms, seeds, state, spent, t)
+        sound = jax.vmap(jax.vmap(tree.finite))((state.x, state.y))
         return t + 1, (state, spent, jnp.where((failed < 0) & ~sound, t, failed))
 
-    return jax.lax.while_loop(lambda carry: carry[0] < until, body, (t, lanes))[1]
+    after = jax.lax.while_loop(lambda carry: carry[0] < until, body, (t, lanes))[1]
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
 
 
 @partial(jax.jit, static_argnums=2)

@@ -9,6 +9,7 @@ from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..sampling import Sampling
+from ._precision import Precision, products
 from ._simulation import REWIND, Simulation, refreshes
 from .spmd import Devices
 
@@ -29,6 +30,7 @@ def simulate(
     on_progress: Callable[[Saved], None] | None = None,
     resume: Saved | None = None,
     devices: Devices | None = None,
+    precision: Precision | None = None,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
@@ -47,28 +49,32 @@ def simulate(
     `devices` cuts the agents over several of JAX's devices: so many of them, "all", "cores" (of
     this machine's processor), or a list (`diamond.runtimes.spmd`). The trajectory is the same to
     rounding; between numbers of devices, `devices=1` among them, it is the same bit for bit as long
-    as each has two agents or more.
+    as each has two agents or more. `precision`, of the products inside the losses of the rounds:
+    "float32" in full, "tf32", or "bf16", where losses see x and the rows as bfloat16; sums, states
+    and measures stay in float32. None leaves it to JAX (TF32 on NVIDIA GPUs, full elsewhere).
     """
     check(problem, network, algorithm, rounds, every, sampling)
     if on_divergence not in ("stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
     shrinks = on_divergence == "shrink"
-    run = Simulation(problem, network, algorithm, seed, sampling, shrinks, resume, devices)
+    with products(precision):
+        given = problem, network, algorithm, seed, sampling, shrinks, resume
+        run = Simulation(*given, devices, precision)
 
-    def note() -> None:
-        run.record.add(run.progress, run.seconds, on_evaluation)
-        if on_progress:
-            found = run.setting.memory
-            on_progress(run.record.saved(run.arrays(), found, run.seconds))
+        def note() -> None:
+            run.record.add(run.progress, run.seconds, on_evaluation)
+            if on_progress:
+                found = run.setting.memory
+                on_progress(run.record.saved(run.arrays(), found, run.seconds))
 
-    if not resume:
-        note()
-    while run.t < rounds:
-        if not run.advance(_next(run.t, every, rounds, run.setting.changes, shrinks)):
-            continue  # gone back
-        if run.t % every == 0 or run.t == rounds:
+        if not resume:
             note()
-    return run.run()
+        while run.t < rounds:
+            if not run.advance(_next(run.t, every, rounds, run.setting.changes, shrinks)):
+                continue  # gone back
+            if run.t % every == 0 or run.t == rounds:
+                note()
+        return run.run()
 
 
 def _next(t: int, every: int, rounds: int, changes: bool, shrinks: bool) -> int:

@@ -21,7 +21,9 @@ from ..network.exchange import AXIS, Cut, Exchange, Way, exchange
 from ..problem import Objectives, Problem, Rows
 from ..sampling import Sampling
 from ..tree import Tree
+from ._compiled import compiled
 from ._one_device import OneDevice
+from ._precision import Precision, working
 from ._round import Progress, play
 
 Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
@@ -38,6 +40,7 @@ class Spmd:
         batch: int,
         sampling: Sampling,
         devices: Devices,
+        precision: Precision | None = None,
         way: Way | None = None,
     ):
         chosen = named(devices)
@@ -47,6 +50,7 @@ class Spmd:
         spread = partial(self._rows, problem)
         train, valid = spread("train", batch), spread("valid", batch)
         self.objectives = Objectives(train, valid, problem.upper, problem.lower)
+        self.working = working(self.objectives, precision)
         self.rows = spread(problem.measured, 1)
         found = exchange(network, self.cut, way)
         self.exchange: Exchange = jax.tree.map(self._put, found, found.specs)
@@ -67,7 +71,7 @@ class Spmd:
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Rounds up to `until`, or through the first that leaves x or y not finite."""
-        fixed = algorithm, self.objectives, self.exchange, self.numbers, key
+        fixed = algorithm, self.working, self.exchange, self.numbers, key
         options = {"sampling": self.sampling, "mesh": self.mesh}
         after, broken = jax.block_until_ready(_advance(*fixed, progress, until, **options))
         first = int(np.min(self.whole(broken)))
@@ -110,17 +114,20 @@ def placed(
     batch: int,
     sampling: Sampling,
     devices: Devices | None,
+    precision: Precision | None = None,
 ) -> OneDevice | Spmd:
     """The agents on one device or, if any are given, cut over `devices`."""
     given = problem, network, batch, sampling
-    return OneDevice(*given) if devices is None else Spmd(*given, devices)
+    if devices is None:
+        return OneDevice(*given, precision)
+    return Spmd(*given, devices, precision)
 
 
 def _first(tree: Tree, agents: int) -> Tree:
     return jax.tree.map(lambda a: a[:agents], tree)
 
 
-@partial(jax.jit, static_argnames=("sampling", "mesh"))
+@compiled("sampling", "mesh")
 def _advance(
     algorithm: Algorithm,
     problem: Objectives,

@@ -1,0 +1,154 @@
+"""Rounds on one GPU beside the products it can do, in one run.
+
+    python benchmarks/gpu.py [--grid] [--data FOLDER]
+
+The wide problem: meta-learning, 64 agents on a ring, 784-1024-1024-10, batch 256, K = 10; its
+products a round, counted by hand: 7 + k passes through the hidden layers at each of two points (3
+for f_x and f_y, 1 for g_y, 3 for g_xy z, k for the chain). Two ceilings: products of the shape at
+hand (64 of 256 x 1024 x 1024, repeated), and of two square matrices. `--grid`: the paper's MNIST
+problem, 9 agents, 4 algorithms x 10 seeds x 27 settings x 2,000 rounds, measured every 200.
+"""
+
+import argparse
+import collections
+import glob
+import gzip
+import itertools
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import diamond
+from diamond import hypergradient as hg
+from diamond.reproduce import tune
+from diamond.reproduce.case import FULL, Case
+from diamond.runtimes import many
+from diamond.runtimes._one_device import OneDevice
+from diamond.runtimes._precision import products
+from diamond.runtimes._round import start
+from diamond.sampling import key
+
+PRECISIONS = ("float32", "tf32", "bf16")
+PRODUCT = 2 * 64 * 256 * 1024 * 1024
+
+
+def best(function, repeats=3):
+    function()
+    return min(_took(function) for _ in range(repeats))
+
+
+def _took(function):
+    begun = time.perf_counter()
+    jax.block_until_ready(function())
+    return time.perf_counter() - begun
+
+
+def ceilings(precision):
+    """Products a second: of the batched shape, of square matrices."""
+    random = np.random.default_rng(0)
+    kind = jnp.bfloat16 if precision == "bf16" else jnp.float32
+    a, b, c = (
+        jnp.asarray(random.normal(size=size) / size[-1] ** 0.5, kind)
+        for size in ((64, 256, 1024), (64, 1024, 1024), (8192, 8192))
+    )
+
+    repeated = jax.jit(lambda a, b, n: jax.lax.fori_loop(0, n, lambda _, a: a @ b, a))
+    with products(precision):
+        batched = best(lambda: repeated(a, b, 100)) / 100
+        square = best(lambda: repeated(c, c, 10)) / 10
+    return PRODUCT / batched, 2 * 8192**3 / square
+
+
+def meta(agents, widths, rows=1024, features=784):
+    def part(seed):
+        random = np.random.default_rng(seed)
+        a = random.normal(size=(rows, features)).astype(np.float32)
+        return {"a": a, "b": random.integers(0, 10, rows).astype(np.int32)}
+
+    train, valid = ([part(2 * i + odd) for i in range(agents)] for odd in (0, 1))
+    return diamond.problems.meta_learning(train, valid, widths=widths)
+
+
+def rounds(problem, batch, precision, count):
+    """A function that makes `count` rounds, and the mean depth k of its chains."""
+    steps = {"alpha": 0.01, "beta": 0.05, "eta": 0.3, "gamma": 0.3}
+    given = diamond.diamond(**steps, batch=batch, hypergradient=hg.neumann(10, 5.0))
+    algorithm = jax.tree.map(jnp.asarray, given)
+    network = diamond.network.ring(problem.agents)
+    place = OneDevice(problem, network, batch, "blocks", precision)
+    begin = start(algorithm, *problem.start(0), problem.agents)
+
+    def go():
+        with products(precision):
+            after, sound = place.advance(algorithm, key(0), begin, count)
+        assert sound
+        return after
+
+    hvps = diamond.cost.total(go().spent)[0, 2]
+    return go, hvps / (2 * batch * count)
+
+
+def wide():
+    layers, count = 784 * 1024 + 1024 * 1024 + 1024 * 10, 40
+    problem = meta(64, (1024, 1024))
+    print("precision   ms/round   TFLOP/s   of the batched ceiling   of the square ceiling")
+    for precision in PRECISIONS:
+        batched, square = ceilings(precision)
+        go, depth = rounds(problem, 256, precision, count)
+        seconds = best(go) / count
+        rate = 2 * 64 * (7 + depth) * 2 * 256 * layers / seconds
+        row = f"{precision:9} {1e3 * seconds:10.2f} {rate / 1e12:9.0f}"
+        share = lambda top: f"{100 * rate / top:5.0f} % of {top / 1e12:.0f}"
+        print(f"{row} {share(batched):>24} {share(square):>23}", flush=True)
+
+
+def small():
+    go, _ = rounds(meta(9, (20, 20)), 32, None, 500)
+    print(f"\n9 agents, 784-20-20-10, batch 32: {1e6 * best(go) / 500:.0f} us a round")
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            jax.block_until_ready(go())
+        (found,) = glob.glob(f"{folder}/**/*.trace.json.gz", recursive=True)
+        events = json.loads(gzip.open(found).read())["traceEvents"]
+    names = collections.Counter(e["name"] for e in events if e.get("ph") == "X")
+    copies = sum(n for name, n in names.items() if name == "MemcpyD2H")
+    print(f"in a profile of these 500 rounds, copies from device to host: {copies}")
+
+
+def grid(folder):
+    case = Case("mnist", 9, "label")
+    problem, begun, total = case.problem(FULL, folder), time.perf_counter(), 0
+    for method in diamond.paper.METHODS:
+        first = time.perf_counter()
+        settings = itertools.product(tune.grid(case, method), range(10))
+        runs = [(case.algorithm(method, constants), seed) for constants, seed in settings]
+        outcomes = many.many(problem, case.network(), runs, 2000, every=200)
+        lost = sum(outcome.diverged is not None for outcome in outcomes)
+        total += len(runs)
+        took = time.perf_counter() - first
+        rounds = sum(outcome.history["seconds"][-1] for outcome in outcomes)
+        said = f"{took:6.1f} s, {rounds:.1f} of them for the rounds"
+        print(f"{method:8} {len(runs)} runs, {lost} diverged: {said}", flush=True)
+    print(f"{total} runs of 2,000 rounds with metrics: {time.perf_counter() - begun:.1f} s, all in")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--grid", action="store_true")
+    parser.add_argument("--data", type=Path)
+    options = parser.parse_args()
+    device = jax.devices()[0]
+    print(f"{__doc__.splitlines()[0]}\nJAX {jax.__version__}, {device.device_kind}\n")
+    if options.grid:
+        return grid(options.data)
+    wide()
+    small()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""How exactly the products inside the losses are computed."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, Literal
+
+import jax
+
+from ..problem import Objectives, halved
+
+Precision = Literal["float32", "tf32", "bf16"]
+PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32"}
+
+
+def products(precision: Precision | None) -> AbstractContextManager[Any]:
+    """Within it, programs are compiled with products of this precision."""
+    if precision is not None and precision not in ("float32", "tf32", "bf16"):
+        raise ValueError(f"precision = {precision!r}; there are 'float32', 'tf32' and 'bf16'")
+    asked = PRODUCTS.get(precision or "")
+    return jax.default_matmul_precision(asked) if asked else nullcontext()
+
+
+def working(objectives: Objectives, precision: Precision | None) -> Objectives:
+    """The objectives as the rounds see them; measures keep the exact ones."""
+    if precision != "bf16":
+        return objectives
+    rows = (replace(part, data=halved(part.data)) for part in (objectives.train, objectives.valid))
+    train, valid = rows
+    return replace(objectives, train=train, valid=valid, half=True)
