@@ -12,6 +12,7 @@ from peering import agents, given
 import diamond
 from diamond import checkpoint
 from diamond.peers.agent import Agent
+from diamond.peers.desk import Desk
 from diamond.peers.inprocess import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.patience import Limits
@@ -81,7 +82,7 @@ class Cluster:
             await asyncio.sleep(DOWN)
 
     def look(self, node):
-        self.largest = max(self.largest, len(node.store.frames))
+        self.largest = max(self.largest, len(node.desk.store.frames))
 
     def run(self):
         """Where everyone stands at the end."""
@@ -109,7 +110,7 @@ def watched(monkeypatch, tick):
         for name in ("tell", "think", "step"):
             before(Agent, name, name, lambda agent: agent.number)
         before(Node, "_publish", "publish", lambda node: node.agent.number)
-        before(Node, "_wake", "published", lambda node: node.agent.number)
+        before(Desk, "_wake", "published", lambda desk: desk.agent)
         replace = checkpoint.replace
 
         def torn(path, content, settle=True):

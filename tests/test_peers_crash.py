@@ -172,7 +172,8 @@ def refusal(request, sender=0, asked=1):
     async def ask():
         agent = team()[asked]
         node = Node(agent, ROUNDS, Wire().end(asked), None, EVERY, LIMITS, inline)
-        node.store.durable = dict.fromkeys(node.store.durable, 4)
+        kept = node.desk.store
+        kept.durable = dict.fromkeys(kept.durable, 4)
         await node.answer(sender, request(node))
 
     with pytest.raises((Refused, FrameError)) as said:

@@ -1,4 +1,4 @@
-"""One agent among its neighbours: asks for their messages, answers for its own, round by round.
+"""One agent among its neighbours: asks for their messages, round by round.
 
 Everything is pulled, and a request changes nothing but what the asker will never want again, so
 any of them can be repeated, doubled or lost. An agent is never more than a round ahead of a
@@ -14,12 +14,13 @@ from typing import Any
 
 from . import frame, saved
 from .agent import Agent, Progress
-from .agreement import differing, digest
+from .agreement import digest
+from .desk import Desk
 from .frame import Ask, Envelope, FrameError
 from .patience import Limits, Wait, insist
-from .store import Gone, Store
+from .store import Store
 from .threads import Work, threaded
-from .transport import REQUEST, Refused, Stopped, Transport
+from .transport import REQUEST, Stopped, Transport
 
 
 @dataclass
@@ -42,23 +43,22 @@ class Node:
     def __post_init__(self) -> None:
         self.parts = digest(self.agent, self.rounds)
         self.run_digest = self.parts["run"]
-        self.store = Store(self.agent.neighbours)
+        who = self.agent.number, self.agent.neighbours
+        self.desk = Desk(
+            *who, self.parts, self.rounds, self.limits, work=self.work, folder=self.folder
+        )
         self.waits = {j: Wait() for j in self.agent.neighbours}
-        self.durable = 0
-        self.finished: set[int] = set()  # neighbours that need nothing any more
-        self._knowing = asyncio.Lock()
-        self._news = asyncio.Event()
-        self._failure = ""
 
     async def run(self) -> Progress:
         """All rounds, from the checkpoint if there is one; returns once no neighbour needs more."""
         progress = self.agent.begin()
         if self.folder:
-            progress = saved.restore(self.folder, self.run_digest, progress, self.store)
-            self.durable = min(saved.safe(self.folder), progress.t)
-            self.finished = saved.finished(self.folder, self.run_digest)
+            progress = saved.restore(self.folder, self.run_digest, progress, self.desk.store)
+            self.desk.durable = min(saved.safe(self.folder), progress.t)
+            self.desk.finished = saved.finished(self.folder, self.run_digest)
         try:
-            await all_of(self._greet(j) for j in self._unfinished())
+            neighbours = self.agent.neighbours
+            await all_of(self._greet(j) for j in neighbours if j not in self.desk.finished)
             while progress.t < self.rounds:
                 progress = await self._round(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
@@ -67,8 +67,7 @@ class Node:
                     self.on_round(progress)
             await self._leave()
         except (FloatingPointError, Stopped) as error:
-            self._failure = str(error)
-            self._wake()
+            self.desk.fail(str(error))
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
             raise
         return progress
@@ -95,13 +94,12 @@ class Node:
     def _publish(self, progress: Progress, arrays: list[Any]) -> list[Any]:
         envelope = Envelope(self.run_digest, self.agent.number, progress.t)
         try:
-            self.store.put(progress.t, frame.encode(envelope, arrays))
+            self.desk.publish(progress.t, frame.encode(envelope, arrays))
         except FrameError as cause:
             raise FloatingPointError(
                 f"agent {self.agent.number} diverged in round {progress.t}: its message has "
                 f"{cause}; start again with smaller steps"
             ) from None
-        self._wake()
         return arrays
 
     async def _hear(self, t: int) -> dict[int, list[Any]]:
@@ -112,7 +110,7 @@ class Node:
 
     async def _pull(self, j: int, t: int) -> list[Any]:
         async def attempt() -> list[Any] | None:
-            ask = Ask(self.run_digest, self.agent.number, t, self.durable)
+            ask = Ask(self.run_digest, self.agent.number, t, self.desk.durable)
             answer = await self.transport.call(j, frame.encode_ask(ask))
             if not answer:
                 return None
@@ -131,7 +129,7 @@ class Node:
             durable = told.get("durable")
             if type(durable) is not int or not 0 <= durable <= self.rounds:
                 raise FrameError("a greeting that does not say up to where it is kept")
-            self.store.heard(j, durable)
+            self.desk.store.heard(j, durable)
             return True
 
         await insist(attempt, f"greeting of agent {j}", self.limits, self.waits[j])
@@ -139,10 +137,10 @@ class Node:
     async def _save(self, progress: Progress) -> None:
         """A checkpoint; only then do neighbours hear that they may forget."""
         if self.folder is None:
-            self.durable = progress.t
+            self.desk.durable = progress.t
             return
-        await self.work(saved.save, self.folder, self.run_digest, progress, self.store)
-        self.durable = saved.safe(self.folder)
+        await self.work(saved.save, self.folder, self.run_digest, progress, self.desk.store)
+        self.desk.durable = saved.safe(self.folder)
 
     async def _leave(self) -> None:
         """Stay until every neighbour has finished too and knows of this one.
@@ -154,10 +152,9 @@ class Node:
             restored = saved.restore(self.folder, self.run_digest, self.agent.begin(), check)
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
-        self.durable = self.rounds
+        self.desk.durable = self.rounds
         envelope = Envelope(self.run_digest, self.agent.number, self.rounds)
-        self.store.put(self.rounds, frame.encode(envelope, []))
-        self._wake()
+        self.desk.publish(self.rounds, frame.encode(envelope, []))
         await all_of(self._part(j) for j in self.agent.neighbours)
 
     async def _part(self, j: int) -> None:
@@ -168,13 +165,12 @@ class Node:
         """
 
         async def told() -> None:
-            while j not in self.finished:
-                await self._news.wait()
+            await self.desk.known(j)
             await asyncio.sleep(self.limits.connect)
 
         async def asked() -> None:
             await self._pull(j, self.rounds)
-            await self._know(j)
+            await self.desk.know(j)
 
         ways = [asyncio.ensure_future(told()), asyncio.ensure_future(asked())]
         try:
@@ -185,67 +181,9 @@ class Node:
             for way in ways:
                 way.cancel()
 
-    def _unfinished(self) -> list[int]:
-        return [j for j in self.agent.neighbours if j not in self.finished]
-
-    async def _know(self, j: int) -> None:
-        """Neighbour j has finished; remembered before it gets an answer."""
-        async with self._knowing:
-            if j in self.finished:
-                return
-            if self.folder is not None:
-                known = {*self.finished, j}
-                await self.work(saved.finish, self.folder, self.run_digest, known)
-            self.finished.add(j)
-        self._wake()
-
     async def answer(self, sender: int, request: bytes) -> bytes:
-        """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
-        header, _ = frame.unpack(request, REQUEST)
-        if sender not in self.store.durable:
-            raise Refused(f"agent {sender} is no neighbour of agent {self.agent.number}")
-        if header.get("sender") != sender:
-            raise Refused(f"agent {sender} asks in the name of agent {header.get('sender')}")
-        if header.get("kind") == "ping":
-            return frame.pack({"kind": "ping"})
-        if header.get("kind") == "hello":
-            if said := differing(self.parts, header.get("parts")):
-                raise Refused(f"agent {self.agent.number} runs something else: {said}")
-            return frame.pack({"kind": "hello", "durable": self.durable})
-        ask = frame.decode_ask(header)
-        if ask.run != self.run_digest:
-            raise Refused(f"agent {self.agent.number} runs something else: another digest")
-        if ask.round > self.rounds:
-            raise Refused(f"round {ask.round} is not to come; the run has {self.rounds}")
-        return await self._serve(ask)
-
-    async def _serve(self, ask: Ask) -> bytes:
-        """The message asked for, waited for during half of the time an answer may take."""
-        now = asyncio.get_running_loop().time()
-        until = now + self.limits.round / 2
-        self.store.heard(ask.sender, ask.durable)
-        if ask.durable == self.rounds:
-            await self._know(ask.sender)
-        while True:
-            if self._failure:
-                raise Stopped(self._failure)
-            try:
-                found = self.store.get(ask.round)
-            except Gone as gone:
-                raise Refused(f"agent {self.agent.number}: {gone}") from None
-            if found is not None:
-                return found
-            news = self._news
-            try:
-                async with asyncio.timeout_at(until):
-                    await news.wait()
-            except TimeoutError:
-                return b""
-
-    def _wake(self) -> None:
-        """Let those who wait look again."""
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        """See `Desk.answer`."""
+        return await self.desk.answer(sender, request)
 
 
 async def all_of(works: Any) -> list[Any]:
