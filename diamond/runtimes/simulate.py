@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Literal
 
 from ..algorithm import Algorithm
+from ..deferred import refreshes
 from ..network import Network
 from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..sampling import Sampling
-from ._simulation import REWIND, Simulation, refreshes
+from ._simulation import REWIND, Simulation
 
 OnDivergence = Literal["stop", "shrink"]
 
