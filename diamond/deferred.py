@@ -133,9 +133,6 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     estimator = getattr(algorithm, "hypergradient", None)
     setting = dataclasses.replace(setting, estimator=estimator)  # its memory stays the same
     filled = fill(algorithm, setting)
-    spent = Cost()
-    for found in setting.memory.values():
-        spent = tree.add(spent, found.cost)
     diameter, links = 0, 0
     if setting.network and spoken(setting.memory):
         diameter, links = setting.network.diameter, 2 * len(setting.network.edges)
@@ -144,10 +141,18 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     return Resolved(
         jax.tree.map(jnp.asarray, filled),
         numbers,
-        spent,
+        spent(setting.memory),
         rounds=sum(found.talks for found in setting.memory.values()) * diameter,
         bytes=spoken(setting.memory) * diameter * links,
     )
+
+
+def spent(memory: Mapping[str, Found]) -> Cost:
+    """What all numbers in `memory` have cost."""
+    total = Cost()
+    for found in memory.values():
+        total = tree.add(total, found.cost)
+    return total
 
 
 def spoken(memory: Mapping[str, Found]) -> int:

@@ -51,8 +51,8 @@ class Mortal(Node):
 class Cluster:
     """All agents, each started again some seconds after its death."""
 
-    def __init__(self, folder, order="paper", faults=(), size=3):
-        self.team, self.folder = team(order, size), folder
+    def __init__(self, folder, order="paper", faults=(), size=3, agents=None):
+        self.team, self.folder = agents or team(order, size), folder
         self.wire = Wire(*faults)
         self.tasks, self.deaths, self.largest = {}, 0, 0
         self.late = 0  # killed while answering, its own run already done
@@ -107,7 +107,7 @@ def watched(monkeypatch, tick):
 
             patch.setattr(owner, name, wrapper)
 
-        for name in ("tell", "think", "step"):
+        for name in ("find", "tell", "think", "step"):
             before(Agent, name, name, lambda agent: agent.number)
         before(Node, "_publish", "publish", lambda node: node.agent.number)
         before(Desk, "_wake", "published", lambda desk: desk.agent)

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..network import Network
-from ..peers.agent import open_numbers
 from .mistakes import BadExperiment, Mistake, told
 from .parts import Part, algorithm, graph
 
@@ -39,9 +38,6 @@ class Federation(BaseModel):
         if network.agents != len(self.sites):
             said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
             found.append(Mistake("sites", said))
-        if names := sorted(set(open_numbers(self.algorithm.build()))):
-            said = f"give {', '.join(names)}: sites cannot find numbers together"
-            found.append(Mistake("algorithm", said))
         return found
 
     def graph(self) -> Network:

@@ -69,7 +69,7 @@ class Desk:
             if self._failure:
                 raise Stopped(self._failure)
             try:
-                found = self.store.get(ask.round)
+                found = self.store.get(ask.round, ask.talk)
             except Gone as gone:
                 raise Refused(f"agent {self.agent}: {gone}") from None
             if found is not None:
@@ -81,9 +81,9 @@ class Desk:
             except TimeoutError:
                 return b""
 
-    def publish(self, round: int, content: bytes) -> None:
-        """From now on, `content` is the message of `round`."""
-        self.store.put(round, content)
+    def publish(self, round: int, content: bytes, talk: int = 0) -> None:
+        """From now on, `content` is the message of `round`, or said before it."""
+        self.store.put(round, content, talk)
         self._wake()
 
     def fail(self, why: str) -> None:

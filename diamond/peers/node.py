@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import frame, saved
 from .agent import Agent, Progress
 from .agreement import digest
 from .desk import Desk
-from .frame import Ask, Envelope, FrameError
+from .frame import Ask, Envelope, FrameError, Layout
+from .ledger import Ledger, Unsettled
 from .patience import Limits, Wait, insist
 from .store import Store
 from .threads import Work, threaded
@@ -54,13 +57,19 @@ class Node:
         progress = self.agent.begin()
         if self.folder:
             progress = saved.restore(self.folder, self.run_digest, progress, self.desk.store)
+            if progress.t:
+                progress = self.agent.numbered(progress)
             self.desk.durable = min(saved.safe(self.folder), progress.t)
             self.desk.finished = saved.finished(self.folder, self.run_digest)
         try:
             neighbours = self.agent.neighbours
             await all_of(self._greet(j) for j in neighbours if j not in self.desk.finished)
+            if progress.t == 0:
+                progress = await self._find(progress)
             while progress.t < self.rounds:
                 progress = await self._round(progress)
+                if self.agent.renews(progress):
+                    progress = await self._find(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self._save(progress)
                 if self.on_round:
@@ -72,11 +81,29 @@ class Node:
             raise
         return progress
 
+    async def _find(self, progress: Progress) -> Progress:
+        """The numbers left to the run, from the largest of what all agents measure.
+
+        Each tells its neighbours the largest it knows, as many times as the network's diameter.
+        """
+        ledger, talk, t = Ledger(), 0, progress.t
+        while True:
+            try:
+                return await self.work(self.agent.find, progress, ledger)
+            except Unsettled as open:
+                name, known = open.name, open.values
+            for _ in range(self.agent.network.diameter):
+                talk += 1
+                self._publish(t, [known], talk)
+                heard = await self._hear(t, talk, frame.layout([known]))
+                known = np.max([known, *(values for (values,) in heard.values())], axis=0)
+            ledger.settled[name] = known
+
     async def _round(self, progress: Progress) -> Progress:
         """Tell, think and hear; in parallel if the message does not depend on the gradients."""
         agent = self.agent
         if agent.early:
-            told = self._publish(progress, await self.work(agent.tell, progress, None))
+            told = self._publish(progress.t, await self.work(agent.tell, progress, None))
             thinking = asyncio.ensure_future(self.work(agent.think, progress))
             heard = asyncio.ensure_future(self._hear(progress.t))
             try:
@@ -86,38 +113,44 @@ class Node:
                 heard.cancel()
         else:
             thought = await self.work(agent.think, progress)
-            told = self._publish(progress, await self.work(agent.tell, progress, thought[0]))
+            told = self._publish(progress.t, await self.work(agent.tell, progress, thought[0]))
             messages = await self._hear(progress.t)
         messages[agent.number] = told
         return await self.work(agent.step, progress, thought, messages)
 
-    def _publish(self, progress: Progress, arrays: list[Any]) -> list[Any]:
-        envelope = Envelope(self.run_digest, self.agent.number, progress.t)
+    def _publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
+        envelope = Envelope(self.run_digest, self.agent.number, t, talk)
         try:
-            self.desk.publish(progress.t, frame.encode(envelope, arrays))
+            self.desk.publish(t, frame.encode(envelope, arrays), talk)
         except FrameError as cause:
+            what = "what it measures" if talk else "its message"
             raise FloatingPointError(
-                f"agent {self.agent.number} diverged in round {progress.t}: its message has "
-                f"{cause}; start again with smaller steps"
+                f"agent {self.agent.number} diverged in round {t}: {what} has {cause}; start again "
+                f"with smaller steps"
             ) from None
         return arrays
 
-    async def _hear(self, t: int) -> dict[int, list[Any]]:
-        """The messages of all neighbours of round t."""
+    async def _hear(
+        self, t: int, talk: int = 0, layout: Layout | None = None
+    ) -> dict[int, list[Any]]:
+        """The messages of all neighbours of round t, or what they say about numbers before it."""
         neighbours = self.agent.neighbours
-        found = await all_of(self._pull(j, t) for j in neighbours)
+        found = await all_of(self._pull(j, t, talk, layout) for j in neighbours)
         return dict(zip(neighbours, found))
 
-    async def _pull(self, j: int, t: int) -> list[Any]:
+    async def _pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
+        expected = self.agent.layout if layout is None else layout
+        wanted = f"measurements before round {t}" if talk else f"message of round {t}"
+        if t == self.rounds and not talk:
+            expected, wanted = (), "word that it has finished"
+
         async def attempt() -> list[Any] | None:
-            ask = Ask(self.run_digest, self.agent.number, t, self.desk.durable)
+            ask = Ask(self.run_digest, self.agent.number, t, self.desk.durable, talk)
             answer = await self.transport.call(j, frame.encode_ask(ask))
             if not answer:
                 return None
-            layout = self.agent.layout if t < self.rounds else ()
-            return frame.decode(answer, Envelope(self.run_digest, j, t), layout)
+            return frame.decode(answer, Envelope(self.run_digest, j, t, talk), expected)
 
-        wanted = f"message of round {t}" if t < self.rounds else "word that it has finished"
         return await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
 
     async def _greet(self, j: int) -> None:
