@@ -8,7 +8,7 @@ import numpy as np
 from helpers import ALGORITHMS, ESTIMATORS, build
 
 from diamond.peers.agent import Agent
-from diamond.peers.ledger import Ledger, Unsettled
+from diamond.peers.tally import Tally, Unsettled
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
 
@@ -35,18 +35,18 @@ def agents(problem, network, algorithm, **options):
 
 def settled(team, progress):
     """All agents with the numbers they leave open, found from what everyone measures."""
-    ledgers, found = [Ledger() for _ in team], [None] * len(team)
+    tallies, found = [Tally() for _ in team], [None] * len(team)
     while any(p is None for p in found):
         asked = {}
         for i, agent in enumerate(team):
             try:
-                found[i] = agent.find(progress[i], ledgers[i])
+                found[i] = agent.find(progress[i], tallies[i])
             except Unsettled as open:
                 asked.setdefault(open.name, []).append(open.values)
         for name, values in asked.items():
             assert len(values) == len(team)  # all come to the same question
-            for ledger in ledgers:
-                ledger.settled[name] = np.max(values, axis=0)
+            for tally in tallies:
+                tally.settled[name] = np.max(values, axis=0)
     return found
 
 

@@ -15,8 +15,8 @@ from peering import NAMES, agents, lockstep, stacked
 import diamond
 from diamond.peers import agent, frame
 from diamond.peers.inprocess import Wire, inline, play
-from diamond.peers.ledger import Unsettled
 from diamond.peers.node import Node
+from diamond.peers.tally import Unsettled
 from diamond.peers.transport import Stopped
 
 NETWORK = diamond.network.path(3)  # of diameter 2

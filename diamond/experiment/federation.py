@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from ..folder.manifest import Origin
 from ..network import Network
 from .mistakes import BadExperiment, Mistake, told
 from .parts import Part, algorithm, graph
@@ -52,6 +53,27 @@ class Federation(BaseModel):
             "network": {"graph": self.network.name, **self.network.options},
             "algorithm": {"name": self.algorithm.name, **self.algorithm.options},
         }
+
+    def toml(self) -> str:
+        """The whole of it as a file, which reads as this federation again."""
+        import tomli_w
+
+        return tomli_w.dumps({"name": self.name, **self.terms(), "sites": dict(self.sites)})
+
+
+def origin(federation: Federation, site: str, problem: Part, command: str) -> Origin:
+    """Where the run of a site comes from."""
+    part = federation.algorithm
+    return Origin(
+        name=site,
+        experiment=federation.name,
+        problem=Path(problem.name).name,
+        algorithm=part.name,
+        label=f"{part.label} at {site}",
+        options=part.options,
+        command=command,
+        sources={Path(path).name: digest for path, digest in problem.sources.items()},
+    )
 
 
 def load(path: Path) -> Federation:

@@ -49,10 +49,12 @@ class Writer:
         """Seconds spent on this run, those of earlier sittings included."""
         return self._before + time.monotonic() - self._begun
 
-    def begin(self, manifest: dict[str, Any], config: str) -> None:
-        """Start anew: nothing of an earlier attempt is left."""
+    def begin(self, manifest: dict[str, Any], config: str, anew: bool = True) -> None:
+        """Say what is run here; `anew`, nothing of an earlier attempt is left."""
         checkpoint.replace(self.path / "config.toml", config.encode())
         self.manifest(**manifest)
+        if not anew:
+            return
         self.metrics.path.write_bytes(b"")
         for round in checkpoint.rounds(self.checkpoints):
             checkpoint.discard(self.checkpoints, round)

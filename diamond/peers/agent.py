@@ -111,6 +111,10 @@ class Agent:
         told = _outgoing(progress.algorithm, progress.state, estimate, jnp.int32(progress.t))
         return [np.asarray(leaf) for leaf in jax.tree.leaves(told)]
 
+    def unpacked(self, arrays: Sequence[np.ndarray]) -> Message:
+        """The message that those arrays are of."""
+        return jax.tree.unflatten(self._structure, arrays)
+
     def step(
         self,
         progress: Progress,
@@ -119,7 +123,7 @@ class Agent:
     ) -> Progress:
         """The round's end, from the messages of all neighbours and its own."""
         estimate, costs = thought
-        parts = [jax.tree.unflatten(self._structure, messages[j]) for j in self.heard]
+        parts = [self.unpacked(messages[j]) for j in self.heard]
         mixed = parts, self.weights, jnp.int32(progress.t)
         (state, counter), sound = _update(
             progress.algorithm, (progress.state, progress.spent), (estimate, costs), *mixed

@@ -7,7 +7,7 @@ again for what it has heard since, and tells the same bits once more.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from .agent import Agent, Progress
 from .agreement import digest
 from .desk import Desk
 from .frame import Ask, Envelope, FrameError, Layout
-from .ledger import Ledger, Unsettled
+from .heard import Heard
 from .patience import Limits, Wait, insist
 from .store import Store
+from .tally import Tally, Unsettled
 from .threads import Work, threaded
 from .transport import REQUEST, Stopped, Transport
 
@@ -30,7 +31,8 @@ from .transport import REQUEST, Stopped, Transport
 class Node:
     """The agent's run of `rounds` rounds; `folder` keeps a checkpoint every `every` of them.
 
-    Without a folder nothing survives a crash. `work` runs what blocks.
+    Without a folder nothing survives a crash. `work` runs what blocks, `on_round` among it: called
+    where the agent stands at first and after every round, before the checkpoint.
     """
 
     agent: Agent
@@ -51,6 +53,10 @@ class Node:
             *who, self.parts, self.rounds, self.limits, work=self.work, folder=self.folder
         )
         self.waits = {j: Wait() for j in self.agent.neighbours}
+        self.heard = {j: Heard() for j in self.agent.neighbours}
+        self.messages: dict[int, list[Any]] = {}  # of the last round, the agent's own among them
+        self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
+        self.t = 0  # rounds made
 
     async def run(self) -> Progress:
         """All rounds, from the checkpoint if there is one; returns once no neighbour needs more."""
@@ -65,15 +71,15 @@ class Node:
             neighbours = self.agent.neighbours
             await all_of(self._greet(j) for j in neighbours if j not in self.desk.finished)
             if progress.t == 0:
-                progress = await self._find(progress)
+                progress = await self._timed(self._find, progress)
+            await self._show(progress)
             while progress.t < self.rounds:
-                progress = await self._round(progress)
+                progress = await self._timed(self._round, progress)
                 if self.agent.renews(progress):
-                    progress = await self._find(progress)
+                    progress = await self._timed(self._find, progress)
+                await self._show(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self._save(progress)
-                if self.on_round:
-                    self.on_round(progress)
             await self._leave()
         except (FloatingPointError, Stopped) as error:
             self.desk.fail(str(error))
@@ -81,42 +87,66 @@ class Node:
             raise
         return progress
 
+    async def _timed(
+        self, work: Callable[[Progress], Awaitable[Progress]], progress: Progress
+    ) -> Progress:
+        begun = _clock()
+        try:
+            return await work(progress)
+        finally:
+            self.seconds += _clock() - begun
+
+    async def _show(self, progress: Progress) -> None:
+        self.t = progress.t
+        if self.on_round:
+            await self.work(self.on_round, progress)
+
     async def _find(self, progress: Progress) -> Progress:
         """The numbers left to the run, from the largest of what all agents measure.
 
         Each tells its neighbours the largest it knows, as many times as the network's diameter.
         """
-        ledger, talk, t = Ledger(), 0, progress.t
+        tally, talk, t = Tally(), 0, progress.t
         while True:
             try:
-                return await self.work(self.agent.find, progress, ledger)
+                return await self.work(self.agent.find, progress, tally)
             except Unsettled as open:
                 name, known = open.name, open.values
             for _ in range(self.agent.network.diameter):
                 talk += 1
                 self._publish(t, [known], talk)
+                begun = _clock()
                 heard = await self._hear(t, talk, frame.layout([known]))
+                self.waited += _clock() - begun
                 known = np.max([known, *(values for (values,) in heard.values())], axis=0)
-            ledger.settled[name] = known
+            tally.settled[name] = known
 
     async def _round(self, progress: Progress) -> Progress:
         """Tell, think and hear; in parallel if the message does not depend on the gradients."""
         agent = self.agent
         if agent.early:
             told = self._publish(progress.t, await self.work(agent.tell, progress, None))
-            thinking = asyncio.ensure_future(self.work(agent.think, progress))
+            thinking = asyncio.ensure_future(self._think(progress))
             heard = asyncio.ensure_future(self._hear(progress.t))
             try:
-                thought, messages = await asyncio.gather(thinking, heard)
+                (thought, since), messages = await asyncio.gather(thinking, heard)
             finally:
                 thinking.cancel()
                 heard.cancel()
         else:
-            thought = await self.work(agent.think, progress)
+            thought, _ = await self._think(progress)
             told = self._publish(progress.t, await self.work(agent.tell, progress, thought[0]))
+            since = _clock()
             messages = await self._hear(progress.t)
+        self.waited += _clock() - since
         messages[agent.number] = told
-        return await self.work(agent.step, progress, thought, messages)
+        after: Progress = await self.work(agent.step, progress, thought, messages)
+        self.messages = messages
+        return after
+
+    async def _think(self, progress: Progress) -> tuple[Any, float]:
+        """The gradient work, and when it was done."""
+        return await self.work(self.agent.think, progress), _clock()
 
     def _publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
         envelope = Envelope(self.run_digest, self.agent.number, t, talk)
@@ -151,7 +181,10 @@ class Node:
                 return None
             return frame.decode(answer, Envelope(self.run_digest, j, t, talk), expected)
 
-        return await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
+        with self.heard[j].awaited():
+            found = await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
+        self.heard[j].round = t
+        return found
 
     async def _greet(self, j: int) -> None:
         """Compare what the two ends are about to run."""
@@ -165,7 +198,8 @@ class Node:
             self.desk.store.heard(j, durable)
             return True
 
-        await insist(attempt, f"greeting of agent {j}", self.limits, self.waits[j])
+        with self.heard[j].awaited():
+            await insist(attempt, f"greeting of agent {j}", self.limits, self.waits[j])
 
     async def _save(self, progress: Progress) -> None:
         """A checkpoint; only then do neighbours hear that they may forget."""
@@ -217,6 +251,10 @@ class Node:
     async def answer(self, sender: int, request: bytes) -> bytes:
         """See `Desk.answer`."""
         return await self.desk.answer(sender, request)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def all_of(works: Any) -> list[Any]:

@@ -15,7 +15,7 @@ class Unsettled(LookupError):
         self.name, self.values = name, values
 
 
-class Ledger:
+class Tally:
     """What one agent has measured, each thing once, and what the network has settled.
 
     Stands for the largest over all agents in `diamond.deferred.Setting`: finding numbers from it
