@@ -69,7 +69,7 @@ def origin(federation: Federation, site: str, problem: Part, command: str) -> Or
         experiment=federation.name,
         problem=Path(problem.name).name,
         algorithm=part.name,
-        label=f"{part.label} at {site}",
+        label=part.label,
         options=part.options,
         command=command,
         sources={Path(path).name: digest for path, digest in problem.sources.items()},
