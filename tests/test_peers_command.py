@@ -51,7 +51,7 @@ name = "gt_sgd"
 alpha = 0.05
 beta = 0.2
 batch = 4
-hypergradient = {name = "neumann", terms = 3, lipschitz = 1.6}
+hypergradient = {name = "neumann", terms = 3}
 [sites]
 """
 NAMES = ["north", "south", "west"]
@@ -96,7 +96,7 @@ def test_a_federation_is_not_founded_over_another(trial, command):
 
 def test_all_mistakes_are_named(tmp_path):
     text = FEDERATION.replace("rounds = 60", "rounds = 0").replace(
-        "lipschitz = 1.6", "lipschitz = -1"
+        "terms = 3", "terms = 3, lipschitz = -1"
     )
     (tmp_path / "bad.toml").write_text(text + 'north = "nowhere"')
     with pytest.raises(BadExperiment) as said:
