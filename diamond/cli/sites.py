@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import BAD_INPUT, DIVERGED, FAILED, reported, talk
+from .app import BAD_INPUT, DIVERGED, FAILED, INTERRUPTED, reported, talk
 
 if TYPE_CHECKING:
     from ..experiment.federation import Federation
@@ -73,6 +73,9 @@ def plainly() -> Iterator[None]:
         except (Refused, GaveUp) as error:
             talk(str(error), "red")
             raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt:
+            talk("interrupted; the same command goes on from the checkpoint", "yellow")
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def installed() -> None:
