@@ -34,6 +34,11 @@ def charge(counter: jax.Array, cost: Cost) -> jax.Array:
     return jnp.stack([low, counter[1] + (low < spent)])
 
 
+def each(cost: Cost, agents: int) -> Cost:
+    """`cost` as arrays with one entry an agent; a plain number is what every agent paid."""
+    return Cost(*(jnp.broadcast_to(jnp.asarray(c), (agents,)) for c in cost))
+
+
 def total(counter: jax.Array) -> np.ndarray:
     """The counter's value, one integer a field (the last axis)."""
     limbs = np.asarray(counter).astype(np.uint64)

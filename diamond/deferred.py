@@ -2,16 +2,19 @@
 
 A number that the user did not give stands in the algorithm as a `Deferred`; whoever runs the
 algorithm puts the number in its place before the first round, and looks again a few times while
-the agents move on.
+the agents move on. What it is found from, each agent measures on its own rows, and the network
+takes the largest.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from . import tree
 from .cost import Cost
@@ -24,9 +27,20 @@ class Found(NamedTuple):
     """A number, and what finding it has cost each agent so far."""
 
     value: Any
-    cost: Cost = Cost()
-    agreed: int = 0  # how often the network had to agree on it
+    cost: Cost = Cost()  # of each agent, or of any where all pay the same
+    agreed: int = 0  # numbers that the network had to agree on for it
+    talks: int = 0  # how often it talked for that
     lasting: bool = False  # found once for the whole run
+
+
+Measured = tuple[np.ndarray, Cost]  # (agents, numbers), and what measuring them cost
+Largest = Callable[[str, Callable[[], Measured]], Measured]
+
+
+def largest_here(name: str, measure: Callable[[], Measured]) -> Measured:
+    """The largest of each number that `measure` finds, if all agents are in this process."""
+    values, cost = measure()
+    return np.max(values, axis=0), cost
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,18 @@ class Setting:
     memory: dict[str, Found] = field(default_factory=dict)
     past: dict[str, Found] = field(default_factory=dict)  # found before, to be found anew
     moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: they are at the start
+    agent: int | None = None  # whose rows the problem has; None: it has those of all agents
+    largest: Largest = largest_here  # by name, over all agents of the network
+
+    @property
+    def agents(self) -> int:
+        """m."""
+        return self.network.agents if self.network else self.problem.agents
+
+    @property
+    def numbers(self) -> jax.Array:
+        """Of the agents whose rows the problem has."""
+        return jnp.arange(self.problem.agents) if self.agent is None else jnp.array([self.agent])
 
     @property
     def point(self) -> tuple[Tree, Tree]:
@@ -57,8 +83,11 @@ class Setting:
         if name not in self.memory:
             found = compute(self)
             before = self.past.get(name, Found(None))
-            cost = tree.add(before.cost, found.cost)
-            self.memory[name] = found._replace(cost=cost, agreed=before.agreed + found.agreed)
+            self.memory[name] = found._replace(
+                cost=tree.add(before.cost, found.cost),
+                agreed=before.agreed + found.agreed,
+                talks=before.talks + found.talks,
+            )
         return self.memory[name].value
 
     def at(self, x: Tree, y: Tree) -> "Setting":
@@ -70,6 +99,11 @@ class Setting:
     def changes(self) -> bool:
         """Whether anything found is to be found anew while the agents move on."""
         return not all(found.lasting for found in self.memory.values())
+
+
+def refreshes(rounds: int) -> list[int]:
+    """When a run of `rounds` finds anew what it found for itself: rounds 25, 100, 400, ..."""
+    return list(takewhile(lambda t: t <= rounds, (25 * 4**k for k in count())))
 
 
 @dataclass(frozen=True)
@@ -99,25 +133,44 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     estimator = getattr(algorithm, "hypergradient", None)
     setting = dataclasses.replace(setting, estimator=estimator)  # its memory stays the same
     filled = fill(algorithm, setting)
-    spent = Cost()
-    for found in setting.memory.values():
-        spent = tree.add(spent, found.cost)
-    agreed = sum(found.agreed for found in setting.memory.values())
-    rounds = agreed * setting.network.diameter if setting.network and agreed else 0
-    links = 2 * len(setting.network.edges) if setting.network else 0
+    diameter, links = 0, 0
+    if setting.network and spoken(setting.memory):
+        diameter, links = setting.network.diameter, 2 * len(setting.network.edges)
     scalars = ((n, f.value) for n, f in setting.memory.items() if not jnp.ndim(f.value))
     numbers = {name: float(value) for name, value in scalars}
-    size = jnp.zeros(()).dtype.itemsize
     return Resolved(
-        jax.tree.map(jnp.asarray, filled), numbers, spent, rounds, rounds * links * size
+        jax.tree.map(jnp.asarray, filled),
+        numbers,
+        spent(setting.memory),
+        rounds=sum(found.talks for found in setting.memory.values()) * diameter,
+        bytes=spoken(setting.memory) * diameter * links,
     )
 
 
+def spent(memory: Mapping[str, Found]) -> Cost:
+    """What all numbers in `memory` have cost."""
+    total = Cost()
+    for found in memory.values():
+        total = tree.add(total, found.cost)
+    return total
+
+
+def spoken(memory: Mapping[str, Found]) -> int:
+    """Bytes of the numbers in `memory` that were agreed on: of one round, to one neighbour."""
+    size: int = jnp.zeros(()).dtype.itemsize
+    return sum(found.agreed for found in memory.values()) * size
+
+
 def fill(node: Any, setting: Setting) -> Any:
-    """`node` with its `Deferred`s replaced."""
+    """`node` with its `Deferred`s replaced by their numbers."""
+    return swap(node, lambda open: setting.once(open.name, open.compute))
+
+
+def swap(node: Any, number: Callable[[Deferred], Any]) -> Any:
+    """`node` with its `Deferred`s replaced by what `number` makes of them."""
     if isinstance(node, Deferred):
-        return setting.once(node.name, node.compute)
+        return number(node)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         fields = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
-        return dataclasses.replace(node, **{k: fill(v, setting) for k, v in fields.items()})
+        return dataclasses.replace(node, **{k: swap(v, number) for k, v in fields.items()})
     return node

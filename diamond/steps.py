@@ -26,7 +26,7 @@ import numpy as np
 
 from . import lower, sampling, tree
 from .cost import Cost
-from .deferred import Deferred, Found, Setting, fill
+from .deferred import Deferred, Found, Measured, Setting, fill
 from .hypergradient.conditioning import block, smallest
 from .hypergradient.conjugate import ConjugateGradient
 from .hypergradient.implicit import jacobian_product
@@ -103,34 +103,46 @@ def _upper(setting: Setting) -> np.ndarray:
     """(L_l, r, sigma_L), the worst of the agents; noise is averaged over all of them."""
 
     def compute(setting: Setting) -> Found:
-        few = block(setting.problem.objectives())
-        batches = setting.problem.objectives(setting.batch)
         estimator = fill(setting.estimator, setting)
-        found = _look(estimator, few, batches, *setting.point, sampling.key(setting.seed))
-        curvature, ratio, shaky, cost = jax.tree.map(np.asarray, found)
-        m = setting.problem.agents
-        worst = [curvature.max(), m * ratio.min(), shaky.max() / math.sqrt(m)]
-        most = Cost(*(int(np.max(c)) for c in cost))
-        return Found(np.array(worst, float), most, agreed=3)
+
+        def measure() -> Measured:
+            few = block(setting.problem.objectives())
+            rows = few, setting.problem.objectives(setting.batch)
+            drawn = sampling.key(setting.seed), setting.numbers
+            curvature, ratio, shaky, cost = _look(estimator, *rows, *setting.point, *drawn)
+            found = np.stack([curvature, -ratio, shaky], axis=1)
+            return found, Cost(*(np.asarray(c, np.int64) for c in cost))
+
+        found, cost = setting.largest("upper", measure)
+        curvature, ratio, shaky = (float(value) for value in found)
+        m = setting.agents
+        worst = [curvature, -m * ratio, shaky / math.sqrt(m)]
+        return Found(np.array(worst), cost, agreed=3, talks=1)
 
     return setting.once("upper", compute)
 
 
 @jax.jit
 def _look(
-    estimator: Any, few: Objectives, batches: Objectives, x: Tree, y: Tree, key: jax.Array
+    estimator: Any,
+    few: Objectives,
+    batches: Objectives,
+    x: Tree,
+    y: Tree,
+    key: jax.Array,
+    numbers: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, Cost]:
-    """L_l, r, sigma_L and what they cost, of every agent."""
+    """L_l, r of its own, sigma_L and what they cost, of every agent."""
 
-    def alone(agent: jax.Array, few: Objectives, x: Tree, y: Tree) -> Any:
+    def alone(agent: jax.Array, number: jax.Array, few: Objectives, x: Tree, y: Tree) -> Any:
         here, there, curvature, spent = _steepest(few, x, y)
-        one, own = estimator or Fixed(here.z), jax.random.fold_in(key, agent)
+        one, own = estimator or Fixed(here.z), jax.random.fold_in(key, number)
         points = (x, here.y), there
         ratio, shaky, noisy = _noise(one, batches.of(agent), points, own)
         return curvature, ratio, shaky, tree.add(spent, noisy)
 
     agents = jnp.arange(few.train.count.shape[0])
-    return jax.vmap(alone)(agents, few, x, y)
+    return jax.vmap(alone)(agents, numbers, few, x, y)
 
 
 class Exact(NamedTuple):
@@ -224,7 +236,7 @@ def _noise(
 
     each, changes, costs = jax.lax.map(sampled, jnp.arange(NOISY))
     (mean, spread), (_, shaky) = variance(each), variance(changes)
-    tiny = jnp.finfo(spread.dtype).tiny
-    distance = tree.norm(tree.sub(points[1][0], points[0][0]))
-    ratio = tree.dot(mean, mean) / jnp.maximum(spread, tiny)
+    tiny, most = jnp.finfo(spread.dtype).tiny, jnp.finfo(spread.dtype).max
+    distance = jnp.maximum(tree.norm(tree.sub(points[1][0], points[0][0])), tiny)
+    ratio = jnp.minimum(tree.dot(mean, mean) / jnp.maximum(spread, tiny), most)  # of no noise
     return ratio, jnp.sqrt(shaky) / distance, jax.tree.map(lambda c: c.sum(), costs)

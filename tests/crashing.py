@@ -12,6 +12,7 @@ from peering import agents, given
 import diamond
 from diamond import checkpoint
 from diamond.peers.agent import Agent
+from diamond.peers.desk import Desk
 from diamond.peers.inprocess import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.patience import Limits
@@ -50,8 +51,8 @@ class Mortal(Node):
 class Cluster:
     """All agents, each started again some seconds after its death."""
 
-    def __init__(self, folder, order="paper", faults=(), size=3):
-        self.team, self.folder = team(order, size), folder
+    def __init__(self, folder, order="paper", faults=(), size=3, agents=None):
+        self.team, self.folder = agents or team(order, size), folder
         self.wire = Wire(*faults)
         self.tasks, self.deaths, self.largest = {}, 0, 0
         self.late = 0  # killed while answering, its own run already done
@@ -81,7 +82,7 @@ class Cluster:
             await asyncio.sleep(DOWN)
 
     def look(self, node):
-        self.largest = max(self.largest, len(node.store.frames))
+        self.largest = max(self.largest, len(node.desk.store.frames))
 
     def run(self):
         """Where everyone stands at the end."""
@@ -106,10 +107,10 @@ def watched(monkeypatch, tick):
 
             patch.setattr(owner, name, wrapper)
 
-        for name in ("tell", "think", "step"):
+        for name in ("find", "tell", "think", "step"):
             before(Agent, name, name, lambda agent: agent.number)
         before(Node, "_publish", "publish", lambda node: node.agent.number)
-        before(Node, "_wake", "published", lambda node: node.agent.number)
+        before(Desk, "_wake", "published", lambda desk: desk.agent)
         replace = checkpoint.replace
 
         def torn(path, content, settle=True):

@@ -4,9 +4,11 @@ import copy
 from functools import cache
 
 import jax
+import numpy as np
 from helpers import ALGORITHMS, ESTIMATORS, build
 
 from diamond.peers.agent import Agent
+from diamond.peers.tally import Tally, Unsettled
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
 
@@ -31,9 +33,26 @@ def agents(problem, network, algorithm, **options):
     return [Agent(own(problem, i), network, algorithm, i, **options) for i in range(network.agents)]
 
 
+def settled(team, progress):
+    """All agents with the numbers they leave open, found from what everyone measures."""
+    tallies, found = [Tally() for _ in team], [None] * len(team)
+    while any(p is None for p in found):
+        asked = {}
+        for i, agent in enumerate(team):
+            try:
+                found[i] = agent.find(progress[i], tallies[i])
+            except Unsettled as open:
+                asked.setdefault(open.name, []).append(open.values)
+        for name, values in asked.items():
+            assert len(values) == len(team)  # all come to the same question
+            for tally in tallies:
+                tally.settled[name] = np.max(values, axis=0)
+    return found
+
+
 def lockstep(team, rounds):
     """Rounds of all agents, with messages handed over in memory; where each stands at the end."""
-    progress = [agent.begin() for agent in team]
+    progress = settled(team, [agent.begin() for agent in team])
     for _ in range(rounds):
         thoughts = [agent.think(p) for agent, p in zip(team, progress)]
         told = [
@@ -42,6 +61,8 @@ def lockstep(team, rounds):
         ]
         messages = dict(enumerate(told))
         progress = [a.step(p, th, messages) for a, p, th in zip(team, progress, thoughts)]
+        if team[0].renews(progress[0]):
+            progress = settled(team, progress)
     return progress
 
 

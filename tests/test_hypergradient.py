@@ -127,6 +127,14 @@ def test_eq_5_averages_over_its_depth_to_the_sum(curved, rows):
     assert np.linalg.norm(depths - depths.mean(0), axis=1).min() > 1e-6  # they do differ
 
 
+def test_a_sum_of_one_term_is_that_term(curved):
+    problem, at, mine = curved
+    sample = sample_of(problem, AGENT, 1, 2)
+    (one,) = evaluate(hg.neumann(1, 3.0), mine, [at], sample)
+    (summed,) = evaluate(hg.neumann_sum(1, 3.0), mine, [at], sample_of(problem, AGENT, 0, 2))
+    np.testing.assert_allclose(line(summed), line(one), rtol=1e-13)
+
+
 def test_every_factor_is_on_its_own_rows(curved):
     """Against matrices: f on xi, g_xy on zeta_0, the j-th g_yy on zeta_j (1 for a solver)."""
     problem, (x, y), mine = curved

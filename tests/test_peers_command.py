@@ -51,7 +51,7 @@ name = "gt_sgd"
 alpha = 0.05
 beta = 0.2
 batch = 4
-hypergradient = {name = "neumann", terms = 3, lipschitz = 1.6}
+hypergradient = {name = "neumann", terms = 3}
 [sites]
 """
 NAMES = ["north", "south", "west"]
@@ -96,18 +96,16 @@ def test_a_federation_is_not_founded_over_another(trial, command):
 
 def test_all_mistakes_are_named(tmp_path):
     text = FEDERATION.replace("rounds = 60", "rounds = 0").replace(
-        "lipschitz = 1.6", "lipschitz = -1"
+        "terms = 3", "terms = 3, lipschitz = -1"
     )
     (tmp_path / "bad.toml").write_text(text + 'north = "nowhere"')
     with pytest.raises(BadExperiment) as said:
         load(tmp_path / "bad.toml")
     assert {mistake.key for mistake in said.value.mistakes} >= {"rounds", "sites.north"}
-    text = FEDERATION.replace("alpha = 0.05", "")
-    (tmp_path / "bad.toml").write_text(text + 'north = "127.0.0.1:80"')
+    (tmp_path / "bad.toml").write_text(FEDERATION + 'north = "127.0.0.1:80"')
     with pytest.raises(BadExperiment) as said:
         load(tmp_path / "bad.toml")
-    assert [mistake.key for mistake in said.value.mistakes] == ["sites", "algorithm"]
-    assert "give alpha" in said.value.mistakes[1].said
+    assert [mistake.key for mistake in said.value.mistakes] == ["sites"]
 
 
 def test_the_doctor_names_the_edge_that_fails_and_why(trial, command):

@@ -172,7 +172,8 @@ def refusal(request, sender=0, asked=1):
     async def ask():
         agent = team()[asked]
         node = Node(agent, ROUNDS, Wire().end(asked), None, EVERY, LIMITS, inline)
-        node.store.durable = dict.fromkeys(node.store.durable, 4)
+        kept = node.desk.store
+        kept.durable = dict.fromkeys(kept.durable, 4)
         await node.answer(sender, request(node))
 
     with pytest.raises((Refused, FrameError)) as said:
@@ -236,12 +237,15 @@ def test_a_message_is_kept_exactly_as_long_as_a_neighbour_may_ask_for_it():
     store = Store([0, 2])
     for t in range(6):
         store.put(t, bytes([t]))
+        store.put(t, bytes([t + 10]), talk=2)
+    kept = lambda: sorted({round for round, _ in store.frames})
     store.heard(0, 4)
-    assert sorted(store.frames) == [0, 1, 2, 3, 4, 5]  # agent 2 may be set back to the start
+    assert kept() == [0, 1, 2, 3, 4, 5]  # agent 2 may be set back to the start
     store.heard(2, 3)
-    assert sorted(store.frames) == [3, 4, 5]
+    assert kept() == [3, 4, 5]
     store.heard(2, 1)  # an old request, late
-    assert sorted(store.frames) == [3, 4, 5] and store.get(3) == b"\3" and store.get(6) is None
+    assert kept() == [3, 4, 5] and store.get(3) == b"\3" and store.get(6) is None
+    assert store.get(3, talk=2) == b"\x0d" and store.get(3, talk=1) is None
     with pytest.raises(Gone, match="round 2 is no longer kept, only rounds from 3 on"):
         store.get(2)
     again = Store([0, 2])

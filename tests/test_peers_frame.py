@@ -38,6 +38,7 @@ def test_the_bytes_are_the_ones_of_the_format():
         "run": "d1ce",
         "sender": 3,
         "round": 7,
+        "talk": 0,
         "arrays": [["float32", [2]]],
     }
     assert raw[-12:-4] == bytes.fromhex("0000803f000000c0")

@@ -269,5 +269,5 @@ def test_a_network_that_is_not_the_rosters_is_refused(places, tmp_path):
     folder, *_ = places
     agent = team()[0]
     with pytest.raises(ValueError, match=r"neighbours \[1, 2\], the roster \[1\]; use the network"):
-        fixed = diamond.network.ring(3), agent.algorithm, ROUNDS
+        fixed = diamond.network.ring(3), agent.given, ROUNDS
         run(agent.problem, *fixed, folder / "site0", tmp_path / "run")

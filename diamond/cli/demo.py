@@ -8,6 +8,7 @@ import typer
 
 from .app import Json, app, emit, reported, talk
 from .compute import Out, Quiet, executed, start
+from .peers_demo import demo_of_peers
 
 if TYPE_CHECKING:
     from ..folder.reader import Stored
@@ -26,8 +27,14 @@ def demo(
     out: Out = Path("runs"),
     quiet: Quiet = False,
     json: Json = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Instead, five real processes; one is killed.")
+    ] = False,
 ) -> None:
     """DIAMOND, GT-SGD, M-SGD and D-SGD on embedded digits: a table, a picture and a report."""
+    if peers:
+        demo_of_peers(out, quiet, json)
+        return
     with reported():
         if not quiet:
             talk("starting JAX and compiling ...", "dim")

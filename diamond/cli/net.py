@@ -1,28 +1,23 @@
 """net init, start, doctor: sites that run together without a server."""
 
 import asyncio
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import BAD_INPUT, DIVERGED, FAILED, Json, app, emit, reported, talk
+from .app import FAILED, Json, app, emit, reported, talk
+from .sites import Connect, Place, Rows, agreed, digest_of, installed, own_problem, plainly
 
 if TYPE_CHECKING:
-    from ..peers.agent import Agent, Progress
+    from ..peers.agent import Agent
     from ..peers.patience import Limits
     from ..peers.roster import Bundle
 
 net = typer.Typer(no_args_is_help=True, help="Sites that run together, without a server.")
 app.add_typer(net, name="net")
 
-Place = Annotated[Path, typer.Argument(help="The bundle of this site, a folder.")]
 Own = Annotated[str, typer.Option("--problem", help="Your function, as in my_problem.py:make.")]
-Rows = Annotated[Path | None, typer.Option("--data", help="Handed to it as `data`: your own rows.")]
-Connect = Annotated[float, typer.Option(help="Seconds for one try to reach a neighbour.")]
 Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
 GiveUp = Annotated[float, typer.Option(help="Seconds without news after which to stop.")]
 
@@ -35,7 +30,7 @@ def init(
 ) -> None:
     """Found a federation: its own authority, and one bundle to carry to each site."""
     with reported():
-        _installed()
+        installed()
         from ..experiment.federation import load
         from ..peers.authority import found
 
@@ -66,40 +61,39 @@ def start(
     json: Json = False,
 ) -> None:
     """Run this site's part, or go on with it; the neighbours are waited for."""
-    with _plainly(), _agreed(bundle) as (site, federation):
+    with plainly(), agreed(bundle) as (site, federation):
+        from ..experiment.federation import origin
         from ..peers.patience import Limits
         from ..runtimes.peers import run
-
-        begun = time.monotonic()
-
-        def said(progress: "Progress") -> None:
-            if not quiet and (
-                progress.t % federation.every == 0 or progress.t == federation.rounds
-            ):
-                talk(f"round {progress.t} of {federation.rounds}, {time.monotonic() - begun:.1f} s")
+        from .standing import watching
 
         folder = out / federation.name / site.me.name
         who = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
-        others = ", ".join(m.name for m in site.neighbours)
-        talk(f"{who}; neighbours {others}; folder {folder}")
-        last = run(
-            _problem(problem, data),
-            federation.graph(),
-            federation.algorithm.build(),
-            federation.rounds,
-            bundle,
-            folder,
-            federation.seed,
-            federation.sampling,
-            federation.every,
-            Limits(connect, answer, give_up),
-            said,
-        )
-        result = {"site": site.me.name, "round": last.t, "folder": str(folder), "x": _digest(last)}
+        names = {member.number: member.name for member in site.neighbours}
+        talk(f"{who}; neighbours {', '.join(names.values())}; folder {folder}")
+        made = own_problem(problem, data)
+        command = f"diamond net start {bundle} --problem {problem}" + f" --data {data}" * bool(data)
+        with watching(names, federation.rounds, quiet) as watch:
+            last = run(
+                made.build(),
+                federation.graph(),
+                federation.algorithm.build(),
+                federation.rounds,
+                bundle,
+                folder,
+                federation.seed,
+                federation.sampling,
+                federation.every,
+                Limits(connect, answer, give_up),
+                watch,
+                origin(federation, site.me.name, made, command),
+                federation.toml(),
+            )
+        x = digest_of(last.state.x)
         if json:
-            emit(result)
+            emit({"site": site.me.name, "round": last.t, "folder": str(folder), "x": x})
         else:
-            typer.echo(f"finished: round {last.t}, state in {folder}, sha256 of x {result['x']}")
+            typer.echo(f"finished: round {last.t}, state in {folder}, sha256 of x {x}")
 
 
 @net.command()
@@ -113,7 +107,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Try every edge of this site; name those that fail, and why."""
-    with _plainly(), _agreed(bundle) as (site, federation):
+    with plainly(), agreed(bundle) as (site, federation):
         from ..peers.agent import Agent
         from ..peers.patience import Limits
 
@@ -121,7 +115,7 @@ def doctor(
         if problem:
             parts = federation.graph(), federation.algorithm.build(), site.me.number
             fixed = federation.seed, federation.sampling
-            agent = Agent(_problem(problem, data), *parts, *fixed)
+            agent = Agent(own_problem(problem, data).build(), *parts, *fixed)
         found = asyncio.run(_examine(site, agent, federation.rounds, Limits(connect, connect)))
         if json:
             emit(found)
@@ -153,77 +147,3 @@ async def _examine(
             except (Refused, Unreachable, FrameError) as cause:
                 found[neighbour.name] = f"{neighbour.address}: {cause}"
     return found
-
-
-@contextmanager
-def _agreed(bundle: Path) -> "Iterator[tuple[Bundle, Any]]":
-    """The bundle and the federation it is of, in whose precision JAX works meanwhile."""
-    import jax
-
-    from ..cache import compile_cache
-    from ..experiment.federation import agreed
-    from ..peers.roster import load
-
-    compile_cache()
-    site = load(bundle)
-    sites = {member.name: member.address for member in site.roster.members}
-    federation = agreed(site.roster.federation, site.roster.terms, sites)
-    with jax.enable_x64(federation.precision == "float64"):
-        yield site, federation
-
-
-def _problem(kind: str, data: Path | None) -> Any:
-    from pydantic import ValidationError
-
-    from ..experiment.mistakes import BadExperiment, Mistake
-    from ..experiment.problems import problem
-
-    given = {"kind": kind} | ({"data": str(data)} if data else {})
-    try:
-        return problem(given, Path.cwd()).build()
-    except ValidationError as error:
-        said = [Mistake("problem", e["ctx"]["said"]) for e in error.errors()]
-        raise BadExperiment(kind, said) from None
-
-
-def _digest(last: "Progress") -> str:
-    import hashlib
-
-    import jax
-    import numpy as np
-
-    leaves = jax.tree.leaves(last.state.x)
-    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()
-
-
-@contextmanager
-def _plainly() -> Iterator[None]:
-    """As `reported`, for what sites have to say as well."""
-    with reported():
-        _installed()
-        from ..peers.patience import GaveUp
-        from ..peers.roster import BadBundle
-        from ..peers.saved import OtherRun
-        from ..peers.transport import Refused
-
-        try:
-            yield
-        except (BadBundle, OtherRun) as error:
-            talk(str(error), "red")
-            raise typer.Exit(BAD_INPUT) from None
-        except FloatingPointError as error:
-            talk(str(error), "red")
-            raise typer.Exit(DIVERGED) from None
-        except (Refused, GaveUp) as error:
-            talk(str(error), "red")
-            raise typer.Exit(FAILED) from None
-
-
-def _installed() -> None:
-    """Say what is missing where the extra was not installed."""
-    try:
-        import cryptography  # noqa: F401
-        import msgpack  # noqa: F401
-    except ImportError as cause:
-        talk(f"{cause.name} is missing: pip install 'diamond-bilevel[net]'", "red")
-        raise typer.Exit(BAD_INPUT) from None

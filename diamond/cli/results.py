@@ -11,9 +11,11 @@ from .app import FAILED, Json, app, emit, reported, talk
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]
 WHO = ("run", "algorithm", "network", "seed", "seeds", "diverged", "status", "round")
 MEASURED = ("metric", "upper_loss", "consensus")
-SPENT = ("samples", "bytes", "seconds")
-ELSEWHERE = ("stationarity", "lower_error", "local_loss", "gradients", "hvps", "jvps")
-KNOWN = {*WHO, *MEASURED, *SPENT, *ELSEWHERE, "digest", "started"}
+ALONE = ("local_loss", "lower_error", "disagreement")  # instead, of sites
+SPENT = ("samples", "bytes", "seconds", "waited")
+ELSEWHERE = ("stationarity", "gradients", "hvps", "jvps")
+KNOWN = {*WHO, *MEASURED, *ALONE, *SPENT, *ELSEWHERE, "digest", "started"}
+LISTED = ("run", "started", "status", "round", "metric", "upper_loss", "local_loss")
 
 
 @app.command()
@@ -66,7 +68,8 @@ def list_runs(
         elif not found:
             talk(f"no runs in {folder}; make one with:  diamond run FILE.toml")
         else:
-            print_table(table, ("run", "started", "status", "round", "metric", "upper_loss"))
+            sites = all("metric" not in row for row in table)
+            print_table(table, LISTED if sites else LISTED[:-1])
 
 
 @app.command()
@@ -118,7 +121,8 @@ def columns_of(table: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> 
     if columns:
         return [column for column in columns if column in given]
     own = [key for key in given if key not in KNOWN and not key.endswith("_sd")]
-    usual = [*WHO, *MEASURED, *own, *SPENT]
+    measured = MEASURED if "metric" in given else ALONE
+    usual = [*WHO, *measured, *own, *SPENT]
     many = len(table) > 1
     same = lambda column: many and len({str(row.get(column)) for row in table}) == 1
     return [c for c in usual if c in given and not (c in WHO and c != "run" and same(c))]

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from ..folder.manifest import Origin
 from ..network import Network
-from ..peers.agent import open_numbers
 from .mistakes import BadExperiment, Mistake, told
 from .parts import Part, algorithm, graph
 
@@ -39,9 +39,6 @@ class Federation(BaseModel):
         if network.agents != len(self.sites):
             said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
             found.append(Mistake("sites", said))
-        if names := sorted(set(open_numbers(self.algorithm.build()))):
-            said = f"give {', '.join(names)}: sites cannot find numbers together"
-            found.append(Mistake("algorithm", said))
         return found
 
     def graph(self) -> Network:
@@ -56,6 +53,27 @@ class Federation(BaseModel):
             "network": {"graph": self.network.name, **self.network.options},
             "algorithm": {"name": self.algorithm.name, **self.algorithm.options},
         }
+
+    def toml(self) -> str:
+        """The whole of it as a file, which reads as this federation again."""
+        import tomli_w
+
+        return tomli_w.dumps({"name": self.name, **self.terms(), "sites": dict(self.sites)})
+
+
+def origin(federation: Federation, site: str, problem: Part, command: str) -> Origin:
+    """Where the run of a site comes from."""
+    part = federation.algorithm
+    return Origin(
+        name=site,
+        experiment=federation.name,
+        problem=Path(problem.name).name,
+        algorithm=part.name,
+        label=part.label,
+        options=part.options,
+        command=command,
+        sources={Path(path).name: digest for path, digest in problem.sources.items()},
+    )
 
 
 def load(path: Path) -> Federation:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from .strict import dumps, numbers
 
 Entry = dict[str, float]
-Own = dict[str, np.ndarray]
+Own = Mapping[str, Any]  # one value an agent in each; None where it is not known
 
 
 class Metrics:

@@ -11,11 +11,12 @@ import numpy as np
 from .. import tree
 from ..tree import Tree
 
+TIMES = ("seconds", "waited")
 LEVELS = re.compile(r"\.state\.([xy])(?!\w)(.*)", re.DOTALL)  # x and y in a checkpoint
 
 
 def digest(lines: list[dict[str, Any]], x: Tree, y: Tree) -> str:
-    """sha256 of every evaluation but for its `seconds`, and of the final x and y of all agents."""
+    """sha256 of every evaluation but for its times, and of the final x and y of all agents."""
     leaves = {
         f"{level}{name}": leaf
         for level, part in (("x", x), ("y", y))
@@ -33,7 +34,7 @@ def stored(lines: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> str
 def _digest(lines: list[dict[str, Any]], leaves: Mapping[str, Any]) -> str:
     hashed = hashlib.sha256()
     for line in lines:
-        kept = {name: value for name, value in line.items() if name != "seconds"}
+        kept = {name: value for name, value in line.items() if name not in TIMES}
         hashed.update(json.dumps(kept, sort_keys=True).encode() + b"\n")
     for name in sorted(leaves):
         leaf = np.asarray(leaves[name], order="C")

@@ -9,9 +9,8 @@ import numpy as np
 
 from .. import checkpoint
 from ..checkpoint import Checkpoint
-from ..cost import Cost
-from ..deferred import Found
 from ..record import Saved
+from . import found
 from .lock import locked
 from .metrics import Metrics
 from .strict import dumps
@@ -50,10 +49,12 @@ class Writer:
         """Seconds spent on this run, those of earlier sittings included."""
         return self._before + time.monotonic() - self._begun
 
-    def begin(self, manifest: dict[str, Any], config: str) -> None:
-        """Start anew: nothing of an earlier attempt is left."""
+    def begin(self, manifest: dict[str, Any], config: str, anew: bool = True) -> None:
+        """Say what is run here; `anew`, nothing of an earlier attempt is left."""
         checkpoint.replace(self.path / "config.toml", config.encode())
         self.manifest(**manifest)
+        if not anew:
+            return
         self.metrics.path.write_bytes(b"")
         for round in checkpoint.rounds(self.checkpoints):
             checkpoint.discard(self.checkpoints, round)
@@ -93,8 +94,7 @@ class Writer:
             return
         begun = time.monotonic()
         self.metrics.sync()
-        found = {name: _told(entry) for name, entry in saved.found.items()}
-        notes = {"seconds": saved.seconds, "wall": self.wall, "found": found}
+        notes = {"seconds": saved.seconds, "wall": self.wall, "found": found.told(saved.found)}
         checkpoint.save(self.checkpoints, round, saved.arrays, notes)
         self._saved = round, time.monotonic()
         self._took = self._saved[1] - begun
@@ -123,22 +123,7 @@ class Writer:
             return None, complaints
         self._before, self._saved = chosen.notes["wall"], (chosen.round, time.monotonic())
         self._noted = chosen.round
-        found = {name: _found(told) for name, told in chosen.notes["found"].items()}
+        numbers = found.read(chosen.notes["found"])
         entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
         own = [{k: np.array(v) for k, v in line["agents"].items()} for line in lines]
-        return Saved(chosen.arrays, found, chosen.notes["seconds"], entries, own), complaints
-
-
-def _told(found: Found) -> dict[str, Any]:
-    """A number that the run had to find, as JSON; a Python number stays one."""
-    kind = None if isinstance(found.value, int | float) else str(np.asarray(found.value).dtype)
-    value = found.value if kind is None else np.asarray(found.value).tolist()
-    cost = [int(spent) for spent in found.cost]
-    return found._asdict() | {"value": value, "dtype": kind, "cost": cost}
-
-
-def _found(told: dict[str, Any]) -> Found:
-    kind, value = told["dtype"], told["value"]
-    value = value if kind is None else np.asarray(value, kind)
-    rest = {name: told[name] for name in Found._fields}
-    return Found(**rest | {"value": value, "cost": Cost(*told["cost"])})
+        return Saved(chosen.arrays, numbers, chosen.notes["seconds"], entries, own), complaints

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import linear, sampling, tree
 from ..cost import Cost
-from ..deferred import Deferred, Found, Setting
+from ..deferred import Deferred, Found, Measured, Setting
 from ..problem import Objectives, Rows
 from ..tree import Tree
 from .implicit import hessian
@@ -33,11 +34,14 @@ def smallest(setting: Setting) -> float:
     """mu: the smallest eigenvalue of any agent's g_yy at the start, on a block of its rows."""
 
     def compute(setting: Setting) -> Found:
-        few = block(setting.problem.objectives())
-        found = _smallest(few, *setting.point, sampling.key(setting.seed))
-        rows = int(few.train.count.max())
-        spent = Cost(samples=rows, hvps=linear.LANCZOS * rows)
-        return Found(float(found), spent, agreed=1, lasting=True)
+        def measure() -> Measured:
+            few = block(setting.problem.objectives())
+            found = _smallest(few, *setting.point, sampling.key(setting.seed))
+            rows = np.asarray(few.train.count)
+            return -np.asarray(found)[:, None], Cost(samples=rows, hvps=linear.LANCZOS * rows)
+
+        (found,), cost = setting.largest("mu", measure)
+        return Found(-float(found), cost, agreed=1, talks=1, lasting=True)
 
     return setting.once("mu", compute)
 
@@ -47,7 +51,7 @@ def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> jax.Array:
     def alone(problem: Objectives, x: Tree, y: Tree) -> jax.Array:
         return linear.lanczos(hessian(problem, (x, y), None), tree.normal(key, y)).smallest
 
-    return jnp.min(jax.vmap(alone)(few, x, y))
+    return jax.vmap(alone)(few, x, y)
 
 
 def _terms(setting: Setting) -> Found:

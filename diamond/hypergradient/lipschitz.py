@@ -5,10 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import sampling, tree
 from ..cost import Cost
-from ..deferred import Deferred, Found, Setting
+from ..deferred import Deferred, Found, Measured, Setting
 from ..linear import power_iteration
 from ..problem import Objectives, Problem
 from ..tree import Tree
@@ -31,24 +32,26 @@ def lipschitz(
     Also returns what it cost an agent.
     """
     everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
-    found, cost = _largest(problem, jax.tree.map(everywhere, (x, y)), batch, seed)
-    return SAFETY * found, cost
+    point, agents = jax.tree.map(everywhere, (x, y)), jnp.arange(problem.agents)
+    found = curvature(problem.objectives(batch), *point, sampling.key(seed), agents, BATCHES)
+    return SAFETY * float(found.max()), _cost(batch)
 
 
-def _largest(problem: Problem, point: Tree, batch: int, seed: int) -> tuple[float, Cost]:
-    """The largest |eigenvalue| at each agent's point, and what an agent spent on it."""
-    found = curvature(problem.objectives(batch), *point, sampling.key(seed), BATCHES)
+def _cost(batch: int) -> Cost:
     rows = BATCHES * batch
-    return float(found), Cost(samples=rows, hvps=STEPS * rows)
+    return Cost(samples=rows, hvps=STEPS * rows)
 
 
 @partial(jax.jit, static_argnames="batches")
 def curvature(
-    objectives: Objectives, x: Tree, y: Tree, key: jax.Array, batches: int = 2
+    objectives: Objectives, x: Tree, y: Tree, key: jax.Array, numbers: jax.Array, batches: int = 2
 ) -> jax.Array:
-    """The largest |eigenvalue| of g_yy over `batches` mini-batches of each agent, at its (x, y)."""
+    """The largest |eigenvalue| of g_yy over `batches` mini-batches of each agent, at its (x, y).
 
-    def of_agent(agent: jax.Array, x: Tree, y: Tree) -> jax.Array:
+    `numbers`: which agents of the network these are.
+    """
+
+    def of_agent(agent: jax.Array, number: jax.Array, x: Tree, y: Tree) -> jax.Array:
         problem = objectives.of(agent)
 
         def of_batch(key: jax.Array) -> jax.Array:
@@ -56,19 +59,24 @@ def curvature(
             start = tree.normal(jax.random.fold_in(key, 1), y)
             return power_iteration(hessian(problem, (x, y), where), start, STEPS)
 
-        keys = jax.random.split(jax.random.fold_in(key, agent), batches)
+        keys = jax.random.split(jax.random.fold_in(key, number), batches)
         return jnp.max(jax.lax.map(of_batch, keys))
 
     agents = jnp.arange(objectives.train.count.shape[0])
-    return jnp.max(jax.vmap(of_agent)(agents, x, y))
+    return jax.vmap(of_agent)(agents, numbers, x, y)
 
 
 def worst(setting: Setting) -> float:
     """The largest |eigenvalue| of g_yy over 8 mini-batches an agent, where the agents stand."""
 
     def compute(setting: Setting) -> Found:
-        found = _largest(setting.problem, setting.point, setting.batch, setting.seed)
-        return Found(*found, agreed=1)
+        def measure() -> Measured:
+            rows, key = setting.problem.objectives(setting.batch), sampling.key(setting.seed)
+            found = curvature(rows, *setting.point, key, setting.numbers, BATCHES)
+            return np.asarray(found)[:, None], _cost(setting.batch)
+
+        (found,), cost = setting.largest("curvature", measure)
+        return Found(float(found), cost, agreed=1, talks=1)
 
     return setting.once("curvature", compute)
 

@@ -63,7 +63,9 @@ class NeumannSum:
             w = factor(j, w)
             return w, tree.add(z, w)
 
-        _, z = jax.lax.fori_loop(0, self.terms - 1, term, (b, b))
+        z = b
+        if self.links:  # no blocks were drawn for a chain of one term
+            _, z = jax.lax.fori_loop(0, self.links, term, (b, b))
         rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
         spent = Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
         return [tree.scale(1 / self.lipschitz, z) for z in z], spent

@@ -1,6 +1,5 @@
 """One agent's part of a round, without any network: what it tells, thinks and becomes."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 from .. import cost, tree
 from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
-from ..deferred import Deferred
+from ..deferred import Found, Largest, Setting, largest_here, refreshes, resolve, spent, swap
 from ..network import Network
 from ..problem import Objectives, Problem
 from ..sampling import Sample, Sampling, draw, key
@@ -24,13 +23,16 @@ class Progress(NamedTuple):
     t: int  # rounds made
     state: State
     spent: jax.Array  # its counter of oracle calls
+    algorithm: Any  # with the numbers in use
+    found: dict[str, Found]  # those of them that were left to the run
 
 
 class Agent:
     """Agent `number` of the network, with a problem that holds its own rows only.
 
     It draws what agent `number` of `diamond.simulate` draws and adds up what it hears in the order
-    of the agents, itself among them, so its trajectory is the simulated one.
+    of the agents, itself among them, so its trajectory is the simulated one. Numbers that the
+    algorithm leaves open are found from what this agent measures and the largest in the network.
     """
 
     def __init__(
@@ -42,48 +44,76 @@ class Agent:
         seed: int = 0,
         sampling: Sampling = "blocks",
     ):
-        _check(problem, network, algorithm, number)
+        _check(problem, network, number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
-        self.algorithm: Algorithm = jax.tree.map(jnp.asarray, algorithm)
+        self.given, self.outline = algorithm, _outline(algorithm)
         self.objectives = problem.objectives(algorithm.batch)
         row = network.weights[[number]]
         self.heard = [int(j) for j in row.indices]
         self.neighbours = [j for j in self.heard if j != number]
         self.weights = jnp.asarray(row.data)
-        at = self.begin().state, jnp.int32(0), self.draw(0)
-        shapes = jax.eval_shape(_message, self.algorithm, self.objectives, *at)
+        first = self.begin()._replace(algorithm=self.outline)
+        at = first.state, jnp.int32(0), self.draw(first)
+        shapes = jax.eval_shape(_message, self.outline, self.objectives, *at)
         self._structure = jax.tree.structure(shapes)
         self.layout: Layout = layout(jax.tree.leaves(shapes))
 
     @property
     def early(self) -> bool:
         """Whether the message is known before the gradients."""
-        return self.algorithm.early
+        return self.outline.early
 
     def begin(self) -> Progress:
-        """Before round 0."""
-        return Progress(0, self.algorithm.init(*self.problem.start(self.seed)), cost.zeros())
+        """Before round 0, and before anything is found."""
+        state = self.outline.init(*self.problem.start(self.seed))
+        return Progress(0, state, cost.zeros(), self.given, {})
+
+    def find(self, progress: Progress, largest: Largest) -> Progress:
+        """With the numbers that the algorithm leaves open, found where the agent stands."""
+        setting = self._setting(progress, largest)
+        if progress.t:
+            state = jax.tree.map(lambda a: a[None], progress.state)
+            setting = setting.at(state.x, state.y)
+        resolved = resolve(self.given, setting)
+        more = cost.each(tree.sub(resolved.cost, spent(progress.found)), 1)
+        counter = cost.charge(progress.spent, jax.tree.map(lambda c: c[0], more))
+        return progress._replace(spent=counter, algorithm=resolved.algorithm, found=setting.memory)
+
+    def renews(self, progress: Progress) -> bool:
+        """Whether numbers are to be found anew here."""
+        lasting = all(found.lasting for found in progress.found.values())
+        return not lasting and progress.t in refreshes(progress.t)
+
+    def numbered(self, progress: Progress) -> Progress:
+        """With the numbers found before put into the algorithm."""
+        resolved = resolve(self.given, self._setting(progress))
+        return progress._replace(algorithm=resolved.algorithm)
+
+    def _setting(self, progress: Progress, largest: Largest = largest_here) -> Setting:
+        fixed = self.problem, self.network, self.outline.batch, self.seed
+        return Setting(*fixed, memory=dict(progress.found), agent=self.number, largest=largest)
 
     def think(self, progress: Progress) -> tuple[Estimate, Cost]:
         """All gradient work of the round; takes most of its time and needs no neighbour."""
-        sample = self.draw(progress.t)
-        found = _estimate(
-            self.algorithm, self.objectives, progress.state, jnp.int32(progress.t), sample
-        )
-        return jax.block_until_ready(found)
+        at = progress.state, jnp.int32(progress.t), self.draw(progress)
+        return jax.block_until_ready(_estimate(progress.algorithm, self.objectives, *at))
 
-    def draw(self, t: int) -> Sample:
-        """All that is random in round t."""
+    def draw(self, progress: Progress) -> Sample:
+        """All that is random in the round."""
         own = self.objectives.of(0)
         rows = own.train.count, own.valid.count
-        drawn = self.algorithm.links, self.algorithm.batch, self.sampling
-        return _draw(self.key, jnp.int32(t), jnp.int32(self.number), rows, *drawn)
+        drawn = progress.algorithm.links, progress.algorithm.batch, self.sampling
+        return _draw(self.key, jnp.int32(progress.t), jnp.int32(self.number), rows, *drawn)
 
     def tell(self, progress: Progress, estimate: Estimate) -> list[np.ndarray]:
         """The arrays of the message; `estimate` may be None if the message is early."""
-        told = _outgoing(self.algorithm, progress.state, estimate, jnp.int32(progress.t))
+        told = _outgoing(progress.algorithm, progress.state, estimate, jnp.int32(progress.t))
         return [np.asarray(leaf) for leaf in jax.tree.leaves(told)]
+
+    def unpacked(self, arrays: Sequence[np.ndarray]) -> Message:
+        """The message that those arrays are of."""
+        return jax.tree.unflatten(self._structure, arrays)
 
     def step(
         self,
@@ -92,18 +122,18 @@ class Agent:
         messages: Mapping[int, Sequence[np.ndarray]],
     ) -> Progress:
         """The round's end, from the messages of all neighbours and its own."""
-        estimate, spent = thought
-        parts = [jax.tree.unflatten(self._structure, messages[j]) for j in self.heard]
+        estimate, costs = thought
+        parts = [self.unpacked(messages[j]) for j in self.heard]
         mixed = parts, self.weights, jnp.int32(progress.t)
         (state, counter), sound = _update(
-            self.algorithm, (progress.state, progress.spent), (estimate, spent), *mixed
+            progress.algorithm, (progress.state, progress.spent), (estimate, costs), *mixed
         )
         if not sound:
             raise FloatingPointError(
                 f"agent {self.number} diverged in round {progress.t}: x or y is not finite; "
                 f"start again with smaller steps"
             )
-        return Progress(progress.t + 1, state, counter)
+        return progress._replace(t=progress.t + 1, state=state, spent=counter)
 
 
 _draw = jax.jit(draw, static_argnums=(4, 5, 6))
@@ -146,12 +176,17 @@ def _update(
             total = total + weight * part
         return total
 
-    (state, counter), (estimate, spent) = own, thought
+    (state, counter), (estimate, costs) = own, thought
     state = algorithm.update(state, estimate, jax.tree.map(mix, *messages), t)
-    return (state, cost.charge(counter, spent)), tree.finite((state.x, state.y))
+    return (state, cost.charge(counter, costs)), tree.finite((state.x, state.y))
 
 
-def _check(problem: Problem, network: Network, algorithm: Algorithm, number: int) -> None:
+def _outline(algorithm: Any) -> Any:
+    """The algorithm with 1 for every number left to the run: for shapes, before they are found."""
+    return jax.tree.map(jnp.asarray, swap(algorithm, lambda open: 1))
+
+
+def _check(problem: Problem, network: Network, number: int) -> None:
     """Refuse what one agent cannot run."""
     if problem.agents != 1:
         raise ValueError(
@@ -160,19 +195,3 @@ def _check(problem: Problem, network: Network, algorithm: Algorithm, number: int
         )
     if not 0 <= number < network.agents:
         raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
-    if names := sorted(set(open_numbers(algorithm))):
-        raise ValueError(
-            f"the algorithm leaves {', '.join(names)} to be found by the run, which peers cannot "
-            f"do: give numbers for the steps and for lipschitz or period, as `resolved` of a "
-            f"simulated run has them"
-        )
-
-
-def open_numbers(node: Any) -> list[str]:
-    """The names of all numbers in an algorithm that were left to the run."""
-    if isinstance(node, Deferred):
-        return [node.name]
-    if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        values = (getattr(node, field.name) for field in dataclasses.fields(node))
-        return [name for value in values for name in open_numbers(value)]
-    return []

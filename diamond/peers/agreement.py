@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import tree
 from .._version import __version__
+from ..deferred import Deferred, swap
 from ..problem import Objectives, Rows
 from ..sampling import draw
 from .agent import Agent
@@ -38,7 +39,7 @@ def _parts(agent: Agent) -> dict[str, str]:
         "jax": jax.__version__,
         "precision": jnp.zeros(()).dtype.name,
         "problem": _digest(*_losses(agent), *_leaves(agent.problem.start(agent.seed))),
-        "algorithm": _digest(*_rules(agent), *_leaves(agent.algorithm)),
+        "algorithm": _digest(*_rules(agent), *_leaves(agent.outline), *_open(agent.given)),
         "network": _digest(weights.data, weights.indices, weights.indptr),
         "seed": str(agent.seed),
         "sampling": agent.sampling,
@@ -70,7 +71,7 @@ def _rules(agent: Agent) -> list[str]:
     """What the algorithm computes in a round, whatever its numbers and the losses are."""
     bowl = lambda x, y, rows: tree.dot(x, x) + tree.dot(y, y)
     problem = replace(_abstract(agent), upper=bowl, lower=bowl)
-    state, t, rule = agent.begin().state, jnp.int32(0), agent.algorithm
+    state, t, rule = agent.begin().state, jnp.int32(0), agent.outline
     rows = problem.train.count, problem.valid.count
     blocks = partial(draw, links=rule.links, batch=rule.batch, sampling="blocks")
     sample = jax.eval_shape(blocks, agent.key, t, t, rows)
@@ -85,6 +86,20 @@ def _rules(agent: Agent) -> list[str]:
     estimate, mixed, _ = jax.eval_shape(before, rule, problem, state, t, sample)
     first = jax.make_jaxpr(before)(rule, problem, state, t, sample)
     return [_plain(first), _plain(jax.make_jaxpr(after)(rule, state, estimate, mixed, t))]
+
+
+def _open(algorithm: Any) -> list[str]:
+    """Which numbers are left to the run, and by which rule each is found."""
+    found: list[str] = []
+
+    def note(open: Deferred) -> Any:
+        rule = open.compute if isinstance(open.compute, partial) else partial(open.compute)
+        options = sorted(rule.keywords.items())
+        found.append(f"{open.name}: {rule.func.__module__}.{rule.func.__qualname__} {options}")
+        return open
+
+    swap(algorithm, note)
+    return found
 
 
 def _abstract(agent: Agent) -> Objectives:

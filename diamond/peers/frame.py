@@ -46,11 +46,15 @@ Layout = tuple[Leaf, ...]
 
 
 class Envelope(NamedTuple):
-    """Which message: of which run (its digest), from whom, of which round."""
+    """Which message: of which run (its digest), from whom, of which round.
+
+    `talk` counts from 1 through what is said about numbers, before the message of the round.
+    """
 
     run: str
     sender: int
     round: int
+    talk: int = 0
 
 
 class Ask(NamedTuple):
@@ -60,6 +64,7 @@ class Ask(NamedTuple):
     sender: int
     round: int
     durable: int
+    talk: int = 0
 
 
 def layout(arrays: Sequence[Any]) -> Layout:
@@ -119,7 +124,7 @@ def decode_ask(header: Mapping[str, Any]) -> Ask:
     ask = Ask(*(header[name] for name in Ask._fields))
     if not isinstance(ask.run, str) or any(type(number) is not int for number in ask[1:]):
         raise FrameError("a request needs the digest of a run and whole numbers")
-    if not 0 <= ask.durable <= ask.round < 2**31:
+    if not 0 <= ask.durable <= ask.round < 2**31 or not 0 <= ask.talk < 2**31:
         raise FrameError(f"a request for round {ask.round}, kept up to {ask.durable}: no such one")
     return ask
 

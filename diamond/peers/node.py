@@ -1,4 +1,4 @@
-"""One agent among its neighbours: asks for their messages, answers for its own, round by round.
+"""One agent among its neighbours: asks for their messages, round by round.
 
 Everything is pulled, and a request changes nothing but what the asker will never want again, so
 any of them can be repeated, doubled or lost. An agent is never more than a round ahead of a
@@ -7,26 +7,32 @@ again for what it has heard since, and tells the same bits once more.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import frame, saved
 from .agent import Agent, Progress
-from .agreement import differing, digest
-from .frame import Ask, Envelope, FrameError
+from .agreement import digest
+from .desk import Desk
+from .frame import Ask, Envelope, FrameError, Layout
+from .heard import Heard
 from .patience import Limits, Wait, insist
-from .store import Gone, Store
+from .store import Store
+from .tally import Tally, Unsettled
 from .threads import Work, threaded
-from .transport import REQUEST, Refused, Stopped, Transport
+from .transport import REQUEST, Stopped, Transport
 
 
 @dataclass
 class Node:
     """The agent's run of `rounds` rounds; `folder` keeps a checkpoint every `every` of them.
 
-    Without a folder nothing survives a crash. `work` runs what blocks.
+    Without a folder nothing survives a crash. `work` runs what blocks, `on_round` among it: called
+    where the agent stands at first and after every round, before the checkpoint.
     """
 
     agent: Agent
@@ -42,85 +48,143 @@ class Node:
     def __post_init__(self) -> None:
         self.parts = digest(self.agent, self.rounds)
         self.run_digest = self.parts["run"]
-        self.store = Store(self.agent.neighbours)
+        who = self.agent.number, self.agent.neighbours
+        self.desk = Desk(
+            *who, self.parts, self.rounds, self.limits, work=self.work, folder=self.folder
+        )
         self.waits = {j: Wait() for j in self.agent.neighbours}
-        self.durable = 0
-        self.finished: set[int] = set()  # neighbours that need nothing any more
-        self._knowing = asyncio.Lock()
-        self._news = asyncio.Event()
-        self._failure = ""
+        self.heard = {j: Heard() for j in self.agent.neighbours}
+        self.messages: dict[int, list[Any]] = {}  # of the last round, the agent's own among them
+        self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
+        self.t = 0  # rounds made
 
     async def run(self) -> Progress:
         """All rounds, from the checkpoint if there is one; returns once no neighbour needs more."""
         progress = self.agent.begin()
         if self.folder:
-            progress = saved.restore(self.folder, self.run_digest, progress, self.store)
-            self.durable = min(saved.safe(self.folder), progress.t)
-            self.finished = saved.finished(self.folder, self.run_digest)
+            progress = saved.restore(self.folder, self.run_digest, progress, self.desk.store)
+            if progress.t:
+                progress = self.agent.numbered(progress)
+            self.desk.durable = min(saved.safe(self.folder), progress.t)
+            self.desk.finished = saved.finished(self.folder, self.run_digest)
         try:
-            await all_of(self._greet(j) for j in self._unfinished())
+            neighbours = self.agent.neighbours
+            await all_of(self._greet(j) for j in neighbours if j not in self.desk.finished)
+            if progress.t == 0:
+                progress = await self._timed(self._find, progress)
+            await self._show(progress)
             while progress.t < self.rounds:
-                progress = await self._round(progress)
+                progress = await self._timed(self._round, progress)
+                if self.agent.renews(progress):
+                    progress = await self._timed(self._find, progress)
+                await self._show(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self._save(progress)
-                if self.on_round:
-                    self.on_round(progress)
             await self._leave()
         except (FloatingPointError, Stopped) as error:
-            self._failure = str(error)
-            self._wake()
+            self.desk.fail(str(error))
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
             raise
         return progress
+
+    async def _timed(
+        self, work: Callable[[Progress], Awaitable[Progress]], progress: Progress
+    ) -> Progress:
+        begun = _clock()
+        try:
+            return await work(progress)
+        finally:
+            self.seconds += _clock() - begun
+
+    async def _show(self, progress: Progress) -> None:
+        self.t = progress.t
+        if self.on_round:
+            await self.work(self.on_round, progress)
+
+    async def _find(self, progress: Progress) -> Progress:
+        """The numbers left to the run, from the largest of what all agents measure.
+
+        Each tells its neighbours the largest it knows, as many times as the network's diameter.
+        """
+        tally, talk, t = Tally(), 0, progress.t
+        while True:
+            try:
+                return await self.work(self.agent.find, progress, tally)
+            except Unsettled as open:
+                name, known = open.name, open.values
+            for _ in range(self.agent.network.diameter):
+                talk += 1
+                self._publish(t, [known], talk)
+                begun = _clock()
+                heard = await self._hear(t, talk, frame.layout([known]))
+                self.waited += _clock() - begun
+                known = np.max([known, *(values for (values,) in heard.values())], axis=0)
+            tally.settled[name] = known
 
     async def _round(self, progress: Progress) -> Progress:
         """Tell, think and hear; in parallel if the message does not depend on the gradients."""
         agent = self.agent
         if agent.early:
-            told = self._publish(progress, await self.work(agent.tell, progress, None))
-            thinking = asyncio.ensure_future(self.work(agent.think, progress))
+            told = self._publish(progress.t, await self.work(agent.tell, progress, None))
+            thinking = asyncio.ensure_future(self._think(progress))
             heard = asyncio.ensure_future(self._hear(progress.t))
             try:
-                thought, messages = await asyncio.gather(thinking, heard)
+                (thought, since), messages = await asyncio.gather(thinking, heard)
             finally:
                 thinking.cancel()
                 heard.cancel()
         else:
-            thought = await self.work(agent.think, progress)
-            told = self._publish(progress, await self.work(agent.tell, progress, thought[0]))
+            thought, _ = await self._think(progress)
+            told = self._publish(progress.t, await self.work(agent.tell, progress, thought[0]))
+            since = _clock()
             messages = await self._hear(progress.t)
+        self.waited += _clock() - since
         messages[agent.number] = told
-        return await self.work(agent.step, progress, thought, messages)
+        after: Progress = await self.work(agent.step, progress, thought, messages)
+        self.messages = messages
+        return after
 
-    def _publish(self, progress: Progress, arrays: list[Any]) -> list[Any]:
-        envelope = Envelope(self.run_digest, self.agent.number, progress.t)
+    async def _think(self, progress: Progress) -> tuple[Any, float]:
+        """The gradient work, and when it was done."""
+        return await self.work(self.agent.think, progress), _clock()
+
+    def _publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
+        envelope = Envelope(self.run_digest, self.agent.number, t, talk)
         try:
-            self.store.put(progress.t, frame.encode(envelope, arrays))
+            self.desk.publish(t, frame.encode(envelope, arrays), talk)
         except FrameError as cause:
+            what = "what it measures" if talk else "its message"
             raise FloatingPointError(
-                f"agent {self.agent.number} diverged in round {progress.t}: its message has "
-                f"{cause}; start again with smaller steps"
+                f"agent {self.agent.number} diverged in round {t}: {what} has {cause}; start again "
+                f"with smaller steps"
             ) from None
-        self._wake()
         return arrays
 
-    async def _hear(self, t: int) -> dict[int, list[Any]]:
-        """The messages of all neighbours of round t."""
+    async def _hear(
+        self, t: int, talk: int = 0, layout: Layout | None = None
+    ) -> dict[int, list[Any]]:
+        """The messages of all neighbours of round t, or what they say about numbers before it."""
         neighbours = self.agent.neighbours
-        found = await all_of(self._pull(j, t) for j in neighbours)
+        found = await all_of(self._pull(j, t, talk, layout) for j in neighbours)
         return dict(zip(neighbours, found))
 
-    async def _pull(self, j: int, t: int) -> list[Any]:
+    async def _pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
+        expected = self.agent.layout if layout is None else layout
+        wanted = f"measurements before round {t}" if talk else f"message of round {t}"
+        if t == self.rounds and not talk:
+            expected, wanted = (), "word that it has finished"
+
         async def attempt() -> list[Any] | None:
-            ask = Ask(self.run_digest, self.agent.number, t, self.durable)
+            ask = Ask(self.run_digest, self.agent.number, t, self.desk.durable, talk)
             answer = await self.transport.call(j, frame.encode_ask(ask))
             if not answer:
                 return None
-            layout = self.agent.layout if t < self.rounds else ()
-            return frame.decode(answer, Envelope(self.run_digest, j, t), layout)
+            return frame.decode(answer, Envelope(self.run_digest, j, t, talk), expected)
 
-        wanted = f"message of round {t}" if t < self.rounds else "word that it has finished"
-        return await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
+        with self.heard[j].awaited():
+            found = await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
+        self.heard[j].round = t
+        return found
 
     async def _greet(self, j: int) -> None:
         """Compare what the two ends are about to run."""
@@ -131,18 +195,19 @@ class Node:
             durable = told.get("durable")
             if type(durable) is not int or not 0 <= durable <= self.rounds:
                 raise FrameError("a greeting that does not say up to where it is kept")
-            self.store.heard(j, durable)
+            self.desk.store.heard(j, durable)
             return True
 
-        await insist(attempt, f"greeting of agent {j}", self.limits, self.waits[j])
+        with self.heard[j].awaited():
+            await insist(attempt, f"greeting of agent {j}", self.limits, self.waits[j])
 
     async def _save(self, progress: Progress) -> None:
         """A checkpoint; only then do neighbours hear that they may forget."""
         if self.folder is None:
-            self.durable = progress.t
+            self.desk.durable = progress.t
             return
-        await self.work(saved.save, self.folder, self.run_digest, progress, self.store)
-        self.durable = saved.safe(self.folder)
+        await self.work(saved.save, self.folder, self.run_digest, progress, self.desk.store)
+        self.desk.durable = saved.safe(self.folder)
 
     async def _leave(self) -> None:
         """Stay until every neighbour has finished too and knows of this one.
@@ -154,10 +219,9 @@ class Node:
             restored = saved.restore(self.folder, self.run_digest, self.agent.begin(), check)
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
-        self.durable = self.rounds
+        self.desk.durable = self.rounds
         envelope = Envelope(self.run_digest, self.agent.number, self.rounds)
-        self.store.put(self.rounds, frame.encode(envelope, []))
-        self._wake()
+        self.desk.publish(self.rounds, frame.encode(envelope, []))
         await all_of(self._part(j) for j in self.agent.neighbours)
 
     async def _part(self, j: int) -> None:
@@ -168,13 +232,12 @@ class Node:
         """
 
         async def told() -> None:
-            while j not in self.finished:
-                await self._news.wait()
+            await self.desk.known(j)
             await asyncio.sleep(self.limits.connect)
 
         async def asked() -> None:
             await self._pull(j, self.rounds)
-            await self._know(j)
+            await self.desk.know(j)
 
         ways = [asyncio.ensure_future(told()), asyncio.ensure_future(asked())]
         try:
@@ -185,67 +248,13 @@ class Node:
             for way in ways:
                 way.cancel()
 
-    def _unfinished(self) -> list[int]:
-        return [j for j in self.agent.neighbours if j not in self.finished]
-
-    async def _know(self, j: int) -> None:
-        """Neighbour j has finished; remembered before it gets an answer."""
-        async with self._knowing:
-            if j in self.finished:
-                return
-            if self.folder is not None:
-                known = {*self.finished, j}
-                await self.work(saved.finish, self.folder, self.run_digest, known)
-            self.finished.add(j)
-        self._wake()
-
     async def answer(self, sender: int, request: bytes) -> bytes:
-        """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
-        header, _ = frame.unpack(request, REQUEST)
-        if sender not in self.store.durable:
-            raise Refused(f"agent {sender} is no neighbour of agent {self.agent.number}")
-        if header.get("sender") != sender:
-            raise Refused(f"agent {sender} asks in the name of agent {header.get('sender')}")
-        if header.get("kind") == "ping":
-            return frame.pack({"kind": "ping"})
-        if header.get("kind") == "hello":
-            if said := differing(self.parts, header.get("parts")):
-                raise Refused(f"agent {self.agent.number} runs something else: {said}")
-            return frame.pack({"kind": "hello", "durable": self.durable})
-        ask = frame.decode_ask(header)
-        if ask.run != self.run_digest:
-            raise Refused(f"agent {self.agent.number} runs something else: another digest")
-        if ask.round > self.rounds:
-            raise Refused(f"round {ask.round} is not to come; the run has {self.rounds}")
-        return await self._serve(ask)
+        """See `Desk.answer`."""
+        return await self.desk.answer(sender, request)
 
-    async def _serve(self, ask: Ask) -> bytes:
-        """The message asked for, waited for during half of the time an answer may take."""
-        now = asyncio.get_running_loop().time()
-        until = now + self.limits.round / 2
-        self.store.heard(ask.sender, ask.durable)
-        if ask.durable == self.rounds:
-            await self._know(ask.sender)
-        while True:
-            if self._failure:
-                raise Stopped(self._failure)
-            try:
-                found = self.store.get(ask.round)
-            except Gone as gone:
-                raise Refused(f"agent {self.agent.number}: {gone}") from None
-            if found is not None:
-                return found
-            news = self._news
-            try:
-                async with asyncio.timeout_at(until):
-                    await news.wait()
-            except TimeoutError:
-                return b""
 
-    def _wake(self) -> None:
-        """Let those who wait look again."""
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def all_of(works: Any) -> list[Any]:

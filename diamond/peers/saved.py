@@ -2,13 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from .. import checkpoint, tree
 from ..checkpoint import Damaged
+from ..folder import found
 from .agent import Progress
 from .store import Store
 
 STATES, FINISHED = "checkpoint", "finished.json"
+
+
+class _Own(NamedTuple):
+    """The arrays of a `Progress`, by the names that they have in any run's checkpoint."""
+
+    state: Any
+    spent: Any
 
 
 class OtherRun(ValueError):
@@ -17,32 +26,34 @@ class OtherRun(ValueError):
 
 def save(folder: Path, run: str, progress: Progress, store: Store) -> None:
     """Write where the agent stands and the messages its neighbours may still need."""
-    arrays = {f"own{name}": leaf for name, leaf in _named(progress).items()} | store.arrays()
+    arrays = tree.named(_Own(progress.state, progress.spent)) | store.arrays()
     durable = {str(j): d for j, d in store.durable.items()}
-    checkpoint.save(folder / STATES, progress.t, arrays, {"run": run, "durable": durable})
+    notes = {"run": run, "durable": durable, "found": found.told(progress.found)}
+    checkpoint.save(folder / STATES, progress.t, arrays, notes)
 
 
 def restore(folder: Path, run: str, start: Progress, store: Store) -> Progress:
     """Where the newest whole checkpoint leaves the agent, with `store` filled; else `start`.
 
+    The algorithm is that of `start` still: the numbers found are yet to be put into it.
     Checkpoints that are damaged are removed: the one before them counts.
     """
     states = folder / STATES
     for round in reversed(checkpoint.rounds(states)):
         try:
-            found = checkpoint.load(states, round)
+            kept = checkpoint.load(states, round)
         except Damaged:
             checkpoint.discard(states, round)
             continue
-        if found.notes["run"] != run:
+        if kept.notes["run"] != run:
             raise OtherRun(
                 f"{folder} has a checkpoint of another run (another problem, algorithm, network, "
                 f"seed or number of rounds); choose another folder or remove it"
             )
-        own = {name[3:]: leaf for name, leaf in found.arrays.items() if name.startswith("own")}
-        store.restore(found.arrays, found.notes["durable"])
-        parts = tree.like((start.state, start.spent), own)
-        return Progress(found.round, *parts)
+        store.restore(kept.arrays, kept.notes["durable"])
+        state, spent = tree.like(_Own(start.state, start.spent), kept.arrays)
+        numbers = found.read(kept.notes["found"])
+        return start._replace(t=kept.round, state=state, spent=spent, found=numbers)
     return start
 
 
@@ -64,7 +75,3 @@ def finished(folder: Path, run: str) -> set[int]:
     path = folder / FINISHED
     told = json.loads(path.read_bytes()) if path.exists() else {}
     return set(told["neighbours"]) if told.get("run") == run else set()
-
-
-def _named(progress: Progress) -> dict[str, object]:
-    return tree.named((progress.state, progress.spent))

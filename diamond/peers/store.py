@@ -20,41 +20,42 @@ class Store:
 
     def __init__(self, neighbours: Iterable[int]):
         self.durable = dict.fromkeys(neighbours, 0)
-        self.frames: dict[int, bytes] = {}
+        self.frames: dict[tuple[int, int], bytes] = {}  # by round and talk
 
     @property
     def floor(self) -> int:
         """The first round that may be asked for."""
         return min(self.durable.values(), default=NEVER)
 
-    def put(self, round: int, frame: bytes) -> None:
-        """Keep the message of `round`."""
+    def put(self, round: int, frame: bytes, talk: int = 0) -> None:
+        """Keep the message of `round`, or what was said about numbers before it."""
         if round >= self.floor:
-            self.frames[round] = frame
+            self.frames[round, talk] = frame
 
-    def get(self, round: int) -> bytes | None:
-        """The message of `round`; None if it is not there yet, `Gone` if it is no more."""
-        if round < self.floor and round not in self.frames:
+    def get(self, round: int, talk: int = 0) -> bytes | None:
+        """That message; None if it is not there yet, `Gone` if it is no more."""
+        if round < self.floor and (round, talk) not in self.frames:
             raise Gone(
                 f"round {round} is no longer kept, only rounds from {self.floor} on: the asker has "
                 f"said that it would not be set back so far; restore its newer checkpoint"
             )
-        return self.frames.get(round)
+        return self.frames.get((round, talk))
 
     def heard(self, neighbour: int, durable: int) -> None:
         """The neighbour will never ask for rounds before `durable`."""
         self.durable[neighbour] = max(self.durable[neighbour], durable)
-        self.frames = {t: frame for t, frame in self.frames.items() if t >= self.floor}
+        self.frames = {at: frame for at, frame in self.frames.items() if at[0] >= self.floor}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The frames as arrays by name, for a checkpoint."""
-        return {f"frame[{t}]": np.frombuffer(f, np.uint8) for t, f in self.frames.items()}
+        named = {f"frame[{t},{talk}]": frame for (t, talk), frame in self.frames.items()}
+        return {name: np.frombuffer(frame, np.uint8) for name, frame in named.items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray], durable: Mapping[str, int]) -> None:
         """Go back to what a checkpoint holds."""
         self.durable = {j: int(durable[str(j)]) for j in self.durable}
-        self.frames = {
-            int(name[6:-1]): array.tobytes()
-            for name, array in arrays.items()
-            if name.startswith("frame[")
-        }
+        self.frames = {}
+        for name, array in arrays.items():
+            if name.startswith("frame["):
+                round, talk = name[6:-1].split(",")
+                self.frames[int(round), int(talk)] = array.tobytes()

@@ -34,8 +34,9 @@ def varied(manifests: list[Manifest], by: str) -> dict[str, list[str]]:
 def group(manifests: list[Manifest]) -> tuple[list[dict[str, Any]], list[int]]:
     """The groups, and for every run the index of its own.
 
-    A group is named by its algorithm's label, and by its network, problem and options where
-    these differ. Its colour stands for the label, its dashes tell apart groups that share one.
+    A group is named by its algorithm's label, by its site if it is of one, and by its network,
+    problem and options where these differ. Its colour stands for the label, its dashes tell apart
+    groups that share one.
     """
     differing = varied(manifests, "label")
     networks = {manifest["network"]["name"] for manifest in manifests}
@@ -44,10 +45,11 @@ def group(manifests: list[Manifest]) -> tuple[list[dict[str, Any]], list[int]]:
     for manifest in manifests:
         label = manifest["algorithm"]["label"]
         options = flatten(manifest["algorithm"].get("options") or {})
+        site = f" at {manifest['site']['name']}" if "site" in manifest else ""
         parts = [f"{key}={options[key]}" for key in differing.get(label, []) if key in options]
         parts += [manifest["network"]["name"]] * (len(networks) > 1)
         parts += [manifest["problem"]["name"]] * (len(problems) > 1)
-        names.append((label, ", ".join(parts)))
+        names.append((label + site, ", ".join(parts)))
     index = {name: i for i, name in enumerate(dict.fromkeys(names))}
     shades = colours(label for label, _ in names)
     used: dict[str, int] = defaultdict(int)

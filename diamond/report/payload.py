@@ -26,10 +26,16 @@ MEASURES = {
     "lower_error": "lower error \u03a3\u1d62\u2016y\u1d62* \u2212 y\u1d62\u2016\u00b2",
     "local_loss": "local loss, mean of f\u1d62(x\u1d62, y\u1d62)",
 }
+ALONE = {  # the same and others, of runs that are of one site each
+    "local_loss": "local loss f\u1d62(x\u1d62, y\u1d62)",
+    "lower_error": "lower error \u2016y\u1d62* \u2212 y\u1d62\u2016\u00b2",
+    "disagreement": "disagreement \u2016x\u1d62 \u2212 mean of what it heard\u2016\u00b2",
+}
 DIAGNOSTICS = {
     "definition1": "metric, Definition 1",
     "curvature": "largest eigenvalue of g_yy",
     "solver_error": "error left in y*",
+    "waited": "seconds waited for neighbours",
 }
 SPENT = {"gradients", "hvps", "jvps"}
 ABOUT = (
@@ -59,7 +65,7 @@ def payload(folders: list[Path]) -> dict[str, Any]:
     ]
     return {
         "title": ", ".join(dict.fromkeys(str(m.get("experiment") or m["name"]) for m in manifests)),
-        "axes": AXES,
+        "axes": AXES | {"bytes": "bytes sent by the site"} if alone(runs) else AXES,
         "measures": measures(runs),
         "groups": groups,
         "networks": [
@@ -81,9 +87,10 @@ def dumps(found: dict[str, Any]) -> str:
 def measures(runs: list[Stored]) -> list[dict[str, str]]:
     """What can be drawn: the paper's measures, the user's, and what tells if to trust them."""
     keys = {key for run in runs for entry in run.lines for key in entry if key != "agents"}
-    own = sorted(keys - {*AXES, *MEASURES, *DIAGNOSTICS, *SPENT})
+    paper = ALONE if alone(runs) else MEASURES | {"disagreement": ALONE["disagreement"]}
+    own = sorted(keys - {*AXES, *paper, *DIAGNOSTICS, *SPENT})
     parts = {
-        "error terms and losses": MEASURES,
+        "error terms and losses": paper,
         "your metrics": {key: key for key in own},
         "diagnostics": DIAGNOSTICS,
     }
@@ -93,6 +100,11 @@ def measures(runs: list[Stored]) -> list[dict[str, str]]:
         for key, title in titles.items()
         if key in keys
     ]
+
+
+def alone(runs: list[Stored]) -> bool:
+    """Whether each run is what one site could tell."""
+    return all("site" in run.manifest for run in runs)
 
 
 def _run(run: Stored, step: int) -> dict[str, Any]:

@@ -35,6 +35,10 @@ class OneDevice:
         """The progress of all agents, laid out for `advance`."""
         return progress
 
+    def spread(self, tree: Tree) -> Tree:
+        """Arrays of all agents, each agent's part on its device."""
+        return tree
+
     def whole(self, tree: Tree) -> Tree:
         """The arrays of all agents as arrays of this process."""
         return tree

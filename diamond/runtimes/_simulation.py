@@ -10,7 +10,7 @@ import jax
 from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
-from ..deferred import Found, Setting, resolve
+from ..deferred import Found, Setting, refreshes, resolve
 from ..divergence import Diverged, culprit, explain
 from ..hypergradient.lipschitz import raised
 from ..network import Network
@@ -29,11 +29,6 @@ RECENT = 3  # of these, beside the start
 SHRINKS = 8  # how often, at most
 FACTOR = 0.25  # by how much each time
 KEPT = ".kept"  # among the arrays of a run, those of states to go back to
-
-
-def refreshes(rounds: int) -> list[int]:
-    """When a run of `rounds` finds anew what it found for itself: rounds 25, 100, 400, ..."""
-    return list(takewhile(lambda t: t <= rounds, (25 * 4**k for k in count())))
 
 
 def _size(progress: Progress) -> float:
@@ -141,7 +136,8 @@ class Simulation:
         self.record.renumber(self.algorithm, self.resolved)
 
     def _charge(self, spent: Cost) -> None:
-        counters = jax.vmap(cost.charge, (0, None))(self.progress.spent, spent)
+        each = self.place.spread(cost.each(spent, self.problem.agents))
+        counters = jax.vmap(cost.charge)(self.progress.spent, each)
         self.progress = self.progress._replace(spent=counters)
 
     def _fail(self, after: Progress) -> None:

@@ -6,17 +6,16 @@ import warnings
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from .. import cost
 from ..algorithm import Algorithm
-from ..deferred import Setting, resolve
+from ..deferred import Setting, refreshes, resolve, spoken
 from ..network import Network
 from ..problem import Problem
 from ..record import Record
 from ..sampling import Sampling, key
 from ._round import Progress, start
-from ._simulation import refreshes
 from .simulate import check
 from .spmd import Devices, placed
 
@@ -74,13 +73,13 @@ def forecast(
         seconds=pace * rounds + measuring[1] * evaluations,
         rounds_per_second=1 / pace if pace else float("inf"),
         memory=peak_memory(),
-        samples=float(resolved.cost.samples + seen.samples + drawn * rounds),
+        samples=float(np.mean(resolved.cost.samples)) + seen.samples + float(drawn) * rounds,
         bytes=resolved.bytes + seen.bytes + 2 * len(network.edges) * record.message * rounds,
     )
 
 
 class _Renewals(NamedTuple):
-    samples: int
+    samples: float  # mean over the agents
     bytes: int
 
 
@@ -88,10 +87,10 @@ def _renewals(setting: Setting, rounds: int) -> _Renewals:
     """What finding numbers anew on the way will cost an agent, and send over the network."""
     assert setting.network is not None
     times = len(refreshes(rounds))
-    anew = [found for found in setting.memory.values() if not found.lasting]
+    anew = {name: found for name, found in setting.memory.items() if not found.lasting}
     links = 2 * len(setting.network.edges) * setting.network.diameter
-    sent = links * jnp.zeros(()).dtype.itemsize * sum(found.agreed for found in anew)
-    return _Renewals(times * sum(found.cost.samples for found in anew), times * sent)
+    drawn = sum(float(np.mean(found.cost.samples)) for found in anew.values())
+    return _Renewals(times * drawn, times * links * spoken(anew))
 
 
 def _timed_look(record: Record, progress: object) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
-from ..deferred import Setting, resolve
+from ..deferred import Setting, refreshes, resolve
 from ..divergence import Diverged
 from ..measure import Metrics, observe
 from ..network import Network
@@ -26,7 +26,6 @@ from ..record import message_bytes
 from ..sampling import Sampling, key
 from ._compiled import compiled
 from ._round import Progress, play, start
-from ._simulation import refreshes
 from .simulate import check, simulate
 
 LANES = 288  # runs side by side, at most
@@ -195,8 +194,8 @@ class Lanes:
         self.algorithms = _stack([found.algorithm for found in self.resolved])
 
     def _charge(self, costs: list[Cost]) -> None:
-        spent = _stack([jax.tree.map(np.uint32, c) for c in costs])
-        self.spent = jax.vmap(jax.vmap(cost.charge, (0, None)))(self.spent, spent)
+        spent = _stack([cost.each(c, self.problem.agents) for c in costs])
+        self.spent = jax.vmap(jax.vmap(cost.charge))(self.spent, spent)
 
 
 def _stack(trees: list[Any]) -> Any:

@@ -1,18 +1,30 @@
 """Agents as peers: one process a site, its own rows only, neighbours by mutual TLS, no server."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 from ..algorithm import Algorithm
-from ..folder.lock import locked
+from ..folder.manifest import Origin
+from ..folder.writer import Writer
 from ..network import Network
 from ..peers.agent import Agent, Progress
+from ..peers.diary import Diary
 from ..peers.inprocess import Wire, inline, play
 from ..peers.node import Node
 from ..peers.patience import Limits
 from ..problem import Problem
 from ..sampling import Sampling
+
+
+class Watch(Protocol):
+    """Whoever wants to see how the run comes along."""
+
+    def begin(self, node: Node) -> None: ...
+
+    def progress(self, entries: list[dict[str, Any]]) -> None: ...
 
 
 def run(
@@ -26,21 +38,28 @@ def run(
     sampling: Sampling = "blocks",
     every: int = 10,
     limits: Limits = Limits(),
-    on_round: Callable[[Progress], None] | None = None,
+    watch: Watch | None = None,
+    origin: Origin | None = None,
+    config: str = "",
 ) -> Progress:
     """This site's part of a run, from its checkpoint in `folder` if there is one.
 
     `problem` has this site's rows only (lists of one entry); losses, start, `network`, `algorithm`,
     `rounds`, `seed` and `sampling` must be those of all sites, which is compared before round 0.
-    The algorithm must have numbers throughout: none may be left to the run. `bundle` is the folder
-    that the federation's authority made for this site: it says which agent this is, where it
-    listens, and who its neighbours are. A checkpoint is written every `every` rounds; a site that
-    was killed and is started again goes on from there while the others wait, and the end is that
-    of a run without the crash, bit for bit. The trajectory is that of `diamond.simulate`, to
-    rounding.
+    Numbers that the algorithm leaves open are found by all sites together, each measuring on its
+    own rows. `bundle` is the folder that the federation's authority made for this site: it says
+    which agent this is, where it listens, and who its neighbours are. A checkpoint is written every
+    `every` rounds; a site that was killed and is started again goes on from there while the others
+    wait, and the end is that of a run without the crash, bit for bit. The trajectory is that of
+    `diamond.simulate`, to rounding.
 
-    Neighbours get this agent's messages (x and what the algorithm tracks), never its rows or its
-    y; what travels is computed from the rows and can tell something of them.
+    `folder` becomes an ordinary run folder with what the site can tell alone (`peers.look`),
+    measured as often as checkpoints are written; `origin` and `config` are what its manifest and
+    its config.toml say. `watch` is shown the node before the run, and each evaluation.
+
+    Neighbours get this agent's messages (x and what the algorithm tracks) and, for numbers left
+    open, the largest measurement it knows of; never its rows or its y. What travels is computed
+    from the rows and can tell something of them.
 
     Returns once this agent and all its neighbours have finished. Raises `Refused` if
     a neighbour will not talk, `GaveUp` after `limits.give_up` seconds without news,
@@ -58,15 +77,30 @@ def run(
             f"{list(site.me.neighbours)}; use the network that the federation was founded with"
         )
 
-    async def work() -> Progress:
-        async with Client(site, limit(agent.layout), limits) as client:
-            node = Node(agent, rounds, client, folder, every, limits, on_round=on_round)
-            async with Server(site, node.answer):
-                return await node.run()
+    if origin is None:
+        kind = type(algorithm).__name__
+        origin = Origin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / ".lock"):
-        return asyncio.run(work())
+    async def work(writer: Writer) -> Progress:
+        async with Client(site, limit(agent.layout), limits) as client:
+            node = Node(agent, rounds, client, folder, every, limits)
+            diary = Diary(writer, node, origin, config)
+            node.on_round = partial(_noted, diary, watch)
+            if watch:
+                watch.begin(node)
+            async with Server(site, node.answer):
+                with diary.closed():
+                    return await node.run()
+
+    with Writer(folder) as writer:
+        return asyncio.run(work(writer))
+
+
+def _noted(diary: Diary, watch: Watch | None, progress: Progress) -> None:
+    before = len(diary.entries)
+    diary.note(progress)
+    if watch and len(diary.entries) > before:
+        watch.progress(diary.entries)
 
 
 def rehearse(

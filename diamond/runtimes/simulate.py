@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Literal
 
 from ..algorithm import Algorithm
+from ..deferred import refreshes
 from ..network import Network
 from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..sampling import Sampling
 from ._precision import Precision, products
-from ._simulation import REWIND, Simulation, refreshes
+from ._simulation import REWIND, Simulation
 from .spmd import Devices
 
 OnDivergence = Literal["stop", "shrink"]

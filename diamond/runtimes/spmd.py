@@ -58,9 +58,11 @@ class Spmd:
 
     def place(self, progress: Progress) -> Progress:
         """The progress of all agents, laid out for `advance`."""
-        t, *own = progress
-        spread = lambda a: self._put(np.asarray(a)[self.cut.places], CUT)
-        return Progress(self._put(t, ALL), *jax.tree.map(spread, tuple(own)))
+        return Progress(self._put(progress.t, ALL), *self.spread(tuple(progress[1:])))
+
+    def spread(self, tree: Tree) -> Tree:
+        """Arrays of all agents, each agent's part on its device."""
+        return jax.tree.map(lambda a: self._put(np.asarray(a)[self.cut.places], CUT), tree)
 
     def whole(self, tree: Tree) -> Tree:
         """The arrays of all agents as arrays of this process."""

@@ -24,12 +24,15 @@ function showSummary() {
 }
 
 function showRuns() {
-  const head = ["Run", "status", "round", "metric", "upper loss", "samples", "bytes", "seconds", "compiling", "digest"];
+  const known = new Set(data.measures.map(({ key }) => key));
+  const measures = known.has("metric") ? ["metric", "upper_loss"] : [...known].slice(0, 2);
+  const named = measures.map((key) => key.replaceAll("_", " "));
+  const head = ["Run", "status", "round", ...named, "samples", "bytes", "seconds", "compiling", "digest"];
   const cells = (run) => [
     groupCell(groupOf(run), `, seed ${run.seed}`),
     make("td", { class: STATUS[run.status] ?? "" }, run.status),
     `${last(run, "round") ?? 0} of ${run.rounds}`,
-    ...["metric", "upper_loss"].map((key) => format(last(run, key))),
+    ...measures.map((key) => format(last(run, key))),
     ...["samples", "bytes", "seconds"].map((axis) => amount(axis, last(run, axis))),
     amount("seconds", run.compile_seconds),
     (run.digest ?? "–").slice(0, 8),

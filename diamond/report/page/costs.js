@@ -43,7 +43,7 @@ function drawTraffic() {
   if (!finite(x).length) return null;
   const marker = { color: data.groups.map((group) => group.colour) };
   const bars = { x, marker, hovertemplate: "%{y}: %{x:.4~s}B<extra></extra>", showlegend: false };
-  const built = groupBars([bars], ["bytes"], "bytes, all agents", "Bytes sent by each algorithm");
+  const built = groupBars([bars], ["bytes"], data.axes.bytes, "Bytes sent by each algorithm");
   built.layout.xaxis.ticksuffix = "B";
   return built;
 }

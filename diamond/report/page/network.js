@@ -152,7 +152,7 @@ function showAgents() {
   const columns = [
     ["agent", (i) => String(i)],
     ["peers", (i) => String(edges.filter((edge) => edge.includes(i)).length)],
-    ...Object.keys(rows).map((part) => [`${part} rows`, (i) => String(rows[part][i])]),
+    ...Object.keys(rows).map((part) => [`${part} rows`, (i) => format(rows[part][i])]),
     ...(labels ? [["labels", (i) => histogram(labels[i])]] : []),
     ...ownKeys(run).map((key) => [key.replaceAll("_", " "), (i) => format(run.agents[key].at(-1)?.[i])]),
     ["samples", (i) => amount("samples", run.costs?.samples?.[i])],

@@ -1,0 +1,46 @@
+"""demo --peers: five sites as real processes over mutual TLS, one of them killed on the way."""
+
+import time
+from pathlib import Path
+
+import typer
+
+from .app import FAILED, emit, talk
+from .compute import start
+from .sites import plainly
+
+CLOSE = 1e-5  # of the simulation, relative: rounding in float32 over a hundred rounds
+
+
+def demo_of_peers(out: Path, quiet: bool, json: bool) -> None:
+    """Found, run, kill, start again, compare with `diamond.simulate`, report."""
+    with plainly():
+        start()
+        import jax
+
+        from ..experiment.peers_demo import ROUNDS, SITES, VICTIM, Demo, Failed
+        from ..report import build
+
+        begun = time.monotonic()
+        say = lambda said: None if quiet else talk(f"{time.monotonic() - begun:5.1f} s  {said}")
+        demo = Demo(out, say)
+        demo.lay()
+        say(f"{len(SITES)} sites founded in {demo.place}: {', '.join(SITES)}, on a ring")
+        say(f"one process each, mutual TLS on loopback, {ROUNDS} rounds; {VICTIM} will be killed")
+        try:
+            demo.run()
+        except Failed as error:
+            talk(str(error), "red")
+            raise typer.Exit(FAILED) from None
+        say("all have finished; the same run by diamond.simulate, all rows in one process")
+        with jax.enable_x64(False):
+            gap = demo.difference()
+        page = build([demo.folder], demo.folder / "report.html")
+        if json:
+            emit({"folder": str(demo.folder), "difference": gap, "report": str(page)})
+        else:
+            typer.echo(f"largest relative difference from diamond.simulate: {gap:.1e}")
+            typer.echo(f"report: {page}\nruns:   {demo.folder}")
+        if not gap <= CLOSE:
+            talk(f"more than rounding explains ({CLOSE:g})", "red")
+            raise typer.Exit(FAILED)

@@ -1,0 +1,113 @@
+"""What an agent answers its neighbours when they ask."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from . import frame, saved
+from .agreement import differing
+from .frame import Ask
+from .patience import Limits
+from .store import Gone, Store
+from .threads import Work
+from .transport import REQUEST, Refused, Stopped
+
+
+class Desk:
+    """Agent `agent`'s side of every question: its messages, what it runs, who has finished.
+
+    `parts` is the digest of what all agents have in common. `folder` remembers who has finished.
+    """
+
+    def __init__(
+        self,
+        agent: int,
+        neighbours: Iterable[int],
+        parts: Mapping[str, str],
+        rounds: int,
+        limits: Limits,
+        work: Work,
+        folder: Path | None,
+    ):
+        self.agent, self.parts, self.rounds = agent, parts, rounds
+        self.limits, self.work, self.folder = limits, work, folder
+        self.store = Store(neighbours)
+        self.durable = 0  # the agent itself is never set back before this round
+        self.finished: set[int] = set()  # neighbours that need nothing any more
+        self._knowing = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._failure = ""
+
+    async def answer(self, sender: int, request: bytes) -> bytes:
+        """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
+        header, _ = frame.unpack(request, REQUEST)
+        if sender not in self.store.durable:
+            raise Refused(f"agent {sender} is no neighbour of agent {self.agent}")
+        if header.get("sender") != sender:
+            raise Refused(f"agent {sender} asks in the name of agent {header.get('sender')}")
+        if header.get("kind") == "ping":
+            return frame.pack({"kind": "ping"})
+        if header.get("kind") == "hello":
+            if said := differing(self.parts, header.get("parts")):
+                raise Refused(f"agent {self.agent} runs something else: {said}")
+            return frame.pack({"kind": "hello", "durable": self.durable})
+        ask = frame.decode_ask(header)
+        if ask.run != self.parts["run"]:
+            raise Refused(f"agent {self.agent} runs something else: another digest")
+        if ask.round > self.rounds:
+            raise Refused(f"round {ask.round} is not to come; the run has {self.rounds}")
+        return await self._serve(ask)
+
+    async def _serve(self, ask: Ask) -> bytes:
+        """The message asked for, waited for during half of the time an answer may take."""
+        now = asyncio.get_running_loop().time()
+        until = now + self.limits.round / 2
+        self.store.heard(ask.sender, ask.durable)
+        if ask.durable == self.rounds:
+            await self.know(ask.sender)
+        while True:
+            if self._failure:
+                raise Stopped(self._failure)
+            try:
+                found = self.store.get(ask.round, ask.talk)
+            except Gone as gone:
+                raise Refused(f"agent {self.agent}: {gone}") from None
+            if found is not None:
+                return found
+            news = self._news
+            try:
+                async with asyncio.timeout_at(until):
+                    await news.wait()
+            except TimeoutError:
+                return b""
+
+    def publish(self, round: int, content: bytes, talk: int = 0) -> None:
+        """From now on, `content` is the message of `round`, or said before it."""
+        self.store.put(round, content, talk)
+        self._wake()
+
+    def fail(self, why: str) -> None:
+        """From now on, every question gets this for an answer."""
+        self._failure = why
+        self._wake()
+
+    async def know(self, j: int) -> None:
+        """Neighbour j has finished; remembered before it gets an answer."""
+        async with self._knowing:
+            if j in self.finished:
+                return
+            if self.folder is not None:
+                known = {*self.finished, j}
+                await self.work(saved.finish, self.folder, self.parts["run"], known)
+            self.finished.add(j)
+        self._wake()
+
+    async def known(self, j: int) -> None:
+        """Until neighbour j has asked as one that has finished."""
+        while j not in self.finished:
+            await self._news.wait()
+
+    def _wake(self) -> None:
+        """Let those who wait look again."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
