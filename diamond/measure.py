@@ -47,7 +47,8 @@ def observe(
     """`measure`, and the `curvature` of g_yy on a few mini-batches there.
 
     Only the first `agents` count; the others are copies that fill the devices. What is averaged is
-    first brought together on all of them (`shared`), so that any number of devices adds alike.
+    first brought together (`shared`, on every device) and then added agent by agent, so that any
+    number of devices gives the same bits.
     """
     together, own = _measure(problem, rows, metrics, x, y, agents, shared)
     numbers = jnp.arange(problem.train.count.shape[0])
@@ -65,12 +66,15 @@ def _measure(
     agents: int | None = None,
     shared: NamedSharding | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    def gathered(a: jax.Array) -> jax.Array:
-        return (
-            a[:agents] if shared is None else jax.lax.with_sharding_constraint(a, shared)[:agents]
-        )
+    def total(a: jax.Array) -> jax.Array:
+        """The sum over the agents; one by one where they are cut over devices."""
+        if shared is None:
+            return a.sum(0)
+        rows = jax.lax.with_sharding_constraint(a, shared)[:agents]
+        return jax.lax.scan(lambda sum, row: (sum + row, None), jnp.zeros_like(a[0]), rows)[0]
 
-    mean = jax.tree.map(lambda a: gathered(a).mean(0), x)
+    count = agents or problem.train.count.shape[0]
+    mean = jax.tree.map(lambda a: total(a) / count, x)
 
     def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
         mine = lower.solve(problem, x, y)
@@ -88,18 +92,17 @@ def _measure(
 
     with jax.default_matmul_precision("highest"):
         gradients, own = jax.vmap(alone)(problem, rows, x, y)
-    gradients, own = jax.tree.map(gathered, (gradients, own))
-    gradient = jax.tree.map(lambda a: a.mean(0), gradients)
-    stationarity, consensus = tree.dot(gradient, gradient), own["consensus"].sum()
+    gradient = jax.tree.map(lambda a: total(a) / count, gradients)
+    stationarity, sums = tree.dot(gradient, gradient), jax.tree.map(total, own)
     together = {
         "stationarity": stationarity,
-        "consensus": consensus,
-        "lower_error": own["lower_error"].sum(),
-        "metric": stationarity + consensus + own["lower_error"].sum(),
-        "definition1": stationarity + own["consensus"].mean() + own["lower_error"].sum(),
-        "upper_loss": own["upper_loss"].mean(),
-        "local_loss": own["local_loss"].mean(),
-        **{name: own[name].mean() for name, _ in metrics},
+        "consensus": sums["consensus"],
+        "lower_error": sums["lower_error"],
+        "metric": stationarity + sums["consensus"] + sums["lower_error"],
+        "definition1": stationarity + sums["consensus"] / count + sums["lower_error"],
+        "upper_loss": sums["upper_loss"] / count,
+        "local_loss": sums["local_loss"] / count,
+        **{name: sums[name] / count for name, _ in metrics},
         "solver_error": own["solver_error"].max(),
     }
     return together, own

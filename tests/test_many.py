@@ -73,3 +73,11 @@ def test_no_rounds_are_one_entry(problem, lanes):
     found, alone = run(problem, runs, True, 0), run(problem, runs, False, 0)
     same(found, alone)
     assert found[0].history["round"].tolist() == [0]
+
+
+def test_runs_of_a_seed_stand_in_one_row(monkeypatch):
+    monkeypatch.setattr(module, "LANES", 4)
+    tables = module._tables([0, 1, 0, 2, 0, 1])
+    assert [table.tolist() for table in tables] == [[[0, 2, 4]], [[1, 5, 5]], [[3, 3, 3]]]
+    monkeypatch.setattr(module, "LANES", 6)
+    assert [table.tolist() for table in module._tables([0, 1, 0, 1])] == [[[0, 2], [1, 3]]]

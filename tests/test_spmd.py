@@ -28,7 +28,7 @@ def given(name):
 def cut(problem, network, algorithm, rounds, devices, way=None):
     """Where the run stands after `rounds` rounds over devices; no measuring."""
     algorithm = resolve(algorithm, Setting(problem, network, algorithm.batch, 0)).algorithm
-    place = Spmd(problem, network, algorithm.batch, "blocks", devices, way)
+    place = Spmd(problem, network, algorithm.batch, "blocks", devices, way=way)
     first = start(algorithm, *problem.start(0), problem.agents)
     after, sound = place.advance(algorithm, key(0), place.place(first), rounds)
     assert sound and int(after.t) == rounds
@@ -109,7 +109,7 @@ COLLECTIVE = re.compile(r"= [^=]*? (all-\w+|collective-\w+|reduce-scatter)(?:-st
 ])  # fmt: skip
 def test_nothing_but_the_message_travels(way, kind, times):
     problem, algorithm = quad(agents=8).problem, given("diamond")
-    place = Spmd(problem, ring(8), algorithm.batch, "blocks", 4, way)
+    place = Spmd(problem, ring(8), algorithm.batch, "blocks", 4, way=way)
     algorithm = jax.tree.map(jax.numpy.asarray, algorithm)
     first = place.place(start(algorithm, *problem.start(0), 8))
     fixed = algorithm, place.objectives, place.exchange, place.numbers, key(0), first, 5
@@ -133,3 +133,19 @@ def test_one_core_is_said_to_be_one(monkeypatch):
     monkeypatch.setattr(spmd.jax, "devices", lambda kind=None: jax.local_devices()[:1])
     with pytest.raises(ValueError, match="JAX_NUM_CPU_DEVICES"):
         spmd.named("cores")
+
+
+@pytest.mark.filterwarnings("ignore:mini-batch Hessians")
+def test_coarser_products_are_near_and_measured_in_full():
+    problem, algorithm = logistic(agents=2, rows=30, dtype="float32"), given("diamond")
+    with jax.enable_x64(False), quickly():
+        full, coarse = (
+            diamond.simulate(problem, ring(2), algorithm, 20, every=20, precision=precision)
+            for precision in ("float32", "bf16")
+        )
+    first, last = full.history["upper_loss"], coarse.history["upper_loss"]
+    assert first[0] == last[0] and first[1] != last[1]
+    assert last[1] == pytest.approx(first[1], rel=1e-2)
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(coarse.state))
+    with pytest.raises(ValueError, match="there are 'float32', 'tf32' and 'bf16'"):
+        diamond.simulate(problem, ring(2), algorithm, 1, precision="int8")

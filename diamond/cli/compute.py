@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
+from .devices import asked_for, joined, leading, recorded, show_cores
 
 if TYPE_CHECKING:
     from ..experiment.run import Plan
@@ -15,6 +16,18 @@ Set = Annotated[
     list[str], typer.Option("--set", help="Change a key, as in --set algorithm.alpha=0.1.")
 ]
 Out = Annotated[Path, typer.Option(help="Where the folder of the run goes.")]
+Devices = Annotated[
+    str, typer.Option(help="Cut the agents over 'cores', 'all' devices, or so many of them.")
+]
+Hosts = Annotated[
+    str,
+    typer.Option(
+        help="One of several processes: HOST:PORT where process 0 listens, or 'auto' under SLURM "
+        "or Open MPI. Nothing is encrypted: for trusted networks."
+    ),
+]
+Rank = Annotated[int | None, typer.Option(help="With --hosts: which process this is, from 0.")]
+Size = Annotated[int | None, typer.Option(help="With --hosts: how many processes there are.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
 
 
@@ -54,16 +67,23 @@ def run(
     file: File,
     set: Set = [],  # noqa: B006
     out: Out = Path("runs"),
+    devices: Devices = "",
+    hosts: Hosts = "",
+    rank: Rank = None,
+    size: Size = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run the experiment of a file once: a folder with all numbers, gone on with if interrupted."""
-    with reported():
+    with reported(), joined(hosts, rank, size):
         start()
         from ..experiment.config import load
         from ..experiment.run import single
 
-        _go(single(load(file, set), out, str(file)), quiet, json)
+        asked = asked_for(devices, hosts)
+        experiment = load(file, [*set, *asked])
+        show_cores(experiment.devices)
+        _go(single(experiment, out, str(file)), quiet, json, estimate=not hosts)
 
 
 @app.command()
@@ -88,15 +108,22 @@ def compare(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    devices: Devices = "",
+    hosts: Hosts = "",
+    rank: Rank = None,
+    size: Size = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Go on with what was interrupted or killed; the end is that of the uninterrupted run."""
-    with reported():
+    with reported(), joined(hosts, rank, size):
         start()
         from ..experiment.run import again
 
-        _go(again(folder), quiet, json, estimate=False)
+        chosen = devices or ("all" if hosts else "")
+        show_cores(chosen or recorded(folder))
+        others = int(chosen) if chosen.isdigit() else chosen or None
+        _go(again(folder, others), quiet, json, estimate=False)
 
 
 def start() -> None:
@@ -113,6 +140,9 @@ def _go(plan: "Plan", quiet: bool, json: bool, estimate: bool = True) -> None:
     from .forecasts import said
     from .results import print_table
 
+    if not leading():
+        plan.assist()
+        return
     compiled: dict[str, float] = {}
     if estimate:
         if not quiet:

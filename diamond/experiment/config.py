@@ -45,7 +45,8 @@ class Experiment(BaseModel):
     every: Annotated[int, Field(ge=1)] = 100
     seed: Annotated[list[Whole], BeforeValidator(_several), Field(min_length=1)] = [0]
     sampling: Literal["blocks", "rows"] = "blocks"
-    precision: Literal["float32", "float64"] = "float32"
+    precision: Literal["float32", "float64", "tf32", "bf16"] = "float32"
+    devices: Annotated[int, Field(ge=1)] | Literal["cores", "all"] | None = None
     on_divergence: Literal["stop", "shrink"] = "stop"
     checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     problem: Annotated[Part, BeforeValidator(_problem)]
@@ -65,6 +66,11 @@ class Experiment(BaseModel):
         """Whether it is one run."""
         return len(self.seed) == len(self.network) == len(self.algorithm) == 1
 
+    @property
+    def products(self) -> Literal["tf32", "bf16"] | None:
+        """The precision of the products inside the losses, if not that of the numbers."""
+        return self.precision if self.precision in ("tf32", "bf16") else None
+
     def toml(self, folder: Path) -> str:
         """The whole of it as a file in `folder`, which reads as this experiment again."""
         import tomli_w
@@ -74,6 +80,7 @@ class Experiment(BaseModel):
         options = {key: relative(value, folder) for key, value in self.problem.options.items()}
         scalars = ["name", "rounds", "every", "sampling", "precision"]
         scalars += ["on_divergence", "checkpoint_seconds"]
+        scalars += ["devices"] if self.devices is not None else []
         return tomli_w.dumps(
             {name: getattr(self, name) for name in scalars}
             | {"seed": one(self.seed)}

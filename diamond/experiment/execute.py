@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import jax
+
 from ..divergence import Diverged
 from ..folder.manifest import Origin, closing, opening, versions
 from ..folder.trajectory import digest
@@ -17,6 +19,7 @@ from ..runtimes.simulate import simulate
 from .config import Experiment, relative
 from .jobs import Job
 from .mistakes import BadExperiment, Mistake
+from .team import lead
 
 Manifest = dict[str, Any]
 
@@ -49,6 +52,8 @@ def execute(
     watch.begin(job.name, job.experiment.rounds)
     with Writer(path, job.experiment.checkpoint_seconds) as writer:
         saved = _opened(writer, job, problem, watch)
+        if jax.process_count() > 1:
+            lead(saved)
         try:
             run, status, message = _simulated(writer, job, problem, watch, stopped, saved)
         except BaseException as error:
@@ -114,6 +119,8 @@ def _simulated(
                 on_divergence=one.on_divergence,
                 on_progress=progress,
                 resume=saved,
+                devices=one.devices,
+                precision=one.products,
             )
             return run, "finished", ""
         except Diverged as error:

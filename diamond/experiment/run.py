@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+
 from ..checkpoint import replace
 from ..problem import Problem
 from ..runtimes.forecast import Forecast, forecast
@@ -11,6 +13,7 @@ from .config import Experiment, load
 from .execute import Manifest, Watch, execute, finished, unchanged
 from .jobs import Job, build, fresh, jobs, precision
 from .mistakes import BadExperiment, Mistake
+from .team import dismiss, follow
 
 COMPARISON = "experiment.toml"  # in a folder of runs: the comparison they belong to
 RUN = "config.toml"  # in a run's own folder
@@ -35,11 +38,17 @@ class Plan(NamedTuple):
                 if same not in seen:
                     network, algorithm = one.network[0].build(), one.algorithm[0].build()
                     fixed = one.rounds, one.seed[0], one.every, one.sampling
-                    seen[same] = forecast(self.problem, network, algorithm, *fixed)
+                    seen[same] = forecast(self.problem, network, algorithm, *fixed, one.devices)
                     found[job.name] = seen[same]
                 else:
                     found[job.name] = seen[same]._replace(compile_seconds=0.0)
         return found
+
+    def assist(self) -> None:
+        """Carry this process's agents in the run that the first process writes down."""
+        with precision(self.experiment):
+            for job, _ in self.jobs:
+                follow(job, self.problem)
 
     def execute(
         self,
@@ -58,6 +67,8 @@ class Plan(NamedTuple):
                     took = (compiled or {}).get(job.name, 0.0)
                     done = execute(job, self.problem, path, watch, stopped, took)
                 else:
+                    if jax.process_count() > 1:
+                        dismiss()
                     watch.end(job.name, done)
                 manifests.append(done)
         return manifests
@@ -97,8 +108,11 @@ def begin(plan: Plan) -> None:
     replace(plan.path / COMPARISON, plan.experiment.toml(plan.path).encode())
 
 
-def again(path: Path) -> Plan:
-    """What is left of the run or comparison in the folder `path`."""
+def again(path: Path, devices: int | str | None = None) -> Plan:
+    """What is left of the run or comparison in the folder `path`; `devices`: on others than before.
+
+    A run that was not cut over devices before is not cut now: its sums are in another order.
+    """
     if (path / COMPARISON).is_file():
         experiment = load(path / COMPARISON)
         with precision(experiment):
@@ -109,6 +123,11 @@ def again(path: Path) -> Plan:
     experiment = load(path / RUN)
     if not experiment.single:
         raise BadExperiment(str(path / RUN), [Mistake("", "does not describe a single run")])
+    if devices is not None:
+        if experiment.devices is None:
+            said = "was begun on one device, without `devices`: it goes on as it was, without"
+            raise BadExperiment(str(path / RUN), [Mistake("devices", said)])
+        experiment = experiment.model_copy(update={"devices": devices})
     with precision(experiment):
         problem = build(experiment, str(path))
     name = path.absolute().name

@@ -1,0 +1,62 @@
+"""A run by several processes: the first writes it down, the others carry the other agents."""
+
+import json
+import struct
+
+from ..folder import found
+from ..problem import Problem
+from ..record import Saved
+from ..runtimes import hosts
+from ..runtimes.simulate import simulate
+from .jobs import Job
+
+BEGIN, DONE = b"begin", b"done"
+
+
+def lead(saved: Saved | None) -> None:
+    """Tell the others to begin, or to go on from `saved`."""
+    hosts.told(BEGIN if saved is None else pack(saved))
+
+
+def dismiss() -> None:
+    """Tell the others that there is nothing left to do."""
+    hosts.told(DONE)
+
+
+def follow(job: Job, problem: Problem) -> None:
+    """Do what the first process does, with the agents of this one, and write nothing."""
+    said = hosts.told(None)
+    if said == DONE:
+        return
+    one = job.experiment
+    simulate(
+        problem,
+        one.network[0].build(),
+        one.algorithm[0].build(),
+        one.rounds,
+        one.seed[0],
+        one.every,
+        one.sampling,
+        on_divergence=one.on_divergence,
+        on_progress=lambda saved: None,  # gathers what the first process writes
+        resume=None if said == BEGIN else unpack(said),
+        devices=one.devices,
+        precision=one.products,
+    )
+
+
+def pack(saved: Saved) -> bytes:
+    """What the rounds to come depend on, as bytes."""
+    from safetensors.numpy import save
+
+    notes = json.dumps({"seconds": saved.seconds, "found": found.told(saved.found)}).encode()
+    return struct.pack("<q", len(notes)) + notes + save(saved.arrays)
+
+
+def unpack(said: bytes) -> Saved:
+    """What `pack` packed; the history stays with the first process."""
+    from safetensors.numpy import load
+
+    (length,) = struct.unpack_from("<q", said)
+    notes = json.loads(said[8 : 8 + length])
+    return Saved(load(said[8 + length :]), found.read(notes["found"]), notes["seconds"], [], [])
