@@ -1,12 +1,12 @@
 """How good the agents' point is: the three terms of eq. (11), the losses, the user's metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from . import lower, tree
 from .hypergradient.lipschitz import curvature
@@ -56,6 +56,18 @@ def observe(
     return together | {"curvature": bends.max()}, own
 
 
+def _each(alone: Callable[..., Any], shared: NamedSharding | None) -> Callable[..., Any]:
+    """`alone` for every agent: where they are cut over devices, for each device's one by one."""
+    if shared is None:
+        return jax.vmap(alone)
+    if jax.default_backend() != "cpu":
+        here = jax.vmap(alone)
+    else:
+        here = lambda *own: jax.lax.map(lambda own: alone(*own), own)
+    cut = PartitionSpec(shared.mesh.axis_names)
+    return jax.shard_map(here, mesh=shared.mesh, in_specs=cut, out_specs=cut, check_vma=False)
+
+
 @partial(jax.jit, static_argnames=("metrics", "agents", "shared"))
 def _measure(
     problem: Objectives,
@@ -91,7 +103,7 @@ def _measure(
         return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}
 
     with jax.default_matmul_precision("highest"):
-        gradients, own = jax.vmap(alone)(problem, rows, x, y)
+        gradients, own = _each(alone, shared)(problem, rows, x, y)
     gradient = jax.tree.map(lambda a: total(a) / count, gradients)
     stationarity, sums = tree.dot(gradient, gradient), jax.tree.map(total, own)
     together = {

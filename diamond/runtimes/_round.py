@@ -50,15 +50,22 @@ def samples(
 
 
 def estimate(
-    algorithm: Algorithm, problem: Objectives, state: State, t: Any, sample: Sample
+    algorithm: Algorithm,
+    problem: Objectives,
+    state: State,
+    t: Any,
+    sample: Sample,
+    alike: bool = False,
 ) -> tuple[Estimate, Cost]:
-    """All agents' gradient work of round t."""
+    """All agents' gradient work of round t; `alike`: in the same bits however many they are."""
 
     def alone(agent: jax.Array, state: State, own: Sample) -> tuple[Estimate, Cost]:
         return algorithm.estimate(problem.of(agent), state, t, own._replace(bits=sample.bits))
 
     agents = jnp.arange(problem.train.count.shape[0])
     each = agents, state, sample._replace(bits=None)
+    if alike and jax.default_backend() == "cpu":
+        return jax.lax.map(lambda each: alone(*each), each)
     size = together(problem.train)
     if size >= len(agents):
         return jax.vmap(alone)(*each)
@@ -90,11 +97,12 @@ def play(
     sampling: Sampling,
     progress: Progress,
     agents: jax.Array | None = None,
+    alike: bool = False,
 ) -> Progress:
     """One round: estimate, tell, mix, update."""
     t, state, spent = progress
     sample = samples(algorithm, problem, key, t, sampling, agents)
-    estimates, costs = estimate(algorithm, problem, state, t, sample)
+    estimates, costs = estimate(algorithm, problem, state, t, sample, alike)
     messages = jax.vmap(algorithm.outgoing, (0, 0, None))(state, estimates, t)
     mixed = mixer(messages)
     state = jax.vmap(algorithm.update, (0, 0, 0, None))(state, estimates, mixed, t)

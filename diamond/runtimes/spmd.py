@@ -157,7 +157,7 @@ def _advance(
     ) -> tuple[Progress, jax.Array]:
         def body(carry: Any) -> Any:
             before, broken = carry
-            after = play(algorithm, problem, mixing, key, sampling, before, agents)
+            after = play(algorithm, problem, mixing, key, sampling, before, agents, alike=True)
             lost = ~jax.vmap(tree.finite)((after.state.x, after.state.y))
             return after, jnp.where(lost, jnp.minimum(broken, before.t), broken)
 
