@@ -76,13 +76,13 @@ def best(function, repeats=3):
 
 
 def ceilings():
-    """Bytes a second of a copy (read and write), operations a second of a square product."""
-    a = jnp.ones(2**27 if jax.default_backend() == "gpu" else 2**24)
-    copy = jax.jit(lambda a: a + 1.0)
-    size = 8192 if jax.default_backend() == "gpu" else 1024
-    b = jnp.ones((size, size))
-    times = jax.jit(lambda b: b @ b)
-    return 2 * a.nbytes / best(lambda: copy(a)), 2 * size**3 / best(lambda: times(b))
+    """Bytes a second read and written in passes over memory, operations a second of products."""
+    large = jax.default_backend() == "gpu"
+    a, b = jnp.ones(2**27 if large else 2**24), jnp.eye(8192 if large else 1024)
+    passes = jax.jit(lambda a, n: jax.lax.fori_loop(0, n, lambda _, a: a + 1.0, a))
+    times = jax.jit(lambda b, n: jax.lax.fori_loop(0, n, lambda _, c: c @ b, b))
+    copying = 2 * a.nbytes / (best(lambda: passes(a, 20)) / 20)
+    return copying, 2 * b.shape[0] ** 3 / (best(lambda: times(b, 10)) / 10)
 
 
 def measured(network, features=FEATURES, terms=TERMS, batch=BATCH, rows=ROWS, devices=None):
