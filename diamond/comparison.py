@@ -65,7 +65,7 @@ class Comparison:
 
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            return draw(Path(folder), relative_to, Path(out))
+            return draw([Path(folder)], Path(out), relative_to)
 
     def save(self, folder: str | Path) -> Path:
         """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""

@@ -4,12 +4,15 @@ import io
 import itertools
 import json
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
 from compiling import diverge_unexplained, quickly, unchecked
 from rich.console import Console
+from typer.testing import CliRunner
 
+from diamond import cache, cli
 from diamond.paper import METHODS, MOMENTUM
 from diamond.reproduce import case as cases
 from diamond.reproduce import command, drawing, figures, trials
@@ -358,6 +361,28 @@ def test_the_published_constants_diverge_and_the_table_says_so(tmp_path, monkeyp
         assert trial["constants"] == [10.0, 10.0, 0.1]
         assert shown["diverged"] == f"1 (round {trial['diverged']})" in said
         assert trial["diverged"] < 400 and "upper_loss" not in shown
+
+
+def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
+    two = [figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
+    monkeypatch.setattr(figures, "lines", lambda figure: two)
+    monkeypatch.setattr(cases, "QUICK", SCALE)
+    monkeypatch.setattr(cache, "compile_cache", lambda: None)
+    invoke = lambda *words: CliRunner().invoke(cli.app, [*map(str, words), "--json"])
+    made = invoke("reproduce", "fig1", "--quick", "--out", tmp_path)
+    assert made.exit_code == 0, made.output
+    (found,) = json.loads(made.stdout)["figures"]
+    assert found["figure"] == "fig1" and found["scale"] == "tiny"
+    numbers = json.loads((tmp_path / "fig1" / "fig1-tuned.json").read_text())
+    assert found["table"] == numbers["table"] and "means over 2 seeds" in made.stderr
+    assert all(Path(file).is_file() for file in found["files"])
+    monkeypatch.setattr(trials, "run", made_up)
+    store = tmp_path / "constants.json"
+    tuned = invoke("tune", CASE.name, "--scale", "quick", "--store", store, "--out", tmp_path)
+    assert tuned.exit_code == 0, tuned.output
+    told = json.loads(tuned.stdout)
+    assert told["cases"][CASE.name]["tuned"] == json.loads(store.read_text())[CASE.name]["tuned"]
+    assert told["store"] == str(store) and f"tuning {CASE.name}" in tuned.stderr
 
 
 def test_a_table_shows_what_only_later_lines_have():

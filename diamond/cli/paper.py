@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .app import app
+from .app import Json, app, emit, reported
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4")
 Data = Annotated[Path | None, typer.Option(help="Folder of the data sets.", envvar="DIAMOND_DATA")]
@@ -19,6 +19,7 @@ def reproduce(
     constants: Annotated[str, typer.Option(help="tuned, loss or published.")] = "tuned",
     data: Data = None,
     out: Out = Path("runs/reproduce"),
+    json: Json = False,
 ) -> None:
     """Run an experiment of the paper on the real data: table, figure and all numbers."""
     from rich.console import Console
@@ -34,8 +35,12 @@ def reproduce(
     from ..reproduce.case import FULL, QUICK
 
     scale = QUICK if quick else FULL
-    for name in FIGURES if figure == "all" else (figure,):
-        command.reproduce(name, scale, constants, out, data, Console())
+    given = scale, constants, out, data, Console(stderr=json)
+    with reported():
+        names = FIGURES if figure == "all" else (figure,)
+        made = [command.reproduce(name, *given) for name in names]
+    if json:
+        emit({"figures": made})
 
 
 @app.command()
@@ -45,6 +50,7 @@ def tune(
     data: Data = None,
     out: Out = Path("runs/reproduce"),
     store: Annotated[Path | None, typer.Option(help="File of the constants.")] = None,
+    json: Json = False,
 ) -> None:
     """Find every method's constants by one grid: 27 settings x 2 seeds each, all recorded."""
     from rich.console import Console
@@ -63,4 +69,7 @@ def tune(
     scales = {"full": FULL, "quick": QUICK}
     if scale not in scales:
         raise typer.BadParameter(f"no scale {scale!r}; there are full and quick")
-    command.tune_cases(names, scales[scale], out, path, data, Console())
+    with reported():
+        found = command.tune_cases(names, scales[scale], out, path, data, Console(stderr=json))
+    if json:
+        emit({"store": str(path), "cases": found})
