@@ -18,6 +18,7 @@ from diamond.reproduce import case as cases
 from diamond.reproduce import command, drawing, figures, trials
 from diamond.reproduce import tune as tuning
 from diamond.reproduce.case import Case, Scale
+from diamond.runtimes import remembered
 
 CASE = Case("mnist", 9, "label")
 SCALE = Scale("tiny", rounds=6, every=2, seeds=2, rows=None)
@@ -48,9 +49,9 @@ def small():
 @pytest.fixture
 def called(monkeypatch):
     """How many trials were run, not remembered."""
-    calls, real = [], trials.many
+    calls, real = [], remembered.many
     monkeypatch.setattr(
-        trials, "many", lambda *given: calls.extend(s for _, s in given[2]) or real(*given)
+        remembered, "many", lambda *given: calls.extend(s for _, s in given[2]) or real(*given)
     )
     return calls
 
@@ -175,10 +176,10 @@ def test_scores_are_means_over_the_run_and_over_its_last_fifth():
         name: [float(scale * t) for t in range(11)]
         for name, scale in {"metric": 1, "upper_loss": 2, "curvature": 3}.items()
     }
-    found = trials.score({"diverged": None, "history": history})
+    found = remembered.score({"diverged": None, "history": history})
     assert found["upper_loss"] == 2 * (9 + 10) / 2 and found["curvature"] == 30
     assert found["metric"] == sum(range(1, 11)) / 10 and found["final_metric"] == 9.5
-    worst = trials.score({"diverged": 3, "history": {}})
+    worst = remembered.score({"diverged": 3, "history": {}})
     assert worst == {"upper_loss": float("inf"), "metric": float("inf")}
 
 

@@ -1,4 +1,4 @@
-"""reproduce and tune: what the paper did."""
+"""reproduce: what the paper did."""
 
 from pathlib import Path
 from typing import Annotated
@@ -41,35 +41,3 @@ def reproduce(
         made = [command.reproduce(name, *given) for name in names]
     if json:
         emit({"figures": made})
-
-
-@app.command()
-def tune(
-    cases: Annotated[list[str], typer.Argument(help="mnist-9-label-p0.3, ..., or all.")],
-    scale: Annotated[str, typer.Option(help="full or quick.")] = "full",
-    data: Data = None,
-    out: Out = Path("runs/reproduce"),
-    store: Annotated[Path | None, typer.Option(help="File of the constants.")] = None,
-    json: Json = False,
-) -> None:
-    """Find every method's constants by one grid: 27 settings x 2 seeds each, all recorded."""
-    from rich.console import Console
-
-    from ..cache import compile_cache
-
-    compile_cache()
-    from ..reproduce import command
-    from ..reproduce.case import FULL, QUICK
-    from ..reproduce.tune import STORE
-
-    names = list(command.CASES) if cases == ["all"] else cases
-    if unknown := [name for name in names if name not in command.CASES]:
-        raise typer.BadParameter(f"no case {unknown[0]!r}; there are {', '.join(command.CASES)}")
-    path = store or Path(command.__file__).with_name(STORE)
-    scales = {"full": FULL, "quick": QUICK}
-    if scale not in scales:
-        raise typer.BadParameter(f"no scale {scale!r}; there are full and quick")
-    with reported():
-        found = command.tune_cases(names, scales[scale], out, path, data, Console(stderr=json))
-    if json:
-        emit({"store": str(path), "cases": found})

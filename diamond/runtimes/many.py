@@ -16,7 +16,7 @@ import numpy as np
 from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
-from ..deferred import Setting, refreshes, resolve
+from ..deferred import Setting, refreshes, resolve, swap
 from ..divergence import Diverged
 from ..measure import Metrics, observe
 from ..network import Network
@@ -50,12 +50,12 @@ def many(
 ) -> list[Outcome]:
     """The outcome of each (algorithm, seed), in order: that of `simulate`, to rounding.
 
-    The algorithms must differ in their numbers only. `batched` as one program: by default on an
-    accelerator. There, `seconds` is a run's share of the time of all. `on_run` is told how many
-    runs are done.
+    `batched` as one program, for which the algorithms must differ in their numbers only: by default
+    on an accelerator, if they do. There, `seconds` is a run's share of the time of all. `on_run` is
+    told how many runs are done.
     """
     if batched is None:
-        batched = jax.default_backend() != "cpu"
+        batched = jax.default_backend() != "cpu" and _alike([given for given, _ in runs])
     outcomes: list[Outcome] = []
     for algorithm, _ in runs:
         check(problem, network, algorithm, rounds, every, sampling)
@@ -76,6 +76,15 @@ def many(
         if on_run:
             on_run(len(outcomes))
     return outcomes
+
+
+def _alike(algorithms: Sequence[Algorithm]) -> bool:
+    """Whether they differ in their numbers only, also where each run finds some for itself."""
+    names: set[str] = set()
+    for algorithm in algorithms:
+        swap(algorithm, lambda open: names.add(open.name))
+    same = len({jax.tree.structure(algorithm) for algorithm in algorithms}) <= 1
+    return same and "terms" not in names  # K is a length in the program
 
 
 def _tables(seeds: list[int]) -> list[np.ndarray]:
