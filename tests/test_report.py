@@ -16,6 +16,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import folders
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -275,6 +276,23 @@ def test_agents_are_drawn_apart_and_always_at_the_same_place(made):
     assert found.shape == (made.agents, 2) and np.abs(found).max() < 1.2
     between = np.linalg.norm(found[:, None] - found[None], axis=-1)
     assert between[~np.eye(made.agents, dtype=bool)].min() > 0.01
+
+
+@pytest.mark.parametrize("made", [network.erdos_renyi(9, p=0.3, seed=0), network.torus(4, 5)])
+def test_agents_are_as_far_apart_as_there_are_hops_between_them(made):
+    """No worse than networkx's layout by the same measure, each at its best scale."""
+    hops = np.array(nx.floyd_warshall_numpy(made.graph))
+    weights = 1 / np.where(hops, hops, np.inf) ** 2
+
+    def stress(points):
+        apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
+        scale = (weights * apart * hops).sum() / (weights * apart**2).sum()
+        return (weights * (scale * apart - hops) ** 2).sum()
+
+    theirs = nx.kamada_kawai_layout(made.graph)
+    known = stress(np.array([theirs[i] for i in range(made.agents)]))
+    mine = np.array(positions(made.agents, [list(edge) for edge in made.edges]))
+    assert stress(mine) < 1.001 * known
 
 
 def test_one_agent_and_agents_without_edges_have_a_place():
