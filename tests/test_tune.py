@@ -175,9 +175,10 @@ def test_steps_that_choose_themselves_are_the_middle_of_the_grid():
     chain = {"name": "neumann", "terms": 3, "lipschitz": 2.0}
     given = {"name": "diamond", "batch": 2, "hypergradient": chain}
     (middle, options) = grid(given, made, ring(3), 0)[13]
-    assert list(options) == ["alpha", "beta", "eta"] and middle["order"] == "atc"
+    assert list(options) == ["alpha_0", "beta_0", "eta_0"] and middle["order"] == "atc"
     auto = resolve(sweeps.swept(given)[0].build(), Setting(made, ring(3), 2, 0)).algorithm
     spelled = sweeps.swept(middle)[0].build()
+    assert options["alpha_0"] == pytest.approx(float(spelled.numbers(0)["alpha"]))
     for t in (0, 7, 300):
         mine, theirs = spelled.numbers(t), auto.numbers(t)
         np.testing.assert_allclose(*([float(v) for v in n.values()] for n in (mine, theirs)), 1e-5)

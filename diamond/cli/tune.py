@@ -151,6 +151,7 @@ def _numbers(plan: "Tuning", found: dict[str, list["Tried"]], path: Path | None)
 
     row = lambda one: {
         "options": one.options,
+        "algorithm": one.table,
         "upper_loss": one.upper_loss,
         "diverged": one.diverged,
     }

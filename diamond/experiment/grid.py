@@ -19,7 +19,7 @@ Table = dict[str, Any]
 
 
 def grid(table: Table, problem: Problem, network: Network, seed: int) -> list[tuple[Table, Table]]:
-    """Every setting to try of an algorithm's table, and what tells it from the others.
+    """Every setting to try of an algorithm's table, and what tells it from the others, in short.
 
     Where the table has lists, these. Else 27: alpha, beta, and eta with gamma, times 1/4, 1 and 4
     (alpha in nine steps where there is no eta), around the file's own steps or those that choose
@@ -36,9 +36,9 @@ def grid(table: Table, problem: Problem, network: Network, seed: int) -> list[tu
     found = []
     for chosen in product(*factors):
         times = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
-        numbers = {n: schedules.spell(_times(s, times.get(n, 1.0))) for n, s in own.items()}
-        shown = {name: numbers[name] for name in LEVELS if name in numbers}
-        found.append((fixed | numbers, shown))
+        made = {n: _times(s, times.get(n, 1.0)) for n, s in own.items()}
+        first = {f"{n}_0": float(schedule.schedule(made[n])(0)) for n in LEVELS if n in made}
+        found.append((fixed | {n: schedules.spell(s) for n, s in made.items()}, first))
     return found
 
 
