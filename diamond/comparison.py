@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from . import checkpoint, tree
@@ -18,6 +19,7 @@ from .folder.table import Row, over_seeds, row
 from .network import Network
 from .problem import Problem
 from .run import Run
+from .runtimes.many import alike, seeds_together
 from .runtimes.simulate import simulate
 from .sampling import Sampling
 
@@ -65,7 +67,7 @@ class Comparison:
 
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            return draw(Path(folder), relative_to, Path(out))
+            return draw([Path(folder)], Path(out), relative_to)
 
     def save(self, folder: str | Path) -> Path:
         """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""
@@ -147,12 +149,16 @@ def compare(
     every: int = 100,
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[str, int, dict[str, float]], None] | None = None,
+    batched: bool | None = None,
 ) -> Comparison:
     """Every algorithm from every seed, on the same problem, network, draws and number of rounds.
 
     `algorithms` are named by you, {"mine": diamond.diamond(alpha=0.3)}, or by their own names with
     their own defaults, ["diamond", "gt_sgd"]. `seeds` is how many, or which. A run that diverges
     does not stop the others. `on_evaluation` is handed (label, seed, entry of the history).
+    `batched`: the seeds of an algorithm as one program, the same to rounding; by default on an
+    accelerator, which one small run leaves idle, unless K is left to the runs to find.
+    `on_evaluation` is told at the end then.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
     chosen = range(seeds) if isinstance(seeds, int) else seeds
@@ -160,16 +166,51 @@ def compare(
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}
     for label, algorithm in named.items():
+        fixed = problem, network, algorithm, rounds, every, sampling
+        begun = time.monotonic()
+        made: dict[int, Run | None] = {}
+        if _together(algorithm, chosen) if batched is None else batched:
+            made = dict(zip(chosen, seeds_together(chosen, *fixed)))
+        share = (time.monotonic() - begun) / max(len(chosen), 1)
         for seed in chosen:
             tell = lambda entry: on_evaluation(label, seed, entry) if on_evaluation else None
             begun = time.monotonic()
-            try:
-                run = simulate(problem, network, algorithm, rounds, seed, every, sampling, tell)
-            except Diverged as error:
-                run, diverged[label, seed] = error.run, str(error)
+            run = made.get(seed)
+            if run is None:  # to be made, or anew: alone, it says why it diverges
+                run, why = _alone(seed, *fixed, tell)
+                diverged |= {(label, seed): why} if why else {}
+            else:
+                _replay(run, tell)
             runs[label, seed] = run
-            wall[label, seed] = time.monotonic() - begun
+            wall[label, seed] = time.monotonic() - begun + share
     return Comparison(problem, network, named, runs, diverged, wall, rounds, every)
+
+
+def _alone(
+    seed: int,
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    rounds: int,
+    every: int,
+    sampling: Sampling,
+    tell: Callable[[dict[str, float]], None],
+) -> tuple[Run, str]:
+    """One run, and why it diverged if it did."""
+    try:
+        return simulate(problem, network, algorithm, rounds, seed, every, sampling, tell), ""
+    except Diverged as error:
+        return error.run, str(error)
+
+
+def _together(algorithm: Algorithm, seeds: Sequence[int]) -> bool:
+    """Whether one program for all seeds is the faster way here."""
+    return jax.default_backend() != "cpu" and len(seeds) > 1 and alike([algorithm])
+
+
+def _replay(run: Run, tell: Callable[[dict[str, float]], None]) -> None:
+    for i in range(len(run.history["round"])):
+        tell({name: values[i].item() for name, values in run.history.items()})
 
 
 def last(run: Run) -> dict[str, float]:

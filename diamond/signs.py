@@ -11,6 +11,7 @@ from .hypergradient.lipschitz import in_use
 from .problem import Problem
 
 GROWN = 100.0  # times its smallest: a direction that should shrink
+STABLE = 1.0  # beta times the curvature of g_yy; 2 is the limit
 STALE = 10.0  # ||mean of p|| / ||grad l||: momentum has gathered more than the gradient
 VANISHED = 1e-3  # of the first ||grad l||^2
 NEAR = 5e-3  # of the loss of a prediction that ignores the features
@@ -64,6 +65,8 @@ class Signs:
             if size < least:
                 self.least[name] = size, int(entry["round"])
             elif size > GROWN * least > 0:
+                if numbers.get("beta", 0.0) * entry["curvature"] > STABLE:
+                    step = "beta"  # y is what grows, and takes x along
                 return (
                     f"{name} has grown {size / least:.0f}-fold between rounds {since} and "
                     f"{entry['round']}: {step} = {numbers.get(step, np.nan):.3g} is near the limit "

@@ -198,6 +198,18 @@ def test_a_report_is_built_beside_the_run(here):
     path = here / command("report", "runs/tiny").stdout.strip()
     assert path == here / "runs/tiny/report.html"
     assert path.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
+    told = result("report", "runs/tiny", "--out", "page.html")
+    size = (here / "page.html").stat().st_size
+    assert told == {"report": "page.html", "bytes": size, "figures": []}
+    pytest.importorskip("matplotlib")
+    drawn = command("report", "runs/tiny", "--figures", "figures").stdout.split()
+    assert drawn[1:] == ["figures/convergence.png", "figures/convergence.pdf"]
+    assert (here / drawn[2]).read_bytes()[:5] == b"%PDF-"
+    one = result("report", "runs/tiny", "--figures", "svg", "--format", "svg")["figures"]
+    assert one == ["svg/convergence.svg"] and "<svg" in (here / one[0]).read_text()
+    words = ("report", "runs/tiny", "--figures", "none", "--format", "gif")
+    assert "no format 'gif'; there are png, pdf, svg" in command(*words, code=2).stderr
+    assert not (here / "none").exists()
 
 
 def test_the_live_table_has_a_row_a_run():

@@ -89,6 +89,32 @@ def test_it_is_saved_as_run_folders(found, tmp_path):
     assert [line["metric"] for line in stored[1].lines] == history["metric"].tolist()
 
 
+def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
+    """Those that diverge are run anew, alone: their last good state and its cause are the same."""
+    made, seen = found
+    heard = []
+    fixed = quad().problem, made.algorithms, ring(4), 200, 2, 50
+    with quickly():
+        lanes = diamond.compare(
+            *fixed, on_evaluation=lambda *told: heard.append(told), batched=True
+        )
+    assert list(lanes.runs) == list(made.runs) and lanes.diverged == made.diverged
+    assert [told[:2] for told in heard] == [told[:2] for told in seen]
+    for who, run in made.runs.items():
+        other = lanes.runs[who]
+        for name in ("round", "metric", "upper_loss", "samples", "bytes"):
+            np.testing.assert_allclose(other.history[name], run.history[name], 1e-9)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-9), other.state, run.state)
+        for name, values in run.agents.items():
+            np.testing.assert_allclose(other.agents[name], values, 1e-6, 1e-12)
+        for name in ("rounds", "traffic", "messages", "resolved", "sampling", "seed"):
+            assert getattr(other, name) == getattr(run, name)
+        for name, spent in run.costs.items():
+            np.testing.assert_array_equal(other.costs[name], spent)
+    stored = folder.runs([lanes.save(tmp_path / "lanes")])
+    assert [one.digest() == one.manifest["digest"] for one in stored[:2]] == [True] * 2
+
+
 def test_algorithms_by_name_have_their_own_defaults():
     with quickly():
         made = diamond.compare(quad().problem, ["D-SGD".replace("-", "")], ring(4), 2, seeds=[5])

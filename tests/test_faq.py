@@ -17,7 +17,7 @@ import diamond
 from diamond import cache, cli
 from diamond.experiment.config import read
 from diamond.folder import Writer, versions
-from diamond.problems import quadratic
+from diamond.problems import meta_learning, quadratic
 
 ENTRIES = re.findall(
     r"^## (.*?)\n\n```text\n(.*?)^```", (ROOT / "docs/faq.md").read_text(), re.M | re.S
@@ -61,6 +61,40 @@ def flat():
 
 def too_large_alpha():
     run(steps(alpha=1e6))
+
+
+def growing():
+    """beta beyond 2 / L_g by a little: y leaves slowly."""
+    made = quadratic(agents=2, upper=2, lower=2, rows=6).problem
+    chain = diamond.hypergradient.neumann(3, 9.0)
+    algorithm = diamond.diamond(0.01, 1.45, 0.5, 0.5, 2, chain)
+    diamond.simulate(made, diamond.network.path(2), algorithm, 120, every=20)
+
+
+def stale():
+    """One coefficient fitted to rows that differ; eta forgets nothing, and y is y* throughout."""
+    random = np.random.default_rng(0)
+    site = lambda: {"a": random.uniform(0.2, 2, 12), "b": random.normal(size=12) + 1}
+    fit = lambda x, y, rows: jnp.mean((rows["a"] * x[0] - rows["b"]) ** 2)
+    fixed = lambda x, y, rows: jnp.mean(rows["a"] ** 0) * jnp.sum((y - 1) ** 2)
+    start = lambda key: (jnp.zeros(1), jnp.ones(1))
+    made = diamond.Problem(fit, fixed, start, [site()], [site()])
+    chain = diamond.hypergradient.neumann(3, 9.0)
+    algorithm = diamond.diamond(0.05, 0.1, 1e-6, 0.5, 1, chain)
+    diamond.simulate(made, diamond.network.complete(1), algorithm, 20, every=1)
+
+
+def collapsed():
+    """A hidden unit, and steps of 100: it is saturated at once, on the same side for all rows."""
+
+    def site(seed):
+        b = np.repeat(np.arange(2), 12).astype(np.int32)
+        noise = np.random.default_rng(seed).normal(size=(24, 4))
+        return {"a": 1 + 0.1 * noise + 0.3 * b[:, None], "b": b}
+
+    made = meta_learning([site(0), site(1)], [site(5), site(6)], classes=2, widths=(1,))
+    algorithm = diamond.gt_sgd(100.0, 0.2, 4, diamond.hypergradient.neumann(3, 9.0))
+    diamond.simulate(made, diamond.network.path(2), algorithm, 50, every=50)
 
 
 def short_chain():
@@ -137,6 +171,9 @@ PROVOKED = {
         steps(hypergradient=diamond.hypergradient.neumann(3, 0.5)), 1
     ),
     "y* known too roughly": flat,
+    "A direction that grows": growing,
+    "Momentum that gathers correction": stale,
+    "Features that have collapsed": collapsed,
     "A mistake in a file": wrong_keys,
     "Several where one is wanted": two_seeds,
     "Another process": busy,

@@ -4,16 +4,19 @@ import hashlib
 import http.client
 import json
 import math
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 
 import folders
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -145,7 +148,7 @@ def test_it_needs_no_jax(compared, tmp_path):
         "import sys; from pathlib import Path; from diamond import report\n"
         "from diamond.report import figures\n"
         f"report.build([Path({str(compared)!r})], Path({str(tmp_path / 'r.html')!r}))\n"
-        f"figures.draw(Path({str(compared)!r}), out=Path({str(tmp_path)!r}))\n"
+        f"figures.draw([Path({str(compared)!r})], Path({str(tmp_path)!r}))\n"
         "assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -275,27 +278,48 @@ def test_agents_are_drawn_apart_and_always_at_the_same_place(made):
     assert between[~np.eye(made.agents, dtype=bool)].min() > 0.01
 
 
+@pytest.mark.parametrize("made", [network.erdos_renyi(9, p=0.3, seed=0), network.torus(4, 5)])
+def test_agents_are_as_far_apart_as_there_are_hops_between_them(made):
+    """No worse than networkx's layout by the same measure, each at its best scale."""
+    hops = np.array(nx.floyd_warshall_numpy(made.graph))
+    weights = 1 / np.where(hops, hops, np.inf) ** 2
+
+    def stress(points):
+        apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
+        scale = (weights * apart * hops).sum() / (weights * apart**2).sum()
+        return (weights * (scale * apart - hops) ** 2).sum()
+
+    theirs = nx.kamada_kawai_layout(made.graph)
+    known = stress(np.array([theirs[i] for i in range(made.agents)]))
+    mine = np.array(positions(made.agents, [list(edge) for edge in made.edges]))
+    assert stress(mine) < 1.001 * known
+
+
 def test_one_agent_and_agents_without_edges_have_a_place():
     assert len(positions(1, [])) == 1 and len(positions(6, [[0, 1]])) == 6
 
 
 def test_figures_are_made_from_the_folder_alone_and_always_the_same(compared, tmp_path):
-    png, pdf = figures.draw(compared, out=tmp_path / "a")
+    png, pdf = figures.draw([compared], tmp_path / "a")
     assert png.read_bytes().startswith(b"\x89PNG") and pdf.read_bytes().startswith(b"%PDF")
-    for again, first in zip(figures.draw(compared, out=tmp_path / "b"), (png, pdf)):
+    for again, first in zip(figures.draw([compared], tmp_path / "b"), (png, pdf)):
         assert again.read_bytes() == first.read_bytes()
-    beside = figures.draw(compared, relative_to="D-SGD", out=tmp_path / "a")
+    beside = figures.draw([compared], tmp_path / "a", "D-SGD")
     assert [path.name for path in beside] == [
         "convergence-relative.png",
         "convergence-relative.pdf",
     ]
     with pytest.raises(ValueError, match=r"no curve 'X'.* there are DIAMOND, D-SGD, GT-SGD"):
-        figures.draw(compared, relative_to="X")
+        figures.draw([compared], tmp_path, "X")
 
 
-def test_a_figure_of_one_run_lies_in_its_folder(runs):
-    png, _ = figures.draw(runs / "dsgd-seed0")
-    assert png == runs / "dsgd-seed0" / "figures" / "convergence.png"
+def test_a_figure_is_drawn_in_the_formats_asked_for_from_several_folders(compared, tmp_path):
+    folders = [compared / "dsgd-seed0", compared / "gt_sgd-seed0"]
+    (svg,) = figures.draw(folders, tmp_path / "a", formats=["svg"])
+    text = svg.read_text()
+    assert "<svg" in text and "D-SGD" in text and "GT-SGD" in text and "DIAMOND" not in text
+    (again,) = figures.draw(folders, tmp_path / "b", formats=["svg"])
+    assert again.read_text() == text
 
 
 def test_a_curve_is_the_median_and_the_range_of_its_seeds(compared):
@@ -367,6 +391,38 @@ def test_ctrl_c_ends_the_server(compared):
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_the_command_tells_the_address_once_it_serves(compared, tmp_path):
+    """The browser is a script that asks for the page it is told to open."""
+    browser = tmp_path / "browser"
+    fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).status)"
+    browser.write_text(f'#!/bin/sh\n"{sys.executable}" -c "{fetch}" "$1" > "{tmp_path}/seen"\n')
+    browser.chmod(0o755)
+    code = "import signal; signal.signal(2, signal.default_int_handler); "
+    code += "from diamond.cli import app; app()"
+    words = [sys.executable, "-c", code, "live", str(compared), "--json", "--open"]
+    env = os.environ | {"BROWSER": f"{browser} %s &"}
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env)
+    try:
+        said = "".join(iter(process.stdout.readline, "}\n")) + "}"
+        told = json.loads(said)
+        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", told["address"])[1])
+        assert ask(port, "/data.json")[0] == 200 and told["folder"] == str(compared)
+        until = time.monotonic() + 20
+        while time.monotonic() < until and not _text(tmp_path / "seen"):
+            time.sleep(0.05)
+        assert _text(tmp_path / "seen") == "200\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def _text(path):
+    return path.read_text() if path.exists() else ""
 
 
 def test_a_folder_without_runs_is_refused_before_serving(tmp_path):

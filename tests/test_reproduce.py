@@ -4,17 +4,21 @@ import io
 import itertools
 import json
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
 from compiling import diverge_unexplained, quickly, unchecked
 from rich.console import Console
+from typer.testing import CliRunner
 
+from diamond import cache, cli
 from diamond.paper import METHODS, MOMENTUM
 from diamond.reproduce import case as cases
 from diamond.reproduce import command, drawing, figures, trials
 from diamond.reproduce import tune as tuning
 from diamond.reproduce.case import Case, Scale
+from diamond.runtimes import remembered
 
 CASE = Case("mnist", 9, "label")
 SCALE = Scale("tiny", rounds=6, every=2, seeds=2, rows=None)
@@ -45,9 +49,9 @@ def small():
 @pytest.fixture
 def called(monkeypatch):
     """How many trials were run, not remembered."""
-    calls, real = [], trials.many
+    calls, real = [], remembered.many
     monkeypatch.setattr(
-        trials, "many", lambda *given: calls.extend(s for _, s in given[2]) or real(*given)
+        remembered, "many", lambda *given: calls.extend(s for _, s in given[2]) or real(*given)
     )
     return calls
 
@@ -172,10 +176,10 @@ def test_scores_are_means_over_the_run_and_over_its_last_fifth():
         name: [float(scale * t) for t in range(11)]
         for name, scale in {"metric": 1, "upper_loss": 2, "curvature": 3}.items()
     }
-    found = trials.score({"diverged": None, "history": history})
+    found = remembered.score({"diverged": None, "history": history})
     assert found["upper_loss"] == 2 * (9 + 10) / 2 and found["curvature"] == 30
     assert found["metric"] == sum(range(1, 11)) / 10 and found["final_metric"] == 9.5
-    worst = trials.score({"diverged": 3, "history": {}})
+    worst = remembered.score({"diverged": 3, "history": {}})
     assert worst == {"upper_loss": float("inf"), "metric": float("inf")}
 
 
@@ -358,6 +362,28 @@ def test_the_published_constants_diverge_and_the_table_says_so(tmp_path, monkeyp
         assert trial["constants"] == [10.0, 10.0, 0.1]
         assert shown["diverged"] == f"1 (round {trial['diverged']})" in said
         assert trial["diverged"] < 400 and "upper_loss" not in shown
+
+
+def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
+    two = [figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
+    monkeypatch.setattr(figures, "lines", lambda figure: two)
+    monkeypatch.setattr(cases, "QUICK", SCALE)
+    monkeypatch.setattr(cache, "compile_cache", lambda: None)
+    invoke = lambda *words: CliRunner().invoke(cli.app, [*map(str, words), "--json"])
+    made = invoke("reproduce", "fig1", "--quick", "--out", tmp_path)
+    assert made.exit_code == 0, made.output
+    (found,) = json.loads(made.stdout)["figures"]
+    assert found["figure"] == "fig1" and found["scale"] == "tiny"
+    numbers = json.loads((tmp_path / "fig1" / "fig1-tuned.json").read_text())
+    assert found["table"] == numbers["table"] and "means over 2 seeds" in made.stderr
+    assert all(Path(file).is_file() for file in found["files"])
+    monkeypatch.setattr(trials, "run", made_up)
+    store = tmp_path / "constants.json"
+    tuned = invoke("tune", CASE.name, "--scale", "quick", "--store", store, "--out", tmp_path)
+    assert tuned.exit_code == 0, tuned.output
+    told = json.loads(tuned.stdout)
+    assert told["cases"][CASE.name]["tuned"] == json.loads(store.read_text())[CASE.name]["tuned"]
+    assert told["store"] == str(store) and f"tuning {CASE.name}" in tuned.stderr
 
 
 def test_a_table_shows_what_only_later_lines_have():

@@ -50,6 +50,10 @@ def test_a_direction_that_grows_is_named_with_its_step_once():
     assert "halve beta" in said
     _, (said,) = look((quiet, state()), (grown, state(u=500.0)))
     assert said.startswith("u has grown 500-fold") and "halve alpha" in said
+    steep = {"curvature": 1.5 / 0.2}  # beta = 0.2 is near 2 / L_g: y takes x along
+    chain = diamond.diamond(0.1, 0.2, 0.01, 0.01, 4, diamond.hypergradient.neumann(5, 9.0))
+    _, (said,) = look((quiet, state()), (grown | steep, state(u=500.0)), algorithm=chain)
+    assert said.startswith("u has grown 500-fold") and "halve beta" in said
 
 
 def test_momentum_that_gathers_more_than_the_gradient_is_named():

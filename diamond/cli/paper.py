@@ -1,11 +1,11 @@
-"""reproduce and tune: what the paper did."""
+"""reproduce: what the paper did."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .app import app
+from .app import Json, app, emit, reported
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4")
 Data = Annotated[Path | None, typer.Option(help="Folder of the data sets.", envvar="DIAMOND_DATA")]
@@ -19,6 +19,7 @@ def reproduce(
     constants: Annotated[str, typer.Option(help="tuned, loss or published.")] = "tuned",
     data: Data = None,
     out: Out = Path("runs/reproduce"),
+    json: Json = False,
 ) -> None:
     """Run an experiment of the paper on the real data: table, figure and all numbers."""
     from rich.console import Console
@@ -34,33 +35,9 @@ def reproduce(
     from ..reproduce.case import FULL, QUICK
 
     scale = QUICK if quick else FULL
-    for name in FIGURES if figure == "all" else (figure,):
-        command.reproduce(name, scale, constants, out, data, Console())
-
-
-@app.command()
-def tune(
-    cases: Annotated[list[str], typer.Argument(help="mnist-9-label-p0.3, ..., or all.")],
-    scale: Annotated[str, typer.Option(help="full or quick.")] = "full",
-    data: Data = None,
-    out: Out = Path("runs/reproduce"),
-    store: Annotated[Path | None, typer.Option(help="File of the constants.")] = None,
-) -> None:
-    """Find every method's constants by one grid: 27 settings x 2 seeds each, all recorded."""
-    from rich.console import Console
-
-    from ..cache import compile_cache
-
-    compile_cache()
-    from ..reproduce import command
-    from ..reproduce.case import FULL, QUICK
-    from ..reproduce.tune import STORE
-
-    names = list(command.CASES) if cases == ["all"] else cases
-    if unknown := [name for name in names if name not in command.CASES]:
-        raise typer.BadParameter(f"no case {unknown[0]!r}; there are {', '.join(command.CASES)}")
-    path = store or Path(command.__file__).with_name(STORE)
-    scales = {"full": FULL, "quick": QUICK}
-    if scale not in scales:
-        raise typer.BadParameter(f"no scale {scale!r}; there are full and quick")
-    command.tune_cases(names, scales[scale], out, path, data, Console())
+    given = scale, constants, out, data, Console(stderr=json)
+    with reported():
+        names = FIGURES if figure == "all" else (figure,)
+        made = [command.reproduce(name, *given) for name in names]
+    if json:
+        emit({"figures": made})

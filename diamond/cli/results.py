@@ -76,24 +76,55 @@ def list_runs(
 def report(
     runs: Runs,
     out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also draw the curves, into this folder.")
+    ] = None,
+    format: Annotated[
+        list[str], typer.Option(help="Of the figures: png, pdf, svg; may be repeated.")
+    ] = ["png", "pdf"],  # noqa: B006
+    json: Json = False,
 ) -> None:
     """One offline HTML page of runs: curves, costs, network, agents, configuration."""
     with reported():
         from ..report import build
 
-        typer.echo(build(runs, out or runs[0] / "report.html"))
+        drawn = _drawn(runs, figures, format) if figures else []
+        page = build(runs, out or runs[0] / "report.html")
+        if json:
+            told = {"report": str(page), "bytes": page.stat().st_size}
+            emit(told | {"figures": [str(path) for path in drawn]})
+        else:
+            for path in (page, *drawn):
+                typer.echo(path)
+
+
+def _drawn(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) -> list[Path]:
+    """The figures of `diamond.report.figures`."""
+    from ..report.figures import FIXED, draw
+
+    if unknown := [kind for kind in formats if kind not in FIXED]:
+        raise typer.BadParameter(f"no format {unknown[0]!r}; there are {', '.join(FIXED)}")
+    return draw(runs, folder, formats=formats)
 
 
 @app.command()
 def live(
     run: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
     port: Annotated[int, typer.Option(help="On loopback; 0 takes any free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    json: Json = False,
 ) -> None:
     """The same page, served on loopback and refreshed while the run goes on."""
     with reported():
         from ..report import serve
 
-        serve(run, port)
+        def tell(address: str) -> None:
+            if json:
+                emit({"address": address, "folder": str(run)})
+            else:
+                typer.echo(f"{address}  (Ctrl-C ends)")
+
+        serve(run, port, browser, tell)
 
 
 def print_table(table: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> None:

@@ -3,14 +3,16 @@
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from .mistakes import BadExperiment, Mistake, told
-from .parts import Part, algorithm, graph, literal
+from .mistakes import BadExperiment, Mistake, gather, told, within
+from .parts import Part, graph, literal
 from .problems import problem
+from .sweeps import swept
 
 Whole = Annotated[int, Field(ge=0)]
 
@@ -29,8 +31,12 @@ def _network(value: Any) -> Part:
     return value if isinstance(value, Part) else graph(value)
 
 
-def _algorithm(value: Any) -> Part:
-    return value if isinstance(value, Part) else algorithm(value)
+def _algorithms(value: Any) -> list[Part]:
+    """One or several, of which lists of options make more."""
+    of = lambda one: [one] if isinstance(one, Part) else swept(one)
+    each = enumerate(_several(value))
+    found = gather(*(partial(within, i, partial(of, one)) for i, one in each))
+    return [part for parts in found for part in parts]
 
 
 class Experiment(BaseModel):
@@ -55,11 +61,7 @@ class Experiment(BaseModel):
         BeforeValidator(_several),
         Field(min_length=1),
     ]
-    algorithm: Annotated[
-        list[Annotated[Part, BeforeValidator(_algorithm)]],
-        BeforeValidator(_several),
-        Field(min_length=1),
-    ]
+    algorithm: Annotated[list[Part], BeforeValidator(_algorithms), Field(min_length=1)]
 
     @property
     def single(self) -> bool:
@@ -109,6 +111,11 @@ def load(path: Path, changes: Sequence[str] = ()) -> Experiment:
 
     Raises `BadExperiment` with every mistake.
     """
+    return read(parsed(path, changes), path.parent, str(path))
+
+
+def parsed(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
+    """The tables of the file at `path`, with its name and `changes` in them, not yet looked at."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
@@ -118,7 +125,7 @@ def load(path: Path, changes: Sequence[str] = ()) -> Experiment:
     raw.setdefault("name", path.stem)
     for change in changes:
         _change(raw, change, str(path))
-    return read(raw, path.parent, str(path))
+    return raw
 
 
 def read(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:

@@ -22,8 +22,8 @@ class Job(NamedTuple):
 
 def jobs(experiment: Experiment) -> list[Job]:
     """Every algorithm on every network from every seed, under names that differ."""
-    labels = _apart([part.label for part in experiment.algorithm])
-    graphs = _apart([part.label for part in experiment.network])
+    labels = apart([part.label for part in experiment.algorithm])
+    graphs = apart([part.label for part in experiment.network])
     found = []
     parts = product(
         zip(graphs, experiment.network), zip(labels, experiment.algorithm), experiment.seed
@@ -75,7 +75,7 @@ def fresh(out: Path, name: str) -> Path:
     return path
 
 
-def _apart(names: Iterable[str]) -> list[str]:
+def apart(names: Iterable[str]) -> list[str]:
     """The names, the second of a kind with -2 after it."""
     seen: dict[str, int] = {}
     found = []

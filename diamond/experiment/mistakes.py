@@ -57,19 +57,22 @@ def several(found: Iterable[tuple[tuple[str | int, ...], str, Any]]) -> Validati
 
 
 def gather(*readers: Callable[[], Any]) -> list[Any]:
-    """What each reader returns; if any finds mistakes, those of all."""
-    results, found = [], []
+    """What each reader returns; if any finds mistakes, those of all, each once."""
+    results: list[Any] = []
+    found: list[tuple[tuple[str | int, ...], str, Any]] = []
     for reader in readers:
         try:
             results.append(reader())
         except ValidationError as error:
-            found += [(e["loc"], e["ctx"]["said"], e["input"]) for e in error.errors()]
+            new = [(e["loc"], e["ctx"]["said"], e["input"]) for e in error.errors()]
+            known = [(place, said) for place, said, _ in found]
+            found += [one for one in new if one[:2] not in known]
     if found:
         raise several(found)
     return results
 
 
-def within(key: str, reader: Callable[[], T]) -> T:
+def within(key: str | int, reader: Callable[[], T]) -> T:
     """What `reader` returns; its mistakes are those of `key`."""
     try:
         return reader()

@@ -16,7 +16,7 @@ from .metrics import Metrics
 from .strict import dumps
 
 PATIENCE = 2.0  # seconds between checkpoints, at least
-SHARE = 1 / 200  # of the time may go into checkpoints
+SHARE = 1 / 500  # of the time may go into checkpoints
 
 
 class Writer:
@@ -51,7 +51,7 @@ class Writer:
 
     def begin(self, manifest: dict[str, Any], config: str, anew: bool = True) -> None:
         """Say what is run here; `anew`, nothing of an earlier attempt is left."""
-        checkpoint.replace(self.path / "config.toml", config.encode())
+        checkpoint.replace(self.path / "config.toml", config.encode(), settle=False)
         self.manifest(**manifest)
         if not anew:
             return

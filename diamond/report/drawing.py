@@ -3,8 +3,10 @@
 from functools import lru_cache
 
 import networkx as nx
+import numpy as np
 
 CAREFUL = 80  # agents up to which the slower and better layout is affordable
+PULLS = 200  # steps of that layout
 
 
 def positions(agents: int, edges: list[list[int]]) -> list[list[float]]:
@@ -21,7 +23,24 @@ def _positions(agents: int, edges: tuple[tuple[int, ...], ...]) -> list[list[flo
     if agents <= 3 or degrees in ({2}, {agents - 1}):  # rings and complete graphs
         found = nx.circular_layout(graph)
     elif agents <= CAREFUL and nx.is_connected(graph):
-        found = nx.kamada_kawai_layout(graph)
+        found = _by_distance(graph)
     else:
         found = nx.spring_layout(graph, seed=0, iterations=max(10, 20_000 // agents))
     return [[round(float(coordinate), 4) for coordinate in found[i]] for i in range(agents)]
+
+
+def _by_distance(graph: nx.Graph) -> np.ndarray:
+    """Points as far apart as there are hops between the agents, the near ones first of all.
+
+    Minimizes sum_{i<j} (||x_i - x_j|| - d_ij)^2 / d_ij^2, as Kamada and Kawai do, by majorization
+    (Gansner, Koren and North, 2004): it needs no optimizer, whose import alone takes longer.
+    """
+    hops = np.array(nx.floyd_warshall_numpy(graph))
+    weights = 1 / np.where(hops, hops, np.inf) ** 2
+    inverse = np.linalg.pinv(np.diag(weights.sum(1)) - weights)
+    points = np.array(list(nx.circular_layout(graph).values()), float) * hops.max() / 2
+    for _ in range(PULLS):
+        apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
+        pull = weights * hops / np.where(apart, apart, np.inf)
+        points = inverse @ (np.diag(pull.sum(1)) - pull) @ points
+    return points / np.abs(points).max()

@@ -1,8 +1,9 @@
-"""Figures for a paper: convergence as PNG and PDF, from run folders."""
+"""Figures for a paper: convergence as PNG, PDF or SVG, from run folders."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,19 +15,32 @@ SHOWN = ("metric", "upper_loss")
 BEYOND = {"metric": 1e4, "upper_loss": 2.0}  # times the start, above which nothing is drawn
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3))}
 Curve = dict[str, np.ndarray]
+Format = Literal["png", "pdf", "svg"]
+FIXED: dict[str, dict[str, None]] = {  # what would tell one drawing from the next
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    "svg": {"Date": None, "Creator": None},
+}
+# Publishers refuse the fonts of PDF's default.
+FONTS: dict[Any, Any] = {"pdf.fonttype": 42, "svg.hashsalt": "diamond"}
 
 
-def draw(folder: Path, relative_to: str | None = None, out: Path | None = None) -> list[Path]:
-    """Metric and upper loss of the runs of `folder` against rounds, samples, bytes and seconds.
+def draw(
+    folders: Sequence[Path],
+    out: Path,
+    relative_to: str | None = None,
+    formats: Sequence[Format] = ("png", "pdf"),
+) -> list[Path]:
+    """Metric and upper loss of all runs below `folders`: by rounds, samples, bytes and seconds.
 
     Seeds are drawn as their median and range. `relative_to` names the curve that all are divided
-    by. Written to `out`, `folder`/figures if None, as convergence.png and .pdf.
+    by. Written to the folder `out` as convergence.png, .pdf, ...
     """
-    runs = stored([folder])
+    runs = stored(folders)
     groups, membership = group([run.manifest for run in runs])
     titles = [found["title"] for found in groups]
     if relative_to is not None and relative_to not in titles:
-        raise ValueError(f"no curve {relative_to!r} in {folder}; there are {', '.join(titles)}")
+        raise ValueError(f"no curve {relative_to!r}; there are {', '.join(titles)}")
     entries = [
         [run.lines for run, own in zip(runs, membership) if own == i] for i in range(len(groups))
     ]
@@ -37,7 +51,9 @@ def draw(folder: Path, relative_to: str | None = None, out: Path | None = None) 
     }
     base = None if relative_to is None else titles.index(relative_to)
     name = "convergence" if base is None else "convergence-relative"
-    return _save(_figure(groups, curves, base), Path(out or Path(folder) / "figures"), name)
+    paths = [Path(out) / f"{name}.{kind}" for kind in dict.fromkeys(formats)]
+    _save(_figure(groups, curves, base), paths)
+    return paths
 
 
 def aggregate(seeds: list[list[dict[str, Any]]], measure: str, axis: str) -> Curve:
@@ -105,12 +121,10 @@ def _cut(curves: list[Curve], times: float) -> list[Curve]:
     return [{k: v if k == "x" else below(v) for k, v in curve.items()} for curve in curves]
 
 
-def _save(figure: Any, out: Path, name: str) -> list[Path]:
+def _save(figure: Any, paths: Sequence[Path]) -> None:
     from matplotlib import rc_context
 
-    out.mkdir(parents=True, exist_ok=True)
-    png, pdf = out / f"{name}.png", out / f"{name}.pdf"
-    figure.savefig(png, dpi=160, metadata={"Software": None})
-    with rc_context({"pdf.fonttype": 42}):  # publishers refuse the fonts of the default
-        figure.savefig(pdf, metadata={"CreationDate": None, "Producer": None, "Creator": None})
-    return [png, pdf]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with rc_context(FONTS):
+            figure.savefig(path, dpi=160, metadata=FIXED[path.suffix[1:]])

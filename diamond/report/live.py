@@ -2,6 +2,7 @@
 
 import hashlib
 import webbrowser
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,11 +15,19 @@ from .payload import dumps, payload
 HOST = "127.0.0.1"
 
 
-def serve(folder: Path, port: int = 0, open_browser: bool = False) -> None:
-    """Show the runs of `folder` at http://127.0.0.1:`port` (0: any free one) until Ctrl-C."""
+def serve(
+    folder: Path,
+    port: int = 0,
+    open_browser: bool = False,
+    tell: Callable[[str], None] = lambda address: print(f"{address}  (Ctrl-C ends)", flush=True),
+) -> None:
+    """Show the runs of `folder` at http://127.0.0.1:`port` (0: any free one) until Ctrl-C.
+
+    `tell` is handed the address, from when on it answers.
+    """
     with server(folder, port) as running:
         address = f"http://{HOST}:{running.server_port}/"
-        print(f"{address}  (Ctrl-C ends)", flush=True)
+        tell(address)
         if open_browser:
             webbrowser.open(address)
         try:

@@ -29,8 +29,11 @@ FEATURES = {"mnist": 784, "cifar10": 3072, "a9a": 123}
 
 def reproduce(
     figure: str, scale: Scale, kind: str, out: Path, folder: Path | None, console: Console
-) -> None:
-    """One figure: all numbers (JSON), a table (Markdown), PNG and PDF in `out`/`figure`."""
+) -> dict[str, Any]:
+    """One figure: all numbers (JSON), a table (Markdown), PNG and PDF in `out`/`figure`.
+
+    Also returns the table, and which files were written.
+    """
     place = out / figure
     place.mkdir(parents=True, exist_ok=True)
     lines = figures.lines(figure)
@@ -45,9 +48,11 @@ def reproduce(
         advance = lambda n: bar.advance(task, n)
         found = figures.run(figure, scale, kind, out / "trials", folder, advance)
     paths = publish(figure, kind, found, place)
-    title = f"{figure}: means over {scale.seeds} seeds +- standard deviation"
-    console.print(_table(figures.table(found), title))
+    rows = figures.table(found)
+    console.print(_table(rows, f"{figure}: means over {scale.seeds} seeds +- standard deviation"))
     console.print(f"{', '.join(map(str, paths))}")
+    named = {"figure": figure, "scale": scale.name, "constants": kind}
+    return named | {"table": rows, "files": [str(path) for path in paths]}
 
 
 def publish(
@@ -78,8 +83,8 @@ def publish(
 
 def tune_cases(
     names: list[str], scale: Scale, out: Path, store: Path, folder: Path | None, console: Console
-) -> None:
-    """Tune every named case; all trials and the best constants into `store`."""
+) -> dict[str, dict[str, Any]]:
+    """Tune every named case; all trials and the best constants into `store`, and returned."""
     known = json.loads(store.read_text()) if store.exists() else {}
     for name in names:
         case = CASES[name]
@@ -96,6 +101,7 @@ def tune_cases(
         store.write_text(layout(known))
         for method, constants in found["tuned"].items():
             console.print(f"  {method:8} c_alpha, c_beta, c_eta = {constants}")
+    return {name: known[name] for name in names}
 
 
 def layout(known: dict[str, dict[str, Any]]) -> str:

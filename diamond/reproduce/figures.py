@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..paper import METHODS
+from ..runtimes.remembered import Trial, score
 from . import trials
 from .case import Case, Scale
-from .trials import Trial
 from .tune import constants
 
 DEGREES = (0.3, 0.5, 0.8)
@@ -63,7 +63,7 @@ def table(found: dict[Line, list[Trial]]) -> list[dict[str, Any]]:
     """One row a line: means over seeds, with the standard deviation between them."""
     rows = []
     for line, runs in found.items():
-        scores = [trials.score(trial) for trial in runs]
+        scores = [score(trial) for trial in runs]
         failed = [trial["diverged"] for trial in runs if trial["diverged"] is not None]
         row: dict[str, Any] = {
             "case": line.case.name,

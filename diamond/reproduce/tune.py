@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..paper import METHODS, MOMENTUM
+from ..runtimes.remembered import score
 from . import trials
 from .case import PUBLISHED, Case, Constants, Scale
 
@@ -52,7 +53,7 @@ def tune(
     for method in METHODS:
         settings = list(itertools.product(grid(case, method), SEEDS))
         found = trials.run(case, scale, method, settings, memory, folder, on_trial)
-        scores = [trials.score(trial) for trial in found]
+        scores = [score(trial) for trial in found]
         for k, constants in enumerate(grid(case, method)):
             pair = scores[len(SEEDS) * k : len(SEEDS) * (k + 1)]
             mean = {key: sum(s[key] for s in pair) / len(pair) for key in ("upper_loss", "metric")}

@@ -1,0 +1,81 @@
+"""What run folders and the report take of a comparison of ten runs of a few seconds each.
+
+    python benchmarks/run_folders.py
+
+Nine agents on the embedded digits, DIAMOND from ten seeds, an evaluation every 25 rounds, as
+`diamond compare` runs them. Counted: everything that writes or reads the folders (metrics,
+manifest, checkpoints, digest) and the building of report.html, beside computing and compiling.
+"""
+
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from pathlib import Path
+
+from diamond import demo
+from diamond.cli.progress import Quiet
+from diamond.experiment import execute, run
+from diamond.experiment.config import read
+from diamond.report import build
+
+SEEDS, ROUNDS = 10, 400
+METHODS = ("__init__", "begin", "manifest", "note", "save", "restore")
+FUNCTIONS = ("opening", "closing", "digest", "finished", "unchanged")
+
+
+class Stopwatch:
+    """Seconds by name; what is called inside what is already counted is not counted again."""
+
+    def __init__(self):
+        self.seconds, self.inside = defaultdict(float), False
+
+    @contextmanager
+    def counting(self, name):
+        if self.inside:
+            yield
+            return
+        self.inside, begun = True, time.perf_counter()
+        try:
+            yield
+        finally:
+            self.inside = False
+            self.seconds[name] += time.perf_counter() - begun
+
+    def around(self, owner, name):
+        """Count every call of `owner.name`."""
+        real = getattr(owner, name)
+
+        def counted(*given, **named):
+            with self.counting(name):
+                return real(*given, **named)
+
+        setattr(owner, name, counted)
+
+
+def main():
+    watch = Stopwatch()
+    for name in METHODS:
+        watch.around(execute.Writer, name)
+    for name in FUNCTIONS:
+        watch.around(run if name in ("finished", "unchanged") else execute, name)
+    settings = demo.settings() | {"rounds": ROUNDS, "seed": list(range(SEEDS))}
+    settings |= {"algorithm": demo.algorithm("DIAMOND")}
+    with tempfile.TemporaryDirectory() as folder:
+        plan = run.comparison(read(settings, Path(), "the benchmark"), Path(folder), "")
+        run.begin(plan)
+        begun = time.perf_counter()
+        plan.execute(Quiet([job.name for job, _ in plan.jobs], ROUNDS))
+        with watch.counting("report"):
+            build([plan.path], plan.path / "report.html")
+        whole = time.perf_counter() - begun
+    print(f"{SEEDS} runs of {ROUNDS} rounds: {whole:.1f} s, of which")
+    for name, seconds in sorted(watch.seconds.items(), key=lambda item: -item[1]):
+        print(f"  {name:10} {1000 * seconds:7.1f} ms  {seconds / whole:6.2%}")
+    total = sum(watch.seconds.values())
+    print(f"  {'together':10} {1000 * total:7.1f} ms  {total / whole:6.2%}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""tune: every algorithm's best numbers by one rule, of an experiment or of the paper's cases."""
+
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
+from .compute import Quiet, Set, start
+from .inspect import Data
+
+if TYPE_CHECKING:
+    from ..experiment.tune import Tried, Tuning
+
+SHOWN = 5  # of an algorithm's settings, the best, beside those that failed
+
+
+@app.command()
+def tune(
+    what: Annotated[
+        list[str], typer.Argument(help="FILE.toml; or the paper's mnist-9-label-p0.3, ..., or all.")
+    ],
+    set: Set = [],  # noqa: B006
+    seeds: Annotated[int, typer.Option(help="Seeds of each setting of a file.", min=1)] = 2,
+    out: Annotated[
+        Path | None, typer.Option(help="Where trials go: runs, or runs/reproduce by default.")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="Of the paper's cases: full or quick.")] = "full",
+    data: Data = None,
+    store: Annotated[Path | None, typer.Option(help="File of the paper's constants.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Find every algorithm's numbers by one grid: as many trials, as long, on the same draws.
+
+    Of FILE.toml: its lists are the grid; without lists, 27 settings around the steps it has. The
+    smallest late upper loss wins; what diverges with any seed is out. Interrupt at will.
+    """
+    files = [word for word in what if word.endswith(".toml")]
+    if files and len(what) > 1:
+        raise typer.BadParameter("one experiment at a time")
+    with reported():
+        start()
+        if files:
+            _tune_file(Path(files[0]), set, seeds, out or Path("runs"), quiet, json)
+        else:
+            _tune_cases(what, scale, data, out or Path("runs/reproduce"), store, json)
+
+
+def _tune_cases(
+    names: list[str], scale: str, data: Path | None, out: Path, store: Path | None, json: bool
+) -> None:
+    """The cases of the paper."""
+    from rich.console import Console
+
+    from ..reproduce import command
+    from ..reproduce.case import FULL, QUICK
+    from ..reproduce.tune import STORE
+
+    names = list(command.CASES) if names == ["all"] else names
+    if unknown := [name for name in names if name not in command.CASES]:
+        known = ", ".join(command.CASES)
+        raise typer.BadParameter(
+            f"no case {unknown[0]!r}; there are {known}, all, or an experiment's file x.toml"
+        )
+    path = store or Path(command.__file__).with_name(STORE)
+    scales = {"full": FULL, "quick": QUICK}
+    if scale not in scales:
+        raise typer.BadParameter(f"no scale {scale!r}; there are full and quick")
+    found = command.tune_cases(names, scales[scale], out, path, data, Console(stderr=json))
+    if json:
+        emit({"store": str(path), "cases": found})
+
+
+def _tune_file(
+    file: Path, changes: list[str], seeds: int, out: Path, quiet: bool, json: bool
+) -> None:
+    """An experiment of the user's own."""
+    from ..experiment.tune import best, tuning
+
+    plan = tuning(file, changes, out, seeds)
+    found = _run(plan, quiet)
+    failed = [label for label, tried in found.items() if best(tried).upper_loss == inf]
+    path = None if failed else plan.write(found)
+    if json:
+        emit(_numbers(plan, found, path))
+    else:
+        for label, tried in found.items():
+            _show(label, tried)
+    for label in failed:
+        talk(f"{label}: every setting diverged; try smaller steps", "red")
+    if path is None:
+        raise typer.Exit(DIVERGED)
+    if not json:
+        verb = "run" if plan.experiment.single else "compare"
+        typer.echo(f"tuned: {path}\ntry it:  diamond {verb} {path}")
+
+
+def _run(plan: "Tuning", quiet: bool) -> dict[str, list["Tried"]]:
+    """All trials, under a bar."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    if not quiet:
+        count = len(next(iter(plan.settings.values())))
+        who = ", ".join(plan.settings)
+        seeds = f"seeds {', '.join(map(str, plan.seeds))}"
+        rounds = plan.experiment.rounds
+        talk(f"{who}: {count} settings each, {seeds}, {rounds:,} rounds: {plan.trials} trials")
+    columns = *Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn()
+    try:
+        with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+            task = bar.add_task("trials", total=plan.trials)
+            return plan.run(lambda made: bar.advance(task, made))
+    except KeyboardInterrupt:
+        talk("interrupted; the same command goes on from the trials that are made", "yellow")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _show(label: str, tried: list["Tried"]) -> None:
+    """The best settings of an algorithm, and all that failed."""
+    from rich.console import Console
+    from rich.table import Table
+
+    good = sorted((one for one in tried if one.upper_loss < inf), key=lambda one: one.upper_loss)
+    bad = [one for one in tried if one.upper_loss == inf]
+    drawn = Table(box=None, pad_edge=False)
+    for name in tried[0].options:
+        drawn.add_column(name, justify="right")
+    drawn.add_column("late upper loss", no_wrap=True)
+    for one in good[:SHOWN]:
+        drawn.add_row(*map(_said, one.options.values()), f"{one.upper_loss:.4g}")
+    if len(good) > SHOWN:
+        between = f"{len(good) - SHOWN} more, up to {good[-1].upper_loss:.4g}"
+        drawn.add_row(*("..." for _ in tried[0].options), between)
+    for one in bad:
+        told = ", ".join(f"{who}: round {round}" for who, round in one.diverged.items())
+        why = f"diverged ({told})" if told else "the loss is not finite"
+        drawn.add_row(*map(_said, one.options.values()), why)
+    typer.echo(f"{label}: {len(tried)} settings, {len(bad)} failed")
+    Console(highlight=False).print(drawn)
+
+
+def _said(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _numbers(plan: "Tuning", found: dict[str, list["Tried"]], path: Path | None) -> dict[str, Any]:
+    from ..experiment.tune import best
+
+    row = lambda one: {
+        "options": one.options,
+        "algorithm": one.table,
+        "upper_loss": one.upper_loss,
+        "diverged": one.diverged,
+    }
+    return {
+        "folder": str(plan.path),
+        "tuned": None if path is None else str(path),
+        "seeds": plan.seeds,
+        "trials": plan.trials,
+        "algorithms": {
+            label: {"best": row(best(tried)), "settings": [row(one) for one in tried]}
+            for label, tried in found.items()
+        },
+    }

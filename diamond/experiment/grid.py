@@ -1,0 +1,72 @@
+"""What `diamond tune` tries of an algorithm: its lists, or steps around those that it has."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from .. import schedule, steps
+from ..deferred import Setting, resolve
+from ..network import Network
+from ..problem import Problem
+from . import schedules, sweeps
+from .parts import algorithm
+
+FACTORS = (1 / 4, 1.0, 4.0)
+FINE = tuple(4 ** (k / 4) for k in range(-4, 5))  # of alpha where there is no eta: 27 as well
+LEVELS = {"alpha": ("alpha",), "beta": ("beta",), "eta": ("eta", "gamma")}
+DIGITS = 6
+Table = dict[str, Any]
+
+
+def grid(table: Table, problem: Problem, network: Network, seed: int) -> list[tuple[Table, Table]]:
+    """Every setting to try of an algorithm's table, and what tells it from the others, in short.
+
+    Where the table has lists, these. Else 27: alpha, beta, and eta with gamma, times 1/4, 1 and 4
+    (alpha in nine steps where there is no eta), around the file's own steps or those that choose
+    themselves on this problem.
+    """
+    if sweeps.lists(table):
+        return [(one, sweeps.options(one, table)) for one in sweeps.settings(table)]
+    own = _own(table, problem, network, seed)
+    fixed = {key: value for key, value in table.items() if key not in ("steps", *own)}
+    if "alpha" not in _given(table):
+        fixed.setdefault("order", "atc")  # that of steps that choose themselves
+    momentum = "eta" in own
+    factors = (FACTORS if momentum else FINE, FACTORS, FACTORS if momentum else (1.0,))
+    found = []
+    for chosen in product(*factors):
+        times = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
+        made = {n: _times(s, times.get(n, 1.0)) for n, s in own.items()}
+        first = {f"{n}_0": float(schedule.schedule(made[n])(0)) for n in LEVELS if n in made}
+        found.append((fixed | {n: schedules.spell(s) for n, s in made.items()}, first))
+    return found
+
+
+def _own(table: Table, problem: Problem, network: Network, seed: int) -> dict[str, Any]:
+    """The schedules of the algorithm by name; those that choose themselves as they are at first."""
+    given, made = _given(table), algorithm(table).build()
+    resolved = resolve(made, Setting(problem, network, made.batch, seed))
+    shapes: dict[str, Any] = {"alpha": steps.alpha("atc"), "beta": steps.beta()}
+    shapes |= {name: steps.eta() for name in ("eta", "gamma")}
+    auto = {
+        name: _times(shape.of, resolved.numbers["eta" if name == "gamma" else name])
+        for name, shape in shapes.items()
+        if name in resolved.algorithm.numbers(0) and name not in given
+    }
+    return given | auto
+
+
+def _given(table: Table) -> dict[str, Any]:
+    """The schedules that the table itself gives, in `steps` or by name."""
+    steps = schedules.several(table.get("steps", "auto"))
+    names = ("alpha", "beta", "eta", "gamma", "delta")
+    named = {name: schedules.parse(table[name]) for name in names if name in table}
+    return ({} if steps == "auto" else dict(steps)) | named
+
+
+def _times(given: Any, factor: float) -> Any:
+    """A number or a schedule, times `factor`, in few digits."""
+    few = lambda value: float(f"{value * factor:.{DIGITS}g}")
+    if isinstance(given, schedule.Constant):
+        given = given.c
+    return few(given) if isinstance(given, int | float) else replace(given, c=few(given.c))

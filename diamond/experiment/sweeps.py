@@ -1,0 +1,70 @@
+"""Lists in an algorithm's table are sweeps: every value of each with every value of the others."""
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import product
+from typing import Any
+
+from .mistakes import gather, several
+from .parts import Part, algorithm
+
+Place = tuple[str, ...]  # the keys that lead to an option
+NAMES = ("name", "label")
+
+
+def swept(value: Any) -> list[Part]:
+    """The algorithms that a name or a table stands for; what they differ in is in their labels."""
+    if not isinstance(value, dict):
+        return [algorithm(value)]
+    return gather(*(partial(algorithm, one) for one in _labelled(value)))
+
+
+def _labelled(table: dict[str, Any]) -> list[dict[str, Any]]:
+    found = settings(table)
+    if len(found) == 1:
+        return found
+    first = table.get("label", table.get("name"))
+    return [one | {"label": f"{first}, {said(options(one, table))}"} for one in found]
+
+
+def settings(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The table with one value of each of its lists, in every combination."""
+    found = lists(table)
+    if empty := [place for place, values in found.items() if not values]:
+        raise several((place, "is an empty list; give one value or more", []) for place in empty)
+    return [_with(table, dict(zip(found, values))) for values in product(*found.values())]
+
+
+def lists(table: Mapping[str, Any], at: Place = ()) -> dict[Place, list[Any]]:
+    """The lists of a table and of the tables in it, by place."""
+    found: dict[Place, list[Any]] = {}
+    for key, value in table.items():
+        if isinstance(value, list) and (at or key not in NAMES):
+            found[(*at, key)] = value
+        elif isinstance(value, dict):
+            found |= lists(value, (*at, key))
+    return found
+
+
+def options(one: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """What `one` has where `table` has lists, by the last of the keys that lead there."""
+    chosen = {}
+    for place in lists(table):
+        value: Any = one
+        for key in place:
+            value = value[key]
+        chosen[place[-1]] = value
+    return chosen
+
+
+def said(chosen: Mapping[str, Any]) -> str:
+    """ "alpha=0.1, beta=0.3"."""
+    return ", ".join(f"{key}={value}" for key, value in chosen.items())
+
+
+def _with(table: dict[str, Any], values: Mapping[Place, Any]) -> dict[str, Any]:
+    """The table with `values` at their places; what is there already stays as it was."""
+    made = dict(table)
+    for (key, *rest), value in values.items():
+        made[key] = _with(made[key], {tuple(rest): value}) if rest else value
+    return made

@@ -1,0 +1,195 @@
+"""Runs side by side as one program, the runs being an axis of their own."""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import cost, tree
+from ..algorithm import Algorithm
+from ..cost import Cost
+from ..deferred import Setting, resolve
+from ..measure import Metrics, observe
+from ..network import Network
+from ..network.mixer import Mixer, mixer
+from ..problem import Objectives, Problem, Rows
+from ..record import message_bytes
+from ..run import Run
+from ..sampling import Sampling, key
+from ._compiled import compiled
+from ._round import Progress, play, start
+
+
+class Lanes:
+    """Runs side by side: an axis of their own before that of the agents.
+
+    `shape` is (rows, runs of a row); a row's runs have one seed.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        runs: Sequence[tuple[Algorithm, int]],
+        shape: tuple[int, ...],
+        sampling: Sampling,
+    ):
+        self.problem, self.network, self.sampling = problem, network, sampling
+        self.shape = shape
+        self.given = [algorithm for algorithm, _ in runs]
+        self.settings = [Setting(problem, network, given.batch, seed) for given, seed in runs]
+        self._number()
+        seeds = {seed: (key(seed), problem.start(seed)) for seed in {seed for _, seed in runs}}
+        self.keys = _stack([seeds[seed][0] for _, seed in runs])
+        points = _stack([seeds[seed][1] for _, seed in runs])
+        begin = lambda a, x, y: start(a, x, y, problem.agents)
+        _, self.state, self.spent = jax.vmap(begin)(self.algorithms, *points)
+        self._charge([found.cost for found in self.resolved])
+        self.failed = jnp.full(len(runs), -1, jnp.int32)
+        self.objectives = problem.objectives(self.given[0].batch)
+        start_point = problem.start(runs[0][1])
+        self.message = message_bytes(self.resolved[0].algorithm, self.objectives, *start_point)
+        self.mixing, self.t, self.seconds = mixer(network), 0, 0.0
+        self.seeds = [seed for _, seed in runs]
+        self.entries: list[dict[str, Any]] = []  # one an evaluation, of all lanes
+        self.own: list[dict[str, np.ndarray]] = []  # the same, what each agent has of its own
+        self.advance(0)  # compiles
+        self.compile_seconds, self.seconds = self.seconds, 0.0
+
+    @property
+    def changes(self) -> bool:
+        """Whether numbers are to be found anew on the way."""
+        return self.settings[0].changes
+
+    def advance(self, until: int) -> None:
+        """All lanes on to round `until`."""
+        begun = time.perf_counter()
+        fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
+        now = self.state, self.spent, self.failed
+        options = {"sampling": self.sampling, "shape": self.shape}
+        after = _advance(*fixed, now, jnp.int32(until), **options)
+        self.state, self.spent, self.failed = jax.block_until_ready(after)
+        self.seconds, self.t = self.seconds + time.perf_counter() - begun, until
+
+    def renew(self) -> None:
+        """Find each lane's numbers anew, where its agents stand."""
+        before = [found.cost for found in self.resolved]
+        x, y = self.state.x, self.state.y
+        of = lambda lane, a: jax.tree.map(lambda a: a[lane], a)
+        self.settings = [s.at(of(i, x), of(i, y)) for i, s in enumerate(self.settings)]
+        self._number()
+        self._charge([tree.sub(f.cost, old) for f, old in zip(self.resolved, before)])
+
+    def measure(self) -> None:
+        """Add an entry to the histories of all lanes."""
+        problem = self.problem
+        rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
+        place = self.state.x, self.state.y, self.keys
+        found, own = _observe(self.objectives, rows, metrics, *place)
+        counts = cost.total(self.spent).mean(1)
+        sent = self.t * 2 * len(self.network.edges) * self.message
+        self.own.append({name: np.asarray(value) for name, value in own.items()})
+        self.entries.append(
+            {
+                **{name: np.asarray(value) for name, value in found.items()},
+                **{name: counts[:, i].astype(float) for i, name in enumerate(Cost._fields)},
+                "round": self.t,
+                "bytes": np.array([found.bytes for found in self.resolved]) + sent,
+                "seconds": self.seconds / len(self.given),
+            }
+        )
+
+    def history(self, lane: int) -> dict[str, np.ndarray]:
+        """What was measured of a lane, until it failed if it did."""
+        failed = int(self.failed[lane])
+        kept = [e for e in self.entries if failed < 0 or int(e["round"]) <= failed]
+        pick = lambda value: value[lane] if np.ndim(value) else value
+        return {name: np.array([pick(e[name]) for e in kept]) for name in self.entries[0]}
+
+    def run(self, lane: int) -> Run | None:
+        """A lane as a run of its own; None if it failed: its last good state is gone."""
+        if int(self.failed[lane]) >= 0:
+            return None
+        state = jax.tree.map(lambda a: a[lane], self.state)
+        spent, setup = cost.total(self.spent)[lane], self.resolved[lane]
+        edges = self.network.edges
+        sent = 2 * self.t * self.message + setup.bytes // max(len(edges), 1)
+        return Run(
+            x=state.x,
+            y=state.y,
+            history=self.history(lane),
+            agents={name: np.array([own[name][lane] for own in self.own]) for name in self.own[0]},
+            state=state,
+            rounds=self.t,
+            network=self.network,
+            costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
+            traffic={edge: sent for edge in edges},
+            messages=(self.t + setup.rounds) * 2 * len(edges),
+            resolved=setup.numbers,
+            sampling=self.sampling,
+            seed=self.seeds[lane],
+            compile_seconds=self.compile_seconds / len(self.given),
+        )
+
+    def _number(self) -> None:
+        self.resolved = [resolve(given, s) for given, s in zip(self.given, self.settings)]
+        self.algorithms = _stack([found.algorithm for found in self.resolved])
+
+    def _charge(self, costs: list[Cost]) -> None:
+        spent = _stack([cost.each(c, self.problem.agents) for c in costs])
+        self.spent = jax.vmap(jax.vmap(cost.charge))(self.spent, spent)
+
+
+def _stack(trees: list[Any]) -> Any:
+    if len({jax.tree.structure(tree) for tree in trees}) > 1:
+        raise ValueError(
+            "the runs differ in more than their numbers (K, perhaps, where each finds its own): "
+            "give neumann(terms=...) a number, or run them one by one with batched=False"
+        )
+    return jax.tree.map(lambda *a: jnp.stack(a), *trees)
+
+
+@compiled("sampling", "shape")
+def _advance(
+    algorithms: Algorithm,
+    problem: Objectives,
+    mixing: Mixer,
+    keys: jax.Array,
+    t: jax.Array,
+    lanes: tuple[Any, jax.Array, jax.Array],
+    until: jax.Array,
+    sampling: Sampling,
+    shape: tuple[int, int],
+) -> tuple[Any, jax.Array, jax.Array]:
+    """Rounds t to `until` of every lane: its state, its counters, the round it failed in or -1."""
+    table = lambda a: a.reshape(*shape, *a.shape[1:])
+    seeds = table(keys)[:, 0]
+    algorithms, lanes = jax.tree.map(table, (algorithms, lanes))
+
+    def one(algorithm: Algorithm, key: jax.Array, state: Any, spent: jax.Array, t: Any) -> Any:
+        return play(algorithm, problem, mixing, key, sampling, Progress(t, state, spent))[1:]
+
+    row = jax.vmap(one, (0, None, 0, 0, None))  # one seed: all draw the same
+    each = jax.vmap(row, (0, 0, 0, 0, None))
+
+    def body(carry: Any) -> Any:
+        t, (state, spent, failed) = carry
+        state, spent = each(algorithms, seeds, state, spent, t)
+        sound = jax.vmap(jax.vmap(tree.finite))((state.x, state.y))
+        return t + 1, (state, spent, jnp.where((failed < 0) & ~sound, t, failed))
+
+    after = jax.lax.while_loop(lambda carry: carry[0] < until, body, (t, lanes))[1]
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
+
+
+@partial(jax.jit, static_argnums=2)
+def _observe(
+    problem: Objectives, rows: Rows, metrics: Metrics, x: Any, y: Any, keys: jax.Array
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """What `diamond.measure` finds of every lane, and of every agent of it."""
+    look = lambda x, y, key: observe(problem, rows, metrics, x, y, key)
+    return jax.vmap(look)(x, y, keys)
