@@ -109,6 +109,7 @@ def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(fo
         time.sleep(0.02)
     processes[victim].kill()
     killed = time.monotonic()
+    processes[victim].communicate()
     _, complaint = processes[1 - victim].communicate(timeout=60)
     assert time.monotonic() - killed < 20 and processes[1 - victim].returncode != 0
     assert "another" in complaint and ("lost" in complaint or "died" in complaint)
