@@ -19,6 +19,7 @@ app.add_typer(net, name="net")
 
 Own = Annotated[str, typer.Option("--problem", help="Your function, as in my_problem.py:make.")]
 Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
+Listen = Annotated[str | None, typer.Option(help="Listen here, not at the roster's address.")]
 GiveUp = Annotated[float, typer.Option(help="Seconds without news after which to stop.")]
 
 
@@ -57,6 +58,7 @@ def start(
     connect: Connect = 10.0,
     answer: Answer = 120.0,
     give_up: GiveUp = 24 * 3600.0,
+    listen: Listen = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the end.")] = False,
     json: Json = False,
 ) -> None:
@@ -88,6 +90,7 @@ def start(
                 watch,
                 origin(federation, site.me.name, made, command),
                 federation.toml(),
+                listen,
             )
         x = digest_of(last.state.x)
         if json:

@@ -41,6 +41,7 @@ def run(
     watch: Watch | None = None,
     origin: Origin | None = None,
     config: str = "",
+    listen: str | None = None,
 ) -> Progress:
     """This site's part of a run, from its checkpoint in `folder` if there is one.
 
@@ -51,7 +52,8 @@ def run(
     which agent this is, where it listens, and who its neighbours are. A checkpoint is written every
     `every` rounds; a site that was killed and is started again goes on from there while the others
     wait, and the end is that of a run without the crash, bit for bit. The trajectory is that of
-    `diamond.simulate`, to rounding.
+    `diamond.simulate`, to rounding. `listen` is where to listen if that is not the address in the
+    roster, as behind a mapped port.
 
     `folder` becomes an ordinary run folder with what the site can tell alone (`peers.look`),
     measured as often as checkpoints are written; `origin` and `config` are what its manifest and
@@ -88,7 +90,7 @@ def run(
             node.on_round = partial(_noted, diary, watch)
             if watch:
                 watch.begin(node)
-            async with Server(site, node.answer):
+            async with Server(site, node.answer, listen):
                 with diary.closed():
                     return await node.run()
 
