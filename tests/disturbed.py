@@ -3,13 +3,14 @@
     python disturbed.py PHASE ROUND OUT IN net start ...
 
 When the agent comes to the phase ("tell", "step" or "checkpoint") after ROUND rounds, for the
-first time, a byte goes to the descriptor OUT, and one is awaited from IN.
+first time, a byte goes to the descriptor OUT, and one is awaited from IN. The losses are not looked
+over, which takes a second.
 """
 
 import os
 import sys
 
-from diamond import checkpoint, cli
+from diamond import checkpoint, cli, validate
 from diamond.peers.agent import Agent
 
 
@@ -43,6 +44,7 @@ def main(phase, round, out, back, *words):
         replace, checkpoint.replace = checkpoint.replace, torn
     elif phase:
         before(phase)
+    validate.losses = lambda problem: None
     sys.argv = ["diamond", *words]
     cli.app()
 

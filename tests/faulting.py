@@ -120,9 +120,7 @@ class Trial:
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, self.fronts)}
         graph = {"graph": "path", "agents": len(NAMES)}
         terms = TERMS | {"network": graph, "algorithm": ALGORITHM} | (terms or {})
-        authority.found(
-            folder / "trial", "trial", addresses, network.path(len(NAMES)), terms
-        )
+        authority.found(folder / "trial", "trial", addresses, network.path(len(NAMES)), terms)
         (folder / "mine.py").write_text(PROBLEM)
         for i, name in enumerate(NAMES):
             rows = np.random.default_rng(i).normal(i, 1, (20 + i, 3)).astype(np.float32)
