@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 CHUNK = 2**14
-SEVERAL = 5  # chunks that a fault of single chunks hits
+DAMAGE, SEVERAL = ("truncate", "corrupt", "duplicate", "reorder"), 5  # to so many chunks
 
 
 class Proxy:
@@ -81,7 +81,7 @@ class Proxy:
         elif self.fault == "delay":
             self.hits += 1
             await asyncio.sleep(0.02)
-        elif self.fault and self.left and len(chunk) > 100:
+        elif self.fault in DAMAGE and self.left and len(chunk) > 100:
             self.left -= 1
             self.hits += 1
             return self._damaged(chunk, writer)

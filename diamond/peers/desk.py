@@ -6,6 +6,7 @@ from pathlib import Path
 
 from . import frame, saved
 from .agreement import differing
+from .edges import STUCK, Edges, tell
 from .frame import Ask
 from .patience import Limits
 from .store import Gone, Store
@@ -32,6 +33,8 @@ class Desk:
         self.agent, self.parts, self.rounds = agent, parts, rounds
         self.limits, self.work, self.folder = limits, work, folder
         self.store = Store(neighbours)
+        self.edges: Edges | None = None  # where rounds are made without neighbours that are away
+        self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
         self.durable = 0  # the agent itself is never set back before this round
         self.finished: set[int] = set()  # neighbours that need nothing any more
         self._knowing = asyncio.Lock()
@@ -50,29 +53,27 @@ class Desk:
         if header.get("kind") == "hello":
             if said := differing(self.parts, header.get("parts")):
                 raise Refused(f"agent {self.agent} runs something else: {said}")
+            if isinstance(within := header.get("within"), float) and within > 0:
+                self._within[sender] = within
             return frame.pack({"kind": "hello", "durable": self.durable})
         ask = frame.decode_ask(header)
         if ask.run != self.parts["run"]:
             raise Refused(f"agent {self.agent} runs something else: another digest")
         if ask.round > self.rounds:
             raise Refused(f"round {ask.round} is not to come; the run has {self.rounds}")
-        return await self._serve(ask)
+        return await self._serve(ask, header["kind"])
 
-    async def _serve(self, ask: Ask) -> bytes:
-        """The message asked for, waited for during half of the time an answer may take."""
+    async def _serve(self, ask: Ask, kind: str) -> bytes:
+        """What is asked for, waited for during half of the time an answer may take."""
         now = asyncio.get_running_loop().time()
-        until = now + self.limits.round / 2
+        until = now + min(self.limits.round, self._within.get(ask.sender, self.limits.round)) / 2
         self.store.heard(ask.sender, ask.durable)
         if ask.durable == self.rounds:
             await self.know(ask.sender)
         while True:
             if self._failure:
                 raise Stopped(self._failure)
-            try:
-                found = self.store.get(ask.round, ask.talk)
-            except Gone as gone:
-                raise Refused(f"agent {self.agent}: {gone}") from None
-            if found is not None:
+            if (found := await self._found(ask, kind)) is not None:
                 return found
             news = self._news
             try:
@@ -81,15 +82,27 @@ class Desk:
             except TimeoutError:
                 return b""
 
+    async def _found(self, ask: Ask, kind: str) -> bytes | None:
+        """What there is to say now."""
+        if self.edges and (said := await self.edges.reply(ask, kind)):
+            return said
+        try:
+            found = self.store.get(ask.round, ask.talk) if kind == "ask" else None
+        except Gone as gone:
+            raise Refused(f"agent {self.agent}: {gone}") from None
+        if found is None and self.edges and self.edges.stuck:
+            return tell(STUCK)
+        return found
+
     def publish(self, round: int, content: bytes, talk: int = 0) -> None:
         """From now on, `content` is the message of `round`, or said before it."""
         self.store.put(round, content, talk)
-        self._wake()
+        self.wake()
 
     def fail(self, why: str) -> None:
         """From now on, every question gets this for an answer."""
         self._failure = why
-        self._wake()
+        self.wake()
 
     async def know(self, j: int) -> None:
         """Neighbour j has finished; remembered before it gets an answer."""
@@ -100,14 +113,14 @@ class Desk:
                 known = {*self.finished, j}
                 await self.work(saved.finish, self.folder, self.parts["run"], known)
             self.finished.add(j)
-        self._wake()
+        self.wake()
 
     async def known(self, j: int) -> None:
         """Until neighbour j has asked as one that has finished."""
         while j not in self.finished:
             await self._news.wait()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Let those who wait look again."""
         news, self._news = self._news, asyncio.Event()
         news.set()
