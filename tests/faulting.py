@@ -51,7 +51,7 @@ TERMS = {"rounds": ROUNDS, "every": EVERY, "seed": 0, "sampling": "blocks", "pre
 PHASES = {"before": "tell", "transfer": "tell", "after": "step", "checkpoint": "checkpoint"}
 PROCESS = ["kill", "stop", "old checkpoint"]
 LINK = ["cut", "stall", "delay", "duplicate", "reorder", "truncate", "corrupt"]
-LIMITS = ["--connect", "1", "--round", "10", "--give-up", "90"]
+LIMITS = ["--connect", "1", "--round", "4", "--give-up", "90"]
 
 
 def ports(count):

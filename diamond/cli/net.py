@@ -91,6 +91,7 @@ def start(
                 origin(federation, site.me.name, made, command),
                 federation.toml(),
                 listen,
+                federation.missing,
             )
         x = digest_of(last.state.x)
         if json:
@@ -119,7 +120,8 @@ def doctor(
             parts = federation.graph(), federation.algorithm.build(), site.me.number
             fixed = federation.seed, federation.sampling
             agent = Agent(own_problem(problem, data).build(), *parts, *fixed)
-        found = asyncio.run(_examine(site, agent, federation.rounds, Limits(connect, connect)))
+        terms = federation.rounds, federation.missing, Limits(connect, connect)
+        found = asyncio.run(_examine(site, agent, *terms))
         if json:
             emit(found)
         else:
@@ -130,7 +132,7 @@ def doctor(
 
 
 async def _examine(
-    site: "Bundle", agent: "Agent | None", rounds: int, limits: "Limits"
+    site: "Bundle", agent: "Agent | None", rounds: int, missing: str, limits: "Limits"
 ) -> dict[str, str]:
     """What there is to say of each neighbour: "good", or what fails."""
     from ..peers.agreement import digest
@@ -140,7 +142,11 @@ async def _examine(
 
     header: dict[str, Any] = {"kind": "ping", "sender": site.me.number}
     if agent is not None:
-        header = {"kind": "hello", "sender": site.me.number, "parts": digest(agent, rounds)}
+        header = {
+            "kind": "hello",
+            "sender": site.me.number,
+            "parts": digest(agent, rounds, missing),
+        }
     found = {}
     async with Client(site, REQUEST, limits) as client:
         for neighbour in site.neighbours:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..deferred import open_numbers
 from . import frame, saved
 from .agent import Agent, Progress
 from .agreement import digest
@@ -66,6 +67,11 @@ class Node:
         self.edges = self._edges() if self.missing == "continue" else None
 
     def _edges(self) -> Edges:
+        if names := open_numbers(self.agent.given):
+            raise ValueError(
+                f"give {', '.join(names)}: numbers left to the run are found by all agents "
+                f"together, and this run goes on without those away"
+            )
         place = self.folder / "journal" if self.folder else None
         ledger = Ledger(self.agent.neighbours, self.run_digest, place)
         means = self.limits, self.waits, self._call, self._read, self._hello, self.work
