@@ -1,8 +1,9 @@
 """What an agent answers its neighbours when they ask."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from . import frame, saved
 from .agreement import differing
@@ -37,6 +38,8 @@ class Desk:
         self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
         self.durable = 0  # the agent itself is never set back before this round
         self.finished: set[int] = set()  # neighbours that need nothing any more
+        self.status: Callable[[], dict[str, Any]] = dict  # where the agent stands
+        self.stop: Callable[[], None] = lambda: None  # asks it to stop after its round
         self._knowing = asyncio.Lock()
         self._news = asyncio.Event()
         self._failure = ""
@@ -44,12 +47,16 @@ class Desk:
     async def answer(self, sender: int, request: bytes) -> bytes:
         """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
         header, _ = frame.unpack(request, REQUEST)
-        if sender not in self.store.durable:
+        if sender not in (*self.store.durable, self.agent):
             raise Refused(f"agent {sender} is no neighbour of agent {self.agent}")
         if header.get("sender") != sender:
             raise Refused(f"agent {sender} asks in the name of agent {header.get('sender')}")
         if header.get("kind") == "ping":
             return frame.pack({"kind": "ping"})
+        if header.get("kind") == "status":
+            return frame.pack({"kind": "status", **self.status()})
+        if sender == self.agent:
+            return self._own(header.get("kind"))
         if header.get("kind") == "hello":
             if said := differing(self.parts, header.get("parts")):
                 raise Refused(f"agent {self.agent} runs something else: {said}")
@@ -62,6 +69,13 @@ class Desk:
         if ask.round > self.rounds:
             raise Refused(f"round {ask.round} is not to come; the run has {self.rounds}")
         return await self._serve(ask, header["kind"])
+
+    def _own(self, kind: object) -> bytes:
+        """What the agent's own operator gets, who may also stop it."""
+        if kind != "stop":
+            raise Refused(f"agent {self.agent} has no messages for itself")
+        self.stop()
+        return frame.pack({"kind": "stop", **self.status()})
 
     async def _serve(self, ask: Ask, kind: str) -> bytes:
         """What is asked for, waited for during half of the time an answer may take."""

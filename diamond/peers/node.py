@@ -21,6 +21,7 @@ from .agreement import digest
 from .desk import Desk
 from .edges import Edges
 from .frame import Ask, Envelope, FrameError, Layout
+from .halt import Halt, Halted
 from .heard import Heard
 from .ledger import DOWN, Ledger
 from .patience import Limits, Wait, insist
@@ -64,6 +65,8 @@ class Node:
         self.messages: dict[int, list[Any]] = {}  # of the last round, the agent's own among them
         self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
         self.t = 0  # rounds made
+        self.halt = Halt(self.limits.connect)
+        self.desk.status, self.desk.stop = self.status, self.halt.ask
         self.edges = self._edges() if self.missing == "continue" else None
 
     def _edges(self) -> Edges:
@@ -92,8 +95,7 @@ class Node:
         try:
             if self.edges:
                 self.edges.ledger.restore(progress.t)
-            neighbours = self.agent.neighbours
-            await all_of(self._greet(j) for j in neighbours if j not in self.desk.finished)
+            await self.halt.unless(self._meet())
             if progress.t == 0:
                 progress = await self._timed(self._find, progress)
             await self._show(progress)
@@ -104,7 +106,13 @@ class Node:
                 await self._show(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self._save(progress)
-            await self._leave()
+                if self.halt.asked:
+                    raise Halted
+            await self.halt.unless(self._leave())
+        except Halted:
+            if 0 < progress.t < self.rounds:
+                await self._save(progress)
+            raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
         except (FloatingPointError, Stopped) as error:
             self.desk.fail(str(error))
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
@@ -119,7 +127,7 @@ class Node:
     ) -> Progress:
         begun = _clock()
         try:
-            return await work(progress)
+            return await self.halt.unless(work(progress))
         finally:
             self.seconds += _clock() - begun
 
@@ -229,6 +237,11 @@ class Node:
         expected = () if last else self.agent.layout if layout is None else layout
         return frame.decode(message, Envelope(self.run_digest, j, t, talk), expected)
 
+    async def _meet(self) -> None:
+        """Greet everyone who has not finished."""
+        neighbours = self.agent.neighbours
+        await all_of(self._greet(j) for j in neighbours if j not in self.desk.finished)
+
     async def _greet(self, j: int) -> None:
         """Compare what the two ends are about to run."""
         with self.heard[j].awaited():
@@ -300,6 +313,22 @@ class Node:
         finally:
             for way in ways:
                 way.cancel()
+
+    def status(self) -> dict[str, Any]:
+        """Where the agent stands and whom it waits for, as plain data."""
+        state = "stopping" if self.halt.asked else "running"
+        if self.t == self.rounds:
+            state = "finished"
+        elif self.edges and self.edges.stuck:
+            state = "stuck"
+        waiting = [
+            {"agent": j, "seconds": heard.waiting(), "why": self.waits[j].last}
+            for j, heard in self.heard.items()
+            if heard.since is not None
+        ]
+        away = sorted(self.edges.away) if self.edges else []
+        where = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
+        return where | {"state": state, "waiting": waiting, "away": away}
 
     async def answer(self, sender: int, request: bytes) -> bytes:
         """See `Desk.answer`."""
