@@ -63,11 +63,23 @@ def ports(count):
         return [one.getsockname()[1] for one in sockets]
 
 
-class Site:
-    """One process after another, all of the same site."""
+def founded(folder, addresses, terms=None):
+    """A federation on a path, a problem, and rows for each site."""
+    count = len(addresses)
+    graph = {"graph": "path", "agents": count}
+    terms = TERMS | {"network": graph, "algorithm": ALGORITHM} | (terms or {})
+    authority.found(folder / "trial", "trial", addresses, network.path(count), terms)
+    (folder / "mine.py").write_text(PROBLEM)
+    for i, name in enumerate(addresses):
+        rows = np.random.default_rng(i).normal(i, 1, (20 + i, 3)).astype(np.float32)
+        np.save(folder / f"{name}.npy", rows)
 
-    def __init__(self, trial, name, listen):
-        self.trial, self.name, self.listen = trial, name, listen
+
+class Site:
+    """One process after another, all of the same site; `within` is a command to run it by."""
+
+    def __init__(self, trial, name, listen, within=()):
+        self.trial, self.name, self.listen, self.within = trial, name, listen, within
         self.folder = trial.folder / "runs" / "trial" / name
         self.log = trial.folder / f"{name}.txt"
 
@@ -77,11 +89,11 @@ class Site:
         words = ["net", "start", self.trial.folder / "trial" / self.name, "--json", *LIMITS]
         words += ["--problem", f"{self.trial.folder / 'mine.py'}:make", "--data"]
         words += [self.trial.folder / f"{self.name}.npy", "--out", self.trial.folder / "runs"]
-        words += ["--listen", f"127.0.0.1:{self.listen}"]
+        words += ["--listen", self.listen]
         driver = [Path(__file__).with_name("disturbed.py"), phase, LATER, out, back]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *map(str, [sys.executable, *driver, *words]),
+                *map(str, [*self.within, sys.executable, *driver, *words]),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 pass_fds=(out, back),
@@ -118,14 +130,10 @@ class Trial:
         found = ports(2 * len(NAMES))
         self.fronts, behind = found[: len(NAMES)], found[len(NAMES) :]
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, self.fronts)}
-        graph = {"graph": "path", "agents": len(NAMES)}
-        terms = TERMS | {"network": graph, "algorithm": ALGORITHM} | (terms or {})
-        authority.found(folder / "trial", "trial", addresses, network.path(len(NAMES)), terms)
-        (folder / "mine.py").write_text(PROBLEM)
-        for i, name in enumerate(NAMES):
-            rows = np.random.default_rng(i).normal(i, 1, (20 + i, 3)).astype(np.float32)
-            np.save(folder / f"{name}.npy", rows)
-        self.sites = {name: Site(self, name, port) for name, port in zip(NAMES, behind)}
+        founded(folder, addresses, terms)
+        self.sites = {
+            name: Site(self, name, f"127.0.0.1:{port}") for name, port in zip(NAMES, behind)
+        }
         self.proxies = [Proxy(port) for port in behind]
         self.deaths = 0
 
