@@ -10,7 +10,7 @@ import subprocess
 import types
 
 import pytest
-from faulting import ROUNDS, Site, founded
+from faulting import ROUNDS, Site, founded, ports
 
 pytestmark = pytest.mark.slow
 
@@ -45,14 +45,13 @@ def link():
 async def ends(folder, cache, on_phase=None, spaces=SPACES):
     """The digests of x of both sites; `on_phase` is awaited in the fifth round of the second."""
     places = dict(zip(spaces, zip(spaces.values(), ports(len(spaces)))))
-    founded(
-        folder, {name: f"{address}:{port + n}" for n, (name, (_, address)) in enumerate(places)}
-    )
+    where = {name: f"{address}:{port}" for name, ((_, address), port) in places.items()}
+    founded(folder, where)
     trial = types.SimpleNamespace(folder=folder, cache=cache)
     sites = []
-    for n, (name, (space, address)) in enumerate(places):
+    for name, ((space, _), _) in places.items():
         within = ["ip", "netns", "exec", space] if space else []
-        sites.append(Site(trial, name, f"{address}:{port + n}", within))
+        sites.append(Site(trial, name, where[name], within))
     try:
         for site in sites:
             await site.start(*("step", on_phase) if on_phase and site is sites[1] else ())
