@@ -81,7 +81,7 @@ class Edges:
         self.away: dict[int, asyncio.Task[None]] = {}  # neighbours that are sought
         self.stuck: set[int] = set()  # those whose decision this agent cannot do without
         self._in_hand: dict[int, int] = {}  # neighbour to the round of the message that is here
-        self._writing = asyncio.Lock()
+        self._writing, self._closed = asyncio.Lock(), False
 
     async def meet(self, j: int) -> None:
         """Greet j before the first round; it may be away."""
@@ -147,7 +147,9 @@ class Edges:
         for task in self.away.values():
             task.cancel()
         await asyncio.gather(*self.away.values(), return_exceptions=True)
-        self.ledger.close()
+        async with self._writing:
+            self._closed = True
+            self.ledger.close()
 
     async def _message(self, j: int, t: int) -> tuple[bytes, list[Any]]:
         """The message of j as it came and as arrays; raises `Absent` if the edge is down."""
@@ -209,6 +211,8 @@ class Edges:
         async def write() -> bool:
             async with self._writing:
                 held = self.ledger.word(j, t)
+                if self._closed:
+                    return False
                 if held == UP and word == DOWN and not alone:
                     raise Refused(
                         f"round {t} is up here and down at agent {j}: one of the two has "

@@ -39,3 +39,4 @@ class Halt:
         finally:
             asked.cancel()
             task.cancel()
+            await asyncio.gather(task, return_exceptions=True)  # what it holds, it lets go of

@@ -18,17 +18,17 @@ from ..deferred import open_numbers
 from . import frame, saved
 from .agent import Agent, Progress
 from .agreement import digest
+from .asking import Asking, all_of
 from .desk import Desk
 from .edges import Edges
-from .frame import Ask, Envelope, FrameError, Layout
+from .frame import Envelope, FrameError
 from .halt import Halt, Halted
-from .heard import Heard
 from .ledger import DOWN, Ledger
-from .patience import Limits, Wait, insist
+from .patience import Limits
 from .store import Store
 from .tally import Tally, Unsettled
 from .threads import Work, threaded
-from .transport import REQUEST, Stopped, Transport
+from .transport import Stopped, Transport
 
 Missing = Literal["wait", "continue"]
 
@@ -51,7 +51,6 @@ class Node:
     work: Work = threaded
     on_round: Callable[[Progress], None] | None = None
     missing: Missing = "wait"
-    waits: dict[int, Wait] = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = digest(self.agent, self.rounds, self.missing)
@@ -60,8 +59,8 @@ class Node:
         self.desk = Desk(
             *who, self.parts, self.rounds, self.limits, work=self.work, folder=self.folder
         )
-        self.waits = {j: Wait() for j in self.agent.neighbours}
-        self.heard = {j: Heard() for j in self.agent.neighbours}
+        self.asking = Asking(self.agent, self.parts, self.transport, self.limits, self.desk)
+        self.waits, self.heard = self.asking.waits, self.asking.heard
         self.messages: dict[int, list[Any]] = {}  # of the last round, the agent's own among them
         self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
         self.t = 0  # rounds made
@@ -77,7 +76,8 @@ class Node:
             )
         place = self.folder / "journal" if self.folder else None
         ledger = Ledger(self.agent.neighbours, self.run_digest, place)
-        means = self.limits, self.waits, self._call, self._read, self._hello, self.work
+        ways = self.asking.call, self.asking.read, self.asking.hello
+        means = self.limits, self.waits, *ways, self.work
         edges = self.desk.edges = Edges(self.agent.number, ledger, *means)
         edges.wake = self.desk.wake
         self.desk.store.spared = lambda j, t: ledger.word(j, t) == DOWN
@@ -95,14 +95,15 @@ class Node:
         try:
             if self.edges:
                 self.edges.ledger.restore(progress.t)
-            await self.halt.unless(self._meet())
+            await self.halt.unless(self.asking.meet(self.edges))
             if progress.t == 0:
                 progress = await self._timed(self._find, progress)
             await self._show(progress)
             while progress.t < self.rounds:
-                progress = await self._timed(self._round, progress)
-                if self.agent.renews(progress):
-                    progress = await self._timed(self._find, progress)
+                after = await self._timed(self._round, progress)
+                if self.agent.renews(after):
+                    after = await self._timed(self._find, after)
+                progress = after
                 await self._show(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self._save(progress)
@@ -152,7 +153,7 @@ class Node:
                 self._publish(t, [known], talk)
                 begun = _clock()
                 layout, neighbours = frame.layout([known]), self.agent.neighbours
-                heard = await all_of(self._pull(j, t, talk, layout) for j in neighbours)
+                heard = await all_of(self.asking.pull(j, t, talk, layout) for j in neighbours)
                 self.waited += _clock() - begun
                 known = np.max([known, *(values for (values,) in heard)], axis=0)
             tally.settled[name] = known
@@ -205,62 +206,12 @@ class Node:
 
     async def _message(self, j: int, t: int) -> list[Any] | None:
         if self.edges is None:
-            return await self._pull(j, t)
+            return await self.asking.pull(j, t)
         with self.heard[j].awaited():
             found = await self.edges.settle(j, t)
         if found is not None:
             self.heard[j].round = t
         return found
-
-    async def _pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
-        wanted = f"measurements before round {t}" if talk else f"message of round {t}"
-        if t == self.rounds and not talk:
-            wanted = "word that it has finished"
-
-        async def attempt() -> list[Any] | None:
-            answer = await self._call(j, "ask", t, talk)
-            return self._read(j, t, answer, talk, layout) if answer else None
-
-        with self.heard[j].awaited():
-            found = await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
-        self.heard[j].round = t
-        return found
-
-    async def _call(self, j: int, kind: str, t: int, talk: int = 0) -> bytes:
-        ask = Ask(self.run_digest, self.agent.number, t, self.desk.durable, talk)
-        return await self.transport.call(j, frame.encode_ask(ask, kind))
-
-    def _read(
-        self, j: int, t: int, message: bytes, talk: int = 0, layout: Layout | None = None
-    ) -> list[Any]:
-        last = t == self.rounds and not talk
-        expected = () if last else self.agent.layout if layout is None else layout
-        return frame.decode(message, Envelope(self.run_digest, j, t, talk), expected)
-
-    async def _meet(self) -> None:
-        """Greet everyone who has not finished."""
-        neighbours = self.agent.neighbours
-        await all_of(self._greet(j) for j in neighbours if j not in self.desk.finished)
-
-    async def _greet(self, j: int) -> None:
-        """Compare what the two ends are about to run."""
-        with self.heard[j].awaited():
-            if self.edges:
-                await self.edges.meet(j)
-            else:
-                whose = f"greeting of agent {j}"
-                await insist(lambda: self._hello(j), whose, self.limits, self.waits[j])
-
-    async def _hello(self, j: int) -> bool:
-        within = float(self.limits.round)
-        mine = {"sender": self.agent.number, "parts": self.parts, "within": within}
-        request = frame.pack({"kind": "hello", **mine})
-        told, _ = frame.unpack(await self.transport.call(j, request), REQUEST)
-        durable = told.get("durable")
-        if type(durable) is not int or not 0 <= durable <= self.rounds:
-            raise FrameError("a greeting that does not say up to where it is kept")
-        self.desk.store.heard(j, durable)
-        return True
 
     async def _save(self, progress: Progress) -> None:
         """A checkpoint; only then do neighbours hear that they may forget."""
@@ -284,35 +235,8 @@ class Node:
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
         self.desk.durable = self.rounds
-        envelope = Envelope(self.run_digest, self.agent.number, self.rounds)
-        self.desk.publish(self.rounds, frame.encode(envelope, []))
-        await all_of(self._part(j) for j in self.agent.neighbours)
-
-    async def _part(self, j: int) -> None:
-        """Until j answers that it has finished, or has asked as one that has.
-
-        Its answer means that it knows of this one. Its question does not, so it may ask again for
-        as long as a try takes.
-        """
-
-        async def told() -> None:
-            await self.desk.known(j)
-            await asyncio.sleep(self.limits.connect)
-
-        async def asked() -> None:
-            if self.edges:
-                return await self.edges.farewell(j, self.rounds)
-            await self._pull(j, self.rounds)
-            await self.desk.know(j)
-
-        ways = [asyncio.ensure_future(told()), asyncio.ensure_future(asked())]
-        try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in done:
-                way.result()
-        finally:
-            for way in ways:
-                way.cancel()
+        self._publish(self.rounds, [])
+        await self.asking.part(self.edges)
 
     def status(self) -> dict[str, Any]:
         """Where the agent stands and whom it waits for, as plain data."""
@@ -337,13 +261,3 @@ class Node:
 
 def _clock() -> float:
     return asyncio.get_running_loop().time()
-
-
-async def all_of(works: Any) -> list[Any]:
-    """As `asyncio.gather`, but when one fails the others are stopped."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
