@@ -29,7 +29,7 @@ async def main(rounds: int) -> bool:
         end, deaths, seen = await run(root, "soak", rounds, kills=True)
     took = time.perf_counter() - begun
     files, memory = zip(*seen)
-    half = len(seen) // 2
+    half = len(seen) // 2  # the second half must not have more
     print(f"{rounds} rounds, {deaths} kills, {took:.0f} s; the same bits: {end == calm}")
     print(f"the site left alone, once a second: open files {min(files)} to {max(files)}, ", end="")
     print(f"at the end {files[-1]}; memory {max(memory[:half]):.0f} MB at most in the first half, ")
@@ -47,7 +47,7 @@ async def run(root: Path, name: str, rounds: int, kills: bool) -> tuple[list[str
         first, *others = trial.sites.values()
         watching = asyncio.ensure_future(watch(first))
         deaths = await killing(others, first) if kills else 0
-        told = [await site.end() for site in trial.sites.values()]
+        told = [await site.end(120 + rounds) for site in trial.sites.values()]
         seen = await watching
     assert [one["round"] for one in told] == [rounds] * len(NAMES)
     return [one["x"] for one in told], deaths, seen

@@ -115,9 +115,9 @@ class Site:
             self.process.send_signal(signal.SIGKILL)
         await self.process.communicate()
 
-    async def end(self):
+    async def end(self, within=120):
         """What the site says in the end."""
-        output, _ = await asyncio.wait_for(self.process.communicate(), 120)
+        output, _ = await asyncio.wait_for(self.process.communicate(), within)
         assert self.process.returncode == 0, self.log.read_text()
         return json.loads(output)
 

@@ -156,6 +156,7 @@ def _plain(details: str) -> str:
         "Hostname Verification": "its key is not the one in the roster",
         "WRONG_VERSION_NUMBER": "what listens there does not speak TLS",
         "Connection refused": "nothing listens there",
+        "hostname lookup": "no machine of that name is known",
         "larger than max": "an answer larger than any message of this run",
     }
     return next((plain for mark, plain in known.items() if mark in details), details)
