@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import FAILED, Json, emit, talk
-from .forecasts import duration
 from .net import net
 from .sites import Connect, Place, plainly
 
@@ -78,6 +77,8 @@ async def _ask(
 
 def _said(site: "Bundle", told: dict[str, Any]) -> str:
     """The answer of a member in words."""
+    from .forecasts import duration
+
     if "error" in told:
         return str(told["error"])
     name = lambda number: site.roster.members[number].name

@@ -133,6 +133,11 @@ class Edges:
             return tell(UP if leads else YES)
         return None
 
+    async def turn(self, t: int, safe: int, wanted: int) -> None:
+        """See `Ledger.turn`."""
+        async with self._writing:
+            await self.work(self.ledger.turn, t, safe, wanted)
+
     async def farewell(self, j: int, rounds: int) -> None:
         """Until j has finished, too, unless it is away."""
         try:
@@ -213,9 +218,9 @@ class Edges:
                 held = self.ledger.word(j, t)
                 if self._closed:
                     return False
-                if held == UP and word == DOWN and not alone:
+                if {held, word} == {UP, DOWN} and not alone:
                     raise Refused(
-                        f"round {t} is up here and down at agent {j}: one of the two has "
+                        f"round {t} is {held} here and {word} at agent {j}: one of the two has "
                         f"lost its journal; restore its newer checkpoint"
                     )
                 if held == "" or (held == YES and word != YES and not alone):

@@ -221,8 +221,7 @@ class Node:
             await self.work(saved.save, self.folder, self.run_digest, progress, self.desk.store)
             self.desk.durable = saved.safe(self.folder)
         if self.edges:
-            kept = progress.t, self.desk.durable, self.desk.store.floor
-            await self.work(self.edges.ledger.turn, *kept)
+            await self.edges.turn(progress.t, self.desk.durable, self.desk.store.floor)
 
     async def _leave(self) -> None:
         """Stay until every neighbour has finished too and knows of this one.
