@@ -18,9 +18,7 @@ CASES = [
     ("kill", "transfer"),
     ("stop", "after"),
     ("old checkpoint", "checkpoint"),
-    ("cut", "before"),
     ("stall", "transfer"),
-    ("truncate", "transfer"),
     ("corrupt", "before"),
 ]
 
