@@ -32,8 +32,9 @@ docs: $(VENV)/installed  ## the documentation, as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo site/index.html
 
-bench: $(VENV)/installed  ## speed, beside a hand-written loop
+bench: $(VENV)/installed  ## speed: beside a hand-written loop, and of sites as processes
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/peers.py
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info

@@ -166,6 +166,13 @@ def fill(node: Any, setting: Setting) -> Any:
     return swap(node, lambda open: setting.once(open.name, open.compute))
 
 
+def open_numbers(node: Any) -> list[str]:
+    """The names of the numbers that `node` leaves to the run."""
+    names: list[str] = []
+    swap(node, lambda open: names.append(open.name))
+    return sorted(set(names))
+
+
 def swap(node: Any, number: Callable[[Deferred], Any]) -> Any:
     """`node` with its `Deferred`s replaced by what `number` makes of them."""
     if isinstance(node, Deferred):

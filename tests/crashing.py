@@ -110,7 +110,7 @@ def watched(monkeypatch, tick):
         for name in ("find", "tell", "think", "step"):
             before(Agent, name, name, lambda agent: agent.number)
         before(Node, "_publish", "publish", lambda node: node.agent.number)
-        before(Desk, "_wake", "published", lambda desk: desk.agent)
+        before(Desk, "wake", "published", lambda desk: desk.agent)
         replace = checkpoint.replace
 
         def torn(path, content, settle=True):

@@ -18,7 +18,12 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```|^(    diamond .*?)$", re.S | re.M)
 ENV = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
 RUN = ("python", "shell", "toml", "text")
 LONG = ("advise", "demo", "reproduce", "tune", "live")  # minutes, or for ever: tested elsewhere
-APART = (["net", "start"], ["net", "doctor"])  # need other machines: tested elsewhere
+APART = (
+    ["net", "start"],
+    ["net", "status"],
+    ["net", "stop"],
+    ["net", "doctor"],
+)  # need other machines: tested elsewhere
 
 
 def blocks(page):

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 
+import numpy as np
 import pytest
 from crashing import EVERY, ROUNDS, team
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -13,11 +14,12 @@ from peering import lockstep
 
 import diamond
 from diamond.peers import authority, roster
-from diamond.peers.frame import Ask, encode_ask, limit
+from diamond.peers.agreement import digest
+from diamond.peers.frame import Ask, Envelope, encode, encode_ask, limit, pack, unpack
 from diamond.peers.node import Node
 from diamond.peers.patience import GaveUp, Limits
 from diamond.peers.rpc import METHOD, Client, Server, grpc
-from diamond.peers.transport import Refused, Unreachable
+from diamond.peers.transport import REQUEST, Refused, Unreachable
 from diamond.runtimes.peers import run
 
 NETWORK = diamond.network.path(3)
@@ -147,7 +149,7 @@ def test_a_key_that_is_not_in_the_roster_is_refused_at_both_ends(places):
     folder, one, two, _ = places
     new = ec.generate_private_key(ec.SECP256R1())
     kind, said = refusal(two, certified(folder, one, new))
-    assert kind is Refused and "is not in the roster of agent 1" in said
+    assert kind is Refused and "is not in roster 1 of agent 1" in said
     kind, said = refusal(certified(folder, two, new), one)
     assert kind is Unreachable and said == "its key is not the one in the roster"
 
@@ -169,6 +171,39 @@ def test_another_configuration_is_refused(places):
     _, one, two, _ = places
     kind, said = refusal(two, one, encode_ask(Ask("beef", 0, 0, 0)))
     assert kind is Refused and "agent 1 runs something else" in said
+
+
+def test_a_round_that_is_past_or_not_to_come_is_refused(places):
+    _, one, two, _ = places
+
+    async def attempt(round):
+        async with site(two) as node:
+            node.desk.store.durable[0] = node.desk.store.durable[2] = 4
+            async with Client(one, limit(LAYOUT), SOON) as caller:
+                await caller.call(1, encode_ask(Ask(node.run_digest, 0, round, 0)))
+
+    with pytest.raises(Refused, match="agent 1: round 3 is no longer kept, only rounds from 4 on"):
+        asyncio.run(attempt(3))
+    with pytest.raises(Refused, match=f"round {ROUNDS + 1} is not to come; the run has {ROUNDS}"):
+        asyncio.run(attempt(ROUNDS + 1))
+
+
+def test_an_answer_of_another_round_is_not_taken_for_this_one(places):
+    """A neighbour that replays an old message is asked again, and named when patience ends."""
+    _, one, two, _ = places
+    agent = team()[1]
+    old = encode(Envelope(digest(agent, ROUNDS)["run"], 1, 3), [np.zeros(*a[::-1]) for a in LAYOUT])
+
+    async def replay(sender, request):
+        greets = unpack(request, REQUEST)[0]["kind"] == "hello"
+        return pack({"kind": "hello", "durable": 0}) if greets else old
+
+    async def attempt():
+        async with Server(two, replay), site(one, limits=Limits(1.0, 1.0, 1.0)) as node:
+            await node.run()
+
+    with pytest.raises(GaveUp, match=r"of agent 1 .round is 3 where 0 belongs"):
+        asyncio.run(attempt())
 
 
 def test_an_oversized_request_or_answer_is_refused(places):

@@ -19,6 +19,7 @@ app.add_typer(net, name="net")
 
 Own = Annotated[str, typer.Option("--problem", help="Your function, as in my_problem.py:make.")]
 Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
+Listen = Annotated[str | None, typer.Option(help="Listen here, not at the roster's address.")]
 GiveUp = Annotated[float, typer.Option(help="Seconds without news after which to stop.")]
 
 
@@ -57,6 +58,7 @@ def start(
     connect: Connect = 10.0,
     answer: Answer = 120.0,
     give_up: GiveUp = 24 * 3600.0,
+    listen: Listen = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the end.")] = False,
     json: Json = False,
 ) -> None:
@@ -88,6 +90,8 @@ def start(
                 watch,
                 origin(federation, site.me.name, made, command),
                 federation.toml(),
+                listen,
+                federation.missing,
             )
         x = digest_of(last.state.x)
         if json:
@@ -116,7 +120,8 @@ def doctor(
             parts = federation.graph(), federation.algorithm.build(), site.me.number
             fixed = federation.seed, federation.sampling
             agent = Agent(own_problem(problem, data).build(), *parts, *fixed)
-        found = asyncio.run(_examine(site, agent, federation.rounds, Limits(connect, connect)))
+        terms = federation.rounds, federation.missing, Limits(connect, connect)
+        found = asyncio.run(_examine(site, agent, *terms))
         if json:
             emit(found)
         else:
@@ -127,7 +132,7 @@ def doctor(
 
 
 async def _examine(
-    site: "Bundle", agent: "Agent | None", rounds: int, limits: "Limits"
+    site: "Bundle", agent: "Agent | None", rounds: int, missing: str, limits: "Limits"
 ) -> dict[str, str]:
     """What there is to say of each neighbour: "good", or what fails."""
     from ..peers.agreement import digest
@@ -137,7 +142,11 @@ async def _examine(
 
     header: dict[str, Any] = {"kind": "ping", "sender": site.me.number}
     if agent is not None:
-        header = {"kind": "hello", "sender": site.me.number, "parts": digest(agent, rounds)}
+        header = {
+            "kind": "hello",
+            "sender": site.me.number,
+            "parts": digest(agent, rounds, missing),
+        }
     found = {}
     async with Client(site, REQUEST, limits) as client:
         for neighbour in site.neighbours:

@@ -57,6 +57,7 @@ def plainly() -> Iterator[None]:
     """As `reported`, for what sites have to say as well."""
     with reported():
         installed()
+        from ..peers.halt import Halted
         from ..peers.patience import GaveUp
         from ..peers.roster import BadBundle
         from ..peers.saved import OtherRun
@@ -70,6 +71,9 @@ def plainly() -> Iterator[None]:
         except FloatingPointError as error:
             talk(str(error), "red")
             raise typer.Exit(DIVERGED) from None
+        except Halted as error:
+            talk(f"{error}; the same command goes on", "yellow")
+            raise typer.Exit(INTERRUPTED) from None
         except (Refused, GaveUp) as error:
             talk(str(error), "red")
             raise typer.Exit(FAILED) from None

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from ..deferred import open_numbers
 from ..folder.manifest import Origin
 from ..network import Network
 from .mistakes import BadExperiment, Mistake, told
@@ -29,6 +30,7 @@ class Federation(BaseModel):
     seed: Annotated[int, Field(ge=0)] = 0
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64"] = "float32"
+    missing: Literal["wait", "continue"] = "wait"  # what to do about a neighbour that is away
     network: Annotated[Part, BeforeValidator(graph)]
     algorithm: Annotated[Part, BeforeValidator(algorithm)]
     sites: dict[Site, Address]
@@ -39,6 +41,9 @@ class Federation(BaseModel):
         if network.agents != len(self.sites):
             said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
             found.append(Mistake("sites", said))
+        if self.missing == "continue" and (names := open_numbers(self.algorithm.build())):
+            said = f"give {', '.join(names)}: they are found by all sites together, and this "
+            found.append(Mistake("algorithm", said + "federation goes on without those away"))
         return found
 
     def graph(self) -> Network:
@@ -48,7 +53,7 @@ class Federation(BaseModel):
 
     def terms(self) -> dict[str, Any]:
         """What the sites agree on, as plain data that `agreed` reads again."""
-        scalars = ("rounds", "every", "seed", "sampling", "precision")
+        scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
         return {name: getattr(self, name) for name in scalars} | {
             "network": {"graph": self.network.name, **self.network.options},
             "algorithm": {"name": self.algorithm.name, **self.algorithm.options},

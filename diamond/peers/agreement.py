@@ -21,13 +21,13 @@ from .agent import Agent
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
-def digest(agent: Agent, rounds: int) -> dict[str, str]:
+def digest(agent: Agent, rounds: int, missing: str = "wait") -> dict[str, str]:
     """Every part of the run by name; "run" is the digest of all of them.
 
     A problem counts by what its losses compute, line by line of their jaxprs, and by where it
     starts; its rows do not count, and neither does how many an agent has.
     """
-    parts = {**_parts(agent), "rounds": str(rounds)}
+    parts = {**_parts(agent), "rounds": str(rounds), "missing": missing}
     return parts | {"run": _digest(*(f"{name}={value};" for name, value in parts.items()))}
 
 

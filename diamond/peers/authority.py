@@ -3,6 +3,7 @@
 import datetime
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from .roster import (
     Roster,
     fingerprint,
     host,
+    signed,
 )
 
 AUTHORITY = "ca.key"
@@ -69,27 +71,52 @@ def found(
 def enrol(
     folder: Path, roster: Roster, keys: Mapping[str, ec.EllipticCurvePrivateKey], days: int = DAYS
 ) -> dict[str, Path]:
-    """A bundle for each member whose key is given, all with this roster."""
+    """A bundle for each member whose key is given; all get this roster."""
     authority = load_pem_private_key((folder / AUTHORITY).read_bytes(), None)
     assert isinstance(authority, ec.EllipticCurvePrivateKey)
     content = roster.encode()
     signature = authority.sign(content, SIGNED)
     bundles = {}
+    for place in (folder, *(folder / member.name for member in roster.members)):
+        place.mkdir(exist_ok=True)
+        (place / CA).write_bytes((folder / CA).read_bytes())
+        (place / ROSTER).write_bytes(content)
+        (place / SIGNATURE).write_bytes(signature)
     for member in roster.members:
         if member.name in keys:
-            place = folder / member.name
-            place.mkdir(exist_ok=True)
-            key = keys[member.name]
+            place, key = folder / member.name, keys[member.name]
             certificate = _certificate(
                 host(member.fingerprint), key, authority, roster.federation, days
             )
             _private(place / KEY, key)
             (place / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
-            (place / CA).write_bytes((folder / CA).read_bytes())
-            (place / ROSTER).write_bytes(content)
-            (place / SIGNATURE).write_bytes(signature)
             bundles[member.name] = place
     return bundles
+
+
+def renew(folder: Path, site: str | None = None, days: int = DAYS) -> dict[str, Path]:
+    """New keys and certificates for all sites of the federation in `folder`, or for one.
+
+    The authority stays, and so do the terms. The roster that lists the new keys is of the next
+    version; sites that have it refuse the old keys.
+    """
+    if not (folder / AUTHORITY).exists():
+        raise FileNotFoundError(
+            f"{folder} has no {AUTHORITY}: keys are renewed in the folder that `net init` made"
+        )
+    old = signed(folder)
+    names = [member.name for member in old.members]
+    if site is not None and site not in names:
+        raise FileNotFoundError(f"{old.federation} has no site {site!r}, only {', '.join(names)}")
+    renewed = names if site is None else [site]
+    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in renewed}
+    members = tuple(
+        replace(member, fingerprint=fingerprint(keys[member.name].public_key()))
+        if member.name in keys
+        else member
+        for member in old.members
+    )
+    return enrol(folder, replace(old, members=members, version=old.version + 1), keys, days)
 
 
 def _neighbours(network: Network, i: int) -> tuple[int, ...]:
@@ -127,5 +154,8 @@ def _certificate(
 def _private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     """A key that only its owner can read, from the first byte on."""
     content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+    fresh = path.with_name(path.name + ".tmp")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
         stream.write(content)
+    os.replace(fresh, path)

@@ -1,11 +1,13 @@
 """What an agent answers its neighbours when they ask."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from . import frame, saved
 from .agreement import differing
+from .edges import STUCK, Edges, tell
 from .frame import Ask
 from .patience import Limits
 from .store import Gone, Store
@@ -32,8 +34,12 @@ class Desk:
         self.agent, self.parts, self.rounds = agent, parts, rounds
         self.limits, self.work, self.folder = limits, work, folder
         self.store = Store(neighbours)
+        self.edges: Edges | None = None  # where rounds are made without neighbours that are away
+        self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
         self.durable = 0  # the agent itself is never set back before this round
         self.finished: set[int] = set()  # neighbours that need nothing any more
+        self.status: Callable[[], dict[str, Any]] = dict  # where the agent stands
+        self.stop: Callable[[], None] = lambda: None  # asks it to stop after its round
         self._knowing = asyncio.Lock()
         self._news = asyncio.Event()
         self._failure = ""
@@ -41,38 +47,47 @@ class Desk:
     async def answer(self, sender: int, request: bytes) -> bytes:
         """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
         header, _ = frame.unpack(request, REQUEST)
-        if sender not in self.store.durable:
+        if sender not in (*self.store.durable, self.agent):
             raise Refused(f"agent {sender} is no neighbour of agent {self.agent}")
         if header.get("sender") != sender:
             raise Refused(f"agent {sender} asks in the name of agent {header.get('sender')}")
         if header.get("kind") == "ping":
             return frame.pack({"kind": "ping"})
+        if header.get("kind") == "status":
+            return frame.pack({"kind": "status", **self.status()})
+        if sender == self.agent:
+            return self._own(header.get("kind"))
         if header.get("kind") == "hello":
             if said := differing(self.parts, header.get("parts")):
                 raise Refused(f"agent {self.agent} runs something else: {said}")
+            if isinstance(within := header.get("within"), float) and within > 0:
+                self._within[sender] = within
             return frame.pack({"kind": "hello", "durable": self.durable})
         ask = frame.decode_ask(header)
         if ask.run != self.parts["run"]:
             raise Refused(f"agent {self.agent} runs something else: another digest")
         if ask.round > self.rounds:
             raise Refused(f"round {ask.round} is not to come; the run has {self.rounds}")
-        return await self._serve(ask)
+        return await self._serve(ask, header["kind"])
 
-    async def _serve(self, ask: Ask) -> bytes:
-        """The message asked for, waited for during half of the time an answer may take."""
+    def _own(self, kind: object) -> bytes:
+        """What the agent's own operator gets, who may also stop it."""
+        if kind != "stop":
+            raise Refused(f"agent {self.agent} has no messages for itself")
+        self.stop()
+        return frame.pack({"kind": "stop", **self.status()})
+
+    async def _serve(self, ask: Ask, kind: str) -> bytes:
+        """What is asked for, waited for during half of the time an answer may take."""
         now = asyncio.get_running_loop().time()
-        until = now + self.limits.round / 2
+        until = now + min(self.limits.round, self._within.get(ask.sender, self.limits.round)) / 2
         self.store.heard(ask.sender, ask.durable)
         if ask.durable == self.rounds:
             await self.know(ask.sender)
         while True:
             if self._failure:
                 raise Stopped(self._failure)
-            try:
-                found = self.store.get(ask.round, ask.talk)
-            except Gone as gone:
-                raise Refused(f"agent {self.agent}: {gone}") from None
-            if found is not None:
+            if (found := await self._found(ask, kind)) is not None:
                 return found
             news = self._news
             try:
@@ -81,15 +96,27 @@ class Desk:
             except TimeoutError:
                 return b""
 
+    async def _found(self, ask: Ask, kind: str) -> bytes | None:
+        """What there is to say now."""
+        if self.edges and (said := await self.edges.reply(ask, kind)):
+            return said
+        try:
+            found = self.store.get(ask.round, ask.talk) if kind == "ask" else None
+        except Gone as gone:
+            raise Refused(f"agent {self.agent}: {gone}") from None
+        if found is None and self.edges and self.edges.stuck:
+            return tell(STUCK)
+        return found
+
     def publish(self, round: int, content: bytes, talk: int = 0) -> None:
         """From now on, `content` is the message of `round`, or said before it."""
         self.store.put(round, content, talk)
-        self._wake()
+        self.wake()
 
     def fail(self, why: str) -> None:
         """From now on, every question gets this for an answer."""
         self._failure = why
-        self._wake()
+        self.wake()
 
     async def know(self, j: int) -> None:
         """Neighbour j has finished; remembered before it gets an answer."""
@@ -100,14 +127,14 @@ class Desk:
                 known = {*self.finished, j}
                 await self.work(saved.finish, self.folder, self.parts["run"], known)
             self.finished.add(j)
-        self._wake()
+        self.wake()
 
     async def known(self, j: int) -> None:
         """Until neighbour j has asked as one that has finished."""
         while j not in self.finished:
             await self._news.wait()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Let those who wait look again."""
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -11,6 +11,7 @@ from ..folder.manifest import Origin, now, opening
 from ..folder.trajectory import digest
 from ..folder.writer import Writer
 from .agent import Progress
+from .halt import Halted
 from .look import look, sent
 from .node import Node
 from .transport import Stopped
@@ -72,7 +73,7 @@ class Diary:
             self._close("diverged", str(error))
             raise
         except BaseException as error:
-            asked = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
+            asked = isinstance(error, KeyboardInterrupt | asyncio.CancelledError | Halted)
             self._close("interrupted", "" if asked else f"{type(error).__name__}: {error}")
             raise
         self._close("finished", "")

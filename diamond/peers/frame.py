@@ -113,14 +113,16 @@ def decode(frame: bytes, envelope: Envelope, expected: Layout) -> list[np.ndarra
     return arrays
 
 
-def encode_ask(ask: Ask) -> bytes:
-    """The request as a frame."""
-    return pack({"kind": "ask", **ask._asdict()})
+def encode_ask(ask: Ask, kind: str = "ask") -> bytes:
+    """The request as a frame: "ask" for the message, "word" for what became of the edge."""
+    return pack({"kind": kind, **ask._asdict()})
 
 
 def decode_ask(header: Mapping[str, Any]) -> Ask:
     """The request that a header holds."""
     _fields(header, ["kind", *Ask._fields])
+    if header["kind"] not in ("ask", "word"):
+        raise FrameError(f"a request for {_said(header['kind'])}, of which nothing is known here")
     ask = Ask(*(header[name] for name in Ask._fields))
     if not isinstance(ask.run, str) or any(type(number) is not int for number in ask[1:]):
         raise FrameError("a request needs the digest of a run and whole numbers")

@@ -10,21 +10,27 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from ..deferred import open_numbers
 from . import frame, saved
 from .agent import Agent, Progress
 from .agreement import digest
+from .asking import Asking, all_of
 from .desk import Desk
-from .frame import Ask, Envelope, FrameError, Layout
-from .heard import Heard
-from .patience import Limits, Wait, insist
+from .edges import Edges
+from .frame import Envelope, FrameError
+from .halt import Halt, Halted
+from .ledger import DOWN, Ledger
+from .patience import Limits
 from .store import Store
 from .tally import Tally, Unsettled
 from .threads import Work, threaded
-from .transport import REQUEST, Stopped, Transport
+from .transport import Stopped, Transport
+
+Missing = Literal["wait", "continue"]
 
 
 @dataclass
@@ -32,7 +38,8 @@ class Node:
     """The agent's run of `rounds` rounds; `folder` keeps a checkpoint every `every` of them.
 
     Without a folder nothing survives a crash. `work` runs what blocks, `on_round` among it: called
-    where the agent stands at first and after every round, before the checkpoint.
+    where the agent stands at first and after every round, before the checkpoint. `missing` says
+    what to do about a neighbour that is away: wait, or continue as `edges` describes.
     """
 
     agent: Agent
@@ -43,20 +50,38 @@ class Node:
     limits: Limits = field(default_factory=Limits)
     work: Work = threaded
     on_round: Callable[[Progress], None] | None = None
-    waits: dict[int, Wait] = field(init=False)
+    missing: Missing = "wait"
 
     def __post_init__(self) -> None:
-        self.parts = digest(self.agent, self.rounds)
+        self.parts = digest(self.agent, self.rounds, self.missing)
         self.run_digest = self.parts["run"]
         who = self.agent.number, self.agent.neighbours
         self.desk = Desk(
             *who, self.parts, self.rounds, self.limits, work=self.work, folder=self.folder
         )
-        self.waits = {j: Wait() for j in self.agent.neighbours}
-        self.heard = {j: Heard() for j in self.agent.neighbours}
+        self.asking = Asking(self.agent, self.parts, self.transport, self.limits, self.desk)
+        self.waits, self.heard = self.asking.waits, self.asking.heard
         self.messages: dict[int, list[Any]] = {}  # of the last round, the agent's own among them
         self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
         self.t = 0  # rounds made
+        self.halt = Halt(self.limits.connect)
+        self.desk.status, self.desk.stop = self.status, self.halt.ask
+        self.edges = self._edges() if self.missing == "continue" else None
+
+    def _edges(self) -> Edges:
+        if names := open_numbers(self.agent.given):
+            raise ValueError(
+                f"give {', '.join(names)}: numbers left to the run are found by all agents "
+                f"together, and this run goes on without those away"
+            )
+        place = self.folder / "journal" if self.folder else None
+        ledger = Ledger(self.agent.neighbours, self.run_digest, place)
+        ways = self.asking.call, self.asking.read, self.asking.hello
+        means = self.limits, self.waits, *ways, self.work
+        edges = self.desk.edges = Edges(self.agent.number, ledger, *means)
+        edges.wake = self.desk.wake
+        self.desk.store.spared = lambda j, t: ledger.word(j, t) == DOWN
+        return edges
 
     async def run(self) -> Progress:
         """All rounds, from the checkpoint if there is one; returns once no neighbour needs more."""
@@ -68,23 +93,34 @@ class Node:
             self.desk.durable = min(saved.safe(self.folder), progress.t)
             self.desk.finished = saved.finished(self.folder, self.run_digest)
         try:
-            neighbours = self.agent.neighbours
-            await all_of(self._greet(j) for j in neighbours if j not in self.desk.finished)
+            if self.edges:
+                self.edges.ledger.restore(progress.t)
+            await self.halt.unless(self.asking.meet(self.edges))
             if progress.t == 0:
                 progress = await self._timed(self._find, progress)
             await self._show(progress)
             while progress.t < self.rounds:
-                progress = await self._timed(self._round, progress)
-                if self.agent.renews(progress):
-                    progress = await self._timed(self._find, progress)
+                after = await self._timed(self._round, progress)
+                if self.agent.renews(after):
+                    after = await self._timed(self._find, after)
+                progress = after
                 await self._show(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self._save(progress)
-            await self._leave()
+                if self.halt.asked:
+                    raise Halted
+            await self.halt.unless(self._leave())
+        except Halted:
+            if 0 < progress.t < self.rounds:
+                await self._save(progress)
+            raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
         except (FloatingPointError, Stopped) as error:
             self.desk.fail(str(error))
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
             raise
+        finally:
+            if self.edges:
+                await self.edges.close()
         return progress
 
     async def _timed(
@@ -92,7 +128,7 @@ class Node:
     ) -> Progress:
         begun = _clock()
         try:
-            return await work(progress)
+            return await self.halt.unless(work(progress))
         finally:
             self.seconds += _clock() - begun
 
@@ -116,37 +152,38 @@ class Node:
                 talk += 1
                 self._publish(t, [known], talk)
                 begun = _clock()
-                heard = await self._hear(t, talk, frame.layout([known]))
+                layout, neighbours = frame.layout([known]), self.agent.neighbours
+                heard = await all_of(self.asking.pull(j, t, talk, layout) for j in neighbours)
                 self.waited += _clock() - begun
-                known = np.max([known, *(values for (values,) in heard.values())], axis=0)
+                known = np.max([known, *(values for (values,) in heard)], axis=0)
             tally.settled[name] = known
 
     async def _round(self, progress: Progress) -> Progress:
-        """Tell, think and hear; in parallel if the message does not depend on the gradients."""
-        agent = self.agent
-        if agent.early:
-            told = self._publish(progress.t, await self.work(agent.tell, progress, None))
-            thinking = asyncio.ensure_future(self._think(progress))
-            heard = asyncio.ensure_future(self._hear(progress.t))
-            try:
-                (thought, since), messages = await asyncio.gather(thinking, heard)
-            finally:
-                thinking.cancel()
-                heard.cancel()
-        else:
-            thought, _ = await self._think(progress)
-            told = self._publish(progress.t, await self.work(agent.tell, progress, thought[0]))
-            since = _clock()
-            messages = await self._hear(progress.t)
+        """Tell, think and hear; while this agent thinks, messages travel."""
+        early = self.agent.early and await self._tell(progress, None)
+        thinking = asyncio.ensure_future(self._think(progress))
+        hearing = asyncio.ensure_future(self._hear(progress.t))
+        try:
+            (thought, late, since), heard = await asyncio.gather(thinking, hearing)
+        finally:
+            thinking.cancel()
+            hearing.cancel()
         self.waited += _clock() - since
-        messages[agent.number] = told
-        after: Progress = await self.work(agent.step, progress, thought, messages)
+        told = early or late
+        messages = {j: told if message is None else message for j, message in heard.items()}
+        messages[self.agent.number] = told
+        after: Progress = await self.work(self.agent.step, progress, thought, messages)
         self.messages = messages
         return after
 
-    async def _think(self, progress: Progress) -> tuple[Any, float]:
-        """The gradient work, and when it was done."""
-        return await self.work(self.agent.think, progress), _clock()
+    async def _think(self, progress: Progress) -> tuple[Any, list[Any], float]:
+        """The gradient work, the message where it had to wait for that, and when all was done."""
+        thought = await self.work(self.agent.think, progress)
+        told = [] if self.agent.early else await self._tell(progress, thought[0])
+        return thought, told, _clock()
+
+    async def _tell(self, progress: Progress, estimate: Any) -> list[Any]:
+        return self._publish(progress.t, await self.work(self.agent.tell, progress, estimate))
 
     def _publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
         envelope = Envelope(self.run_digest, self.agent.number, t, talk)
@@ -160,54 +197,31 @@ class Node:
             ) from None
         return arrays
 
-    async def _hear(
-        self, t: int, talk: int = 0, layout: Layout | None = None
-    ) -> dict[int, list[Any]]:
-        """The messages of all neighbours of round t, or what they say about numbers before it."""
+    async def _hear(self, t: int) -> dict[int, list[Any] | None]:
+        """The messages of all neighbours of round t; None where the edge is down."""
         neighbours = self.agent.neighbours
-        found = await all_of(self._pull(j, t, talk, layout) for j in neighbours)
+        found = await all_of(self._message(j, t) for j in neighbours)
+        self.desk.store.trim()
         return dict(zip(neighbours, found))
 
-    async def _pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
-        expected = self.agent.layout if layout is None else layout
-        wanted = f"measurements before round {t}" if talk else f"message of round {t}"
-        if t == self.rounds and not talk:
-            expected, wanted = (), "word that it has finished"
-
-        async def attempt() -> list[Any] | None:
-            ask = Ask(self.run_digest, self.agent.number, t, self.desk.durable, talk)
-            answer = await self.transport.call(j, frame.encode_ask(ask))
-            if not answer:
-                return None
-            return frame.decode(answer, Envelope(self.run_digest, j, t, talk), expected)
-
+    async def _message(self, j: int, t: int) -> list[Any] | None:
+        if self.edges is None:
+            return await self.asking.pull(j, t)
         with self.heard[j].awaited():
-            found = await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
-        self.heard[j].round = t
+            found = await self.edges.settle(j, t)
+        if found is not None:
+            self.heard[j].round = t
         return found
-
-    async def _greet(self, j: int) -> None:
-        """Compare what the two ends are about to run."""
-
-        async def attempt() -> bool:
-            header = {"kind": "hello", "sender": self.agent.number, "parts": self.parts}
-            told, _ = frame.unpack(await self.transport.call(j, frame.pack(header)), REQUEST)
-            durable = told.get("durable")
-            if type(durable) is not int or not 0 <= durable <= self.rounds:
-                raise FrameError("a greeting that does not say up to where it is kept")
-            self.desk.store.heard(j, durable)
-            return True
-
-        with self.heard[j].awaited():
-            await insist(attempt, f"greeting of agent {j}", self.limits, self.waits[j])
 
     async def _save(self, progress: Progress) -> None:
         """A checkpoint; only then do neighbours hear that they may forget."""
         if self.folder is None:
             self.desk.durable = progress.t
-            return
-        await self.work(saved.save, self.folder, self.run_digest, progress, self.desk.store)
-        self.desk.durable = saved.safe(self.folder)
+        else:
+            await self.work(saved.save, self.folder, self.run_digest, progress, self.desk.store)
+            self.desk.durable = saved.safe(self.folder)
+        if self.edges:
+            await self.edges.turn(progress.t, self.desk.durable, self.desk.store.floor)
 
     async def _leave(self) -> None:
         """Stay until every neighbour has finished too and knows of this one.
@@ -220,33 +234,24 @@ class Node:
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
         self.desk.durable = self.rounds
-        envelope = Envelope(self.run_digest, self.agent.number, self.rounds)
-        self.desk.publish(self.rounds, frame.encode(envelope, []))
-        await all_of(self._part(j) for j in self.agent.neighbours)
+        self._publish(self.rounds, [])
+        await self.asking.part(self.edges)
 
-    async def _part(self, j: int) -> None:
-        """Until j answers that it has finished, or has asked as one that has.
-
-        Its answer means that it knows of this one. Its question does not, so it may ask again for
-        as long as a try takes.
-        """
-
-        async def told() -> None:
-            await self.desk.known(j)
-            await asyncio.sleep(self.limits.connect)
-
-        async def asked() -> None:
-            await self._pull(j, self.rounds)
-            await self.desk.know(j)
-
-        ways = [asyncio.ensure_future(told()), asyncio.ensure_future(asked())]
-        try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in done:
-                way.result()
-        finally:
-            for way in ways:
-                way.cancel()
+    def status(self) -> dict[str, Any]:
+        """Where the agent stands and whom it waits for, as plain data."""
+        state = "stopping" if self.halt.asked else "running"
+        if self.t == self.rounds:
+            state = "finished"
+        elif self.edges and self.edges.stuck:
+            state = "stuck"
+        waiting = [
+            {"agent": j, "seconds": heard.waiting(), "why": self.waits[j].last}
+            for j, heard in self.heard.items()
+            if heard.since is not None
+        ]
+        away = sorted(self.edges.away) if self.edges else []
+        where = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
+        return where | {"state": state, "waiting": waiting, "away": away}
 
     async def answer(self, sender: int, request: bytes) -> bytes:
         """See `Desk.answer`."""
@@ -255,13 +260,3 @@ class Node:
 
 def _clock() -> float:
     return asyncio.get_running_loop().time()
-
-
-async def all_of(works: Any) -> list[Any]:
-    """As `asyncio.gather`, but when one fails the others are stopped."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()

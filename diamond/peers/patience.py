@@ -35,11 +35,20 @@ class Wait:
 
 
 async def insist(
-    attempt: Callable[[], Awaitable[T | None]], whose: str, limits: Limits, wait: Wait
+    attempt: Callable[[], Awaitable[T | None]],
+    whose: str,
+    limits: Limits,
+    wait: Wait,
+    silent: Callable[[], None] | None = None,
 ) -> T:
-    """Try again and again until there is an answer, a refusal, or no more patience."""
+    """Try again and again until there is an answer, a refusal, or no more patience.
+
+    None is an answer that calls for another try. `silent` is called whenever there has been no
+    answer at all for as long as one may take; it raises if that is not to be borne.
+    """
     clock = asyncio.get_running_loop().time
     begun, pause = clock(), PAUSES[0]
+    alive = begun
     while True:
         wait.tries += 1
         try:
@@ -49,16 +58,19 @@ async def insist(
                 wait.seconds += clock() - begun
                 wait.last = ""
                 return answer
-            wait.last, pause = "it is not so far yet", PAUSES[0]
+            wait.last, pause, alive = "it is not so far yet", PAUSES[0], clock()
         except TimeoutError:
             wait.last = f"no answer within {limits.round:g} s"
         except (Unreachable, FrameError) as cause:
             wait.last = str(cause)
+        if silent and clock() - alive >= limits.round:
+            silent()
         waited = clock() - begun
         if waited >= limits.give_up:
             raise GaveUp(
                 f"waited {waited:.0f} s for the {whose} ({wait.last}); start this agent again once "
                 f"the other is back, and it goes on from its checkpoint"
             )
-        await asyncio.sleep(pause)
+        left = alive + limits.round - clock()
+        await asyncio.sleep(min(pause, left) if silent and left > 0 else pause)
         pause = min(2 * pause, PAUSES[1])

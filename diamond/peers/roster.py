@@ -50,6 +50,7 @@ class Roster:
     federation: str
     members: tuple[Member, ...]
     terms: dict[str, Any] = field(default_factory=dict)  # what the sites are to run
+    version: int = 1  # one more whenever keys are renewed
 
     def by_key(self, fingerprint: str) -> Member | None:
         """The member with that key."""
@@ -94,21 +95,36 @@ def decode(content: bytes) -> Roster:
     members = [Member(**m | {"neighbours": tuple(m["neighbours"])}) for m in told["members"]]
     if [m.number for m in members] != list(range(len(members))):
         raise ValueError("the members are not numbered from 0")
-    return Roster(told["federation"], tuple(members), dict(told["terms"]))
+    return Roster(told["federation"], tuple(members), dict(told["terms"]), int(told["version"]))
 
 
 def load(folder: Path) -> Bundle:
     """The bundle in `folder`, once its signature and its own certificate are known to be right."""
+    roster = signed(folder)
     try:
-        ca, certificate, key, content, signature = (
-            (folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY, ROSTER, SIGNATURE)
-        )
-        authority = x509.load_pem_x509_certificate(ca).public_key()
+        ca, certificate, key = ((folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY))
         own = fingerprint(x509.load_pem_x509_certificate(certificate).public_key())
+    except OSError as cause:
+        raise BadBundle(f"{folder} is no whole bundle: {cause}") from None
+    except ValueError as cause:
+        raise BadBundle(f"{folder} is no bundle: {cause}") from None
+    me = roster.by_key(own)
+    if me is None:
+        raise BadBundle(
+            f"the key of {folder / CERTIFICATE} is not in the roster; ask for a new one"
+        )
+    return Bundle(ca, certificate, key, roster, me)
+
+
+def signed(folder: Path) -> Roster:
+    """The roster in `folder`, once its signature is known to be right."""
+    try:
+        ca, content, signature = ((folder / name).read_bytes() for name in (CA, ROSTER, SIGNATURE))
+        authority = x509.load_pem_x509_certificate(ca).public_key()
         if not isinstance(authority, ec.EllipticCurvePublicKey):
             raise BadBundle(f"{folder / CA} is not of a federation of diamond")
         authority.verify(signature, content, SIGNED)
-        roster = decode(content)
+        return decode(content)
     except InvalidSignature:
         raise BadBundle(f"{folder / ROSTER} is not what the authority of {CA} signed") from None
     except OSError as cause:
@@ -117,9 +133,3 @@ def load(folder: Path) -> Bundle:
         if isinstance(cause, BadBundle):
             raise
         raise BadBundle(f"{folder} is no bundle: {cause}") from None
-    me = roster.by_key(own)
-    if me is None:
-        raise BadBundle(
-            f"the key of {folder / CERTIFICATE} is not in the roster; ask for a new one"
-        )
-    return Bundle(ca, certificate, key, roster, me)

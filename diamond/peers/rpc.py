@@ -1,6 +1,7 @@
 """Calls between sites by gRPC: raw bytes both ways, mutual TLS, only neighbours of the roster."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -13,11 +14,15 @@ from .patience import Limits
 from .roster import Bundle, Member, fingerprint, host
 from .transport import REQUEST, Refused, Stopped, Unreachable
 
-METHOD = "/diamond.peers/call"
+METHOD, VERSION = "/diamond.peers/call", "roster-version"
 Answer = Callable[[int, bytes], Awaitable[bytes]]  # (sender, request) -> answer
 CODES = grpc.StatusCode
 if not strict:
     raise ImportError("grpc was imported before diamond.peers, so it would speak TLS 1.2 as well")
+
+
+class Outdated(Refused):
+    """A site that has an older roster than the asker; it will have the newer one soon."""
 
 
 class Server:
@@ -56,6 +61,8 @@ class Server:
     async def _call(self, request: bytes, context: Any) -> bytes:
         try:
             return await self._answer(self._sender(context).number, request)
+        except Outdated as reason:
+            await context.abort(CODES.FAILED_PRECONDITION, str(reason))
         except Stopped as reason:
             await context.abort(CODES.ABORTED, str(reason))
         except Refused as reason:
@@ -70,22 +77,41 @@ class Server:
         key = fingerprint(x509.load_pem_x509_certificate(shown).public_key())
         sender = self._bundle.roster.by_key(key)
         if sender is None:
-            raise Refused(
-                f"the certificate is of this federation, but its key {key[:16]}... is not in the "
-                f"roster of agent {self._bundle.me.number}"
-            )
-        if sender.number not in self._bundle.me.neighbours:
+            raise self._unknown(key, context)
+        if sender.number not in (*self._bundle.me.neighbours, self._bundle.me.number):
             raise Refused(f"agent {sender.number} is no neighbour of {self._bundle.me.number}")
         return sender
 
+    def _unknown(self, key: str, context: Any) -> Exception:
+        """Why a key of this authority is not taken; the version that it claims decides no more."""
+        told = dict(context.invocation_metadata() or ()).get(VERSION, "")
+        theirs, mine = int(told) if str(told).isdecimal() else 0, self._bundle.roster.version
+        if theirs > mine:
+            return Outdated(
+                f"agent {self._bundle.me.number} has roster {mine}, not yet {theirs}; start it "
+                f"again with its new bundle"
+            )
+        superseded = f": roster {theirs} is superseded, take the new bundle" * (theirs < mine)
+        return Refused(
+            f"the certificate is of this federation, but its key {key[:16]}... is not in roster "
+            f"{mine} of agent {self._bundle.me.number}{superseded}"
+        )
+
 
 class Client:
-    """Calls to the neighbours of this site; answers have at most `most` bytes."""
+    """Calls to the neighbours of this site; answers have at most `most` bytes.
 
-    def __init__(self, bundle: Bundle, most: int, limits: Limits = Limits()):
+    And to the site itself, at its own address unless `own` says where it listens.
+    """
+
+    def __init__(
+        self, bundle: Bundle, most: int, limits: Limits = Limits(), own: str | None = None
+    ):
         self._limits = limits
         self._credentials = grpc.ssl_channel_credentials(bundle.ca, bundle.key, bundle.certificate)
-        self._channels = {m.number: self._channel(m, most) for m in bundle.neighbours}
+        self._metadata = [(VERSION, str(bundle.roster.version))]
+        me = replace(bundle.me, address=own or bundle.me.address)
+        self._channels = {m.number: self._channel(m, most) for m in (*bundle.neighbours, me)}
 
     def _channel(self, neighbour: Member, most: int) -> Any:
         options = [
@@ -111,7 +137,7 @@ class Client:
         """See `diamond.peers.transport.Transport`."""
         call = self._channels[neighbour].unary_unary(METHOD)
         try:
-            return await call(request, timeout=self._limits.round)
+            return await call(request, timeout=self._limits.round, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             said = error.details() or error.code().name
             if error.code() is CODES.ABORTED:
@@ -130,6 +156,7 @@ def _plain(details: str) -> str:
         "Hostname Verification": "its key is not the one in the roster",
         "WRONG_VERSION_NUMBER": "what listens there does not speak TLS",
         "Connection refused": "nothing listens there",
+        "hostname lookup": "no machine of that name is known",
         "larger than max": "an answer larger than any message of this run",
     }
     return next((plain for mark, plain in known.items() if mark in details), details)

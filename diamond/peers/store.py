@@ -1,6 +1,6 @@
 """The messages an agent has told and a neighbour may still ask for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -16,10 +16,13 @@ class Store:
 
     A neighbour that could be set back to round d, where its checkpoint is, asks for the messages
     of round d and later again, so what lies before the smallest d of all neighbours is dropped.
+    So is what `spared` says that a neighbour will never ask for: the edge was down in that round.
     """
 
-    def __init__(self, neighbours: Iterable[int]):
-        self.durable = dict.fromkeys(neighbours, 0)
+    def __init__(
+        self, neighbours: Iterable[int], spared: Callable[[int, int], bool] = lambda j, t: False
+    ):
+        self.durable, self.spared = dict.fromkeys(neighbours, 0), spared
         self.frames: dict[tuple[int, int], bytes] = {}  # by round and talk
 
     @property
@@ -44,7 +47,14 @@ class Store:
     def heard(self, neighbour: int, durable: int) -> None:
         """The neighbour will never ask for rounds before `durable`."""
         self.durable[neighbour] = max(self.durable[neighbour], durable)
-        self.frames = {at: frame for at, frame in self.frames.items() if at[0] >= self.floor}
+        self.trim()
+
+    def trim(self) -> None:
+        """Drop what nobody will ask for."""
+        self.frames = {at: frame for at, frame in self.frames.items() if self._wanted(at[0])}
+
+    def _wanted(self, t: int) -> bool:
+        return any(t >= d and not self.spared(j, t) for j, d in self.durable.items())
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The frames as arrays by name, for a checkpoint."""

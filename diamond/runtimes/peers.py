@@ -13,7 +13,7 @@ from ..network import Network
 from ..peers.agent import Agent, Progress
 from ..peers.diary import Diary
 from ..peers.inprocess import Wire, inline, play
-from ..peers.node import Node
+from ..peers.node import Missing, Node
 from ..peers.patience import Limits
 from ..problem import Problem
 from ..sampling import Sampling
@@ -41,6 +41,8 @@ def run(
     watch: Watch | None = None,
     origin: Origin | None = None,
     config: str = "",
+    listen: str | None = None,
+    missing: Missing = "wait",
 ) -> Progress:
     """This site's part of a run, from its checkpoint in `folder` if there is one.
 
@@ -51,7 +53,9 @@ def run(
     which agent this is, where it listens, and who its neighbours are. A checkpoint is written every
     `every` rounds; a site that was killed and is started again goes on from there while the others
     wait, and the end is that of a run without the crash, bit for bit. The trajectory is that of
-    `diamond.simulate`, to rounding.
+    `diamond.simulate`, to rounding. `listen` is where to listen if that is not the address in the
+    roster, as behind a mapped port. With `missing="continue"`, rounds are made without neighbours
+    that have been silent for `limits.round` seconds, as `peers.edges` describes.
 
     `folder` becomes an ordinary run folder with what the site can tell alone (`peers.look`),
     measured as often as checkpoints are written; `origin` and `config` are what its manifest and
@@ -83,12 +87,12 @@ def run(
 
     async def work(writer: Writer) -> Progress:
         async with Client(site, limit(agent.layout), limits) as client:
-            node = Node(agent, rounds, client, folder, every, limits)
+            node = Node(agent, rounds, client, folder, every, limits, missing=missing)
             diary = Diary(writer, node, origin, config)
             node.on_round = partial(_noted, diary, watch)
             if watch:
                 watch.begin(node)
-            async with Server(site, node.answer):
+            async with Server(site, node.answer, listen):
                 with diary.closed():
                     return await node.run()
 

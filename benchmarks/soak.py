@@ -1,0 +1,83 @@
+"""A thousand rounds with a site killed every few seconds: `python benchmarks/soak.py [ROUNDS]`.
+
+Three sites as real processes over mutual TLS. The one in the middle and the last one are killed in
+turns and started again at once; the first one is left alone, and its open files and memory are
+watched. The end must have the bits of the run without kills; exits with 1 if it has not, or if the
+first site has more open files in the end than once all were there.
+"""
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from faulting import NAMES, Site, Trial
+
+PAUSES = 5.0, 9.0  # seconds between two kills
+EVERY = 20
+
+
+async def main(rounds: int) -> bool:
+    """Whether all went well."""
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        calm, _, _ = await run(root, "calm", rounds, kills=False)
+        begun = time.perf_counter()
+        end, deaths, seen = await run(root, "soak", rounds, kills=True)
+    took = time.perf_counter() - begun
+    files, memory = zip(*seen)
+    half = len(seen) // 2  # the second half must not have more
+    print(f"{rounds} rounds, {deaths} kills, {took:.0f} s; the same bits: {end == calm}")
+    print(f"the site left alone, once a second: open files {min(files)} to {max(files)}, ", end="")
+    print(f"at the end {files[-1]}; memory {max(memory[:half]):.0f} MB at most in the first half, ")
+    print(f"{max(memory[half:]):.0f} MB in the second")
+    return end == calm and max(files[half:]) <= max(files[:half])
+
+
+async def run(root: Path, name: str, rounds: int, kills: bool) -> tuple[list[str], int, list]:
+    """The digests of x at the end, the kills, and what was seen of the first site."""
+    (root / name).mkdir()
+    terms = {"rounds": rounds, "every": EVERY}
+    async with Trial(root / name, root / "cache", terms) as trial:
+        for site in trial.sites.values():
+            await site.start()
+        first, *others = trial.sites.values()
+        watching = asyncio.ensure_future(watch(first))
+        deaths = await killing(others, first) if kills else 0
+        told = [await site.end(120 + rounds) for site in trial.sites.values()]
+        seen = await watching
+    assert [one["round"] for one in told] == [rounds] * len(NAMES)
+    return [one["x"] for one in told], deaths, seen
+
+
+async def killing(victims: list[Site], until: Site) -> int:
+    """Kills in turns until a checkpoint of the last rounds is there; how many."""
+    chance, deaths = random.Random(0), 0
+    while True:
+        await asyncio.sleep(chance.uniform(*PAUSES))
+        victim = victims[deaths % len(victims)]
+        if until.process.returncode is not None or victim.process.returncode is not None:
+            return deaths
+        await victim.kill()
+        deaths += 1
+        await victim.start()
+
+
+async def watch(site: Site) -> list[tuple[int, float]]:
+    """Open files and MB of the site's process, every second of its life."""
+    seen, place = [], Path(f"/proc/{site.process.pid}")
+    while site.process.returncode is None:
+        try:
+            pages = int((place / "statm").read_text().split()[1])
+            seen.append((len(list((place / "fd").iterdir())), pages * 4096 / 1e6))
+        except OSError:
+            break
+        await asyncio.sleep(1.0)
+    return [one for one in seen[5:] if one[0]]  # it starts in the first seconds
+
+
+if __name__ == "__main__":
+    sys.exit(not asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)))
