@@ -4,6 +4,8 @@ Ranks are not promoted silently in the core either (`test_algorithms` runs every
 "raise"); globally that would forbid it to the users' losses, which rows and biases invite.
 """
 
+import gc
+
 import jax
 import pytest
 
@@ -16,3 +18,11 @@ def float32():
     """What most users have."""
     with jax.enable_x64(False):
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs():
+    """Dropped after each file: they hold memory maps, of which a process has 65,530 by default."""
+    yield
+    jax.clear_caches()
+    gc.collect()
