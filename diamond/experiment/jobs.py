@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 
 from ..problem import Problem
+from ..runtimes.spmd import named
 from .config import Experiment
 from .mistakes import BadExperiment, Mistake
 
@@ -61,6 +62,11 @@ def build(experiment: Experiment, source: str) -> Problem:
         for i, network in enumerate(made)
         if network.agents != problem.agents
     ]
+    if experiment.devices is not None:
+        try:
+            named(experiment.devices)
+        except ValueError as cause:
+            wrong.append(Mistake("devices", str(cause)))
     if wrong:
         raise BadExperiment(source, wrong)
     return problem
