@@ -1,6 +1,6 @@
 """Steps that choose themselves beside the best of a 27-point grid, on problems they never saw.
 
-    python benchmarks/auto.py [--rounds 600] [--algorithm diamond] [--json FILE]
+    python benchmarks/auto.py [--design] [--rounds 600] [--algorithm diamond] [--json FILE]
 
 The grid is a strong one: it is centred on what `auto` found for the same problem, so that its
 scale is right for every problem, and its best point is chosen afterwards by the final upper loss.
@@ -50,8 +50,8 @@ def final(problem, network, algorithm, rounds):
     return loss[0], loss[-1], run.history["samples"][-1], run
 
 
-def one(name, make, rounds):
-    problem, network = auto_problems.PROBLEMS[name]()
+def one(name, made, make, rounds):
+    problem, network = made()
     begun = time.perf_counter()
     first, auto, samples, run = final(problem, network, make(batch=BATCH), rounds)
     seconds = time.perf_counter() - begun
@@ -81,17 +81,19 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=600)
     parser.add_argument("--algorithm", default="diamond")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="a part of the names of those to run")
+    parser.add_argument("--design", action="store_true", help="those the rule was made on")
     parser.add_argument("--json", default="")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(f"{options.algorithm}, {options.rounds} rounds, batch {BATCH}; auto against 27 settings")
     print(f"{'problem':38} {'first':>9} {'auto':>9} {'grid':>9} {'lowest':>9} ratio NaN  verdict")
     rows = []
-    for name in auto_problems.PROBLEMS:
+    chosen = auto_problems.DESIGN if options.design else auto_problems.PROBLEMS
+    for name, made in chosen.items():
         if options.only not in name:
             continue
-        row = one(name, getattr(diamond, options.algorithm), options.rounds)
+        row = one(name, made, getattr(diamond, options.algorithm), options.rounds)
         rows.append(row)
         verdict = "within 2" if row["ratio"] <= 2 else "MISSED"
         shown = [f"{row[k]:9.4g}" for k in ("first", "auto", "grid", "lowest")]

@@ -1,4 +1,7 @@
-"""Ten problems that had no part in the design of `diamond.steps`, with networks of their own."""
+"""Problems with networks of their own, for `benchmarks/auto.py`.
+
+`PROBLEMS` had no part in the design of `diamond.steps`; `DESIGN` had.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,14 +10,16 @@ import diamond
 from diamond import data, network, problems
 
 
-def scaled_ridge(agents, scale, seed, rows=80, features=12):
-    """One ridge penalty a feature; f and g both times `scale`."""
+def scaled_ridge(agents, scale, seed, rows=80, features=12, upper=None):
+    """One ridge penalty a feature; f and g both times `scale`, or f times `upper`."""
+    upper = scale if upper is None else upper
 
     def squares(x, y, rows):
-        return scale * jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
+        return upper * jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
 
     def penalized(x, y, rows):
-        return squares(x, y, rows) + scale * jnp.mean(jnp.exp(x) * y**2)
+        fit = jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
+        return scale * (fit + jnp.mean(jnp.exp(x) * y**2))
 
     random = np.random.default_rng(seed)
     truth = random.normal(size=features) * (np.arange(features) < 5)
@@ -53,6 +58,34 @@ def logistic(agents, seed, spread, rows=60, features=10):
     return diamond.Problem(cost, penalized, init, train, valid)
 
 
+def cleaning(agents, seed, sources=8, rows=160, features=6):
+    """Rows of several sources, of which some have flipped labels: x weighs the sources."""
+    random = np.random.default_rng(seed)
+    truth, wrong = random.normal(size=features), random.uniform(0.0, 0.5, sources)
+
+    def cost(y, rows):
+        return jnp.logaddexp(0.0, -rows["b"] * (rows["a"] @ y))
+
+    def upper(x, y, rows):
+        return jnp.mean(cost(y, rows))
+
+    def lower(x, y, rows):
+        weights = 1 / (1 + jnp.exp(-x[rows["source"]]))
+        return jnp.mean(weights * cost(y, rows)) + 0.01 * y @ y
+
+    def site(trusted):
+        a, source = random.normal(size=(rows, features)), random.integers(0, sources, rows)
+        flip = random.uniform(size=rows) < (0.0 if trusted else wrong[source])
+        b = np.where((a @ truth + 0.5 * random.normal(size=rows) > 0) ^ flip, 1.0, -1.0)
+        return {"a": a, "b": b, "source": source}
+
+    def init(key):
+        return jnp.zeros(sources), jnp.zeros(features)
+
+    train, valid = ([site(trusted) for _ in range(agents)] for trusted in (False, True))
+    return diamond.Problem(upper, lower, init, train, valid)
+
+
 def blobs(agents, seed, deal, classes=5, features=20, rows=1500):
     """Gaussian classes, dealt out to the agents; 45 / 45 / 10 % of their rows."""
     random = np.random.default_rng(seed)
@@ -79,6 +112,36 @@ def _skewed(labels, agents):
 
 
 PROBLEMS = {
+    "quadratic, condition 1, m = 1": lambda: (quadratic(1, 1.001, 41), network.path(1)),
+    "quadratic, condition 30, m = 32": lambda: (quadratic(32, 30.0, 42), network.ring(32)),
+    "quadratic, condition 10^4, m = 20": lambda: (
+        quadratic(20, 1e4, 43),
+        network.erdos_renyi(20, 0.3, 3),
+    ),
+    "ridge, f and g x 10^3, m = 10": lambda: (
+        scaled_ridge(10, 1e3, 44, rows=100, features=20),
+        network.erdos_renyi(10, 0.4, 4),
+    ),
+    "ridge, f x 10^-3, g x 10^3, m = 3": lambda: (
+        scaled_ridge(3, 1e3, 45, features=8, upper=1e-3),
+        network.path(3),
+    ),
+    "logistic, agents differ 4 x, m = 16": lambda: (logistic(16, 46, 4.0), network.star(16)),
+    "data cleaning, m = 7": lambda: (cleaning(7, 47), network.ring(7)),
+    "softmax penalties, skewed, m = 6": lambda: (
+        problems.hyperparameter(*blobs(6, 48, _skewed, classes=4), classes=4),
+        network.ring(6),
+    ),
+    "meta-learning, i.i.d., m = 8": lambda: (
+        problems.meta_learning(*blobs(8, 49, _iid, features=12), classes=5, widths=(24, 12)),
+        network.complete(8),
+    ),
+    "meta-learning, skewed, m = 16": lambda: (
+        problems.meta_learning(*blobs(16, 50, _skewed, rows=2400), classes=5, widths=(16, 16)),
+        network.ring(16),
+    ),
+}
+DESIGN = {
     "quadratic, condition 1, m = 1": lambda: (quadratic(1, 1.001, 11), network.path(1)),
     "quadratic, condition 100, m = 8": lambda: (quadratic(8, 100.0, 12), network.ring(8)),
     "quadratic, condition 10^4, m = 16": lambda: (

@@ -2,8 +2,8 @@
 
 A number that the user did not give stands in the algorithm as a `Deferred`; whoever runs the
 algorithm puts the number in its place before the first round, and looks again a few times while
-the agents move on. What it is found from, each agent measures on its own rows, and the network
-takes the largest.
+the agents move on. What it is found from, each agent measures on its own rows; of what all must
+have in common, the network takes the largest.
 """
 
 import dataclasses
@@ -23,10 +23,24 @@ from .problem import Problem
 from .tree import Tree
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Own:
+    """A number that each agent has of its own, in the algorithm of all of them."""
+
+    values: jax.Array  # (agents,)
+
+
+def own(algorithm: Any, agent: Any) -> Any:
+    """The algorithm as `agent` has it: with its own numbers."""
+    pick = lambda leaf: leaf.values[agent] if isinstance(leaf, Own) else leaf
+    return jax.tree.map(pick, algorithm, is_leaf=lambda leaf: isinstance(leaf, Own))
+
+
 class Found(NamedTuple):
     """A number, and what finding it has cost each agent so far."""
 
-    value: Any
+    value: Any  # an array of one entry an agent, where each has its own
     cost: Cost = Cost()  # of each agent, or of any where all pay the same
     agreed: int = 0  # numbers that the network had to agree on for it
     talks: int = 0  # how often it talked for that
@@ -118,7 +132,7 @@ class Resolved(NamedTuple):
     """An algorithm with numbers throughout, and what finding them has taken so far."""
 
     algorithm: Any
-    numbers: dict[str, float]  # all that were found, by name
+    numbers: dict[str, float]  # all that were found, by name; `_told`
     cost: Cost  # of each agent
     rounds: int  # of talking only
     bytes: int  # over all edges, both ways
@@ -136,15 +150,28 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     diameter, links = 0, 0
     if setting.network and spoken(setting.memory):
         diameter, links = setting.network.diameter, 2 * len(setting.network.edges)
-    scalars = ((n, f.value) for n, f in setting.memory.items() if not jnp.ndim(f.value))
-    numbers = {name: float(value) for name, value in scalars}
     return Resolved(
         jax.tree.map(jnp.asarray, filled),
-        numbers,
+        _told(setting.memory),
         spent(setting.memory),
         rounds=sum(found.talks for found in setting.memory.values()) * diameter,
         bytes=spoken(setting.memory) * diameter * links,
     )
+
+
+def _told(memory: Mapping[str, Found]) -> dict[str, float]:
+    """Every number by its name; of one that each agent has of its own, the smallest and the
+
+    largest, the latter as "most_" and the name.
+    """
+    numbers = {}
+    for name, found in memory.items():
+        if name.startswith("_"):
+            continue
+        numbers[name] = float(np.min(found.value))
+        if np.ndim(found.value):
+            numbers[f"most_{name}"] = float(np.max(found.value))
+    return numbers
 
 
 def spent(memory: Mapping[str, Found]) -> Cost:
@@ -163,7 +190,14 @@ def spoken(memory: Mapping[str, Found]) -> int:
 
 def fill(node: Any, setting: Setting) -> Any:
     """`node` with its `Deferred`s replaced by their numbers."""
-    return swap(node, lambda open: setting.once(open.name, open.compute))
+
+    def number(open: Deferred) -> Any:
+        value = setting.once(open.name, open.compute)
+        if not np.ndim(value):
+            return value
+        return Own(jnp.asarray(value)) if setting.agent is None else value[0]
+
+    return swap(node, number)
 
 
 def open_numbers(node: Any) -> list[str]:

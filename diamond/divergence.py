@@ -7,7 +7,7 @@ import numpy as np
 
 from . import tree
 from .algorithm import Algorithm
-from .hypergradient.lipschitz import SAFETY, in_use, lipschitz
+from .hypergradient.lipschitz import SAFETY, hardest, in_use, lipschitz
 from .problem import Problem
 from .run import Run
 
@@ -33,6 +33,7 @@ def culprit(estimate: Any, state: Any) -> str:
 
 def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
     """The likely cause, from the curvature of the lower level at the start."""
+    algorithm = hardest(algorithm)
     numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
     largest = lipschitz(problem, *problem.start(seed), algorithm.batch, seed)[0] / SAFETY
     limit = 2 / largest

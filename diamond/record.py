@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding
 from . import cost
 from .algorithm import Algorithm
 from .cost import Cost
-from .deferred import Found, Resolved
+from .deferred import Found, Resolved, own
 from .measure import observe
 from .network import Network
 from .problem import Objectives, Problem, Rows
@@ -151,6 +151,7 @@ def message_bytes(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> 
 
 @jax.jit  # never run: its shapes are remembered, so that another run traces nothing
 def _message(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> Any:
+    algorithm = own(algorithm, 0)
     state, estimate = algorithm.init(x, y), None
     if not algorithm.early:
         sample = draw(key(0), 0, 0, (1, 1), algorithm.links, algorithm.batch, "blocks")

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import lower, tree
 from .algorithm import Algorithm
-from .hypergradient.lipschitz import in_use
+from .hypergradient.lipschitz import hardest, in_use
 from .problem import Problem
 
 GROWN = 100.0  # times its smallest: a direction that should shrink
@@ -33,7 +33,8 @@ class Signs:
             self.first = entry["stationarity"]
         if not np.isfinite(entry["metric"]):
             return []  # on its way to diverge: that will be said
-        numbers = {k: float(v) for k, v in algorithm.numbers(int(entry["round"])).items()}
+        numbers = hardest(algorithm).numbers(int(entry["round"]))
+        numbers = {name: float(value) for name, value in numbers.items()}
         found = {
             "solver": self._solver(entry),
             "chain": _chain(entry, algorithm),

@@ -1,19 +1,24 @@
 """Step sizes that choose themselves, from what each agent measures on its own rows.
 
-Nothing is pooled: an agent measures curvature and noise of its own f_i and g_i, and the network
-takes the largest of each number (`diamond.deferred`), at the start and a few times later, where
-the agents stand by then.
+No row is pooled: an agent measures curvature and noise of its own f_i and g_i, at the start and a
+few times later, where it stands by then. y_i is its own, and so is beta_i; alpha is everyone's.
 
-    beta_t  = 1 / (1.5 L) s_t        L: the worst curvature of a sampled g_yy; 2 / L is the limit
+    beta_i,t = 1 / (1.5 L_i) s_t     L_i: the worst curvature of a sampled g_yy; 2 / L_i is the limit
     eta_t = gamma_t = eta_0 (1 + t / 10)^(-2/3),  eta_0 = 0.2 r between 0.1 and 1
-    alpha_t = q / (1 + q) min(1 / L_l, 0.6 sqrt(eta_0) / sigma_L) s_t,  q = 2 r / eta_0
-    alpha_t = r / (1 + r) / (L_l + sigma_L^2 / L_l) s_t  without momentum
+    alpha_t = q / (1 + q) min(c phi / L_l, k sqrt(eta_0) / sigma_L) s_t,  q = 2 r / eta_0
+    alpha_t = r / (1 + r) / (L_l / (c phi) + sigma_L^2 / L_l) s_t  without momentum
 
 with s_t = (1 + t / 200)^(-1/3); half of that alpha in the paper's order of mixing. L_l is the
 curvature of l_i(x) = f_i(x, y_i*(x)); r = ||h||^2 / variance of the sampled hypergradient h, of
 which momentum leaves the share eta_0 / 2; sigma_L the noise in its change from point to point, for
 which momentum pays: what it gathers has the variance (sigma_L alpha ||u||)^2 / (2 eta). Variances
-are those of a mean over the agents. alpha never grows again.
+are those of a mean over the agents; the smallest r and the largest sigma_L count.
+
+phi = 2 sqrt(beta mu), at most 1, is how fast y follows: its directions do so at rates between
+beta mu and 1, and the geometric middle is taken, of the worst agent. Where y lags (beta mu < 0.15)
+the largest L_l counts, c = 1, k = 0.6, and alpha never grows again: x does not see the l whose
+curvature was measured. Where y follows, the mean of the L_l counts, which bounds the curvature of
+the mean, c = 1.5, k = 1.25, and alpha may grow, at most four times at a look.
 """
 
 import math
@@ -26,11 +31,11 @@ import numpy as np
 
 from . import lower, sampling, tree
 from .cost import Cost
-from .deferred import Deferred, Found, Measured, Setting, fill
-from .hypergradient.conditioning import block, smallest
+from .deferred import Deferred, Found, Measured, Setting, fill, own
+from .hypergradient.conditioning import block, condition
 from .hypergradient.conjugate import ConjugateGradient
 from .hypergradient.implicit import jacobian_product
-from .hypergradient.lipschitz import worst
+from .hypergradient.lipschitz import curvatures
 from .problem import Objectives
 from .sampling import Sample
 from .schedule import Scaled, Schedule, power
@@ -41,31 +46,43 @@ Noise = Literal["plain", "momentum", "none"]
 PROBES = 3  # differences of hypergradients that find L_l
 NOISY = 16  # mini-batches that tell the noise
 MARGIN = 1.5  # between beta and 1 / L
-STEP = {"paper": 0.5, "atc": 1.0}  # alpha L_l
+STEP = {"paper": 0.5, "atc": 1.0}  # of alpha
 SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
 AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first; the least eta_0
-KEPT = 0.6  # alpha sigma_L / sqrt(eta_0)
+FOLLOWS = 0.15  # beta mu from which y follows x
+MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
+
+
+class Regime(NamedTuple):
+    """How far alpha may go."""
+
+    step: float  # c: alpha L_l / phi
+    kept: float  # k: alpha sigma_L / sqrt(eta_0)
+    growth: float  # from one look to the next, at most
+
+
+LAGS, KEEPS_UP = Regime(1.0, 0.6, 1.0), Regime(1.5, 1.25, 4.0)
 
 
 def _beta(setting: Setting) -> Found:
-    return Found(1 / (MARGIN * worst(setting)))
+    return Found(1 / (MARGIN * curvatures(setting)))
 
 
 def _alpha(setting: Setting, order: Order, lags: int, noise: Noise) -> Found:
-    curvature, _, shaky = _upper(setting)
-    curvature = max(curvature, 1e-30)  # of a level that does not depend on x
-    step = 1 / curvature
+    rate = 1 / (MARGIN * condition(setting))  # beta mu
+    regime = KEEPS_UP if rate >= FOLLOWS else LAGS
+    largest, mean, _, shaky = np.maximum(_upper(setting), 1e-30)  # l may not depend on x at all
+    curvature = mean if rate >= FOLLOWS else largest
+    step = (rate if lags == 2 else regime.step * min(1.0, 2 * math.sqrt(rate))) / curvature
     if noise == "plain":
         ratio = setting.once("ratio", _ratio)
-        step = ratio / (1 + ratio) / (curvature + shaky**2 / curvature)
+        step = ratio / (1 + ratio) / (1 / step + shaky**2 / curvature)
     if noise == "momentum":
         eta = setting.once("eta", _eta)
         ratio = 2 * setting.once("ratio", _ratio) / eta
-        step = ratio / (1 + ratio) * min(step, KEPT * math.sqrt(eta) / max(shaky, 1e-30))
-    if lags == 2:
-        step *= min(1.0, setting.once("beta", _beta) * smallest(setting))
-    before = setting.past.get("alpha", Found(math.inf)).value  # flat ground ahead is no promise
-    return Found(float(min(STEP[order] * step, before)))
+        step = ratio / (1 + ratio) * min(step, regime.kept * math.sqrt(eta) / shaky)
+    before = setting.past.get("alpha", Found(math.inf)).value
+    return Found(float(min(STEP[order] * step, regime.growth * before)))
 
 
 def _eta(setting: Setting) -> Found:
@@ -75,7 +92,7 @@ def _eta(setting: Setting) -> Found:
 
 def _ratio(setting: Setting) -> Found:
     """r at the start: where h vanishes it says nothing."""
-    return Found(float(_upper(setting)[1]), lasting=True)
+    return Found(float(_upper(setting)[2]), lasting=True)
 
 
 def alpha(order: Order, lags: int = 1, noise: Noise = "plain") -> Schedule:
@@ -100,26 +117,29 @@ def eta() -> Schedule:
 
 
 def _upper(setting: Setting) -> np.ndarray:
-    """(L_l, r, sigma_L), the worst of the agents; noise is averaged over all of them."""
+    """L_l, the largest and the mean; r and sigma_L, the worst, with noise averaged over all."""
 
     def compute(setting: Setting) -> Found:
-        estimator = fill(setting.estimator, setting)
+        estimator, m = fill(setting.estimator, setting), setting.agents
+        every = m if m <= MANY else 0  # L_l of every agent, each in a place of its own
 
         def measure() -> Measured:
             few = block(setting.problem.objectives())
             rows = few, setting.problem.objectives(setting.batch)
             drawn = sampling.key(setting.seed), setting.numbers
-            curvature, ratio, shaky, cost = _look(estimator, *rows, *setting.point, *drawn)
-            found = np.stack([curvature, -ratio, shaky], axis=1)
+            bends, ratio, shaky, cost = _look(estimator, *rows, *setting.point, *drawn)
+            found = np.zeros((len(bends), 3 + every))
+            found[:, :3] = np.stack([bends, -ratio, shaky], axis=1)
+            if every:
+                found[np.arange(len(bends)), 3 + np.asarray(setting.numbers)] = bends
             return found, Cost(*(np.asarray(c, np.int64) for c in cost))
 
         found, cost = setting.largest("upper", measure)
-        curvature, ratio, shaky = (float(value) for value in found)
-        m = setting.agents
-        worst = [curvature, -m * ratio, shaky / math.sqrt(m)]
-        return Found(np.array(worst), cost, agreed=3, talks=1)
+        largest, ratio, shaky, *bends = (float(value) for value in found)
+        told = [largest, float(np.mean(bends or largest)), -m * ratio, shaky / math.sqrt(m)]
+        return Found(np.array(told), cost, agreed=3 + every, talks=1)
 
-    return setting.once("upper", compute)
+    return setting.once("_upper", compute)
 
 
 @jax.jit
@@ -136,9 +156,10 @@ def _look(
 
     def alone(agent: jax.Array, number: jax.Array, few: Objectives, x: Tree, y: Tree) -> Any:
         here, there, curvature, spent = _steepest(few, x, y)
-        one, own = estimator or Fixed(here.z), jax.random.fold_in(key, number)
+        one = own(estimator, number) or Fixed(here.z)
         points = (x, here.y), there
-        ratio, shaky, noisy = _noise(one, batches.of(agent), points, own)
+        alone = jax.random.fold_in(key, number)
+        ratio, shaky, noisy = _noise(one, batches.of(agent), points, alone)
         return curvature, ratio, shaky, tree.add(spent, noisy)
 
     agents = jnp.arange(few.train.count.shape[0])

@@ -2,13 +2,14 @@
 
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import quickly
 from helpers import ESTIMATORS, build, flat, logistic, quad, ring, same_bits
 
 import diamond
-from diamond.deferred import Setting, resolve
+from diamond.deferred import Setting, own, resolve
 from diamond.problem import Problem
 from diamond.runtimes.many import many
 from diamond.schedule import constant, paper
@@ -50,11 +51,58 @@ def test_alpha_is_one_over_the_curvature_of_the_upper_level_without_noise():
     exact = dict(hypergradient=ESTIMATORS["exact"], batch=12)
     late = found(QUAD.problem, diamond.diamond(**exact)).numbers
     early = found(QUAD.problem, diamond.diamond(order="paper", **exact)).numbers
-    largest = curvatures(QUAD).max()
+    most = 1.5 * 2 * (1 / (1.5 * 3)) ** 0.5 / curvatures(QUAD).mean()  # of a condition of 3
     assert late["eta"] == 1  # nothing to average away
-    assert 1 / largest <= late["alpha"] * 1.001  # power iteration comes from below
-    assert late["alpha"] < 1.4 / largest
+    assert most <= late["alpha"] * 1.001  # power iteration comes from below
+    assert late["alpha"] < 1.4 * most
     assert early["alpha"] == pytest.approx(late["alpha"] / 2)
+
+
+def apart(spread=10.0, agents=3):
+    """Agents whose lower levels differ in curvature, the last `spread` times the first."""
+    rows = [{"s": np.full(12, spread ** (i / (agents - 1)))} for i in range(agents)]
+    lower = lambda x, y, r: jnp.mean(0.5 * r["s"] * jnp.sum((y - x) ** 2))
+    upper = lambda x, y, r: 0.5 * jnp.sum((y - 1) ** 2) + 0.0 * jnp.mean(r["s"])
+    return Problem(upper, lower, lambda key: (jnp.zeros(2), jnp.zeros(2)), rows, rows)
+
+
+def test_every_agent_has_its_own_lower_step_and_chain():
+    algorithm = diamond.diamond(alpha=0.05, batch=12)
+    resolved = found(apart(), algorithm)
+    bends = np.array([1.0, 10**0.5, 10.0])
+    for i, bend in enumerate(bends):
+        mine = own(resolved.algorithm, i)
+        assert float(mine.numbers(0)["beta"]) == pytest.approx(1 / (1.5 * bend), rel=1e-4)
+        assert float(mine.hypergradient.solve.lipschitz) == pytest.approx(3 * bend, rel=1e-4)
+    numbers = resolved.numbers
+    assert numbers["beta"] == pytest.approx(1 / 15, rel=1e-4)  # the smallest, and the largest
+    assert numbers["most_beta"] == pytest.approx(1 / 1.5, rel=1e-4)
+    assert numbers["condition"] == pytest.approx(1, rel=1e-4)  # of each agent alone
+    run = diamond.simulate(apart(), ring(3), algorithm, 20, every=20)
+    # y_i - x shrinks by 1 - 1 / 1.5 and more: in 20 rounds all agents are there, stiff or not
+    assert run.history["lower_error"][-1] < 1e-3 * run.history["stationarity"][0]
+
+
+def test_a_slow_lower_level_slows_the_upper():
+    given = dict(batch=12, hypergradient=ESTIMATORS["exact"])
+    alpha = {}
+    for condition in (100.0, 400.0):
+        q = quad(noise=0.0, mu=1.0, L=condition)
+        alpha[condition] = found(q.problem, diamond.diamond(**given)).numbers["alpha"]
+        phi = 2 / (1.5 * condition) ** 0.5
+        assert alpha[condition] == pytest.approx(phi / curvatures(q).max(), rel=0.4)
+
+
+def test_many_agents_tell_the_largest_curvature_only(monkeypatch):
+    monkeypatch.setattr("diamond.steps.MANY", 3)
+    exact = dict(hypergradient=ESTIMATORS["exact"], batch=12)
+    network = ring(4)
+    few = found(QUAD.problem, diamond.diamond(**exact), network)
+    assert few.numbers["alpha"] * curvatures(QUAD).max() < 1.4 * 1.5
+    monkeypatch.setattr("diamond.steps.MANY", 4)
+    every = found(QUAD.problem, diamond.diamond(**exact), network)
+    assert every.numbers["alpha"] > few.numbers["alpha"]  # the mean lies below the largest
+    assert every.bytes - few.bytes == 4 * 8 * network.diameter * 2 * 4
 
 
 def test_noise_makes_steps_and_weights_smaller():
@@ -72,7 +120,8 @@ def test_noise_makes_steps_and_weights_smaller():
 def test_two_lags_need_a_slower_upper_level():
     numbers = found(QUAD.problem, diamond.k_free(batch=12)).numbers
     plain = found(QUAD.problem, diamond.gt_sgd(batch=12, hypergradient=ESTIMATORS["exact"]))
-    slower = numbers["beta"] * 0.5  # beta mu
+    rate = numbers["beta"] * 0.5  # beta mu
+    slower = rate / (1.5 * 2 * rate**0.5)
     assert numbers["alpha"] == pytest.approx(slower * plain.numbers["alpha"], rel=0.05)
 
 
@@ -110,7 +159,7 @@ def test_what_it_costs_is_counted():
     given = diamond.gt_sgd(batch=4, hypergradient=ESTIMATORS["exact"])
     run = diamond.simulate(logistic(), network, given, 26, every=26)
     once = resolve(given, Setting(logistic(), network, 4, 0))
-    agreed = 1 + 3  # L_g; L_l, r and sigma_L, which travel together
+    agreed = 1 + 3 + 3  # L_g / mu; L_l, r and sigma_L, and with them L_l of each of three
     assert once.rounds == 2 * 2 and once.bytes == agreed * 2 * 2 * 2 * 8
     assert run.history["bytes"][0] == once.bytes
     x = 4 * 8  # bytes of x
@@ -189,7 +238,7 @@ def test_it_gives_up_in_the_end():
 def test_the_schedules_shrink_as_written():
     resolved = found(QUAD.problem, diamond.diamond(batch=12))
     algorithm = resolved.algorithm
-    numbers = {t: algorithm.numbers(t) for t in (0, 200, 1400)}
+    numbers = {t: own(algorithm, 0).numbers(t) for t in (0, 200, 1400)}
     alpha, beta, eta = ([float(numbers[t][n]) for t in numbers] for n in ("alpha", "beta", "eta"))
     for step in (alpha, beta):
         np.testing.assert_allclose(np.array(step) / step[0], [1, 2 ** (-1 / 3), 0.5], rtol=1e-6)

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import schedule, steps
 from ..deferred import Setting, resolve
+from ..hypergradient.lipschitz import hardest
 from ..network import Network
 from ..problem import Problem
 from . import schedules, sweeps
@@ -51,7 +52,7 @@ def _own(table: Table, problem: Problem, network: Network, seed: int) -> dict[st
     auto = {
         name: _times(shape.of, resolved.numbers["eta" if name == "gamma" else name])
         for name, shape in shapes.items()
-        if name in resolved.algorithm.numbers(0) and name not in given
+        if name in hardest(resolved.algorithm).numbers(0) and name not in given
     }
     return given | auto
 

@@ -13,11 +13,12 @@ from ..deferred import Deferred, Found, Measured, Setting
 from ..problem import Objectives, Rows
 from ..tree import Tree
 from .implicit import hessian
-from .lipschitz import SAFETY, worst
+from .lipschitz import SAFETY, curvatures
 
 ROWS = 256  # of each agent, at most
 BIAS = 0.05  # (1 - mu / L)^K: what the truncated series may leave out
 TERMS = (4, 8, 16, 32)  # few, because each is compiled
+FLAT = 1e-9  # mu / L that counts as none
 
 
 def block(objectives: Objectives) -> Objectives:
@@ -30,20 +31,31 @@ def block(objectives: Objectives) -> Objectives:
     return replace(objectives, train=cut(objectives.train), valid=cut(objectives.valid))
 
 
-def smallest(setting: Setting) -> float:
-    """mu: the smallest eigenvalue of any agent's g_yy at the start, on a block of its rows."""
+def smallest(setting: Setting) -> np.ndarray:
+    """mu of each agent: the smallest eigenvalue of its g_yy at the start, on a block of rows."""
+
+    def compute(setting: Setting) -> Found:
+        few = block(setting.problem.objectives())
+        found = _smallest(few, *setting.point, sampling.key(setting.seed))
+        rows = np.asarray(few.train.count)
+        cost = Cost(samples=rows, hvps=linear.LANCZOS * rows)
+        return Found(np.asarray(found), cost, lasting=True)
+
+    return setting.once("mu", compute)
+
+
+def condition(setting: Setting) -> float:
+    """L / mu of the lower level, the worst of the agents."""
 
     def compute(setting: Setting) -> Found:
         def measure() -> Measured:
-            few = block(setting.problem.objectives())
-            found = _smallest(few, *setting.point, sampling.key(setting.seed))
-            rows = np.asarray(few.train.count)
-            return -np.asarray(found)[:, None], Cost(samples=rows, hvps=linear.LANCZOS * rows)
+            largest = curvatures(setting)
+            return (largest / np.maximum(smallest(setting), FLAT * largest))[:, None], Cost()
 
-        (found,), cost = setting.largest("mu", measure)
-        return Found(-float(found), cost, agreed=1, talks=1, lasting=True)
+        (found,), cost = setting.largest("condition", measure)
+        return Found(float(found), cost, agreed=1, talks=1)
 
-    return setting.once("mu", compute)
+    return setting.once("condition", compute)
 
 
 @jax.jit
@@ -55,7 +67,7 @@ def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> jax.Array:
 
 
 def _terms(setting: Setting) -> Found:
-    left = 1 - smallest(setting) / (SAFETY * worst(setting))  # of the error, by every term
+    left = 1 - 1 / (SAFETY * condition(setting))  # of the error, by every term
     wanted = math.log(BIAS) / math.log(min(max(left, 1e-30), 1 - 1e-9))
     return Found(next((k for k in TERMS if k >= wanted), TERMS[-1]), lasting=True)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import sampling, tree
 from ..cost import Cost
-from ..deferred import Deferred, Found, Measured, Setting
+from ..deferred import Deferred, Found, Own, Setting, own
 from ..linear import power_iteration
 from ..problem import Objectives, Problem
 from ..tree import Tree
@@ -18,7 +18,7 @@ from .implicit import hessian
 BATCHES = 8  # Hessians looked at, per agent
 STEPS = 20  # of power iteration on each
 SAFETY = 3.0  # x and y move on: learned features bend more than those of the start
-LATER = 1.5  # instead, where the agents have moved
+LATER = 2.0  # instead, where the agents have moved
 
 
 def lipschitz(
@@ -66,40 +66,48 @@ def curvature(
     return jax.vmap(of_agent)(agents, numbers, x, y)
 
 
-def worst(setting: Setting) -> float:
-    """The largest |eigenvalue| of g_yy over 8 mini-batches an agent, where the agents stand."""
+def curvatures(setting: Setting) -> np.ndarray:
+    """Of each agent, the largest |eigenvalue| of g_yy over 8 mini-batches, where it stands."""
 
     def compute(setting: Setting) -> Found:
-        def measure() -> Measured:
-            rows, key = setting.problem.objectives(setting.batch), sampling.key(setting.seed)
-            found = curvature(rows, *setting.point, key, setting.numbers, BATCHES)
-            return np.asarray(found)[:, None], _cost(setting.batch)
-
-        (found,), cost = setting.largest("curvature", measure)
-        return Found(float(found), cost, agreed=1, talks=1)
+        rows, key = setting.problem.objectives(setting.batch), sampling.key(setting.seed)
+        found = curvature(rows, *setting.point, key, setting.numbers, BATCHES)
+        return Found(np.asarray(found), _cost(setting.batch))
 
     return setting.once("curvature", compute)
 
 
 def _bound(setting: Setting) -> Found:
     safety = SAFETY if setting.moved is None else LATER
-    return Found(safety * worst(setting))
+    return Found(safety * curvatures(setting))
 
 
 estimated = Deferred("lipschitz", _bound)  # stands for L until the run begins
 
 
+def hardest(algorithm: Any) -> Any:
+    """The algorithm as that agent has it whose lower level is the most curved."""
+    leaves = jax.tree_util.tree_leaves_with_path(algorithm, is_leaf=lambda a: isinstance(a, Own))
+    for path, leaf in leaves:
+        if isinstance(leaf, Own):
+            return own(algorithm, int((np.argmax if _is_chain(path) else np.argmin)(leaf.values)))
+    return algorithm
+
+
 def in_use(algorithm: object) -> float | None:
-    """The L that `algorithm` divides by, if it does."""
+    """The L that `algorithm` divides by, if it does; the largest, where each agent has its own."""
     leaves = jax.tree_util.tree_leaves_with_path(algorithm)
-    given = [float(leaf) for path, leaf in leaves if getattr(path[-1], "name", "") == "lipschitz"]
-    return min(given, default=None)
+    return min((float(np.max(leaf)) for path, leaf in leaves if _is_chain(path)), default=None)
 
 
 def raised(algorithm: Any, factor: float) -> Any:
     """An algorithm whose L, if it has one, is `factor` times as large."""
 
     def times(path: Any, leaf: Any) -> Any:
-        return leaf * factor if getattr(path[-1], "name", "") == "lipschitz" else leaf
+        return leaf * factor if _is_chain(path) else leaf
 
     return jax.tree_util.tree_map_with_path(times, algorithm)
+
+
+def _is_chain(path: Any) -> bool:
+    return any(getattr(key, "name", "") == "lipschitz" for key in path)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from .. import cost, tree
 from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
+from ..deferred import own
 from ..network.mixer import Mixer
 from ..problem import Objectives, Rows
 from ..sampling import EACH, Sample, Sampling, draw
@@ -55,15 +56,20 @@ def estimate(
     state: State,
     t: Any,
     sample: Sample,
+    numbers: jax.Array | None = None,
     alike: bool = False,
 ) -> tuple[Estimate, Cost]:
-    """All agents' gradient work of round t; `alike`: in the same bits however many they are."""
+    """All agents' gradient work of round t; `alike`: in the same bits however many they are.
 
-    def alone(agent: jax.Array, state: State, own: Sample) -> tuple[Estimate, Cost]:
-        return algorithm.estimate(problem.of(agent), state, t, own._replace(bits=sample.bits))
+    `numbers` are those of the agents, if not 0, 1, ...
+    """
+
+    def alone(agent: Any, number: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
+        drawn = drawn._replace(bits=sample.bits)
+        return own(algorithm, number).estimate(problem.of(agent), state, t, drawn)
 
     agents = jnp.arange(problem.train.count.shape[0])
-    each = agents, state, sample._replace(bits=None)
+    each = agents, agents if numbers is None else numbers, state, sample._replace(bits=None)
     if alike and jax.default_backend() == "cpu":
         return jax.lax.map(lambda each: alone(*each), each)
     size = together(problem.train)
@@ -102,10 +108,12 @@ def play(
     """One round: estimate, tell, mix, update."""
     t, state, spent = progress
     sample = samples(algorithm, problem, key, t, sampling, agents)
-    estimates, costs = estimate(algorithm, problem, state, t, sample, alike)
-    messages = jax.vmap(algorithm.outgoing, (0, 0, None))(state, estimates, t)
-    mixed = mixer(messages)
-    state = jax.vmap(algorithm.update, (0, 0, 0, None))(state, estimates, mixed, t)
+    estimates, costs = estimate(algorithm, problem, state, t, sample, agents, alike)
+    numbers = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
+    told = lambda i, *each: own(algorithm, i).outgoing(*each, t)
+    mixed = mixer(jax.vmap(told)(numbers, state, estimates))
+    updated = lambda i, *each: own(algorithm, i).update(*each, t)
+    state = jax.vmap(updated)(numbers, state, estimates, mixed)
     return Progress(t + 1, state, jax.vmap(cost.charge)(spent, costs))
 
 
