@@ -1,5 +1,6 @@
 """One round of all agents, and many of them as one compiled program."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,12 +11,14 @@ import jax.numpy as jnp
 from .. import cost, tree
 from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
+from ..memory import even, grouped
 from ..network.mixer import Mixer
 from ..problem import Objectives, Rows
 from ..sampling import EACH, Sample, Sampling, draw
 from ._compiled import compiled
 
 CACHE = 2**18  # bytes of rows to work on at a time
+WORK, REMEDY = "a round", "a smaller batch, fewer terms K, or more devices"
 
 
 class Progress(NamedTuple):
@@ -55,21 +58,16 @@ def estimate(
     state: State,
     t: Any,
     sample: Sample,
-    alike: bool = False,
+    size: int | None = None,
 ) -> tuple[Estimate, Cost]:
-    """All agents' gradient work of round t; `alike`: in the same bits however many they are."""
+    """All agents' gradient work of round t, `size` of them side by side."""
 
     def alone(agent: jax.Array, state: State, own: Sample) -> tuple[Estimate, Cost]:
         return algorithm.estimate(problem.of(agent), state, t, own._replace(bits=sample.bits))
 
     agents = jnp.arange(problem.train.count.shape[0])
-    each = agents, state, sample._replace(bits=None)
-    if alike and jax.default_backend() == "cpu":
-        return jax.lax.map(lambda each: alone(*each), each)
-    size = together(problem.train)
-    if size >= len(agents):
-        return jax.vmap(alone)(*each)
-    return jax.lax.map(lambda each: alone(*each), each, batch_size=size)
+    work = grouped(alone, size or together(problem.train))
+    return work(agents, state, sample._replace(bits=None))
 
 
 def together(rows: Rows) -> int:
@@ -81,12 +79,9 @@ def together(rows: Rows) -> int:
     agents = rows.count.shape[0]
     if jax.default_backend() != "cpu":
         return agents
-    block = sum(rows.batch * a[0, 0].size * a.dtype.itemsize for a in jax.tree.leaves(rows.data))
-    most = max(1, CACHE // block)
-    if agents <= 2 * most:
-        return agents
-    even = [size for size in range(most, most // 2, -1) if agents % size == 0]
-    return even[0] if even else most
+    row = sum(math.prod(a.shape[2:]) * a.dtype.itemsize for a in jax.tree.leaves(rows.data))
+    most = max(1, CACHE // (rows.batch * row))
+    return agents if agents <= 2 * most else even(agents, most)
 
 
 def play(
@@ -97,19 +92,19 @@ def play(
     sampling: Sampling,
     progress: Progress,
     agents: jax.Array | None = None,
-    alike: bool = False,
+    size: int | None = None,
 ) -> Progress:
     """One round: estimate, tell, mix, update."""
     t, state, spent = progress
     sample = samples(algorithm, problem, key, t, sampling, agents)
-    estimates, costs = estimate(algorithm, problem, state, t, sample, alike)
+    estimates, costs = estimate(algorithm, problem, state, t, sample, size)
     messages = jax.vmap(algorithm.outgoing, (0, 0, None))(state, estimates, t)
     mixed = mixer(messages)
     state = jax.vmap(algorithm.update, (0, 0, 0, None))(state, estimates, mixed, t)
     return Progress(t + 1, state, jax.vmap(cost.charge)(spent, costs))
 
 
-@compiled("sampling")
+@compiled("sampling", "size")
 def advance(
     algorithm: Algorithm,
     problem: Objectives,
@@ -118,6 +113,7 @@ def advance(
     progress: Progress,
     until: jax.Array,
     sampling: Sampling,
+    size: int | None = None,
 ) -> tuple[Progress, jax.Array]:
     """Rounds up to `until`, or through the first one that leaves x or y not finite.
 
@@ -130,7 +126,7 @@ def advance(
         return (progress.t < until) & sound
 
     def body(carry: Any) -> Any:
-        progress = play(algorithm, problem, mixer, key, sampling, carry[0])
+        progress = play(algorithm, problem, mixer, key, sampling, carry[0], size=size)
         return progress, tree.finite((progress.state.x, progress.state.y))
 
     return jax.lax.while_loop(unfinished, body, (progress, jnp.bool_(True)))
