@@ -10,6 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from . import lower, tree
 from .hypergradient.lipschitz import curvature
+from .memory import grouped
 from .problem import Loss, Objectives, Rows
 from .tree import Tree
 
@@ -33,7 +34,7 @@ def measure(
     return _measure(problem, rows, tuple(metrics.items()), x, y)
 
 
-@partial(jax.jit, static_argnames=("metrics", "agents", "shared"))
+@partial(jax.jit, static_argnames=("metrics", "agents", "shared", "size"))
 def observe(
     problem: Objectives,
     rows: Rows,
@@ -43,32 +44,33 @@ def observe(
     key: jax.Array,
     agents: int | None = None,
     shared: NamedSharding | None = None,
+    size: int | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """`measure`, and the `curvature` of g_yy on a few mini-batches there.
 
     Only the first `agents` count; the others are copies that fill the devices. What is averaged is
     first brought together (`shared`, on every device) and then added agent by agent, so that any
-    number of devices gives the same bits.
+    number of devices gives the same bits. `size` agents of a device are measured side by side, all
+    if None.
     """
-    together, own = _measure(problem, rows, metrics, x, y, agents, shared)
+    together, own = _measure(problem, rows, metrics, x, y, agents, shared, size)
     numbers = jnp.arange(problem.train.count.shape[0])
     bends = curvature(problem, x, y, key, jnp.minimum(numbers, (agents or len(numbers)) - 1))
     return together | {"curvature": bends.max()}, own
 
 
-def _each(alone: Callable[..., Any], shared: NamedSharding | None) -> Callable[..., Any]:
-    """`alone` for every agent: where they are cut over devices, for each device's one by one."""
+def _each(
+    alone: Callable[..., Any], shared: NamedSharding | None, size: int | None
+) -> Callable[..., Any]:
+    """`alone` for every agent, `size` of a device's side by side."""
+    here = grouped(alone, size)
     if shared is None:
-        return jax.vmap(alone)
-    if jax.default_backend() != "cpu":
-        here = jax.vmap(alone)
-    else:
-        here = lambda *own: jax.lax.map(lambda own: alone(*own), own)
+        return here
     cut = PartitionSpec(shared.mesh.axis_names)
     return jax.shard_map(here, mesh=shared.mesh, in_specs=cut, out_specs=cut, check_vma=False)
 
 
-@partial(jax.jit, static_argnames=("metrics", "agents", "shared"))
+@partial(jax.jit, static_argnames=("metrics", "agents", "shared", "size"))
 def _measure(
     problem: Objectives,
     rows: Rows,
@@ -77,6 +79,7 @@ def _measure(
     y: Tree,
     agents: int | None = None,
     shared: NamedSharding | None = None,
+    size: int | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     def total(a: jax.Array) -> jax.Array:
         """The sum over the agents; one by one where they are cut over devices."""
@@ -103,7 +106,7 @@ def _measure(
         return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}
 
     with jax.default_matmul_precision("highest"):
-        gradients, own = _each(alone, shared)(problem, rows, x, y)
+        gradients, own = _each(alone, shared, size)(problem, rows, x, y)
     gradient = jax.tree.map(lambda a: total(a) / count, gradients)
     stationarity, sums = tree.dot(gradient, gradient), jax.tree.map(total, own)
     together = {

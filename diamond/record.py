@@ -13,12 +13,15 @@ from .algorithm import Algorithm
 from .cost import Cost
 from .deferred import Found, Resolved, own
 from .measure import observe
+from .memory import Budget, Fitted
 from .network import Network
 from .problem import Objectives, Problem, Rows
 from .run import Run
 from .sampling import Sampling, draw, key
 from .signs import Signs
 from .tree import Tree
+
+MEASURING = "a measurement on all rows", "fewer rows an agent, or more devices"
 
 
 class Saved(NamedTuple):
@@ -42,6 +45,12 @@ class Place(Protocol):
 
     @property
     def agents(self) -> int | None: ...  # how many places are agents, the first ones; None: all
+
+    @property
+    def abreast(self) -> int: ...  # of a device's agents, how many are measured side by side
+
+    @property
+    def budget(self) -> Budget: ...  # the memory there is
 
     @property
     def shared(self) -> NamedSharding | None: ...  # on every device
@@ -68,6 +77,7 @@ class Record:
         self.message = message_bytes(algorithm, place.objectives, *problem.start(seed))
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = compile_seconds
+        self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
         self.signs = Signs(problem, seed)
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []
@@ -82,7 +92,7 @@ class Record:
         state = progress.state
         metrics = tuple(self.problem.metrics.items())
         place = self.place.objectives, self.place.rows, metrics, state.x, state.y, key(self.seed)
-        found, own = observe(*place, self.place.agents, self.place.shared)
+        found, own = self.observe(*place, self.place.agents, self.place.shared)
         state, spent = self.place.whole((state, progress.spent))
         spent = cost.total(spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}

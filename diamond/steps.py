@@ -3,7 +3,7 @@
 No row is pooled: an agent measures curvature and noise of its own f_i and g_i, at the start and a
 few times later, where it stands by then. y_i is its own, and so is beta_i; alpha is everyone's.
 
-    beta_i,t = 1 / (1.5 L_i) s_t     L_i: the worst curvature of a sampled g_yy; 2 / L_i is the limit
+    beta_i,t = 1 / (1.5 L_i) s_t,  L_i: the worst curvature of a sampled g_yy (2 / L_i: the limit)
     eta_t = gamma_t = eta_0 (1 + t / 10)^(-2/3),  eta_0 = 0.2 r between 0.1 and 1
     alpha_t = q / (1 + q) min(c phi / L_l, k sqrt(eta_0) / sigma_L) s_t,  q = 2 r / eta_0
     alpha_t = r / (1 + r) / (L_l / (c phi) + sigma_L^2 / L_l) s_t  without momentum

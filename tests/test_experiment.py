@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from compiling import quickly, unchecked
@@ -368,7 +369,9 @@ def test_a_forecast_tells_what_the_run_then_takes(tmp_path):
     assert found.bytes == sum(sent for *_, sent in manifest["traffic"])
     drawn = np.mean(manifest["costs"]["samples"])
     assert abs(found.samples - drawn) < 0.2 * drawn  # the depth of eq. (5) is random
-    assert found.compile_seconds > 0 and found.seconds > 0 and found.memory > 1e7
+    assert found.compile_seconds > 0 and found.seconds > 0
+    rows = sum(a.nbytes for part in plan.problem.rows.values() for a in jax.tree.leaves(part))
+    assert rows < found.memory < 20 * rows
 
 
 def test_a_run_that_diverges_keeps_what_it_had(tmp_path):

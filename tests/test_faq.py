@@ -162,6 +162,9 @@ PROVOKED = {
     "Problem and network differ": lambda: diamond.simulate(
         problem(agents=3), diamond.network.ring(5), steps(), 1
     ),
+    "More memory than there is": lambda: diamond.simulate(
+        problem(agents=2), diamond.network.path(2), steps(), 1, memory=900
+    ),
     "A graph in pieces": lambda: diamond.network.from_graph(nx.Graph([(0, 1), (2, 3)])),
     "A mixing matrix that does not average": leaking,
     "Diverged: beta": lambda: run(steps(beta=5)),

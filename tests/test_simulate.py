@@ -1,5 +1,7 @@
 """The runtime: chunks, seeds, recompilation, divergence."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -170,7 +172,7 @@ def test_an_alpha_that_is_too_large_is_named():
     assert "beta stays below 2/L_g = 1.3" in str(e.value)
 
 
-def test_groups_of_agents_give_the_same_round(monkeypatch):
+def test_groups_of_agents_give_the_same_round():
     """Agents are taken through their gradients side by side, or in groups that fit a cache."""
     problem = quad(agents=7, rows=(4, 9, 5, 1, 8, 6, 3)).problem
     algorithm = build("svr_interact", hypergradient=ESTIMATORS["neumann"], **OPTIONS)
@@ -178,13 +180,14 @@ def test_groups_of_agents_give_the_same_round(monkeypatch):
     fixed = algorithm, problem.objectives(3), mixer(ring(7)), key(0), "blocks"
     first = _round.start(algorithm, *problem.start(0), 7)
     found = []
-    for size in (7, 3):  # 3 leaves one agent over
-        monkeypatch.setattr(_round, "together", lambda rows: size)
-        once = jax.jit(lambda p: _round.play(*fixed, p))
+    for size in (7, 3, 1):  # 3 leaves one agent over
+        once = jax.jit(partial(_round.play, *fixed, size=size))
         found.append(once(once(first)))  # one round on all rows, one on blocks
-    assert same_bits(found[0].spent, found[1].spent)
-    for one, two in zip(*(jax.tree.leaves(p.state) for p in found)):
-        np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-13)
+    whole, *groups = found
+    for other in groups:
+        assert same_bits(whole.spent, other.spent)
+        for one, two in zip(*(jax.tree.leaves(p.state) for p in (whole, other))):
+            np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-13)
 
 
 def test_single_precision(float32):

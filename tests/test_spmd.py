@@ -113,9 +113,8 @@ def test_nothing_but_the_message_travels(way, kind, times):
     algorithm = jax.tree.map(jax.numpy.asarray, algorithm)
     first = place.place(start(algorithm, *problem.start(0), 8))
     fixed = algorithm, place.objectives, place.exchange, place.numbers, key(0), first, 5
-    text = (
-        spmd._advance.program.lower(*fixed, sampling="blocks", mesh=place.mesh).compile().as_text()
-    )
+    options = {"sampling": "blocks", "mesh": place.mesh, "size": place.abreast}
+    text = spmd._advance.lower(*fixed, **options).compile().as_text()
     found = COLLECTIVE.findall(text)
     assert set(found) == {kind} and len(found) <= times  # x and u; of a ring, to either side
     assert 'custom-call-target="xla_ffi_python' not in text  # and the host is not asked

@@ -78,9 +78,12 @@ def test_every_agent_has_its_own_lower_step_and_chain():
     assert numbers["beta"] == pytest.approx(1 / 15, rel=1e-4)  # the smallest, and the largest
     assert numbers["most_beta"] == pytest.approx(1 / 1.5, rel=1e-4)
     assert numbers["condition"] == pytest.approx(1, rel=1e-4)  # of each agent alone
-    run = diamond.simulate(apart(), ring(3), algorithm, 20, every=20)
-    # y_i - x shrinks by 1 - 1 / 1.5 and more: in 20 rounds all agents are there, stiff or not
-    assert run.history["lower_error"][-1] < 1e-3 * run.history["stationarity"][0]
+    common = diamond.diamond(alpha=0.05, beta=1 / 15, batch=12)
+    own_steps, one_step = (
+        diamond.simulate(apart(), ring(3), given, 20, every=20).history["lower_error"][-1]
+        for given in (algorithm, common)
+    )
+    assert own_steps < one_step / 10  # who is not stiff need not wait
 
 
 def test_a_slow_lower_level_slows_the_upper():

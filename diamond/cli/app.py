@@ -54,6 +54,7 @@ def _tell(error: Exception) -> int | None:
     from ..data import DataError
     from ..experiment.mistakes import BadExperiment
     from ..folder.lock import Busy
+    from ..memory import TooLarge
 
     if isinstance(error, BadExperiment):
         count = len(error.mistakes)
@@ -61,7 +62,7 @@ def _tell(error: Exception) -> int | None:
         for mistake in error.mistakes:
             talk(f"  {mistake}")
         return BAD_INPUT
-    if isinstance(error, DataError | FileNotFoundError | FileExistsError):
+    if isinstance(error, DataError | FileNotFoundError | FileExistsError | TooLarge):
         talk(str(error), "red")
         return BAD_INPUT
     if isinstance(error, Busy):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..experiment.run import Plan
+from ..memory import spoken
 from ..runtimes.forecast import Forecast
 
 
@@ -24,7 +25,7 @@ def said(plan: Plan, found: Mapping[str, Forecast]) -> str:
         f"{runs} of {plan.experiment.rounds:,} rounds",
         f"about {duration(sum(f.seconds for f in found.values()))}",
         f"compiled in {duration(sum(f.compile_seconds for f in found.values()))}",
-        *([f"memory {memory / 1e9:.2g} GB"] if memory else []),
+        *([f"memory {spoken(memory)}"] if memory else []),
         f"{sum(f.samples for f in found.values()):,.0f} samples an agent",
         f"{sum(f.bytes for f in found.values()) / 1e6:,.3g} MB on the network",
     ]
@@ -41,7 +42,7 @@ def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
     for column in columns:
         table.add_column(column, justify="left" if column == "run" else "right")
     for name, f in found.items():
-        memory = f"{f.memory / 1e9:.2g} GB" if f.memory else "?"
+        memory = spoken(f.memory) if f.memory else "?"
         counts = f"{f.samples:,.0f}", f"{f.bytes / 1e6:,.3g}"
         times = duration(f.compile_seconds), duration(f.seconds), f"{f.rounds_per_second:,.0f}"
         table.add_row(name, *times, memory, *counts)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 
 from ..checkpoint import replace
+from ..memory import TooLarge
 from ..problem import Problem
 from ..runtimes.forecast import Forecast, forecast
 from .config import Experiment, load
@@ -31,18 +32,26 @@ class Plan(NamedTuple):
         """What each run will take; seeds differ in nothing, so one of them is tried."""
         found: dict[str, Forecast] = {}
         seen: dict[tuple[int, int], Forecast] = {}
+        large: dict[tuple[int, int], Mistake] = {}
         with precision(self.experiment):
             for job, _ in self.jobs:
                 one = job.experiment
                 same = id(one.algorithm[0]), id(one.network[0])
-                if same not in seen:
-                    network, algorithm = one.network[0].build(), one.algorithm[0].build()
-                    fixed = one.rounds, one.seed[0], one.every, one.sampling
-                    seen[same] = forecast(self.problem, network, algorithm, *fixed, one.devices)
-                    found[job.name] = seen[same]
-                else:
+                if same in seen:
                     found[job.name] = seen[same]._replace(compile_seconds=0.0)
+                elif same not in large:
+                    try:
+                        found[job.name] = seen[same] = self._forecast(one)
+                    except TooLarge as error:
+                        large[same] = Mistake(job.name, str(error))
+        if large:
+            raise BadExperiment(self.experiment.name, large.values())
         return found
+
+    def _forecast(self, one: Experiment) -> Forecast:
+        network, algorithm = one.network[0].build(), one.algorithm[0].build()
+        fixed = one.rounds, one.seed[0], one.every, one.sampling, one.devices, one.products
+        return forecast(self.problem, network, algorithm, *fixed)
 
     def assist(self) -> None:
         """Carry this process's agents in the run that the first process writes down."""

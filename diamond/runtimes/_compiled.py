@@ -31,6 +31,10 @@ class Compiled:
     def __call__(self, *given: Any, **named: Any) -> Any:
         return self.program(*given, **named)
 
+    def lower(self, *given: Any, **named: Any) -> Any:
+        """On its way to be compiled; a call finds what was compiled of it."""
+        return self.program.lower(*given, **named)
+
 
 def compiled(*static: str) -> Callable[[Callable[..., Any]], Compiled]:
     """Compile a function; the arguments named `static` are part of the program."""

@@ -14,14 +14,15 @@ from ..algorithm import Algorithm
 from ..cost import Cost
 from ..deferred import Setting, resolve
 from ..measure import Metrics, observe
+from ..memory import Budget, Fitted
 from ..network import Network
 from ..network.mixer import Mixer, mixer
 from ..problem import Objectives, Problem, Rows
-from ..record import message_bytes
+from ..record import MEASURING, message_bytes
 from ..run import Run
 from ..sampling import Sampling, key
 from ._compiled import compiled
-from ._round import Progress, play, start
+from ._round import REMEDY, WORK, Progress, play, start, together
 
 
 class Lanes:
@@ -37,6 +38,7 @@ class Lanes:
         runs: Sequence[tuple[Algorithm, int]],
         shape: tuple[int, ...],
         sampling: Sampling,
+        memory: int | None = None,
     ):
         self.problem, self.network, self.sampling = problem, network, sampling
         self.shape = shape
@@ -55,6 +57,10 @@ class Lanes:
         self.message = message_bytes(self.resolved[0].algorithm, self.objectives, *start_point)
         self.mixing, self.t, self.seconds = mixer(network), 0, 0.0
         self.seeds = [seed for _, seed in runs]
+        budget = Budget(list(self.objectives.train.count.devices()), memory)
+        size = together(self.objectives.train)
+        self.rounds = Fitted(_advance, size, budget, WORK, REMEDY)
+        self.observe = Fitted(_observe, problem.agents, budget, *MEASURING)
         self.entries: list[dict[str, Any]] = []  # one an evaluation, of all lanes
         self.own: list[dict[str, np.ndarray]] = []  # the same, what each agent has of its own
         self.advance(0)  # compiles
@@ -71,7 +77,7 @@ class Lanes:
         fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
         now = self.state, self.spent, self.failed
         options = {"sampling": self.sampling, "shape": self.shape}
-        after = _advance(*fixed, now, jnp.int32(until), **options)
+        after = self.rounds(*fixed, now, jnp.int32(until), **options)
         self.state, self.spent, self.failed = jax.block_until_ready(after)
         self.seconds, self.t = self.seconds + time.perf_counter() - begun, until
 
@@ -89,7 +95,7 @@ class Lanes:
         problem = self.problem
         rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
         place = self.state.x, self.state.y, self.keys
-        found, own = _observe(self.objectives, rows, metrics, *place)
+        found, own = self.observe(self.objectives, rows, metrics, *place)
         counts = cost.total(self.spent).mean(1)
         sent = self.t * 2 * len(self.network.edges) * self.message
         self.own.append({name: np.asarray(value) for name, value in own.items()})
@@ -153,7 +159,7 @@ def _stack(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *a: jnp.stack(a), *trees)
 
 
-@compiled("sampling", "shape")
+@compiled("sampling", "shape", "size")
 def _advance(
     algorithms: Algorithm,
     problem: Objectives,
@@ -164,6 +170,7 @@ def _advance(
     until: jax.Array,
     sampling: Sampling,
     shape: tuple[int, int],
+    size: int,
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Rounds t to `until` of every lane: its state, its counters, the round it failed in or -1."""
     table = lambda a: a.reshape(*shape, *a.shape[1:])
@@ -171,7 +178,8 @@ def _advance(
     algorithms, lanes = jax.tree.map(table, (algorithms, lanes))
 
     def one(algorithm: Algorithm, key: jax.Array, state: Any, spent: jax.Array, t: Any) -> Any:
-        return play(algorithm, problem, mixing, key, sampling, Progress(t, state, spent))[1:]
+        progress = Progress(t, state, spent)
+        return play(algorithm, problem, mixing, key, sampling, progress, size=size)[1:]
 
     row = jax.vmap(one, (0, None, 0, 0, None))  # one seed: all draw the same
     each = jax.vmap(row, (0, 0, 0, 0, None))
@@ -186,10 +194,10 @@ def _advance(
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
 
 
-@partial(jax.jit, static_argnums=2)
+@partial(jax.jit, static_argnames=("metrics", "size"))
 def _observe(
-    problem: Objectives, rows: Rows, metrics: Metrics, x: Any, y: Any, keys: jax.Array
+    problem: Objectives, rows: Rows, metrics: Metrics, x: Any, y: Any, keys: jax.Array, size: int
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """What `diamond.measure` finds of every lane, and of every agent of it."""
-    look = lambda x, y, key: observe(problem, rows, metrics, x, y, key)
+    look = lambda x, y, key: observe(problem, rows, metrics, x, y, key, size=size)
     return jax.vmap(look)(x, y, keys)

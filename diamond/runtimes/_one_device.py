@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 
 from ..algorithm import Algorithm
+from ..memory import Budget, Fitted
 from ..network import Network
 from ..network.mixer import mixer
 from ..problem import Problem
 from ..sampling import Sampling
 from ..tree import Tree
 from ._precision import Precision, working
-from ._round import Progress, advance
+from ._round import REMEDY, WORK, Progress, advance, together
 
 
 class OneDevice:
@@ -23,10 +24,14 @@ class OneDevice:
         batch: int,
         sampling: Sampling,
         precision: Precision | None = None,
+        memory: int | None = None,
     ):
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
         self.working = working(self.objectives, precision)
         self.mixing, self.sampling = mixer(network), sampling
+        self.abreast = problem.agents
+        self.budget = Budget(list(self.objectives.train.count.devices()), memory)
+        self.rounds = Fitted(advance, together(self.working.train), self.budget, WORK, REMEDY)
 
     agents: int | None = None  # all places are agents
     shared: None = None
@@ -48,5 +53,5 @@ class OneDevice:
     ) -> tuple[Progress, bool]:
         """Rounds up to `until`, or through the first that leaves x or y not finite."""
         fixed = algorithm, self.working, self.mixing, key, progress
-        after, sound = advance(*fixed, jnp.int32(until), sampling=self.sampling)
+        after, sound = self.rounds(*fixed, jnp.int32(until), sampling=self.sampling)
         return jax.block_until_ready(after), bool(sound)

@@ -1,5 +1,6 @@
 """One round of all agents, and many of them as one compiled program."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,12 +12,14 @@ from .. import cost, tree
 from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
 from ..deferred import own
+from ..memory import even, grouped
 from ..network.mixer import Mixer
 from ..problem import Objectives, Rows
 from ..sampling import EACH, Sample, Sampling, draw
 from ._compiled import compiled
 
 CACHE = 2**18  # bytes of rows to work on at a time
+WORK, REMEDY = "a round", "a smaller batch, fewer terms K, or more devices"
 
 
 class Progress(NamedTuple):
@@ -57,9 +60,9 @@ def estimate(
     t: Any,
     sample: Sample,
     numbers: jax.Array | None = None,
-    alike: bool = False,
+    size: int | None = None,
 ) -> tuple[Estimate, Cost]:
-    """All agents' gradient work of round t; `alike`: in the same bits however many they are.
+    """All agents' gradient work of round t, `size` of them side by side.
 
     `numbers` are those of the agents, if not 0, 1, ...
     """
@@ -69,13 +72,9 @@ def estimate(
         return own(algorithm, number).estimate(problem.of(agent), state, t, drawn)
 
     agents = jnp.arange(problem.train.count.shape[0])
-    each = agents, agents if numbers is None else numbers, state, sample._replace(bits=None)
-    if alike and jax.default_backend() == "cpu":
-        return jax.lax.map(lambda each: alone(*each), each)
-    size = together(problem.train)
-    if size >= len(agents):
-        return jax.vmap(alone)(*each)
-    return jax.lax.map(lambda each: alone(*each), each, batch_size=size)
+    work = grouped(alone, size or together(problem.train))
+    numbers = agents if numbers is None else numbers
+    return work(agents, numbers, state, sample._replace(bits=None))
 
 
 def together(rows: Rows) -> int:
@@ -87,12 +86,9 @@ def together(rows: Rows) -> int:
     agents = rows.count.shape[0]
     if jax.default_backend() != "cpu":
         return agents
-    block = sum(rows.batch * a[0, 0].size * a.dtype.itemsize for a in jax.tree.leaves(rows.data))
-    most = max(1, CACHE // block)
-    if agents <= 2 * most:
-        return agents
-    even = [size for size in range(most, most // 2, -1) if agents % size == 0]
-    return even[0] if even else most
+    row = sum(math.prod(a.shape[2:]) * a.dtype.itemsize for a in jax.tree.leaves(rows.data))
+    most = max(1, CACHE // (rows.batch * row))
+    return agents if agents <= 2 * most else even(agents, most)
 
 
 def play(
@@ -103,12 +99,12 @@ def play(
     sampling: Sampling,
     progress: Progress,
     agents: jax.Array | None = None,
-    alike: bool = False,
+    size: int | None = None,
 ) -> Progress:
     """One round: estimate, tell, mix, update."""
     t, state, spent = progress
     sample = samples(algorithm, problem, key, t, sampling, agents)
-    estimates, costs = estimate(algorithm, problem, state, t, sample, agents, alike)
+    estimates, costs = estimate(algorithm, problem, state, t, sample, agents, size)
     numbers = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
     told = lambda i, *each: own(algorithm, i).outgoing(*each, t)
     mixed = mixer(jax.vmap(told)(numbers, state, estimates))
@@ -117,7 +113,7 @@ def play(
     return Progress(t + 1, state, jax.vmap(cost.charge)(spent, costs))
 
 
-@compiled("sampling")
+@compiled("sampling", "size")
 def advance(
     algorithm: Algorithm,
     problem: Objectives,
@@ -126,6 +122,7 @@ def advance(
     progress: Progress,
     until: jax.Array,
     sampling: Sampling,
+    size: int | None = None,
 ) -> tuple[Progress, jax.Array]:
     """Rounds up to `until`, or through the first one that leaves x or y not finite.
 
@@ -138,7 +135,7 @@ def advance(
         return (progress.t < until) & sound
 
     def body(carry: Any) -> Any:
-        progress = play(algorithm, problem, mixer, key, sampling, carry[0])
+        progress = play(algorithm, problem, mixer, key, sampling, carry[0], size=size)
         return progress, tree.finite((progress.state.x, progress.state.y))
 
     return jax.lax.while_loop(unfinished, body, (progress, jnp.bool_(True)))

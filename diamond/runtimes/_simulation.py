@@ -49,6 +49,7 @@ class Simulation:
         resume: Saved | None,
         devices: Devices | None = None,
         precision: Precision | None = None,
+        memory: int | None = None,
     ):
         self.problem, self.given, self.seed, self.sampling = problem, algorithm, seed, sampling
         found = dict(resume.found) if resume else {}
@@ -57,7 +58,7 @@ class Simulation:
         self.shrinks = shrinks
         self.setting = Setting(problem, network, algorithm.batch, seed, memory=found)
         given = problem, network, algorithm.batch, sampling
-        self.place = placed(*given, devices, precision)
+        self.place = placed(*given, devices, precision, memory)
         self._number()
         first = start(self.algorithm, *problem.start(seed), problem.agents)
         self.progress = self.place.place(first)

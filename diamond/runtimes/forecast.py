@@ -1,11 +1,9 @@
 """What a run will take, from its first few rounds."""
 
-import sys
 import time
 import warnings
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from .. import cost
@@ -15,9 +13,11 @@ from ..network import Network
 from ..problem import Problem
 from ..record import Record
 from ..sampling import Sampling, key
+from ._one_device import OneDevice
+from ._precision import Precision, products
 from ._round import Progress, start
 from .simulate import check
-from .spmd import Devices, placed
+from .spmd import Devices, Spmd, placed
 
 ENOUGH = 0.1  # seconds of rounds from which to judge
 
@@ -28,7 +28,7 @@ class Forecast(NamedTuple):
     compile_seconds: float  # spent already: the run finds its programs compiled
     seconds: float  # of rounds and evaluations
     rounds_per_second: float
-    memory: int | None  # bytes, the most in use until now; None where it cannot be told
+    memory: int | None  # bytes on each device, by XLA's account; None where it keeps none
     samples: float  # rows drawn by an agent
     bytes: int  # over all edges, both ways
 
@@ -42,40 +42,61 @@ def forecast(
     every: int = 100,
     sampling: Sampling = "blocks",
     devices: Devices | None = None,
+    precision: Precision | None = None,
+    memory: int | None = None,
 ) -> Forecast:
-    """Compiles the run, makes a few of its rounds and one evaluation, and extrapolates."""
+    """Compiles the run, makes a few of its rounds and one evaluation, and extrapolates.
+
+    What does not fit its devices, or `memory` bytes of each, is refused as `simulate` does.
+    """
     check(problem, network, algorithm, rounds, every, sampling)
     setting = Setting(problem, network, algorithm.batch, seed)
-    resolved = resolve(algorithm, setting)
-    algorithm = resolved.algorithm
-    place = placed(problem, network, algorithm.batch, sampling, devices)
-    begin = place.place(start(algorithm, *problem.start(seed), problem.agents))
+    with products(precision), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself will say it
+        resolved = resolve(algorithm, setting)
+        place = placed(problem, network, algorithm.batch, sampling, devices, precision, memory)
+        about = problem, network, resolved.algorithm, place, seed, sampling
+        record = Record(*about, resolved, 0.0)
+        tried = _try(record, place, rounds)
+    evaluations = 1 + -(-rounds // every)
+    seen = _renewals(setting, rounds)
+    needs = [need for need in (place.rounds.need, record.observe.need) if need is not None]
+    return Forecast(
+        compile_seconds=tried.compiling,
+        seconds=tried.round * rounds + tried.evaluation * evaluations,
+        rounds_per_second=1 / tried.round if tried.round else float("inf"),
+        memory=max(needs, default=None),
+        samples=float(np.mean(resolved.cost.samples)) + seen.samples + tried.samples * rounds,
+        bytes=resolved.bytes + seen.bytes + 2 * len(network.edges) * record.message * rounds,
+    )
+
+
+class _Tried(NamedTuple):
+    compiling: float  # seconds
+    round: float  # seconds of one
+    evaluation: float  # seconds of one
+    samples: float  # of an agent, in a round
+
+
+def _try(record: Record, place: OneDevice | Spmd, rounds: int) -> _Tried:
+    """A few rounds from the start, and two evaluations where they end."""
+    point = record.problem.start(record.seed)
+    begin = place.place(start(record.algorithm, *point, record.problem.agents))
 
     def timed(until: int) -> tuple[Progress, float]:
         begun = time.perf_counter()
-        after, _ = place.advance(algorithm, key(seed), begin, until)
+        after, _ = place.advance(record.algorithm, key(record.seed), begin, until)
         return after, time.perf_counter() - begun
 
     _, compiling = timed(0)
-    made, tried = begin, 0
-    took = 0.0
-    while took < ENOUGH and tried < rounds:
-        tried = min(max(1, 2 * tried), rounds)
-        made, took = timed(tried)
-    record = Record(problem, network, algorithm, place, seed, sampling, resolved, 0.0)
-    measuring = [_timed_look(record, made) for _ in range(2)]
-    drawn = cost.total(place.whole(made.spent)).mean(0)[0] / max(tried, 1)
-    pace = took / max(tried, 1)
-    evaluations = 1 + -(-rounds // every)
-    seen = _renewals(setting, rounds)
-    return Forecast(
-        compile_seconds=compiling + measuring[0] - measuring[1],
-        seconds=pace * rounds + measuring[1] * evaluations,
-        rounds_per_second=1 / pace if pace else float("inf"),
-        memory=peak_memory(),
-        samples=float(np.mean(resolved.cost.samples)) + seen.samples + float(drawn) * rounds,
-        bytes=resolved.bytes + seen.bytes + 2 * len(network.edges) * record.message * rounds,
-    )
+    made, count, took = begin, 0, 0.0
+    while took < ENOUGH and count < rounds:
+        count = min(max(1, 2 * count), rounds)
+        made, took = timed(count)
+    first, second = (_timed_look(record, made) for _ in range(2))
+    drawn = float(cost.total(place.whole(made.spent)).mean(0)[0])
+    each = max(count, 1)
+    return _Tried(compiling + first - second, took / each, second, drawn / each)
 
 
 class _Renewals(NamedTuple):
@@ -95,20 +116,5 @@ def _renewals(setting: Setting, rounds: int) -> _Renewals:
 
 def _timed_look(record: Record, progress: object) -> float:
     begun = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run itself will say it
-        record.add(progress, 0.0)
+    record.add(progress, 0.0)
     return time.perf_counter() - begun
-
-
-def peak_memory() -> int | None:
-    """The most memory in use until now: the device's, or this process's where that is the CPU."""
-    stats = jax.devices()[0].memory_stats()
-    if stats and "peak_bytes_in_use" in stats:
-        return int(stats["peak_bytes_in_use"])
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -4,7 +4,7 @@ On an accelerator they are one program, the runs being an axis of their own: sma
 it idle otherwise. On a CPU they run one after another, which is as fast there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 from ..algorithm import Algorithm
 from ..deferred import refreshes, swap
 from ..divergence import Diverged
+from ..memory import TooLarge
 from ..network import Network
 from ..problem import Problem
 from ..run import Run
@@ -39,12 +40,14 @@ def many(
     sampling: Sampling = "blocks",
     batched: bool | None = None,
     on_run: Callable[[int], None] | None = None,
+    memory: int | None = None,
 ) -> list[Outcome]:
     """The outcome of each (algorithm, seed), in order: that of `simulate`, to rounding.
 
     `batched` as one program, for which the algorithms must differ in their numbers only: by default
-    on an accelerator, if they do. There, `seconds` is a run's share of the time of all. `on_run` is
-    told how many runs are done.
+    on an accelerator, if they do. There, `seconds` is a run's share of the time of all; fewer runs
+    go together where all do not fit the device, or `memory` bytes of it. `on_run` is told how many
+    runs are done.
     """
     if batched is None:
         batched = jax.default_backend() != "cpu" and alike([given for given, _ in runs])
@@ -53,15 +56,15 @@ def many(
         check(problem, network, algorithm, rounds, every, sampling)
     if batched:
         made: dict[int, Outcome] = {}
-        for table in _tables([seed for _, seed in runs]):
-            lanes = _batched(problem, network, runs, table, rounds, every, sampling)
+        for table, lanes in _all(problem, network, runs, rounds, every, sampling, memory):
             made |= {i: _outcome(lanes, lane) for lane, i in enumerate(table.ravel().tolist())}
             if on_run:
                 on_run(len(made))
         return [made[i] for i in range(len(runs))]
     for algorithm, seed in runs:
         try:
-            run = simulate(problem, network, algorithm, rounds, seed, every, sampling)
+            given = problem, network, algorithm, rounds, seed, every, sampling
+            run = simulate(*given, memory=memory)
             outcomes.append(Outcome(run.history, None))
         except Diverged as error:
             outcomes.append(Outcome(error.run.history, error.round))
@@ -95,8 +98,7 @@ def seeds_together(
     check(problem, network, algorithm, rounds, every, sampling)
     runs = [(algorithm, seed) for seed in seeds]
     made: dict[int, Run | None] = {}
-    for table in _tables(list(seeds)):
-        lanes = _batched(problem, network, runs, table, rounds, every, sampling)
+    for table, lanes in _all(problem, network, runs, rounds, every, sampling):
         made |= {i: lanes.run(lane) for lane, i in enumerate(table.ravel().tolist())}
     return [made[i] for i in range(len(runs))]
 
@@ -117,17 +119,33 @@ def _tables(seeds: list[int]) -> list[np.ndarray]:
     return [full[k : k + many] for k in range(0, len(full), many)]
 
 
-def _batched(
+def _all(
     problem: Problem,
     network: Network,
     runs: Sequence[tuple[Algorithm, int]],
-    table: np.ndarray,
     rounds: int,
     every: int,
     sampling: Sampling,
-) -> Lanes:
-    """The runs that `table` names, made side by side."""
-    lanes = Lanes(problem, network, [runs[i] for i in table.ravel()], table.shape, sampling)
+    memory: int | None = None,
+) -> Iterator[tuple[np.ndarray, Lanes]]:
+    """The runs as tables, each made side by side; one that does not fit the device is halved."""
+    waiting = _tables([seed for _, seed in runs])
+    while waiting:
+        table = waiting.pop(0)
+        given = [runs[i] for i in table.ravel()]
+        try:
+            lanes = Lanes(problem, network, given, table.shape, sampling, memory)
+            _go(lanes, rounds, every)
+        except TooLarge:
+            if table.size == 1:
+                raise
+            waiting[:0] = np.array_split(table, 2, axis=0 if len(table) > 1 else 1)
+        else:
+            yield table, lanes
+
+
+def _go(lanes: Lanes, rounds: int, every: int) -> None:
+    """All rounds of the runs of a table, measured on the way."""
     marks = {0, *range(every, rounds, every), rounds}
     renewals = set(refreshes(rounds)) if lanes.changes else set()
     for until in sorted(marks | renewals):
@@ -136,7 +154,6 @@ def _batched(
             lanes.renew()
         if until in marks:
             lanes.measure()
-    return lanes
 
 
 def _outcome(lanes: Lanes, lane: int) -> Outcome:

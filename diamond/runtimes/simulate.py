@@ -32,6 +32,7 @@ def simulate(
     resume: Saved | None = None,
     devices: Devices | None = None,
     precision: Precision | None = None,
+    memory: int | None = None,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
@@ -53,6 +54,10 @@ def simulate(
     as each has two agents or more. `precision`, of the products inside the losses of the rounds:
     "float32" in full, "tf32", or "bf16", where losses see x and the rows as bfloat16; sums, states
     and measures stay in float32. None leaves it to JAX (TF32 on NVIDIA GPUs, full elsewhere).
+
+    `memory`: bytes that the run may have on each device, all there is by default. Agents are taken
+    in groups where all at once need more, with a warning; what still does not fit is refused before
+    the first round, by `diamond.memory.TooLarge`.
     """
     check(problem, network, algorithm, rounds, every, sampling)
     if on_divergence not in ("stop", "shrink"):
@@ -60,7 +65,7 @@ def simulate(
     shrinks = on_divergence == "shrink"
     with products(precision):
         given = problem, network, algorithm, seed, sampling, shrinks, resume
-        run = Simulation(*given, devices, precision)
+        run = Simulation(*given, devices, precision, memory)
 
         def note() -> None:
             run.record.add(run.progress, run.seconds, on_evaluation)

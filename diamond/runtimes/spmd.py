@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .. import tree
 from ..algorithm import Algorithm
+from ..memory import Budget, Fitted
 from ..network import Network
 from ..network.exchange import AXIS, Cut, Exchange, Way, exchange
 from ..problem import Objectives, Problem, Rows
@@ -24,7 +25,7 @@ from ..tree import Tree
 from ._compiled import compiled
 from ._one_device import OneDevice
 from ._precision import Precision, working
-from ._round import Progress, play
+from ._round import REMEDY, WORK, Progress, play
 
 Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
 CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
@@ -42,6 +43,7 @@ class Spmd:
         devices: Devices,
         precision: Precision | None = None,
         way: Way | None = None,
+        memory: int | None = None,
     ):
         chosen = named(devices)
         self.mesh = Mesh(np.array(chosen), (AXIS,))
@@ -55,6 +57,9 @@ class Spmd:
         found = exchange(network, self.cut, way)
         self.exchange: Exchange = jax.tree.map(self._put, found, found.specs)
         self.numbers = self._put(self.cut.places.astype(np.int32), CUT)
+        self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1: for equal bits
+        self.budget = Budget(chosen, memory)
+        self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
 
     def place(self, progress: Progress) -> Progress:
         """The progress of all agents, laid out for `advance`."""
@@ -75,11 +80,12 @@ class Spmd:
         """Rounds up to `until`, or through the first that leaves x or y not finite."""
         fixed = algorithm, self.working, self.exchange, self.numbers, key
         options = {"sampling": self.sampling, "mesh": self.mesh}
-        after, broken = jax.block_until_ready(_advance(*fixed, progress, until, **options))
+        after, broken = jax.block_until_ready(self.rounds(*fixed, progress, until, **options))
         first = int(np.min(self.whole(broken)))
         if first == until:
             return after, True
-        return jax.block_until_ready(_advance(*fixed, progress, first + 1, **options))[0], False
+        after, _ = jax.block_until_ready(self.rounds(*fixed, progress, first + 1, **options))
+        return after, False
 
     def _put(self, array: Any, spec: PartitionSpec) -> jax.Array:
         found = jnp.asarray(array)
@@ -117,19 +123,23 @@ def placed(
     sampling: Sampling,
     devices: Devices | None,
     precision: Precision | None = None,
+    memory: int | None = None,
 ) -> OneDevice | Spmd:
-    """The agents on one device or, if any are given, cut over `devices`."""
+    """The agents on one device or, if any are given, cut over `devices`.
+
+    `memory`: bytes of each device that the run may have; None: what there is.
+    """
     given = problem, network, batch, sampling
     if devices is None:
-        return OneDevice(*given, precision)
-    return Spmd(*given, devices, precision)
+        return OneDevice(*given, precision, memory)
+    return Spmd(*given, devices, precision, memory=memory)
 
 
 def _first(tree: Tree, agents: int) -> Tree:
     return jax.tree.map(lambda a: a[:agents], tree)
 
 
-@compiled("sampling", "mesh")
+@compiled("sampling", "mesh", "size")
 def _advance(
     algorithm: Algorithm,
     problem: Objectives,
@@ -140,6 +150,7 @@ def _advance(
     until: Any,
     sampling: Sampling,
     mesh: Mesh,
+    size: int,
 ) -> tuple[Progress, jax.Array]:
     """Rounds up to `until`, and in which round each place was no longer finite, `until` if in none.
 
@@ -157,7 +168,7 @@ def _advance(
     ) -> tuple[Progress, jax.Array]:
         def body(carry: Any) -> Any:
             before, broken = carry
-            after = play(algorithm, problem, mixing, key, sampling, before, agents, alike=True)
+            after = play(algorithm, problem, mixing, key, sampling, before, agents, size)
             lost = ~jax.vmap(tree.finite)((after.state.x, after.state.y))
             return after, jnp.where(lost, jnp.minimum(broken, before.t), broken)
 
