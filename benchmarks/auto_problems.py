@@ -126,7 +126,10 @@ PROBLEMS = {
         scaled_ridge(3, 1e3, 45, features=8, upper=1e-3),
         network.path(3),
     ),
-    "logistic, agents differ 4 x, m = 16": lambda: (logistic(16, 46, 4.0), network.star(16)),
+    "logistic, agents differ 5 x, m = 12": lambda: (
+        logistic(12, 51, 5.0, rows=90, features=14),
+        network.torus(3, 4),
+    ),
     "data cleaning, m = 7": lambda: (cleaning(7, 47), network.ring(7)),
     "softmax penalties, skewed, m = 6": lambda: (
         problems.hyperparameter(*blobs(6, 48, _skewed, classes=4), classes=4),
@@ -151,6 +154,7 @@ DESIGN = {
     "ridge, f and g x 10^3, m = 4": lambda: (scaled_ridge(4, 1e3, 14), network.star(4)),
     "ridge, f and g x 10^-3, m = 6": lambda: (scaled_ridge(6, 1e-3, 15), network.ring(6)),
     "logistic, agents differ 10 x, m = 32": lambda: (logistic(32, 16, 10.0), network.ring(32)),
+    "logistic, agents differ 4 x, m = 16": lambda: (logistic(16, 46, 4.0), network.star(16)),
     "logistic, alike, m = 5": lambda: (logistic(5, 17, 1.0), network.complete(5)),
     "softmax penalties, i.i.d., m = 9": lambda: (
         problems.hyperparameter(*blobs(9, 18, _iid), classes=5),

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -48,13 +48,28 @@ class Found(NamedTuple):
 
 
 Measured = tuple[np.ndarray, Cost]  # (agents, numbers), and what measuring them cost
-Largest = Callable[[str, Callable[[], Measured]], Measured]
+Measure = Callable[[], Measured]
 
 
-def largest_here(name: str, measure: Callable[[], Measured]) -> Measured:
-    """The largest of each number that `measure` finds, if all agents are in this process."""
-    values, cost = measure()
-    return np.max(values, axis=0), cost
+class Talk(Protocol):
+    """How what agents measure becomes known: by name, measured once."""
+
+    def alone(self, name: str, measure: Measure) -> Measured:
+        """Each agent's own."""
+
+    def largest(self, name: str, measure: Measure) -> Measured:
+        """The largest of each number over all agents of the network."""
+
+
+class AllHere:
+    """All agents are in this process: nothing to talk about."""
+
+    def alone(self, name: str, measure: Measure) -> Measured:
+        return measure()
+
+    def largest(self, name: str, measure: Measure) -> Measured:
+        values, cost = measure()
+        return np.max(values, axis=0), cost
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,7 @@ class Setting:
     past: dict[str, Found] = field(default_factory=dict)  # found before, to be found anew
     moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: they are at the start
     agent: int | None = None  # whose rows the problem has; None: it has those of all agents
-    largest: Largest = largest_here  # by name, over all agents of the network
+    talk: Talk = field(default_factory=AllHere)
 
     @property
     def agents(self) -> int:
@@ -132,7 +147,7 @@ class Resolved(NamedTuple):
     """An algorithm with numbers throughout, and what finding them has taken so far."""
 
     algorithm: Any
-    numbers: dict[str, float]  # all that were found, by name; `_told`
+    numbers: dict[str, float]  # all that were found, by name; `shown`
     cost: Cost  # of each agent
     rounds: int  # of talking only
     bytes: int  # over all edges, both ways
@@ -152,25 +167,25 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
         diameter, links = setting.network.diameter, 2 * len(setting.network.edges)
     return Resolved(
         jax.tree.map(jnp.asarray, filled),
-        _told(setting.memory),
+        shown(setting.memory),
         spent(setting.memory),
         rounds=sum(found.talks for found in setting.memory.values()) * diameter,
         bytes=spoken(setting.memory) * diameter * links,
     )
 
 
-def _told(memory: Mapping[str, Found]) -> dict[str, float]:
-    """Every number by its name; of one that each agent has of its own, the smallest and the
+def shown(memory: Mapping[str, Found]) -> dict[str, float]:
+    """Every number by its name, "_upper" and the like apart, which others are made of.
 
-    largest, the latter as "most_" and the name.
+    Of a number that each agent has of its own, the smallest, and the largest as "most_" and the
+    name.
     """
     numbers = {}
     for name, found in memory.items():
-        if name.startswith("_"):
-            continue
-        numbers[name] = float(np.min(found.value))
-        if np.ndim(found.value):
-            numbers[f"most_{name}"] = float(np.max(found.value))
+        if not name.startswith("_"):
+            numbers[name] = float(np.min(found.value))
+            if np.size(found.value) > 1:
+                numbers[f"most_{name}"] = float(np.max(found.value))
     return numbers
 
 

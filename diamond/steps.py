@@ -134,7 +134,7 @@ def _upper(setting: Setting) -> np.ndarray:
                 found[np.arange(len(bends)), 3 + np.asarray(setting.numbers)] = bends
             return found, Cost(*(np.asarray(c, np.int64) for c in cost))
 
-        found, cost = setting.largest("upper", measure)
+        found, cost = setting.talk.largest("upper", measure)
         largest, ratio, shaky, *bends = (float(value) for value in found)
         told = [largest, float(np.mean(bends or largest)), -m * ratio, shaky / math.sqrt(m)]
         return Found(np.array(told), cost, agreed=3 + every, talks=1)

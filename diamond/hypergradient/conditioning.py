@@ -32,14 +32,17 @@ def block(objectives: Objectives) -> Objectives:
 
 
 def smallest(setting: Setting) -> np.ndarray:
-    """mu of each agent: the smallest eigenvalue of its g_yy at the start, on a block of rows."""
+    """mu of each agent: the smallest eigenvalue of its g_yy where it stands, on a block of rows."""
 
     def compute(setting: Setting) -> Found:
-        few = block(setting.problem.objectives())
-        found = _smallest(few, *setting.point, sampling.key(setting.seed))
-        rows = np.asarray(few.train.count)
-        cost = Cost(samples=rows, hvps=linear.LANCZOS * rows)
-        return Found(np.asarray(found), cost, lasting=True)
+        def measure() -> Measured:
+            few = block(setting.problem.objectives())
+            found = _smallest(few, *setting.point, sampling.key(setting.seed))
+            rows = np.asarray(few.train.count, np.int64)
+            return np.asarray(found)[:, None], Cost(samples=rows, hvps=linear.LANCZOS * rows)
+
+        found, cost = setting.talk.alone("mu", measure)
+        return Found(found[:, 0], cost)
 
     return setting.once("mu", compute)
 
@@ -48,11 +51,9 @@ def condition(setting: Setting) -> float:
     """L / mu of the lower level, the worst of the agents."""
 
     def compute(setting: Setting) -> Found:
-        def measure() -> Measured:
-            largest = curvatures(setting)
-            return (largest / np.maximum(smallest(setting), FLAT * largest))[:, None], Cost()
-
-        (found,), cost = setting.largest("condition", measure)
+        largest, least = curvatures(setting), smallest(setting)
+        each = largest / np.maximum(least, FLAT * largest)
+        (found,), cost = setting.talk.largest("condition", lambda: (each[:, None], Cost()))
         return Found(float(found), cost, agreed=1, talks=1)
 
     return setting.once("condition", compute)

@@ -10,7 +10,7 @@ import numpy as np
 from .. import cost, tree
 from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
-from ..deferred import Found, Largest, Setting, largest_here, refreshes, resolve, spent, swap
+from ..deferred import AllHere, Found, Setting, Talk, refreshes, resolve, spent, swap
 from ..network import Network
 from ..problem import Objectives, Problem
 from ..sampling import Sample, Sampling, draw, key
@@ -69,9 +69,9 @@ class Agent:
         state = self.outline.init(*self.problem.start(self.seed))
         return Progress(0, state, cost.zeros(), self.given, {})
 
-    def find(self, progress: Progress, largest: Largest) -> Progress:
+    def find(self, progress: Progress, talk: Talk) -> Progress:
         """With the numbers that the algorithm leaves open, found where the agent stands."""
-        setting = self._setting(progress, largest)
+        setting = self._setting(progress, talk)
         if progress.t:
             state = jax.tree.map(lambda a: a[None], progress.state)
             setting = setting.at(state.x, state.y)
@@ -90,9 +90,9 @@ class Agent:
         resolved = resolve(self.given, self._setting(progress))
         return progress._replace(algorithm=resolved.algorithm)
 
-    def _setting(self, progress: Progress, largest: Largest = largest_here) -> Setting:
+    def _setting(self, progress: Progress, talk: Talk = AllHere()) -> Setting:
         fixed = self.problem, self.network, self.outline.batch, self.seed
-        return Setting(*fixed, memory=dict(progress.found), agent=self.number, largest=largest)
+        return Setting(*fixed, memory=dict(progress.found), agent=self.number, talk=talk)
 
     def think(self, progress: Progress) -> tuple[Estimate, Cost]:
         """All gradient work of the round; takes most of its time and needs no neighbour."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import cost
 from ..cost import Cost
+from ..deferred import shown
 from ..folder.manifest import Origin, now, opening
 from ..folder.trajectory import digest
 from ..folder.writer import Writer
@@ -98,7 +99,7 @@ class Diary:
 
     def _totals(self, progress: Progress) -> dict[str, Any]:
         agent, lines = self.node.agent, self.writer.metrics.lines()
-        resolved = {k: float(f.value) for k, f in progress.found.items() if not _is_array(f.value)}
+        resolved = shown(progress.found)
         spent = zip(Cost._fields, cost.total(progress.spent).tolist())
         edges = [sorted((agent.number, j)) for j in agent.neighbours]
         both = 2 * sent(agent, progress) // max(len(edges), 1)
@@ -117,7 +118,3 @@ class Diary:
         found: list[Any] = [None] * self.node.agent.network.agents
         found[self.node.agent.number] = value
         return found
-
-
-def _is_array(value: Any) -> bool:
-    return not isinstance(value, int | float)

@@ -1,10 +1,8 @@
 """Numbers that the network settles by talk, one after another: the largest that any agent has."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from ..deferred import Measured
+from ..deferred import Measure, Measured
 
 
 class Unsettled(LookupError):
@@ -18,18 +16,23 @@ class Unsettled(LookupError):
 class Tally:
     """What one agent has measured, each thing once, and what the network has settled.
 
-    Stands for the largest over all agents in `diamond.deferred.Setting`: finding numbers from it
-    stops at the first that is not settled yet, and is begun again once it is.
+    A `diamond.deferred.Talk`: finding numbers stops at the first that is not settled yet, and is
+    begun again once it is.
     """
 
     def __init__(self) -> None:
         self.own: dict[str, Measured] = {}
         self.settled: dict[str, np.ndarray] = {}
 
-    def __call__(self, name: str, measure: Callable[[], Measured]) -> Measured:
+    def alone(self, name: str, measure: Measure) -> Measured:
+        """What this agent measures, once."""
         if name not in self.own:
             self.own[name] = measure()
-        (values,), cost = self.own[name]
+        return self.own[name]
+
+    def largest(self, name: str, measure: Measure) -> Measured:
+        """What was settled; raises `Unsettled` before."""
+        (values,), cost = self.alone(name, measure)
         if name not in self.settled:
             raise Unsettled(name, values)
         return self.settled[name], cost
