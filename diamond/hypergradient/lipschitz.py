@@ -69,7 +69,7 @@ def curvature(
 def curvatures(setting: Setting) -> np.ndarray:
     """Of each agent, the largest |eigenvalue| of g_yy over 8 mini-batches, where it stands.
 
-    At least half of what was found before: eight batches may miss the one that bends most.
+    At least a third of what was found before: eight batches may miss the one that bends most.
     """
 
     def compute(setting: Setting) -> Found:
@@ -80,7 +80,7 @@ def curvatures(setting: Setting) -> np.ndarray:
 
         found, cost = setting.talk.alone("curvature", measure)
         before = setting.past.get("curvature", Found(0.0)).value
-        return Found(np.maximum(found[:, 0], before / 2), cost)
+        return Found(np.maximum(found[:, 0], before / 3), cost)
 
     return setting.once("curvature", compute)
 
