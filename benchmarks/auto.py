@@ -1,6 +1,8 @@
 """Steps that choose themselves beside the best of a 27-point grid, on problems they never saw.
 
     python benchmarks/auto.py [--design] [--rounds 600] [--algorithm diamond] [--json FILE]
+    python benchmarks/auto.py --draws 5    other draws of the same problems, without the grid: does
+                                           any diverge?
 
 The grid is a strong one: it is centred on what `auto` found for the same problem, so that its
 scale is right for every problem, and its best point is chosen afterwards by the final upper loss.
@@ -77,6 +79,17 @@ def one(name, made, make, rounds):
     }
 
 
+def draws(many, make, rounds):
+    """How often it diverged on so many other draws of every problem."""
+    lost = 0
+    for name, made in auto_problems.PROBLEMS.items():
+        ends = [final(*made(1000 + k), make(batch=BATCH), rounds) for k in range(many)]
+        falls = [last / first for first, last, _, _ in ends]
+        lost += falls.count(float("inf"))
+        print(f"{name:38} upper loss, last / first: {' '.join(f'{f:.3f}' for f in falls)}")
+    print(f"{lost} of {many * len(auto_problems.PROBLEMS)} diverged")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=600)
@@ -84,8 +97,11 @@ def main():
     parser.add_argument("--only", default="", help="a part of the names of those to run")
     parser.add_argument("--design", action="store_true", help="those the rule was made on")
     parser.add_argument("--json", default="")
+    parser.add_argument("--draws", type=int, default=0)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.draws:
+        return draws(options.draws, getattr(diamond, options.algorithm), options.rounds)
     print(f"{options.algorithm}, {options.rounds} rounds, batch {BATCH}; auto against 27 settings")
     print(f"{'problem':38} {'first':>9} {'auto':>9} {'grid':>9} {'lowest':>9} ratio NaN  verdict")
     rows = []

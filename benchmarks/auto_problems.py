@@ -113,35 +113,38 @@ def _skewed(labels, agents):
 
 
 PROBLEMS = {
-    "quadratic, condition 1, m = 1": lambda: (quadratic(1, 1.001, 61), network.path(1)),
-    "quadratic, condition 50, m = 32": lambda: (quadratic(32, 50.0, 62), network.exponential(32)),
-    "quadratic, condition 10^4, m = 12": lambda: (
-        quadratic(12, 1e4, 63),
+    "quadratic, condition 1, m = 1": lambda seed=61: (quadratic(1, 1.001, seed), network.path(1)),
+    "quadratic, condition 50, m = 32": lambda seed=62: (
+        quadratic(32, 50.0, seed),
+        network.exponential(32),
+    ),
+    "quadratic, condition 10^4, m = 12": lambda seed=63: (
+        quadratic(12, 1e4, seed),
         network.erdos_renyi(12, 0.3, 5),
     ),
-    "ridge, f and g x 10^3, m = 8": lambda: (
-        scaled_ridge(8, 1e3, 64, rows=100, features=16),
+    "ridge, f and g x 10^3, m = 8": lambda seed=64: (
+        scaled_ridge(8, 1e3, seed, rows=100, features=16),
         network.ring(8),
     ),
-    "ridge, f x 10^-3, g x 10^3, m = 5": lambda: (
-        scaled_ridge(5, 1e3, 65, features=10, upper=1e-3),
+    "ridge, f x 10^-3, g x 10^3, m = 5": lambda seed=65: (
+        scaled_ridge(5, 1e3, seed, features=10, upper=1e-3),
         network.path(5),
     ),
-    "logistic, agents differ 6 x, m = 10": lambda: (
-        logistic(10, 66, 6.0, rows=80, features=8),
+    "logistic, agents differ 6 x, m = 10": lambda seed=66: (
+        logistic(10, seed, 6.0, rows=80, features=8),
         network.star(10),
     ),
-    "data cleaning, m = 6": lambda: (cleaning(6, 67), network.complete(6)),
-    "softmax penalties, skewed, m = 7": lambda: (
-        problems.hyperparameter(*blobs(7, 68, _skewed, classes=4), classes=4),
+    "data cleaning, m = 6": lambda seed=67: (cleaning(6, seed), network.complete(6)),
+    "softmax penalties, skewed, m = 7": lambda seed=68: (
+        problems.hyperparameter(*blobs(7, seed, _skewed, classes=4), classes=4),
         network.erdos_renyi(7, 0.5, 6),
     ),
-    "meta-learning, i.i.d., m = 9": lambda: (
-        problems.meta_learning(*blobs(9, 69, _iid, features=12), classes=5, widths=(24, 12)),
+    "meta-learning, i.i.d., m = 9": lambda seed=69: (
+        problems.meta_learning(*blobs(9, seed, _iid, features=12), classes=5, widths=(24, 12)),
         network.torus(3, 3),
     ),
-    "meta-learning, skewed, m = 20": lambda: (
-        problems.meta_learning(*blobs(20, 70, _skewed, rows=2400), classes=5, widths=(16, 16)),
+    "meta-learning, skewed, m = 20": lambda seed=70: (
+        problems.meta_learning(*blobs(20, seed, _skewed, rows=2400), classes=5, widths=(16, 16)),
         network.ring(20),
     ),
 }

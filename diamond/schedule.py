@@ -66,6 +66,18 @@ class Squared:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Ramp:
+    """s_t min(1, (1 + t) / rounds)."""
+
+    of: Schedule
+    rounds: Number
+
+    def __call__(self, t: Number) -> Number:
+        return self.of(t) * jnp.minimum(1.0, (1 + jnp.asarray(t, float)) / self.rounds)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Custom:
     """A function of the user's own."""
 
@@ -95,6 +107,11 @@ def squared(c: Number, of: Schedule | Number) -> Squared:
     return Squared(c * 1.0, schedule(of))
 
 
+def ramp(of: Schedule | Number, rounds: Number) -> Ramp:
+    """s_t, reached from below in so many rounds."""
+    return Ramp(schedule(of), rounds * 1.0)
+
+
 def paper(
     c_alpha: Number, c_beta: Number, c_eta: Number, c_gamma: Number, omega: Number = 2.0
 ) -> dict[str, Schedule]:
@@ -113,7 +130,7 @@ def paper(
 
 def schedule(value: Schedule | Number) -> Schedule:
     """A number or any function of t, as a schedule."""
-    if isinstance(value, Constant | Power | Scaled | Squared | Custom):
+    if isinstance(value, Constant | Power | Scaled | Squared | Ramp | Custom):
         return value
     return Custom(value) if callable(value) else Constant(value * 1.0)
 

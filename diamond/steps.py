@@ -8,7 +8,8 @@ few times later, where it stands by then. y_i is its own, and so is beta_i; alph
     alpha_t = q / (1 + q) min(c phi / L_l, k sqrt(eta_0) / sigma_L) s_t,  q = 2 r / eta_0
     alpha_t = r / (1 + r) / (L_l / (c phi) + sigma_L^2 / L_l) s_t  without momentum
 
-with s_t = (1 + t / 200)^(-1/3); half of that alpha in the paper's order of mixing. L_l is the
+with s_t = (1 + t / 200)^(-1/3); half of that alpha in the paper's order of mixing, and (1 + t) / 25
+of it in the first rounds, while y is far from y* and h not the h that was measured. L_l is the
 curvature of l_i(x) = f_i(x, y_i*(x)); r = ||h||^2 / variance of the sampled hypergradient h, of
 which momentum leaves the share eta_0 / 2; sigma_L the noise in its change from point to point, for
 which momentum pays: what it gathers has the variance (sigma_L alpha ||u||)^2 / (2 eta). Variances
@@ -38,7 +39,7 @@ from .hypergradient.implicit import jacobian_product
 from .hypergradient.lipschitz import curvatures
 from .problem import Objectives
 from .sampling import Sample
-from .schedule import Scaled, Schedule, power
+from .schedule import Scaled, Schedule, power, ramp
 from .tree import Tree
 
 Order = Literal["paper", "atc"]
@@ -48,6 +49,8 @@ NOISY = 16  # mini-batches that tell the noise
 MARGIN = 1.5  # between beta and 1 / L
 STEP = {"paper": 0.5, "atc": 1.0}  # of alpha
 SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
+SLOWING, FADING = power(SLOW ** (1 / 3), SLOW), power(FADE ** (2 / 3), FADE, 2 / 3)
+WARM = 25.0  # rounds in which alpha rises, until the second look
 AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first; the least eta_0
 FOLLOWS = 0.15  # beta mu from which y follows x
 MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
@@ -103,17 +106,17 @@ def alpha(order: Order, lags: int = 1, noise: Noise = "plain") -> Schedule:
     where gradients are of all rows.
     """
     rule = partial(_alpha, order=order, lags=lags, noise=noise)
-    return Scaled(Deferred("alpha", rule), power(SLOW ** (1 / 3), SLOW))
+    return ramp(Scaled(Deferred("alpha", rule), SLOWING), WARM)
 
 
 def beta() -> Schedule:
     """beta_t."""
-    return Scaled(Deferred("beta", _beta), power(SLOW ** (1 / 3), SLOW))
+    return Scaled(Deferred("beta", _beta), SLOWING)
 
 
 def eta() -> Schedule:
     """eta_t, and gamma_t."""
-    return Scaled(Deferred("eta", _eta), power(FADE ** (2 / 3), FADE, 2 / 3))
+    return Scaled(Deferred("eta", _eta), FADING)
 
 
 def _upper(setting: Setting) -> np.ndarray:

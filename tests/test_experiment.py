@@ -232,6 +232,7 @@ def test_keys_are_set_in_every_table_of_a_list(folder):
     ("power(0.3)", schedule.power(0.3)),
     ("power(0.3, omega=5, exponent=1/2)", schedule.power(0.3, 5, 0.5)),
     ("squared(0.1, power(1))", schedule.squared(0.1, schedule.power(1))),
+    ("ramp(power(1), 25)", schedule.ramp(schedule.power(1), 25)),
     ("scaled(-2, 0.5)", schedule.scaled(-2, 0.5)),
     ({"name": "power", "c": 0.3}, schedule.power(0.3)),
     ({"name": "squared", "c": 2, "of": "power(1)"}, schedule.squared(2, schedule.power(1))),

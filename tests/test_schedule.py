@@ -7,7 +7,7 @@ import pytest
 from helpers import ESTIMATORS, end, quad, ring, same_bits
 
 import diamond
-from diamond.schedule import constant, paper, power, scaled, schedule, squared, weight
+from diamond.schedule import constant, paper, power, ramp, scaled, schedule, squared, weight
 
 
 @pytest.mark.parametrize("t", [0, 1, 7, 1000])
@@ -45,6 +45,7 @@ def test_weights_are_clipped_inside_a_run():
 def test_composition():
     assert scaled(2, power(3, 4, 0.5))(5) == pytest.approx(2 * 3 / 3)
     assert squared(2, 3)(9) == 18
+    assert [float(ramp(3, 4)(t)) for t in (0, 1, 3, 9)] == [0.75, 1.5, 3, 3]
     assert schedule(0.25)(11) == 0.25
     assert schedule(power(1.0)) == power(1.0)
 

@@ -243,7 +243,8 @@ def test_the_schedules_shrink_as_written():
     algorithm = resolved.algorithm
     numbers = {t: own(algorithm, 0).numbers(t) for t in (0, 200, 1400)}
     alpha, beta, eta = ([float(numbers[t][n]) for t in numbers] for n in ("alpha", "beta", "eta"))
-    for step in (alpha, beta):
-        np.testing.assert_allclose(np.array(step) / step[0], [1, 2 ** (-1 / 3), 0.5], rtol=1e-6)
+    for step, first in ((alpha, 25 * alpha[0]), (beta, beta[0])):
+        np.testing.assert_allclose(step[1:], [first * 2 ** (-1 / 3), first * 0.5], rtol=1e-6)
+    assert alpha[0] == pytest.approx(resolved.numbers["alpha"] / 25)  # it rises at first
     assert eta[0] == 1  # there is no past in round 0
     assert eta[1] == pytest.approx(resolved.numbers["eta"] * 21 ** (-2 / 3))

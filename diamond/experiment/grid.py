@@ -38,7 +38,7 @@ def grid(table: Table, problem: Problem, network: Network, seed: int) -> list[tu
     for chosen in product(*factors):
         times = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
         made = {n: _times(s, times.get(n, 1.0)) for n, s in own.items()}
-        first = {f"{n}_0": float(schedule.schedule(made[n])(0)) for n in LEVELS if n in made}
+        first = {f"{n}_0": _first(made[n]) for n in LEVELS if n in made}
         found.append((fixed | {n: schedules.spell(s) for n, s in made.items()}, first))
     return found
 
@@ -47,10 +47,13 @@ def _own(table: Table, problem: Problem, network: Network, seed: int) -> dict[st
     """The schedules of the algorithm by name; those that choose themselves as they are at first."""
     given, made = _given(table), algorithm(table).build()
     resolved = resolve(made, Setting(problem, network, made.batch, seed))
-    shapes: dict[str, Any] = {"alpha": steps.alpha("atc"), "beta": steps.beta()}
-    shapes |= {name: steps.eta() for name in ("eta", "gamma")}
+    shapes: dict[str, Any] = {
+        "alpha": schedule.ramp(steps.SLOWING, steps.WARM),
+        "beta": steps.SLOWING,
+    }
+    shapes |= {name: steps.FADING for name in ("eta", "gamma")}
     auto = {
-        name: _times(shape.of, resolved.numbers["eta" if name == "gamma" else name])
+        name: _times(shape, resolved.numbers["eta" if name == "gamma" else name])
         for name, shape in shapes.items()
         if name in hardest(resolved.algorithm).numbers(0) and name not in given
     }
@@ -65,9 +68,16 @@ def _given(table: Table) -> dict[str, Any]:
     return ({} if steps == "auto" else dict(steps)) | named
 
 
+def _first(given: Any) -> float:
+    """A step size in round 0, or what it would be there without its ramp."""
+    return float(schedule.schedule(given.of if isinstance(given, schedule.Ramp) else given)(0))
+
+
 def _times(given: Any, factor: float) -> Any:
     """A number or a schedule, times `factor`, in few digits."""
     few = lambda value: float(f"{value * factor:.{DIGITS}g}")
+    if isinstance(given, schedule.Ramp):
+        return replace(given, of=_times(given.of, factor))
     if isinstance(given, schedule.Constant):
         given = given.c
     return few(given) if isinstance(given, int | float) else replace(given, c=few(given.c))

@@ -15,12 +15,14 @@ KINDS: dict[str, Callable[..., Any]] = {
     "power": schedule.power,
     "scaled": schedule.scaled,
     "squared": schedule.squared,
+    "ramp": schedule.ramp,
 }
 CLASSES = {
     schedule.Constant: "constant",
     schedule.Power: "power",
     schedule.Scaled: "scaled",
     schedule.Squared: "squared",
+    schedule.Ramp: "ramp",
 }
 EXAMPLE = 'write a number or, say, "power(0.3)"'
 

@@ -18,7 +18,6 @@ from .implicit import hessian
 BATCHES = 8  # Hessians looked at, per agent
 STEPS = 20  # of power iteration on each
 SAFETY = 3.0  # x and y move on: learned features bend more than those of the start
-LATER = 2.0  # instead, where the agents have moved
 
 
 def lipschitz(
@@ -86,8 +85,7 @@ def curvatures(setting: Setting) -> np.ndarray:
 
 
 def _bound(setting: Setting) -> Found:
-    safety = SAFETY if setting.moved is None else LATER
-    return Found(safety * curvatures(setting))
+    return Found(SAFETY * curvatures(setting))
 
 
 estimated = Deferred("lipschitz", _bound)  # stands for L until the run begins
