@@ -9,7 +9,7 @@ from helpers import ALGORITHMS, ESTIMATORS, TRACKED, build, end, logistic, quad,
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.deferred import Setting, resolve
+from diamond.deferred import Setting, own, resolve
 from diamond.network.mixer import mixer
 from diamond.runtimes._round import play, start
 from diamond.sampling import key
@@ -24,7 +24,8 @@ def test_the_folder_is_the_catalogue():
 def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
     algorithm = resolve(ALGORITHMS[name](), Setting(quad().problem, ring(4), 4, 0)).algorithm
     assert algorithm.batch >= 1 and algorithm.links >= 0
-    assert algorithm.numbers(5)["alpha"] > 0 and algorithm.numbers(5)["beta"] > 0
+    numbers = own(algorithm, 3).numbers(5)
+    assert numbers["alpha"] > 0 and numbers["beta"] > 0
     again = jax.tree.unflatten(jax.tree.structure(algorithm), jax.tree.leaves(algorithm))
     assert same_bits(again, algorithm) and hash(jax.tree.structure(algorithm)) is not None
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import sampling, tree
 from ..cost import Cost
-from ..deferred import Setting, resolve
+from ..deferred import Setting, own, resolve
 from ..problem import Objectives, Problem
 from ..sampling import EACH, Sampling
 from ..tree import Tree
@@ -82,8 +82,8 @@ def _moments(
 
     def estimate(t: jax.Array) -> tuple[Tree, Cost]:
         sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
-        one = lambda problem, sample: estimator(problem, [point], sample)
-        (value,), cost = jax.vmap(one, (0, EACH))(objectives, sample)
+        one = lambda i, problem, sample: own(estimator, i)(problem, [point], sample)
+        (value,), cost = jax.vmap(one, (0, 0, EACH))(agents, objectives, sample)
         return value, cost
 
     def reference(problem: Objectives) -> Tree:
