@@ -19,6 +19,7 @@ LAYERS = [
     {"network", "data"},
     {"lower", "algorithm", "deferred", "estimate"},
     {"hypergradient"},
+    {"probe"},
     {"steps"},
     {"algorithms", "problems"},
     {"paper"},

@@ -13,6 +13,7 @@ from helpers import ESTIMATORS, build, logistic, same_bits
 from peering import NAMES, agents, lockstep, stacked
 
 import diamond
+from diamond import probe
 from diamond.deferred import shown
 from diamond.peers import agent, frame
 from diamond.peers.inprocess import Wire, inline, play
@@ -151,8 +152,8 @@ def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, soon):
 
 def test_what_was_measured_once_is_not_measured_again_for_the_talk(monkeypatch, soon):
     looked = []
-    look = diamond.steps._look
-    monkeypatch.setattr(diamond.steps, "_look", lambda *a: looked.append(1) or look(*a))
+    look = probe.look
+    monkeypatch.setattr(probe, "look", lambda *a: looked.append(1) or look(*a))
     lockstep(team(), 1)
     assert len(looked) == 3
 
