@@ -131,8 +131,8 @@ class Setting:
 
 
 def refreshes(rounds: int) -> list[int]:
-    """When a run of `rounds` finds anew what it found for itself: rounds 25, 100, 400, ..."""
-    return list(takewhile(lambda t: t <= rounds, (25 * 4**k for k in count())))
+    """When a run of `rounds` finds anew what it found for itself: rounds 25, 50, 100, ..."""
+    return list(takewhile(lambda t: t <= rounds, (25 * 2**k for k in count())))
 
 
 @dataclass(frozen=True)
