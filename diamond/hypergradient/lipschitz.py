@@ -25,10 +25,9 @@ def lipschitz(
 ) -> tuple[float, Cost]:
     """Three times the largest |eigenvalue| of g_yy over 8 mini-batches an agent, all at (x, y).
 
-    The largest over the agents, which max-consensus gives them in as many rounds as the network's
-    diameter. An estimate, not a bound: it knows this point and these batches. A chain on a larger
-    L than needed is more biased, (1 - mu / L)^K; one on less than half of L_g grows without bound.
-    Also returns what it cost an agent.
+    The largest over the agents; in a run, each has its own. An estimate, not a bound: it knows this
+    point and these batches. A chain on a larger L than needed is more biased, (1 - mu / L)^K; one on
+    less than half of L_g grows without bound. Also returns what it cost an agent.
     """
     everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
     point, agents = jax.tree.map(everywhere, (x, y)), jnp.arange(problem.agents)

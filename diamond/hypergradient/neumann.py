@@ -90,9 +90,10 @@ def neumann(terms: int | None = None, lipschitz: Number | None = None) -> Implic
     """Eq. (5): a product of random depth, unbiased for the sum of `terms` terms.
 
     K = `terms`; L = `lipschitz` must bound the eigenvalues of every sampled g_yy. If None, both are
-    found from the data: L as `diamond.hypergradient.lipschitz` does, K the first of 4, 8, 16, 32
-    with (1 - mu / L)^K < 0.05 (or 32). Bias at most (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3);
-    its variance grows with K. A round costs k Hessian-products a point, (K - 1) / 2 on average.
+    found from the data: L by each agent for itself, as `diamond.hypergradient.lipschitz` does for
+    all, K the first of 4, 8, 16, 32 with (1 - mu / L)^K < 0.05 for every agent (or 32). Bias at most
+    (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); its variance grows with K. A round costs k
+    Hessian-products a point, (K - 1) / 2 on average.
     """
     return Implicit(Neumann(given(lipschitz), at_least_one(terms)))
 
