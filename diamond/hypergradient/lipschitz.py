@@ -26,8 +26,8 @@ def lipschitz(
     """Three times the largest |eigenvalue| of g_yy over 8 mini-batches an agent, all at (x, y).
 
     The largest over the agents; in a run, each has its own. An estimate, not a bound: it knows this
-    point and these batches. A chain on a larger L than needed is more biased, (1 - mu / L)^K; one on
-    less than half of L_g grows without bound. Also returns what it cost an agent.
+    point and these batches. A chain on a larger L than needed is more biased, (1 - mu / L)^K; one
+    on less than half of L_g grows without bound. Also returns what it cost an agent.
     """
     everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
     point, agents = jax.tree.map(everywhere, (x, y)), jnp.arange(problem.agents)

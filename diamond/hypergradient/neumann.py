@@ -91,8 +91,8 @@ def neumann(terms: int | None = None, lipschitz: Number | None = None) -> Implic
 
     K = `terms`; L = `lipschitz` must bound the eigenvalues of every sampled g_yy. If None, both are
     found from the data: L by each agent for itself, as `diamond.hypergradient.lipschitz` does for
-    all, K the first of 4, 8, 16, 32 with (1 - mu / L)^K < 0.05 for every agent (or 32). Bias at most
-    (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); its variance grows with K. A round costs k
+    all, K the first of 4, 8, 16, 32 with (1 - mu / L)^K < 0.05 for every agent (or 32). Bias at
+    most (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); its variance grows with K. A round costs k
     Hessian-products a point, (K - 1) / 2 on average.
     """
     return Implicit(Neumann(given(lipschitz), at_least_one(terms)))
