@@ -1,5 +1,6 @@
 """A run that is no longer finite: when, where, why, and what to do."""
 
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -7,9 +8,18 @@ import numpy as np
 
 from . import tree
 from .algorithm import Algorithm
-from .hypergradient.lipschitz import SAFETY, hardest, in_use, lipschitz
+from .hypergradient.lipschitz import (
+    BATCHES,
+    SAFETY,
+    bounds,
+    curvature,
+    hardest,
+    in_use,
+    lipschitz,
+)
 from .problem import Problem
 from .run import Run
+from .sampling import key
 
 
 class Diverged(RuntimeError):
@@ -31,8 +41,15 @@ def culprit(estimate: Any, state: Any) -> str:
     return "x or y"  # finite here, by a rounding; in the compiled rounds it was not
 
 
-def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
-    """The likely cause, from the curvature of the lower level at the start."""
+def explain(
+    problem: Problem, algorithm: Algorithm, t: int, seed: int, state: Any, found: Collection[str]
+) -> str:
+    """The likely cause, from the curvature of the lower level at the start and at `state`.
+
+    `found`: the names of the numbers that the run has found for itself.
+    """
+    if said := _outrun(problem, algorithm, seed, state, found):
+        return said
     algorithm = hardest(algorithm)
     numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
     largest = lipschitz(problem, *problem.start(seed), algorithm.batch, seed)[0] / SAFETY
@@ -40,7 +57,7 @@ def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
     said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
     betas = [(float(algorithm.numbers(s).get("beta", 0.0)), s) for s in (0, t)]
     beta, s = max(betas, key=lambda pair: pair[0])
-    if beta > limit:
+    if beta > limit and "beta" not in found:
         return (
             f"beta_{s} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
             f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
@@ -54,4 +71,25 @@ def explain(problem: Problem, algorithm: Algorithm, t: int, seed: int) -> str:
     return (
         f"beta stays below 2/L_g = {limit:.3g}, so alpha is the likely cause ({said}); "
         f"try alpha ten times smaller"
+    )
+
+
+def _outrun(
+    problem: Problem, algorithm: Algorithm, seed: int, state: Any, found: Collection[str]
+) -> str | None:
+    """Whether the lower level bends more now than an L that was found before allows."""
+    chain = bounds(algorithm)
+    if chain is None or "lipschitz" not in found:
+        return None
+    rows, numbers = problem.objectives(algorithm.batch), np.arange(problem.agents)
+    bends = np.asarray(curvature(rows, state.x, state.y, key(seed), numbers, BATCHES))
+    off = np.nan_to_num(bends / chain, nan=np.inf)  # nan: too large for its precision
+    if off.max() <= 1:
+        return None
+    i = int(np.argmax(off))
+    by = f"by {bends[i]:.3g}" if np.isfinite(bends[i]) else "without bound"
+    return (
+        f"g_yy of agent {i} bends {by} there, more than the lipschitz = "
+        f"{np.broadcast_to(chain, bends.shape)[i]:.3g} found before: x has moved too fast for what "
+        f"was found; use on_divergence='shrink', or give an alpha a quarter as large"
     )

@@ -86,6 +86,19 @@ def test_every_agent_has_its_own_lower_step_and_chain():
     assert own_steps < one_step / 10  # who is not stiff need not wait
 
 
+def test_what_x_has_outrun_is_named_and_not_steps_that_nobody_gave():
+    rows = [{"a": np.ones(12)} for _ in range(3)]
+    upper = lambda x, y, r: 0.5 * jnp.sum(y**2) - jnp.sum(x) * jnp.mean(r["a"])
+    lower = lambda x, y, r: jnp.mean(0.5 * jnp.exp(x[0]) * r["a"] * jnp.sum((y - 1) ** 2))
+    problem = Problem(upper, lower, lambda key: (jnp.zeros(1), jnp.zeros(2)), rows, rows)
+    with warnings.catch_warnings(), pytest.raises(diamond.Diverged) as caught:
+        warnings.simplefilter("ignore")
+        diamond.simulate(problem, ring(3), diamond.dsgd(alpha=4.0, batch=12), 24, every=24)
+    said = str(caught.value)
+    assert "of agent 0 bends" in said and "more than the lipschitz = 3 found before" in said
+    assert "on_divergence='shrink'" in said and "divide beta" not in said
+
+
 def test_a_slow_lower_level_slows_the_upper():
     given = dict(batch=12, hypergradient=ESTIMATORS["exact"])
     alpha = {}

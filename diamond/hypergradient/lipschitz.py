@@ -101,8 +101,13 @@ def hardest(algorithm: Any) -> Any:
 
 def in_use(algorithm: object) -> float | None:
     """The L that `algorithm` divides by, if it does; the largest, where each agent has its own."""
+    return None if (each := bounds(algorithm)) is None else float(np.max(each))
+
+
+def bounds(algorithm: object) -> np.ndarray | None:
+    """The L that `algorithm` divides by, if it does; of each agent, where each has its own."""
     leaves = jax.tree_util.tree_leaves_with_path(algorithm)
-    return min((float(np.max(leaf)) for path, leaf in leaves if _is_chain(path)), default=None)
+    return next((np.asarray(leaf) for path, leaf in leaves if _is_chain(path)), None)
 
 
 def raised(algorithm: Any, factor: float) -> Any:

@@ -172,9 +172,9 @@ class Simulation:
         sample = samples(self.algorithm, objectives, key(self.seed), t, self.sampling)
         directions, _ = jax.jit(estimate)(self.algorithm, objectives, good.state, t, sample)
         quantity = culprit(directions, after.state)
+        about = self.problem, self.algorithm, t, self.seed, good.state, self.resolved.numbers
         message = (
-            f"diverged in round {t}: {quantity} is not finite; "
-            f"{explain(self.problem, self.algorithm, t, self.seed)}. The state before that round "
-            f"is kept in `run` of this error"
+            f"diverged in round {t}: {quantity} is not finite; {explain(*about)}. The state before "
+            f"that round is kept in `run` of this error"
         )
         return Diverged(message, t, quantity, self.record.run(good))
