@@ -19,7 +19,7 @@ from .folder.table import Row, over_seeds, row
 from .network import Network
 from .problem import Problem
 from .run import Run
-from .runtimes.many import alike, seeds_together
+from .runtimes.many import depth_known, seeds_together
 from .runtimes.simulate import simulate
 from .sampling import Sampling
 
@@ -205,7 +205,7 @@ def _alone(
 
 def _together(algorithm: Algorithm, seeds: Sequence[int]) -> bool:
     """Whether one program for all seeds is the faster way here."""
-    return jax.default_backend() != "cpu" and len(seeds) > 1 and alike([algorithm])
+    return jax.default_backend() != "cpu" and len(seeds) > 1 and depth_known(algorithm)
 
 
 def _replay(run: Run, tell: Callable[[dict[str, float]], None]) -> None:

@@ -59,6 +59,17 @@ def observe(
     return together | {"curvature": bends.max()}, own
 
 
+def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower.Solution]:
+    """The lower level solved at each of `xs`, from one solution to the next: compiled once."""
+
+    def step(y: Tree, x: Tree) -> tuple[Tree, lower.Solution]:
+        found = lower.solve(problem, x, y)
+        return found.y, found
+
+    _, found = jax.lax.scan(step, y, jax.tree.map(lambda *a: jnp.stack(a), *xs))
+    return [jax.tree.map(lambda a: a[k], found) for k in range(len(xs))]
+
+
 def _each(
     alone: Callable[..., Any], shared: NamedSharding | None, size: int | None
 ) -> Callable[..., Any]:
@@ -92,8 +103,7 @@ def _measure(
     mean = jax.tree.map(lambda a: total(a) / count, x)
 
     def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
-        mine = lower.solve(problem, x, y)
-        shared = lower.solve(problem, mean, mine.y)
+        mine, shared = _solved(problem, (x, mean), y)
         gradient = lower.hypergradient(problem, mean, shared.y)
         off, gap = tree.sub(x, mean), tree.sub(mine.y, y)
         own = {

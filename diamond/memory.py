@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,18 +65,32 @@ class Fitted:
         self.work, self.remedy = work, remedy
         self.need: int | None = None  # bytes, arguments included, of the largest program made
         self._sizes: dict[Any, int] = {}
+        self._begun: dict[Any, Future[Any]] = {}
 
     def __call__(self, *given: Any, **named: Any) -> Any:
+        return self.program(*given, **named, size=self.ready(*given, **named))
+
+    def begin(self, *given: Any, **named: Any) -> None:
+        """Compile for such arguments while other things go on; `ready` waits for it."""
+        lowered = self.program.lower(*given, **named, size=self.size)
+        pool = ThreadPoolExecutor(1)
+        self._begun[jax.tree.structure((given, named))] = pool.submit(lowered.compile)
+        pool.shutdown(wait=False)
+
+    def ready(self, *given: Any, **named: Any) -> int:
+        """Compiled for such arguments: how many agents it takes side by side."""
         kind = jax.tree.structure((given, named))
         if kind not in self._sizes:
-            self._sizes[kind] = self._fit(given, named)
-        return self.program(*given, **named, size=self._sizes[kind])
+            self._sizes[kind] = self._fit(given, named, self._begun.pop(kind, None))
+        return self._sizes[kind]
 
-    def _fit(self, given: Any, named: Any) -> int:
+    def _fit(self, given: Any, named: Any, begun: Future[Any] | None) -> int:
         """How many agents to take side by side."""
         size = self.size
         while True:
-            found = need(self.program.lower(*given, **named, size=size).compile())
+            lowered = self.program.lower(*given, **named, size=size)
+            compiled = begun.result() if begun and size == self.size else lowered.compile()
+            found = need(compiled)
             left = self.budget.left(found.held) if found else None
             if found is None or left is None or found.more <= left:
                 break

@@ -81,3 +81,13 @@ def test_runs_of_a_seed_stand_in_one_row(monkeypatch):
     assert [table.tolist() for table in tables] == [[[0, 2, 4]], [[1, 5, 5]], [[3, 3, 3]]]
     monkeypatch.setattr(module, "LANES", 6)
     assert [table.tolist() for table in module._tables([0, 1, 0, 1])] == [[[0, 2], [1, 3]]]
+
+
+def test_several_algorithms_go_together_each_as_its_own_program(problem, lanes):
+    """Two of DIAMOND, two of D-SGD, interleaved: the order given is the order returned."""
+    pair = (diamond.diamond(0.1, 0.3, 0.5, 0.5, 3, CHAIN), diamond.dsgd(0.1, 0.3, 3, CHAIN))
+    runs = [(algorithm, seed) for seed in (0, 1) for algorithm in pair]
+    done = []
+    found, alone = run(problem, runs, True, on_run=done.append), run(problem, runs, False)
+    same(found, alone)
+    assert done == [2, 4] and found[0].history["bytes"][-1] > found[1].history["bytes"][-1]

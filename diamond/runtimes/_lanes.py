@@ -45,26 +45,49 @@ class Lanes:
         self.given = [algorithm for algorithm, _ in runs]
         self.settings = [Setting(problem, network, given.batch, seed) for given, seed in runs]
         self._number()
-        seeds = {seed: (key(seed), problem.start(seed)) for seed in {seed for _, seed in runs}}
-        self.keys = _stack([seeds[seed][0] for _, seed in runs])
-        points = _stack([seeds[seed][1] for _, seed in runs])
-        begin = lambda a, x, y: start(a, x, y, problem.agents)
-        _, self.state, self.spent = jax.vmap(begin)(self.algorithms, *points)
+        self.seeds = [seed for _, seed in runs]
+        self.keys = jnp.stack([key(seed) for seed in self.seeds])
+        once = list(dict.fromkeys(self.seeds))
+        which = np.array([once.index(seed) for seed in self.seeds])
+        x, y = jax.tree.map(lambda a: a[which], _stack([problem.start(seed) for seed in once]))
+        _, self.state, self.spent = _start(self.algorithms, x, y, problem.agents)
         self._charge([found.cost for found in self.resolved])
         self.failed = jnp.full(len(runs), -1, jnp.int32)
         self.objectives = problem.objectives(self.given[0].batch)
         start_point = problem.start(runs[0][1])
         self.message = message_bytes(self.resolved[0].algorithm, self.objectives, *start_point)
         self.mixing, self.t, self.seconds = mixer(network), 0, 0.0
-        self.seeds = [seed for _, seed in runs]
         budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
         self.rounds = Fitted(_advance, size, budget, WORK, REMEDY)
         self.observe = Fitted(_observe, problem.agents, budget, *MEASURING)
         self.entries: list[dict[str, Any]] = []  # one an evaluation, of all lanes
         self.own: list[dict[str, np.ndarray]] = []  # the same, what each agent has of its own
-        self.advance(0)  # compiles
-        self.compile_seconds, self.seconds = self.seconds, 0.0
+        self.rounds.begin(*self._rounds(0), **self._options)
+        self.observe.begin(*self._look())
+
+    def ready(self) -> bool:
+        """Wait for the compiler; whether the device has room for as much again."""
+        begun = time.perf_counter()
+        self.rounds.ready(*self._rounds(0), **self._options)
+        self.observe.ready(*self._look())
+        self.compile_seconds = time.perf_counter() - begun
+        left = self.rounds.budget.left(0)
+        needed = max(self.rounds.need or 0, self.observe.need or 0)
+        return left is None or 2 * needed < left
+
+    def _rounds(self, until: int) -> tuple[Any, ...]:
+        fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
+        return *fixed, (self.state, self.spent, self.failed), jnp.int32(until)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"sampling": self.sampling, "shape": self.shape}
+
+    def _look(self) -> tuple[Any, ...]:
+        problem = self.problem
+        rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
+        return self.objectives, rows, metrics, self.state.x, self.state.y, self.keys
 
     @property
     def changes(self) -> bool:
@@ -74,10 +97,7 @@ class Lanes:
     def advance(self, until: int) -> None:
         """All lanes on to round `until`."""
         begun = time.perf_counter()
-        fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
-        now = self.state, self.spent, self.failed
-        options = {"sampling": self.sampling, "shape": self.shape}
-        after = self.rounds(*fixed, now, jnp.int32(until), **options)
+        after = self.rounds(*self._rounds(until), **self._options)
         self.state, self.spent, self.failed = jax.block_until_ready(after)
         self.seconds, self.t = self.seconds + time.perf_counter() - begun, until
 
@@ -92,10 +112,7 @@ class Lanes:
 
     def measure(self) -> None:
         """Add an entry to the histories of all lanes."""
-        problem = self.problem
-        rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
-        place = self.state.x, self.state.y, self.keys
-        found, own = self.observe(self.objectives, rows, metrics, *place)
+        found, own = self.observe(*self._look())
         counts = cost.total(self.spent).mean(1)
         sent = self.t * 2 * len(self.network.edges) * self.message
         self.own.append({name: np.asarray(value) for name, value in own.items()})
@@ -147,7 +164,7 @@ class Lanes:
 
     def _charge(self, costs: list[Cost]) -> None:
         spent = _stack([cost.each(c, self.problem.agents) for c in costs])
-        self.spent = jax.vmap(jax.vmap(cost.charge))(self.spent, spent)
+        self.spent = _charged(self.spent, spent)
 
 
 def _stack(trees: list[Any]) -> Any:
@@ -156,7 +173,15 @@ def _stack(trees: list[Any]) -> Any:
             "the runs differ in more than their numbers (K, perhaps, where each finds its own): "
             "give neumann(terms=...) a number, or run them one by one with batched=False"
         )
-    return jax.tree.map(lambda *a: jnp.stack(a), *trees)
+    return jax.tree.map(lambda *a: jnp.asarray(np.stack(a)), *trees)
+
+
+@partial(jax.jit, static_argnames="agents")
+def _start(algorithms: Algorithm, x: Any, y: Any, agents: int) -> Progress:
+    return jax.vmap(lambda a, x, y: start(a, x, y, agents))(algorithms, x, y)
+
+
+_charged = jax.jit(jax.vmap(jax.vmap(cost.charge)))
 
 
 @compiled("sampling", "shape", "size")

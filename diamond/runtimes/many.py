@@ -1,17 +1,18 @@
-"""Many runs of one algorithm, with other numbers or seeds, on one problem and network.
+"""Many runs, of several algorithms, numbers and seeds, on one problem and network.
 
-On an accelerator they are one program, the runs being an axis of their own: small problems leave
-it idle otherwise. On a CPU they run one after another, which is as fast there.
+On an accelerator those that differ in numbers and seeds only are one program, the runs being an
+axis of their own: small problems leave it idle otherwise. On a CPU they run one after another,
+which is as fast there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from ..algorithm import Algorithm
-from ..deferred import refreshes, swap
+from ..deferred import open_numbers, refreshes
 from ..divergence import Diverged
 from ..memory import TooLarge
 from ..network import Network
@@ -44,13 +45,13 @@ def many(
 ) -> list[Outcome]:
     """The outcome of each (algorithm, seed), in order: that of `simulate`, to rounding.
 
-    `batched` as one program, for which the algorithms must differ in their numbers only: by default
-    on an accelerator, if they do. There, `seconds` is a run's share of the time of all; fewer runs
-    go together where all do not fit the device, or `memory` bytes of it. `on_run` is told how many
-    runs are done.
+    `batched` as one program for all that differ in their numbers only: by default on an
+    accelerator, unless some find K for themselves. There, `seconds` is a run's share of the time
+    of all; fewer runs go together where all do not fit the device, or `memory` bytes of it.
+    `on_run` is told how many runs are done.
     """
     if batched is None:
-        batched = jax.default_backend() != "cpu" and alike([given for given, _ in runs])
+        batched = jax.default_backend() != "cpu" and depth_known(*(given for given, _ in runs))
     outcomes: list[Outcome] = []
     for algorithm, _ in runs:
         check(problem, network, algorithm, rounds, every, sampling)
@@ -73,13 +74,9 @@ def many(
     return outcomes
 
 
-def alike(algorithms: Sequence[Algorithm]) -> bool:
-    """Whether they differ in their numbers only, also where each run finds some for itself."""
-    names: set[str] = set()
-    for algorithm in algorithms:
-        swap(algorithm, lambda open: names.add(open.name))
-    same = len({jax.tree.structure(algorithm) for algorithm in algorithms}) <= 1
-    return same and "terms" not in names  # K is a length in the program
+def depth_known(*algorithms: Algorithm) -> bool:
+    """Whether none leaves K to the run to find: it is a length in the program."""
+    return not any("terms" in open_numbers(algorithm) for algorithm in algorithms)
 
 
 def seeds_together(
@@ -128,15 +125,33 @@ def _all(
     sampling: Sampling,
     memory: int | None = None,
 ) -> Iterator[tuple[np.ndarray, Lanes]]:
-    """The runs as tables, each made side by side; one that does not fit the device is halved."""
-    waiting = _tables([seed for _, seed in runs])
+    """The runs as tables, each made side by side; one that does not fit the device is halved.
+
+    While one runs, the next is compiled, if the device has room for both.
+    """
+    kinds: dict[Any, list[int]] = {}
+    for i, (algorithm, _) in enumerate(runs):
+        kinds.setdefault(jax.tree.structure(algorithm), []).append(i)
+    waiting = [
+        np.array(kind)[table]
+        for kind in kinds.values()
+        for table in _tables([runs[i][1] for i in kind])
+    ]
+    ahead: dict[int, Lanes] = {}  # that of the next table, by its first run
+
+    def made(table: np.ndarray) -> Lanes:
+        given = [runs[i] for i in table.ravel()]
+        return Lanes(problem, network, given, table.shape, sampling, memory)
+
     while waiting:
         table = waiting.pop(0)
-        given = [runs[i] for i in table.ravel()]
         try:
-            lanes = Lanes(problem, network, given, table.shape, sampling, memory)
+            lanes = ahead.pop(int(table[0, 0]), None) or made(table)
+            if lanes.ready() and waiting:
+                ahead[int(waiting[0][0, 0])] = made(waiting[0])
             _go(lanes, rounds, every)
         except TooLarge:
+            ahead.clear()
             if table.size == 1:
                 raise
             waiting[:0] = np.array_split(table, 2, axis=0 if len(table) > 1 else 1)
