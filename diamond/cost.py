@@ -36,7 +36,7 @@ def charge(counter: jax.Array, cost: Cost) -> jax.Array:
 
 def each(cost: Cost, agents: int) -> Cost:
     """`cost` as arrays with one entry an agent; a plain number is what every agent paid."""
-    return Cost(*(jnp.broadcast_to(jnp.asarray(c), (agents,)) for c in cost))
+    return Cost(*(np.broadcast_to(np.asarray(c), (agents,)) for c in cost))
 
 
 def total(counter: jax.Array) -> np.ndarray:

@@ -166,12 +166,20 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     if setting.network and spoken(setting.memory):
         diameter, links = setting.network.diameter, 2 * len(setting.network.edges)
     return Resolved(
-        jax.tree.map(jnp.asarray, filled),
+        jax.tree.map(_plain, filled),
         shown(setting.memory),
         spent(setting.memory),
         rounds=sum(found.talks for found in setting.memory.values()) * diameter,
         bytes=spoken(setting.memory) * diameter * links,
     )
+
+
+def _plain(number: Any) -> Any:
+    """An array, as the compiled program has it; those of the host cost less to make."""
+    if isinstance(number, jax.Array):
+        return number
+    found = np.asarray(number)
+    return found.astype(jax.dtypes.canonicalize_dtype(found.dtype))
 
 
 def shown(memory: Mapping[str, Found]) -> dict[str, float]:
@@ -199,7 +207,7 @@ def spent(memory: Mapping[str, Found]) -> Cost:
 
 def spoken(memory: Mapping[str, Found]) -> int:
     """Bytes of the numbers in `memory` that were agreed on: of one round, to one neighbour."""
-    size: int = jnp.zeros(()).dtype.itemsize
+    size: int = jax.dtypes.canonicalize_dtype(float).itemsize
     return sum(found.agreed for found in memory.values()) * size
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from . import linear, tree
 from .cost import Cost
+from .hoist import hoisted
 from .problem import Objectives
 from .tree import Tree
 
@@ -34,7 +35,7 @@ def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
     convex). Ends when the step is below `tolerance`, when rounding lets ||g_y|| shrink no more, or
     after 50 steps.
     """
-    gradient = lambda y: jax.grad(problem.g, 1)(x, y, None)
+    gradient = hoisted(lambda y: jax.grad(problem.g, 1)(x, y, None), y)
     small = tolerance(tree.norm(y).dtype)
 
     def unfinished(carry: Any) -> jax.Array:

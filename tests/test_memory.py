@@ -66,7 +66,7 @@ def whole(problem):
     with quickly(), compilations() as counts:
         needed = forecast(problem, RING, ALGORITHM, 6, every=3).memory
         run = diamond.simulate(problem, RING, ALGORITHM, 6, every=3)
-    assert counts["jit(advance)"] == counts["jit(observe)"] == 1  # analysed, tried and run
+    assert counts["jit(advance)"] == counts["jit(survey)"] == 1  # analysed, tried and run
     return run, needed
 
 
@@ -122,7 +122,7 @@ def test_on_more_devices_each_needs_less(problem):
     )
     with quickly(), compilations() as counts:
         one, three = needed(1), needed(3)
-        assert counts["jit(_advance)"] == counts["jit(observe)"] == 2
+        assert counts["jit(_advance)"] == counts["jit(survey)"] == 2
         assert three < 0.8 * one
         limit = (one + three) // 2
         assert needed(3, limit) == three

@@ -13,7 +13,7 @@ from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
 from ..deferred import Setting, resolve
-from ..measure import Metrics, observe
+from ..measure import OPTIONS, Metrics, survey
 from ..memory import Budget, Fitted
 from ..network import Network
 from ..network.mixer import Mixer, mixer
@@ -219,10 +219,10 @@ def _advance(
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
 
 
-@partial(jax.jit, static_argnames=("metrics", "size"))
+@partial(jax.jit, static_argnames=("metrics", "size"), compiler_options=OPTIONS)
 def _observe(
     problem: Objectives, rows: Rows, metrics: Metrics, x: Any, y: Any, keys: jax.Array, size: int
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """What `diamond.measure` finds of every lane, and of every agent of it."""
-    look = lambda x, y, key: observe(problem, rows, metrics, x, y, key, size=size)
+    look = lambda x, y, key: survey(problem, rows, metrics, x, y, key, size=size)
     return jax.vmap(look)(x, y, keys)
