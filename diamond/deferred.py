@@ -7,8 +7,9 @@ have in common, the network takes the largest.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, takewhile
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ import numpy as np
 from . import tree
 from .cost import Cost
 from .network import Network
-from .problem import Problem
+from .problem import Objectives, Problem
 from .tree import Tree
 
 
@@ -49,6 +50,7 @@ class Found(NamedTuple):
 
 Measured = tuple[np.ndarray, Cost]  # (agents, numbers), and what measuring them cost
 Measure = Callable[[], Measured]
+Rows = Callable[[int], Objectives]  # ready for blocks of so many rows
 
 
 class Talk(Protocol):
@@ -85,6 +87,7 @@ class Setting:
     past: dict[str, Found] = field(default_factory=dict)  # found before, to be found anew
     moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: they are at the start
     agent: int | None = None  # whose rows the problem has; None: it has those of all agents
+    groups: Sequence[np.ndarray] | None = None  # agents to measure here, one group after another
     talk: Talk = field(default_factory=AllHere)
 
     @property
@@ -106,6 +109,21 @@ class Setting:
         everywhere = lambda a: jnp.broadcast_to(a, (agents, *a.shape))
         x, y = jax.tree.map(everywhere, self.problem.start(self.seed))
         return x, y
+
+    def each(self, look: Callable[[Rows, Tree, jax.Array], Any], point: Tree) -> Any:
+        """What `look(rows, point, numbers)` finds of the agents to measure here, agents first.
+
+        It is asked of a group at a time, side by side, or of all: rows(batch) are the objectives,
+        `point` the arrays, `numbers` the numbers of these agents.
+        """
+        if self.groups is None:
+            return look(self.problem.objectives, point, self.numbers)
+        found = []
+        for group in self.groups:
+            rows = partial(self.problem.objectives, agents=group)
+            there = jax.tree.map(lambda a: a[group], point)
+            found.append(jax.tree.map(np.asarray, look(rows, there, jnp.asarray(group))))
+        return jax.tree.map(lambda *a: np.concatenate(a), *found)
 
     def once(self, name: str, compute: Callable[["Setting"], Found]) -> Any:
         """The value of `compute`, found and charged the first time it is asked for here."""

@@ -1,6 +1,6 @@
 """A run that is no longer finite: when, where, why, and what to do."""
 
-from collections.abc import Collection
+import dataclasses
 from typing import Any
 
 import jax
@@ -8,18 +8,10 @@ import numpy as np
 
 from . import tree
 from .algorithm import Algorithm
-from .hypergradient.lipschitz import (
-    BATCHES,
-    SAFETY,
-    bounds,
-    curvature,
-    hardest,
-    in_use,
-    lipschitz,
-)
-from .problem import Problem
+from .cost import Cost
+from .deferred import Setting
+from .hypergradient.lipschitz import SAFETY, bends, bounds, hardest, in_use
 from .run import Run
-from .sampling import key
 
 
 class Diverged(RuntimeError):
@@ -30,29 +22,28 @@ class Diverged(RuntimeError):
         self.round, self.quantity, self.run = round, quantity, run
 
 
-def culprit(estimate: Any, state: Any) -> str:
-    """The first quantity of a round that is not finite, and an agent that has it."""
+def culprit(lost: np.ndarray, state: Any) -> str:
+    """The first quantity of a round that is not finite, and an agent that has it.
+
+    `lost`: of every agent, whether its p and its v are not finite.
+    """
     broken = lambda part: ~np.asarray(jax.vmap(tree.finite)(part))
-    p, v, *_ = estimate
-    named = [("p, the upper direction,", p), ("v, the lower direction,", v)]
-    for name, part in [*named, ("x", state.x), ("y", state.y)]:
-        if broken(part).any():
-            return f"{name} of agent {int(np.argmax(broken(part)))}"
+    named = [("p, the upper direction,", lost[:, 0]), ("v, the lower direction,", lost[:, 1])]
+    for name, part in [*named, ("x", broken(state.x)), ("y", broken(state.y))]:
+        if part.any():
+            return f"{name} of agent {int(np.argmax(part))}"
     return "x or y"  # finite here, by a rounding; in the compiled rounds it was not
 
 
-def explain(
-    problem: Problem, algorithm: Algorithm, t: int, seed: int, state: Any, found: Collection[str]
-) -> str:
-    """The likely cause, from the curvature of the lower level at the start and at `state`.
-
-    `found`: the names of the numbers that the run has found for itself.
-    """
-    if said := _outrun(problem, algorithm, seed, state, found):
+def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
+    """The likely cause, from the curvature of the lower level at the start and at `state`."""
+    found = setting.memory  # the numbers that the run has found for itself
+    if "lipschitz" in found and (said := _outrun(setting, algorithm, state)):
         return said
     algorithm = hardest(algorithm)
     numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
-    largest = lipschitz(problem, *problem.start(seed), algorithm.batch, seed)[0] / SAFETY
+    start = dataclasses.replace(setting, moved=None).point
+    (largest,), _ = setting.talk.largest("start", lambda: (bends(setting, start), Cost()))
     limit = 2 / largest
     said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
     betas = [(float(algorithm.numbers(s).get("beta", 0.0)), s) for s in (0, t)]
@@ -74,22 +65,20 @@ def explain(
     )
 
 
-def _outrun(
-    problem: Problem, algorithm: Algorithm, seed: int, state: Any, found: Collection[str]
-) -> str | None:
+def _outrun(setting: Setting, algorithm: Algorithm, state: Any) -> str | None:
     """Whether the lower level bends more now than an L that was found before allows."""
     chain = bounds(algorithm)
-    if chain is None or "lipschitz" not in found:
+    if chain is None:
         return None
-    rows, numbers = problem.objectives(algorithm.batch), np.arange(problem.agents)
-    bends = np.asarray(curvature(rows, state.x, state.y, key(seed), numbers, BATCHES))
-    off = np.nan_to_num(bends / chain, nan=np.inf)  # nan: too large for its precision
+    now, _ = setting.talk.alone("now", lambda: (bends(setting, (state.x, state.y)), Cost()))
+    seen = now[:, 0]
+    off = np.nan_to_num(seen / chain, nan=np.inf)  # nan: too large for its precision
     if off.max() <= 1:
         return None
     i = int(np.argmax(off))
-    by = f"by {bends[i]:.3g}" if np.isfinite(bends[i]) else "without bound"
+    by = f"by {seen[i]:.3g}" if np.isfinite(seen[i]) else "without bound"
     return (
         f"g_yy of agent {i} bends {by} there, more than the lipschitz = "
-        f"{np.broadcast_to(chain, bends.shape)[i]:.3g} found before: x has moved too fast for what "
+        f"{np.broadcast_to(chain, seen.shape)[i]:.3g} found before: x has moved too fast for what "
         f"was found; use on_divergence='shrink', or give an alpha a quarter as large"
     )

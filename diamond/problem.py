@@ -1,7 +1,10 @@
 """What the agents solve: min_x 1/m sum_i f_i(x, y_i*(x)) with y_i*(x) = argmin_y g_i(x, y)."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import jax
@@ -9,10 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import validate
+from .cut import Cut
+from .held import Given, Held
+from .processes import together
 from .sampling import Where, key
 from .tree import Tree
 
 Loss = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, rows) -> value, an average over the rows
+Agents = Sequence[int] | np.ndarray
 SHUFFLE = 0x5EED  # rows are shuffled by this seed and their count
 
 
@@ -110,8 +117,10 @@ class Problem:
     `upper` f(x, y, rows) and `lower` g(x, y, rows) return a scalar: an average over the rows, plus
     terms without rows. `init(key)` gives (x_0, y_0), any pytrees of floating-point arrays, the same
     for every agent. `train` (rows of g) and `valid` (rows of f) have one pytree of arrays per
-    agent, rows first; agents may differ in how many. `metrics` are functions (x, y, rows) -> value,
-    averages over the rows too, measured on the rows of `test` (of `valid` if there are none).
+    agent, rows first; agents may differ in how many. An entry may be a function of no argument that
+    returns the agent's rows: where several processes share a run, it is called only in that of the
+    agent. `metrics` are functions (x, y, rows) -> value, averages over the rows too, measured on
+    the rows of `test` (of `valid` if there are none).
 
     Each agent's rows are put into a random order once, always the same one; `shuffle=False` keeps
     yours, which then must not be sorted: batches are runs of successive rows. `constant`, if given,
@@ -123,9 +132,9 @@ class Problem:
         upper: Loss,
         lower: Loss,
         init: Callable[[jax.Array], tuple[Tree, Tree]],
-        train: Sequence[Tree],
-        valid: Sequence[Tree],
-        test: Sequence[Tree] | None = None,
+        train: Sequence[Given],
+        valid: Sequence[Given],
+        test: Sequence[Given] | None = None,
         metrics: Mapping[str, Loss] | None = None,
         shuffle: bool = True,
         constant: float | None = None,
@@ -136,18 +145,44 @@ class Problem:
         given = {"train": train, "valid": valid}
         if test is not None:
             given["test"], names["test"] = test, "test"
-        parts = {name: validate.rows(names[name], part) for name, part in given.items()}
+        parts = {name: validate.listed(names[name], part) for name, part in given.items()}
         validate.agents({names[name]: len(part) for name, part in parts.items()})
-        if shuffle:
-            parts = {name: [_shuffled(a) for a in part] for name, part in parts.items()}
-        self.rows: dict[str, list[Tree]] = parts
+        order = _shuffled if shuffle else lambda rows: rows
+        self.rows = {name: Held(names[name], part, order) for name, part in parts.items()}
+        self.agents = len(train)  # m
+        self.here: list[int] = []  # those whose rows are in this process
         self._stacked: dict[tuple[str, int, Any], Rows] = {}
-        validate.losses(self)
+        if jax.process_count() > 1 and any(map(callable, chain(*parts.values()))):
+            self._share()
+        else:
+            self.load(range(self.agents))
+            for part in self.rows.values():
+                part.know()
+            validate.losses(self)
 
-    @property
-    def agents(self) -> int:
-        """m."""
-        return len(self.rows["train"])
+    def _share(self) -> None:
+        """Load the rows of the agents on this process's devices; the others load theirs."""
+        devices = jax.devices()
+        with together():
+            self.load(Cut(self.agents, len(devices)).of(jax.process_index(), devices))
+        for part in self.rows.values():
+            part.share()
+        with together():
+            validate.losses(self)
+
+    def load(self, agents: Agents) -> None:
+        """Have the rows of these agents in this process."""
+        for part in self.rows.values():
+            part.load(map(int, agents))
+        self.here = sorted({*self.here, *map(int, agents)})
+
+    def kept(self, agents: Agents) -> "Problem":
+        """The same without the rows of all other agents."""
+        found = copy(self)
+        found.here, found._stacked = [], {}
+        found.rows = {name: part.kept(map(int, agents)) for name, part in self.rows.items()}
+        found.load(agents)
+        return found
 
     @property
     def measured(self) -> str:
@@ -156,25 +191,29 @@ class Problem:
 
     def counts(self, part: str) -> np.ndarray:
         """How many rows of `part` ("train", "valid", "test") each agent has."""
-        return np.array([len(jax.tree.leaves(rows)[0]) for rows in self.rows[part]])
+        return np.array([about.size for about in self.rows[part].about])
 
-    def objectives(self, batch: int = 1) -> Objectives:
-        """f and g of all agents, ready for blocks of `batch` rows."""
-        train, valid = self.stack("train", batch), self.stack("valid", batch)
-        return Objectives(train, valid, self.upper, self.lower)
+    def objectives(self, batch: int = 1, agents: Agents | None = None) -> Objectives:
+        """f and g of all agents, or of those, ready for blocks of `batch` rows."""
+        of = self.stack if agents is None else partial(self.some, agents=agents)
+        return Objectives(of("train", batch), of("valid", batch), self.upper, self.lower)
 
     def stack(self, part: str, batch: int = 1) -> Rows:
         """The rows of all agents as one array a leaf, made once for each batch and precision."""
         tag = part, batch, jnp.zeros(()).dtype.name
         if tag not in self._stacked:
-            counts = self.counts(part)
-            length = counts.max() + batch - 1
-            wrap = lambda *a: jnp.asarray(
-                np.stack([np.take(a, np.arange(length) % len(a), axis=0) for a in a])
-            )
-            data = jax.tree.map(wrap, *self.rows[part])
-            self._stacked[tag] = Rows(data, jnp.asarray(counts, jnp.int32), batch)
+            self._stacked[tag] = self.some(part, batch, range(self.agents))
         return self._stacked[tag]
+
+    def some(self, part: str, batch: int, agents: Agents) -> Rows:
+        """The rows of some agents, as long as if they were those of all."""
+        counts = self.counts(part)
+        length = counts.max() + batch - 1
+        wrap = lambda *a: jnp.asarray(
+            np.stack([np.take(a, np.arange(length) % len(a), axis=0) for a in a])
+        )
+        data = jax.tree.map(wrap, *(self.rows[part][agent] for agent in agents))
+        return Rows(data, jnp.asarray(counts[np.asarray(agents)], jnp.int32), batch)
 
     def start(self, seed: int) -> tuple[Tree, Tree]:
         """(x_0, y_0) as strongly typed arrays: a weak type would compile the run twice."""

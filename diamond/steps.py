@@ -24,13 +24,13 @@ the mean, c = 1.5, k = 1.25, and alpha may grow, at most four times at a look.
 
 import math
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from . import probe, sampling
 from .cost import Cost
-from .deferred import Deferred, Found, Measured, Setting, fill
+from .deferred import Deferred, Found, Measured, Rows, Setting, fill
 from .hypergradient.conditioning import block, condition
 from .hypergradient.lipschitz import curvatures
 from .schedule import Scaled, Schedule, power, ramp
@@ -118,14 +118,16 @@ def _upper(setting: Setting) -> np.ndarray:
         every = m if m <= MANY else 0  # L_l of every agent, each in a place of its own
 
         def measure() -> Measured:
-            few = block(setting.problem.objectives())
-            rows = few, setting.problem.objectives(setting.batch)
-            drawn = sampling.key(setting.seed), setting.numbers
-            bends, ratio, shaky, cost = probe.look(estimator, *rows, *setting.point, *drawn)
+            def look(rows: Rows, point: Any, numbers: Any) -> Any:
+                few, key = block(rows(1)), sampling.key(setting.seed)
+                found = probe.look(estimator, few, rows(setting.batch), *point, key, numbers)
+                return *found, numbers
+
+            bends, ratio, shaky, cost, numbers = setting.each(look, setting.point)
             found = np.zeros((len(bends), 3 + every))
             found[:, :3] = np.stack([bends, -ratio, shaky], axis=1)
             if every:
-                found[np.arange(len(bends)), 3 + np.asarray(setting.numbers)] = bends
+                found[np.arange(len(bends)), 3 + np.asarray(numbers)] = bends
             return found, Cost(*(np.asarray(c, np.int64) for c in cost))
 
         found, cost = setting.talk.largest("upper", measure)

@@ -1,7 +1,7 @@
 """Refusals: what cannot be solved is said before anything is compiled, with agent and remedy."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,25 +13,43 @@ from .tree import Tree
 PROBE = 8  # rows on which a loss is compared with the average of its single rows
 
 
-def rows(name: str, parts: Sequence[Tree]) -> list[Tree]:
-    """Every agent's rows as numpy arrays: at least one, as many in each leaf, alike, finite."""
+class Form(NamedTuple):
+    """What rows are like, however many: the same for all agents."""
+
+    structure: str
+    kinds: dict[str, str]  # of each leaf, type and shape of a row
+
+
+def listed(name: str, parts: Sequence[Any]) -> list[Any]:
+    """One entry an agent."""
     if isinstance(parts, Mapping) or not isinstance(parts, Sequence):
         raise TypeError(
             f"the {name} rows must be a list with one pytree of arrays per agent, "
             f"not {type(parts).__name__}; wrap the rows of a single agent in a list"
         )
-    parts = [jax.tree.map(np.asarray, part) for part in parts]
-    for agent, part in enumerate(parts):
-        leaves = jax.tree_util.tree_leaves_with_path(part)
-        if not leaves:
+    return list(parts)
+
+
+def one(name: str, agent: int, given: Any) -> Tree:
+    """An agent's rows as numpy arrays: at least one, as many in each leaf, finite."""
+    if callable(given):
+        try:
+            given = given()
+        except Exception as cause:
             raise ValueError(
-                f"agent {agent} has no {name} rows: its pytree holds no array; give it some, or "
-                f"leave it out of train, valid and network"
-            )
-        for path, leaf in leaves:
-            _leaf(name, agent, jax.tree_util.keystr(path), leaf, leaves[0][1])
-        _alike(name, agent, part, parts[0])
-    return parts
+                f"agent {agent}'s {name} rows cannot be loaded: its function raised "
+                f"{type(cause).__name__}: {cause}"
+            ) from cause
+    rows = jax.tree.map(np.asarray, given)
+    leaves = jax.tree_util.tree_leaves_with_path(rows)
+    if not leaves:
+        raise ValueError(
+            f"agent {agent} has no {name} rows: its pytree holds no array; give it some, or "
+            f"leave it out of train, valid and network"
+        )
+    for path, leaf in leaves:
+        _leaf(name, agent, jax.tree_util.keystr(path), leaf, leaves[0][1])
+    return rows
 
 
 def _leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.ndarray) -> None:
@@ -58,21 +76,26 @@ def _leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.ndarray)
         )
 
 
-def _alike(name: str, agent: int, part: Tree, first: Tree) -> None:
-    structure: Any = jax.tree.structure(part)
-    if structure != jax.tree.structure(first):
+def form(rows: Tree) -> Form:
+    """What these rows are like."""
+    leaves = jax.tree_util.tree_leaves_with_path(rows)
+    kind = lambda leaf: f"{leaf.dtype}{list(leaf.shape[1:])}"
+    kinds = {jax.tree_util.keystr(path): kind(leaf) for path, leaf in leaves}
+    return Form(str(jax.tree.structure(rows)), kinds)
+
+
+def alike(name: str, agent: int, mine: Form, first: Form) -> None:
+    """The rows of `agent` are like those of agent 0."""
+    if mine.structure != first.structure:
         raise ValueError(
-            f"agent {agent}'s {name} rows have the structure {structure}, agent "
-            f"0's {jax.tree.structure(first)}; all agents need the same"
+            f"agent {agent}'s {name} rows have the structure {mine.structure}, agent "
+            f"0's {first.structure}; all agents need the same"
         )
-    for (path, leaf), other in zip(
-        jax.tree_util.tree_leaves_with_path(part), jax.tree.leaves(first)
-    ):
-        if leaf.shape[1:] != other.shape[1:] or leaf.dtype != other.dtype:
+    for path, kind in mine.kinds.items():
+        if kind != first.kinds[path]:
             raise ValueError(
-                f"a row of agent {agent}'s {name} rows {jax.tree_util.keystr(path)} is "
-                f"{leaf.dtype}{list(leaf.shape[1:])}, of agent 0's {other.dtype}"
-                f"{list(other.shape[1:])}; bring all agents to the same shape and dtype"
+                f"a row of agent {agent}'s {name} rows {path} is {kind}, of agent 0's "
+                f"{first.kinds[path]}; bring all agents to the same shape and dtype"
             )
 
 
@@ -130,13 +153,14 @@ def losses(problem: Any) -> None:
 
 
 def _lower_gradient(problem: Any, x: Tree, y: Tree) -> Tree:
-    rows = jax.tree.map(lambda a: jnp.asarray(a[:PROBE]), problem.rows["train"][0])
+    rows = jax.tree.map(lambda a: jnp.asarray(a[:PROBE]), problem.rows["train"][problem.here[0]])
     return jax.grad(problem.lower, argnums=1)(x, y, rows)
 
 
 def _average(name: str, loss: Any, problem: Any, part: str, x: Tree, y: Tree) -> None:
     probe = lambda a: jnp.asarray(np.take(a, np.arange(PROBE) % len(a), axis=0))
-    rows = jax.tree.map(lambda *a: jnp.stack([probe(a) for a in a]), *problem.rows[part])
+    here = [problem.rows[part][agent] for agent in problem.here]
+    rows = jax.tree.map(lambda *a: jnp.stack([probe(a) for a in a]), *here)
 
     def both(rows: Tree) -> tuple[jax.Array, ...]:
         together = loss(x, y, rows)
@@ -149,7 +173,7 @@ def _average(name: str, loss: Any, problem: Any, part: str, x: Tree, y: Tree) ->
         return together, jnp.mean(singles), jnp.mean(jnp.abs(singles))
 
     found = map(np.asarray, jax.jit(jax.vmap(both))(rows))
-    for agent, (value, average, size) in enumerate(zip(*found)):
+    for agent, value, average, size in zip(problem.here, *found):
         if not np.isfinite(value):
             raise ValueError(
                 f"{name} is {value} on agent {agent}'s first rows, near the point that init "

@@ -6,7 +6,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from diamond import network
-from diamond.network.exchange import AXIS, Cut, exchange
+from diamond.cut import Cut
+from diamond.network.exchange import AXIS, exchange
 
 NETWORKS = {
     "ring": network.ring(9),

@@ -17,6 +17,7 @@ from diamond.folder.manifest import labels
 from diamond.folder.metrics import Metrics
 from diamond.folder.table import as_csv, as_latex, over_seeds, rows
 from diamond.folder.trajectory import stored
+from diamond.held import tally
 
 OWN = {"consensus": np.array([0.25, 0.5], np.float32)}
 
@@ -122,10 +123,12 @@ def test_what_is_not_finite_is_strict_json_and_read_as_nan(tmp_path):
 
 def test_labels_are_counted_where_there_are_labels():
     rows = [{"a": np.zeros((3, 2)), "b": np.array([0, 2, 2])}, {"a": np.ones((1, 2)), "b": [7]}]
-    assert labels([rows[0], {"a": rows[1]["a"], "b": np.array([7])}]) == [[1, 2, 0], [0, 0, 1]]
-    assert labels([{"a": np.zeros((3, 2))}] * 2) is None
-    assert labels([{"b": np.arange(500)}]) is None  # numbers, not classes
-    assert labels([{"b": np.arange(3), "c": np.arange(3)}]) is None
+    of = lambda agents: labels([tally(rows) for rows in agents])
+    assert of([rows[0], {"a": rows[1]["a"], "b": np.array([7])}]) == [[1, 2, 0], [0, 0, 1]]
+    assert of([{"a": np.zeros((3, 2))}] * 2) is None
+    assert of([{"b": np.arange(500)}]) is None  # numbers, not classes
+    assert of([{"b": np.arange(60)}, {"b": np.arange(60, 120)}]) is None
+    assert of([{"b": np.arange(3), "c": np.arange(3)}]) is None
 
 
 def test_tables_of_runs(two):

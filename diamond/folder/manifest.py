@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from .._version import __version__
+from ..held import FEW, Tally
 from ..network import Network
 from ..problem import Problem
 from ..run import Run
 
 FORMAT = 1
-FEW = 100  # labels of one kind: more are numbers to regress on, not classes
 
 
 @dataclass(frozen=True)
@@ -97,22 +97,19 @@ def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
         "x_size": size(x),
         "y_size": size(y),
         "rows": {part: problem.counts(part).tolist() for part in problem.rows},
-        "labels": labels(problem.rows["train"]),
+        "labels": labels(problem.rows["train"].tallies()),
         "sources": origin.sources,
     }
 
 
-def labels(rows: Sequence[Any]) -> list[list[int]] | None:
+def labels(tallies: Sequence[Tally]) -> list[list[int]] | None:
     """How often each agent has each label; None unless one column of the rows looks like labels."""
-    whole = lambda leaf: np.ndim(leaf) == 1 and np.asarray(leaf).dtype.kind in "iu"
-    columns = [[leaf for leaf in jax.tree.leaves(part) if whole(leaf)] for part in rows]
-    if any(len(column) != 1 for column in columns):
+    if any(tally is None for tally in tallies):
         return None
-    marks = [np.asarray(column[0]) for column in columns]
-    known = np.unique(np.concatenate(marks))
+    known = sorted({label for tally in tallies for label in tally or ()})
     if len(known) > FEW:
         return None
-    return [[int((own == label).sum()) for label in known] for own in marks]
+    return [[(tally or {}).get(label, 0) for label in known] for tally in tallies]
 
 
 def closing(run: Run, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:

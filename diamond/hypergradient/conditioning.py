@@ -36,9 +36,10 @@ def smallest(setting: Setting) -> np.ndarray:
 
     def compute(setting: Setting) -> Found:
         def measure() -> Measured:
-            few = block(setting.problem.objectives())
-            found = _smallest(few, *setting.point, sampling.key(setting.seed))
-            rows = np.asarray(few.train.count, np.int64)
+            key = sampling.key(setting.seed)
+            look = lambda rows, point, _: _smallest(block(rows(1)), *point, key)
+            found, counts = setting.each(look, setting.point)
+            rows = np.asarray(counts, np.int64)
             return np.asarray(found)[:, None], Cost(samples=rows, hvps=linear.LANCZOS * rows)
 
         found, cost = setting.talk.alone("mu", measure)
@@ -60,11 +61,13 @@ def condition(setting: Setting) -> float:
 
 
 @jax.jit
-def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> jax.Array:
+def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """mu of each agent, and how many rows it is of."""
+
     def alone(problem: Objectives, x: Tree, y: Tree) -> jax.Array:
         return linear.lanczos(hessian(problem, (x, y), None), tree.normal(key, y)).smallest
 
-    return jax.vmap(alone)(few, x, y)
+    return jax.vmap(alone)(few, x, y), few.train.count
 
 
 def _terms(setting: Setting) -> Found:

@@ -64,6 +64,13 @@ def curvature(
     return jax.vmap(of_agent)(agents, numbers, x, y)
 
 
+def bends(setting: Setting, point: tuple[Tree, Tree]) -> np.ndarray:
+    """`curvature` over 8 mini-batches of each agent to be measured here, one row an agent."""
+    key = sampling.key(setting.seed)
+    look = lambda rows, at, agents: curvature(rows(setting.batch), *at, key, agents, BATCHES)
+    return np.asarray(setting.each(look, point))[:, None]
+
+
 def curvatures(setting: Setting) -> np.ndarray:
     """Of each agent, the largest |eigenvalue| of g_yy over 8 mini-batches, where it stands.
 
@@ -72,9 +79,7 @@ def curvatures(setting: Setting) -> np.ndarray:
 
     def compute(setting: Setting) -> Found:
         def measure() -> Measured:
-            rows, key = setting.problem.objectives(setting.batch), sampling.key(setting.seed)
-            found = curvature(rows, *setting.point, key, setting.numbers, BATCHES)
-            return np.asarray(found)[:, None], _cost(setting.batch)
+            return bends(setting, setting.point), _cost(setting.batch)
 
         found, cost = setting.talk.alone("curvature", measure)
         before = setting.past.get("curvature", Found(0.0)).value

@@ -8,34 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from ..cut import Cut
 from .mixer import PASS, Bucket
 from .network import Network
 
 AXIS = "agents"
 Way = Literal["gather", "permute"]
 Pairs = tuple[tuple[int, int], ...]  # (sender, receiver), each part at most once on either side
-
-
-@dataclass(frozen=True)
-class Cut:
-    """m agents over `parts` devices, `each` on every one, in their order.
-
-    Places left over at the end are filled by copies of the last agent: they have its rows and its
-    draws and hear what it hears, so they stay the same as it, and nobody hears them.
-    """
-
-    agents: int
-    parts: int
-
-    @property
-    def each(self) -> int:
-        """Places on a device."""
-        return -(-self.agents // self.parts)
-
-    @property
-    def places(self) -> np.ndarray:
-        """Which agent sits at each place."""
-        return np.minimum(np.arange(self.parts * self.each), self.agents - 1)
 
 
 @jax.tree_util.register_dataclass

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from ..algorithm import Algorithm
+from ..deferred import AllHere
 from ..memory import Budget, Fitted
 from ..network import Network
 from ..network.mixer import mixer
@@ -35,6 +36,8 @@ class OneDevice:
 
     agents: int | None = None  # all places are agents
     shared: None = None
+    groups: None = None  # numbers are found for all agents at once
+    talk = AllHere()
 
     def place(self, progress: Progress) -> Progress:
         """The progress of all agents, laid out for `advance`."""

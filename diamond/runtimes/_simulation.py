@@ -6,11 +6,12 @@ from itertools import count, takewhile
 from typing import Any
 
 import jax
+import numpy as np
 
 from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
-from ..deferred import Found, Setting, refreshes, resolve
+from ..deferred import Found, Rows, Setting, refreshes, resolve
 from ..divergence import Diverged, culprit, explain
 from ..hypergradient.lipschitz import raised
 from ..network import Network
@@ -56,9 +57,11 @@ class Simulation:
         if shrinks:
             found = {"shrunk": Found(1.0, lasting=True), "lost": Found(0, lasting=True)} | found
         self.shrinks = shrinks
-        self.setting = Setting(problem, network, algorithm.batch, seed, memory=found)
-        given = problem, network, algorithm.batch, sampling
-        self.place = placed(*given, devices, precision, memory)
+        given = problem, network, algorithm.batch
+        self.place = placed(*given, sampling, devices, precision, memory)
+        self.setting = Setting(
+            *given, seed, memory=found, groups=self.place.groups, talk=self.place.talk
+        )
         self._number()
         first = start(self.algorithm, *problem.start(seed), problem.agents)
         self.progress = self.place.place(first)
@@ -168,13 +171,25 @@ class Simulation:
         """Replays the round that failed, to say what broke in it and why."""
         after, *_ = self._go(good, int(good.t) + 1)
         good, after = self._whole(good), self._whole(after)
-        t, objectives = int(good.t), self.problem.objectives(self.algorithm.batch)
-        sample = samples(self.algorithm, objectives, key(self.seed), t, self.sampling)
-        directions, _ = jax.jit(estimate)(self.algorithm, objectives, good.state, t, sample)
-        quantity = culprit(directions, after.state)
-        about = self.problem, self.algorithm, t, self.seed, good.state, self.resolved.numbers
+        t = int(good.t)
+        lost, _ = self.setting.talk.alone("lost", lambda: (self._lost(good), Cost()))
+        quantity = culprit(lost, after.state)
+        cause = explain(self.setting, self.algorithm, t, good.state)
         message = (
-            f"diverged in round {t}: {quantity} is not finite; {explain(*about)}. The state before "
-            f"that round is kept in `run` of this error"
+            f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
+            f"round is kept in `run` of this error"
         )
         return Diverged(message, t, quantity, self.record.run(good))
+
+    def _lost(self, good: Progress) -> np.ndarray:
+        """Of each agent to be measured here, whether its p and its v of the next round are lost."""
+        broken = jax.vmap(lambda direction: ~tree.finite(direction))
+
+        def look(rows: Rows, state: Any, numbers: jax.Array) -> Any:
+            objectives, t = rows(self.algorithm.batch), int(good.t)
+            drawn = samples(self.algorithm, objectives, key(self.seed), t, self.sampling, numbers)
+            about = self.algorithm, objectives, state, t, drawn, numbers
+            (p, v, *_), _ = jax.jit(estimate)(*about)
+            return broken(p), broken(v)
+
+        return np.stack(self.setting.each(look, good.state), axis=1)

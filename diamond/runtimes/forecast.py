@@ -50,11 +50,12 @@ def forecast(
     What does not fit its devices, or `memory` bytes of each, is refused as `simulate` does.
     """
     check(problem, network, algorithm, rounds, every, sampling)
-    setting = Setting(problem, network, algorithm.batch, seed)
     with products(precision), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will say it
+        given = problem, network, algorithm.batch
+        place = placed(*given, sampling, devices, precision, memory)
+        setting = Setting(*given, seed, groups=place.groups, talk=place.talk)
         resolved = resolve(algorithm, setting)
-        place = placed(problem, network, algorithm.batch, sampling, devices, precision, memory)
         about = problem, network, resolved.algorithm, place, seed, sampling
         record = Record(*about, resolved, 0.0)
         tried = _try(record, place, rounds)

@@ -16,13 +16,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .. import tree
 from ..algorithm import Algorithm
+from ..cut import Cut
+from ..deferred import AllHere, Talk
 from ..memory import Budget, Fitted
 from ..network import Network
-from ..network.exchange import AXIS, Cut, Exchange, Way, exchange
+from ..network.exchange import AXIS, Exchange, Way, exchange
 from ..problem import Objectives, Problem, Rows
 from ..sampling import Sampling
 from ..tree import Tree
 from ._compiled import compiled
+from ._gathered import Gathered
 from ._one_device import OneDevice
 from ._precision import Precision, working
 from ._round import REMEDY, WORK, Progress, play
@@ -49,6 +52,9 @@ class Spmd:
         self.mesh = Mesh(np.array(chosen), (AXIS,))
         self.cut, self.sampling = Cut(problem.agents, len(chosen)), sampling
         self.agents, self.shared = problem.agents, NamedSharding(self.mesh, ALL)
+        whose = [self.cut.of(process, chosen) for process in range(jax.process_count())]
+        here = whose[jax.process_index()]
+        problem.load(here)
         spread = partial(self._rows, problem)
         train, valid = spread("train", batch), spread("valid", batch)
         self.objectives = Objectives(train, valid, problem.upper, problem.lower)
@@ -58,6 +64,9 @@ class Spmd:
         self.exchange: Exchange = jax.tree.map(self._put, found, found.specs)
         self.numbers = self._put(self.cut.places.astype(np.int32), CUT)
         self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1: for equal bits
+        self.groups = np.split(here, range(self.abreast, len(here), self.abreast))
+        several = len({device.process_index for device in chosen}) > 1
+        self.talk: Talk = Gathered(whose) if several else AllHere()
         self.budget = Budget(chosen, memory)
         self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
 
@@ -99,19 +108,19 @@ class Spmd:
 
         def of(which: int) -> Any:
             """The leaf numbered `which`, of the agents that sit here."""
-            sample = np.asarray(jax.tree.leaves(problem.rows[part][0])[which])
+            sample = np.asarray(leaves[which])
             kind = jnp.asarray(sample[:0]).dtype
             shape = (len(self.cut.places), length, *sample.shape[1:])
 
             def here(where: Any) -> np.ndarray:
                 agents = self.cut.places[where[0]]
-                leaves = [jax.tree.leaves(problem.rows[part][a])[which] for a in agents]
-                wrapped = [np.take(a, np.arange(length) % len(a), axis=0) for a in leaves]
+                rows = [jax.tree.leaves(problem.rows[part][a])[which] for a in agents]
+                wrapped = [np.take(a, np.arange(length) % len(a), axis=0) for a in rows]
                 return np.stack(wrapped).astype(kind)
 
             return jax.make_array_from_callback(shape, NamedSharding(self.mesh, CUT), here)
 
-        leaves, structure = jax.tree.flatten(problem.rows[part][0])
+        leaves, structure = jax.tree.flatten(problem.rows[part][problem.here[0]])
         data = jax.tree.unflatten(structure, map(of, range(len(leaves))))
         return Rows(data, self._put(counts[self.cut.places].astype(np.int32), CUT), batch)
 
