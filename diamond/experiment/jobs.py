@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 
+from ..cut import Cut
 from ..problem import Problem
 from ..runtimes.spmd import named
 from .config import Experiment
@@ -46,7 +47,10 @@ def precision(experiment: Experiment) -> Iterator[None]:
 
 
 def build(experiment: Experiment, source: str) -> Problem:
-    """The problem, once it is known to fit the networks; raises `BadExperiment`."""
+    """The problem, once it is known to fit the networks; raises `BadExperiment`.
+
+    One of several processes keeps the rows of its own agents only.
+    """
     try:
         problem = experiment.problem.build()
     except (ValueError, TypeError, OSError, ImportError) as cause:
@@ -64,7 +68,10 @@ def build(experiment: Experiment, source: str) -> Problem:
     ]
     if experiment.devices is not None:
         try:
-            named(experiment.devices)
+            devices = named(experiment.devices)
+            if jax.process_count() > 1:
+                cut = Cut(problem.agents, len(devices))
+                problem = problem.kept(cut.of(jax.process_index(), devices))
         except ValueError as cause:
             wrong.append(Mistake("devices", str(cause)))
     if wrong:
