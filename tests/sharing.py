@@ -54,8 +54,11 @@ def problem(mistake=""):
 def main(coordinator, rank, size, mistake=""):
     if int(size) > 1:
         hosts.join(coordinator, int(rank), int(size))
-    ring, algorithm = diamond.network.ring(len(COUNTS)), diamond.diamond(batch=4)
-    run = diamond.simulate(problem(mistake), ring, algorithm, 60, every=30, devices="all")
+    ring, algorithm = diamond.network.ring(len(COUNTS)), diamond.dsgd(batch=4)
+    if mistake == "steep":
+        chain = diamond.hypergradient.neumann(4, 2.0)
+        algorithm = diamond.dsgd(0.1, 500.0, 4, chain)
+    run = diamond.simulate(problem(mistake), ring, algorithm, 30, every=30, devices="all")
     told = {name: list(run.history[name]) for name in sorted(run.history) if name != "seconds"}
     marks = [json.dumps([told, run.resolved], default=float).encode()]
     marks += [np.asarray(a).tobytes() for a in jax.tree.leaves((run.x, run.y, run.costs))]

@@ -84,6 +84,42 @@ def test_two_processes_make_the_run_of_one(folder):
     assert digest(folder, "one") == digest(folder, "two")
 
 
+KEEPING = """
+import weakref
+from pathlib import Path
+import jax, jax.numpy as jnp, numpy as np
+import diamond
+
+def make():
+    rows = [np.random.default_rng(i).normal(size=(6, 3)).astype("float32") for i in range(10)]
+    seen = [weakref.ref(own) for own in rows]
+
+    def loss(x, y, rows):
+        return jnp.mean((rows @ y - 1) ** 2) + jnp.mean(jnp.exp(x) * y**2)
+
+    def alive(x, y, rows):  # looked at when the measurement is compiled
+        there = " ".join(str(i) for i, own in enumerate(seen) if own() is not None)
+        Path(f"alive.{jax.process_index()}").write_text(there)
+        return loss(x, y, rows)
+
+    start = lambda key: (jnp.zeros(3), jnp.zeros(3))
+    parts = rows[:5], rows[5:]
+    return diamond.Problem(loss, loss, start, *parts, metrics={"loss": alive}, shuffle=False)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_keeps_the_rows_of_its_own_agents_only(folder):
+    (folder / "mine.py").write_text(KEEPING)
+    rest = EXPERIMENT[EXPERIMENT.index("[algorithm]") :]
+    kind = '[problem]\nkind = "mine.py:make"\n'
+    text = EXPERIMENT[: EXPERIMENT.index("[problem]")] + kind + rest
+    (folder / "small.toml").write_text(text)
+    for process in job(folder, *run(folder, "two", rounds=10)):
+        ended(process)
+    assert [(folder / f"alive.{rank}").read_text() for rank in (0, 1)] == ["0 1 2 5 6 7", "3 4 8 9"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "devices"), [(2, 4), (4, 1)])
 def test_processes_times_devices(folder, size, devices):
