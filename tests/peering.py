@@ -1,14 +1,16 @@
 """What the tests of peers share: a problem dealt out, and rounds of agents side by side."""
 
-import copy
 from functools import cache
 
 import jax
 import numpy as np
+import pytest
+from compiling import unchecked
 from helpers import ALGORITHMS, ESTIMATORS, build
 
 from diamond.peers.agent import Agent
 from diamond.peers.tally import Tally, Unsettled
+from diamond.problem import Problem
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
 
@@ -22,10 +24,15 @@ def given(name, **options):
 @cache
 def own(problem, agent):
     """The problem as one agent has it: with its own rows only."""
-    alone = copy.copy(problem)  # was looked over already
-    alone.rows = {part: [rows[agent]] for part, rows in problem.rows.items()}
-    alone._stacked = {}
-    return alone
+    return like(problem, {part: [rows[agent]] for part, rows in problem.rows.items()})
+
+
+def like(problem, parts):
+    """The same problem on other rows."""
+    rest = {"metrics": problem.metrics, "shuffle": False, "constant": problem.constant}
+    with pytest.MonkeyPatch.context() as patch:
+        unchecked(patch)  # was looked over already
+        return Problem(problem.upper, problem.lower, problem.init, **parts, **rest)
 
 
 def agents(problem, network, algorithm, **options):

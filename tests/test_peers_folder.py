@@ -9,7 +9,7 @@ import pytest
 from compiling import quickly
 from crashing import EVERY, LIMITS, ROUNDS, Killed, team
 from helpers import steps
-from peering import own
+from peering import like
 from typer.testing import CliRunner
 
 import diamond
@@ -84,11 +84,9 @@ def simulated():
 @cache
 def whole():
     """The problem with the rows of all agents."""
-    problem = own.__wrapped__(team()[0].problem, 0)
-    problem.rows = {
-        part: [agent.problem.rows[part][0] for agent in team()] for part in problem.rows
-    }
-    return problem
+    first = team()[0].problem
+    rows = {part: [agent.problem.rows[part][0] for agent in team()] for part in first.rows}
+    return like(first, rows)
 
 
 def test_it_tells_what_the_simulation_measures_of_that_agent(calm):
