@@ -37,7 +37,7 @@ class Held(Sequence[Tree]):
         self._given: dict[int, Given] = dict(enumerate(given))  # and not loaded
         self._rows: dict[int, Tree] = {}
         self._tallies: dict[int, Tally] = {}  # of agents elsewhere
-        self._agents, self.about = len(given), list[About]()
+        self._agents, self.known = len(given), list[About]()
 
     def __len__(self) -> int:
         return self._agents
@@ -73,9 +73,9 @@ class Held(Sequence[Tree]):
         self._tallies = {a: t and {int(k): n for k, n in t.items()} for a, t in labels.items()}
 
     def _learn(self, known: dict[int, About]) -> None:
-        self.about = [known[agent] for agent in range(self._agents)]
-        for agent, (_, form) in enumerate(self.about):
-            validate.alike(self.name, agent, form, self.about[0].form)
+        self.known = [known[agent] for agent in range(self._agents)]
+        for agent, (_, form) in enumerate(self.known):
+            validate.alike(self.name, agent, form, self.known[0].form)
 
     def kept(self, here: Iterable[int]) -> "Held":
         """The same without the rows of agents that are not `here`."""

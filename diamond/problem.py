@@ -191,7 +191,7 @@ class Problem:
 
     def counts(self, part: str) -> np.ndarray:
         """How many rows of `part` ("train", "valid", "test") each agent has."""
-        return np.array([about.size for about in self.rows[part].about])
+        return np.array([known.size for known in self.rows[part].known])
 
     def objectives(self, batch: int = 1, agents: Agents | None = None) -> Objectives:
         """f and g of all agents, or of those, ready for blocks of `batch` rows."""

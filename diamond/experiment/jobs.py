@@ -68,14 +68,14 @@ def build(experiment: Experiment, source: str) -> Problem:
     ]
     if experiment.devices is not None:
         try:
-            devices = named(experiment.devices)
-            if jax.process_count() > 1:
-                cut = Cut(problem.agents, len(devices))
-                problem = problem.kept(cut.of(jax.process_index(), devices))
+            named(experiment.devices)
         except ValueError as cause:
             wrong.append(Mistake("devices", str(cause)))
     if wrong:
         raise BadExperiment(source, wrong)
+    if experiment.devices is not None and jax.process_count() > 1:
+        devices = named(experiment.devices)
+        problem = problem.kept(Cut(problem.agents, len(devices)).of(jax.process_index(), devices))
     return problem
 
 
