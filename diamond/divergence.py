@@ -38,9 +38,7 @@ def culprit(lost: np.ndarray, state: Any) -> str:
 def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
     """The likely cause, from the curvature of the lower level at the start and at `state`."""
     found = setting.memory  # the numbers that the run has found for itself
-    if "lipschitz" in found and (said := _outrun(setting, algorithm, state)):
-        return said
-    algorithm = hardest(algorithm)
+    every, algorithm = algorithm, hardest(algorithm)
     numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
     start = dataclasses.replace(setting, moved=None).point
     (largest,), _ = setting.talk.largest("start", lambda: (bends(setting, start), Cost()))
@@ -53,6 +51,8 @@ def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
             f"beta_{s} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
             f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
         )
+    if "lipschitz" in found and (outrun := _outrun(setting, every, state)):
+        return outrun
     chain = in_use(algorithm)
     if chain is not None and chain < largest / 2:
         return (

@@ -95,6 +95,8 @@ def test_what_x_has_outrun_is_named_and_not_steps_that_nobody_gave():
         warnings.simplefilter("ignore")
         diamond.simulate(problem, ring(3), diamond.dsgd(alpha=4.0, batch=12), 24, every=24)
     said = str(caught.value)
+    with pytest.raises(diamond.Diverged, match="beta_0 = 500 exceeds"):  # a beta that was given
+        diamond.simulate(problem, ring(3), diamond.dsgd(0.1, 500.0, batch=12), 24, every=24)
     assert "of agent 0 bends" in said and "more than the lipschitz = 3 found before" in said
     assert "on_divergence='shrink'" in said and "divide beta" not in said
 
