@@ -79,15 +79,16 @@ def one(name, made, make, rounds):
     }
 
 
-def draws(many, make, rounds):
-    """How often it diverged on so many other draws of every problem."""
-    lost = 0
-    for name, made in auto_problems.PROBLEMS.items():
+def draws(chosen, many, make, rounds):
+    """How often it diverged, or shrank its steps, on so many other draws of every problem."""
+    lost, shrank = 0, 0
+    for name, made in chosen.items():
         ends = [final(*made(1000 + k), make(batch=BATCH), rounds) for k in range(many)]
         falls = [last / first for first, last, _, _ in ends]
         lost += falls.count(float("inf"))
+        shrank += sum("shrunk" in run.resolved for *_, run in ends)
         print(f"{name:38} upper loss, last / first: {' '.join(f'{f:.3f}' for f in falls)}")
-    print(f"{lost} of {many * len(auto_problems.PROBLEMS)} diverged")
+    print(f"of {many * len(chosen)}, {lost} diverged, {shrank} shrank their steps on the way")
 
 
 def main():
@@ -100,18 +101,19 @@ def main():
     parser.add_argument("--draws", type=int, default=0)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    chosen = auto_problems.DESIGN if options.design else auto_problems.PROBLEMS
+    chosen = {name: made for name, made in chosen.items() if options.only in name}
+    make = getattr(diamond, options.algorithm)
     if options.draws:
-        return draws(options.draws, getattr(diamond, options.algorithm), options.rounds)
+        return draws(chosen, options.draws, make, options.rounds)
     print(f"{options.algorithm}, {options.rounds} rounds, batch {BATCH}; auto against 27 settings")
     print(f"{'problem':38} {'first':>9} {'auto':>9} {'grid':>9} {'lowest':>9} ratio NaN  verdict")
     rows = []
-    chosen = auto_problems.DESIGN if options.design else auto_problems.PROBLEMS
     for name, made in chosen.items():
-        if options.only not in name:
-            continue
-        row = one(name, made, getattr(diamond, options.algorithm), options.rounds)
+        row = one(name, made, make, options.rounds)
         rows.append(row)
         verdict = "within 2" if row["ratio"] <= 2 else "MISSED"
+        verdict += ", shrunk" if "shrunk" in row["found"] else ""
         shown = [f"{row[k]:9.4g}" for k in ("first", "auto", "grid", "lowest")]
         failed = row["diverged in the grid"]
         print(f"{name:38} {' '.join(shown)} {row['ratio']:5.2f} {failed:3}  {verdict}", flush=True)

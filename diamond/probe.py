@@ -15,6 +15,7 @@ from .sampling import Sample
 from .tree import Tree
 
 PROBES = 3  # differences of hypergradients that find L_l
+FAR = 4.0  # shares of a step that led to where nothing is finite
 NOISY = 16  # mini-batches that tell the noise
 
 
@@ -66,8 +67,9 @@ def _steepest(
     """L_l: the largest ||h(x + s d) - h(x)|| / s seen.
 
     First at x itself; then PROBES times with d by power iteration from h; last, one step of length
-    ||h|| / L_l against h. One loop, so that h is compiled once. Also what was found at x, the point
-    (x + s d, y*) of the last power iteration, and what all of it cost.
+    ||h|| / L_l against h. Where h is not finite, L_l is taken FAR times as large: no step may lead
+    there. One loop, so that h is compiled once. Also what was found at x, the point (x + s d, y*)
+    of the last power iteration, and what all of it cost.
     """
     small = 1e-2 * (1 + tree.norm(x))
     tiny = jnp.finfo(small.dtype).tiny
@@ -79,9 +81,11 @@ def _steepest(
         found, cost = _hypergradient(few, moved, here.y)
         here = tree.select(k == 0, found, here)
         change = tree.scale(1 / jnp.maximum(s, tiny), tree.sub(found.h, here.h))
-        largest = jnp.maximum(largest, tree.norm(change))
-        there = tree.select(k <= PROBES, (moved, found.y), there)
-        d = tree.select(k == 0, unit(here.h), unit(change))
+        size = tree.norm(change)
+        fine = jnp.isfinite(size)
+        largest = jnp.where(fine, jnp.maximum(largest, size), FAR * largest)
+        there = tree.select(fine & (k <= PROBES), (moved, found.y), there)
+        d = tree.select(k == 0, unit(here.h), tree.select(fine, unit(change), d))
         d = tree.select(k == PROBES, tree.scale(-1, unit(here.h)), d)
         long = jnp.maximum(tree.norm(here.h) / jnp.maximum(largest, tiny), tiny)
         s = jnp.where(k == PROBES, long, small)

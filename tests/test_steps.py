@@ -247,6 +247,30 @@ def test_a_run_that_diverges_may_go_back_and_shrink_its_steps():
         diamond.simulate(quad().problem, ring(4), diamond.dsgd(0.1), 1, on_divergence="pray")
 
 
+def stiffening(upper):
+    """x grows, and the lower level bends by exp(x)."""
+    rows = [{"a": np.ones(12)} for _ in range(3)]
+    f = lambda x, y, r: jnp.mean(r["a"]) * (upper(x[0]) + 0.5 * jnp.sum((y - 1) ** 2))
+    g = lambda x, y, r: 0.5 * jnp.mean(r["a"]) * jnp.exp(x[0]) * jnp.sum((y - 1) ** 2)
+    return Problem(f, g, lambda key: (jnp.zeros(1), jnp.zeros(2)), rows, rows)
+
+
+def test_steps_that_choose_themselves_shrink_unless_told_to_stop():
+    problem, auto = stiffening(lambda x: 0.025 * (x - 5) ** 2), diamond.dsgd(batch=12)
+    with pytest.raises(diamond.Diverged, match=r"round 18: .* g_yy of agent 0 bends"):
+        diamond.simulate(problem, ring(3), auto, 300, every=100, on_divergence="stop")
+    with pytest.warns(RuntimeWarning, match="back to round 0") as said:
+        run = diamond.simulate(problem, ring(3), auto, 300, every=100)
+    assert "lost in round 18; back to round 0 with steps 0.25 times" in str(said[0].message)
+    assert run.resolved["shrunk"] < 1 and run.rounds == 300
+    assert 0 < float(run.x[0][0]) < 5 and (np.diff(run.history["upper_loss"]) < 0).all()
+
+
+def test_a_probe_that_leads_to_infinity_makes_steps_smaller_not_nan():
+    far = found(stiffening(lambda x: jnp.sqrt(1 + (x - 8) ** 2)), diamond.dsgd(batch=12), ring(3))
+    assert 0 < far.numbers["alpha"] < np.inf  # it went 500 along x, and exp(500) is infinite
+
+
 def test_it_gives_up_in_the_end():
     hopeless = diamond.gt_sgd(0.2, 1e9, batch=4, hypergradient=ESTIMATORS["exact"])
     with pytest.warns(RuntimeWarning, match="back to round"), pytest.raises(diamond.Diverged):

@@ -53,7 +53,7 @@ class Experiment(BaseModel):
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64", "tf32", "bf16"] = "float32"
     devices: Annotated[int, Field(ge=1)] | Literal["cores", "all"] | None = None
-    on_divergence: Literal["stop", "shrink"] = "stop"
+    on_divergence: Literal["stop", "shrink"] | None = None
     checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     problem: Annotated[Part, BeforeValidator(_problem)]
     network: Annotated[
@@ -80,11 +80,11 @@ class Experiment(BaseModel):
         one = lambda found: found[0] if len(found) == 1 else found
         kind = relative(self.problem.name, folder)
         options = {key: relative(value, folder) for key, value in self.problem.options.items()}
-        scalars = ["name", "rounds", "every", "sampling", "precision"]
-        scalars += ["on_divergence", "checkpoint_seconds"]
-        scalars += ["devices"] if self.devices is not None else []
+        scalars = ["name", "rounds", "every", "sampling", "precision", "checkpoint_seconds"]
+        chosen = {name: getattr(self, name) for name in ("on_divergence", "devices")}
         return tomli_w.dumps(
             {name: getattr(self, name) for name in scalars}
+            | {name: value for name, value in chosen.items() if value is not None}
             | {"seed": one(self.seed)}
             | {"problem": {"kind": kind, **options}}
             | {"network": one([{"graph": part.name, **part.options} for part in self.network])}

@@ -26,7 +26,7 @@ from .spmd import Devices, placed
 
 REWIND = 100  # a run that may shrink its steps keeps the state of every so many rounds
 LARGE, LOST = 1e2, 1e6  # times the start: not to go back to; given up, though finite
-RECENT = 3  # of these, beside the start
+RECENT = 2  # of these, beside the start
 SHRINKS = 8  # how often, at most
 FACTOR = 0.25  # by how much each time
 KEPT = ".kept"  # among the arrays of a run, those of states to go back to
@@ -54,8 +54,6 @@ class Simulation:
     ):
         self.problem, self.given, self.seed, self.sampling = problem, algorithm, seed, sampling
         found = dict(resume.found) if resume else {}
-        if shrinks:
-            found = {"shrunk": Found(1.0, lasting=True), "lost": Found(0, lasting=True)} | found
         self.shrinks = shrinks
         given = problem, network, algorithm.batch
         self.place = placed(*given, sampling, devices, precision, memory)
@@ -64,7 +62,7 @@ class Simulation:
         )
         self._number()
         first = start(self.algorithm, *problem.start(seed), problem.agents)
-        self.progress = self.place.place(first)
+        self.progress = begin = self.place.place(first)
         self._charge(self.resolved.cost)
         self.seconds = 0.0
         *_, compiling = self._go(self.progress, 0)  # no round at all: the time is the compiler's
@@ -74,12 +72,13 @@ class Simulation:
             self.progress = self.place.place(tree.like(first, resume.arrays))
             self.seconds = resume.seconds
             self.record.restore(resume)
-        self.kept = self._kept(first, resume.arrays if resume else {}) or [self.progress]
+        kept = self._kept(first, resume.arrays) if resume else []
+        self.kept = [begin, *kept] if shrinks else []
 
     def arrays(self) -> dict[str, Any]:
-        """Where the run stands and, if it may go back, where to, by name."""
+        """Where the run stands and, if it may go back, where to beside the start, by name."""
         found = tree.named(self._whole(self.progress))
-        for i, kept in enumerate(self.kept if self.shrinks else []):
+        for i, kept in enumerate(self.kept[1:]):
             leaves = tree.named(self._whole(kept)).items()
             found |= {f"{KEPT}[{i}]{name}": leaf for name, leaf in leaves}
         return found
@@ -127,9 +126,14 @@ class Simulation:
         """Put the numbers found into the algorithm."""
         self.resolved = resolve(self.given, self.setting)
         self.algorithm = self.resolved.algorithm
-        if self.shrinks:
-            factor = self.setting.memory["shrunk"].value
+        factor = self._factor
+        if factor < 1:
             self.algorithm = raised(shrunk(self.algorithm, factor), 1 / factor)
+
+    @property
+    def _factor(self) -> float:
+        """By how much steps are smaller than the first."""
+        return self.setting.memory.get("shrunk", Found(1.0)).value
 
     def _renew(self) -> None:
         """Find numbers anew, where the agents stand."""
@@ -147,7 +151,7 @@ class Simulation:
     def _fail(self, after: Progress) -> None:
         """Go back with smaller steps, or raise."""
         t, memory = int(after.t) - 1, self.setting.memory
-        factor = memory["shrunk"].value * FACTOR if self.shrinks else 0.0
+        factor = self._factor * FACTOR if self.shrinks else 0.0
         if factor < FACTOR**SHRINKS:
             good, *_ = self._go(self.progress, t)  # the same bits again, up to the round before
             raise self._diverged(good)
@@ -155,7 +159,8 @@ class Simulation:
             self.kept.pop()
         back = self.kept.pop() if len(self.kept) > 1 else self.kept[0]
         memory["shrunk"] = Found(factor, lasting=True)
-        memory["lost"] = Found(memory["lost"].value + int(after.t) - int(back.t), lasting=True)
+        before = memory.get("lost", Found(0)).value
+        memory["lost"] = Found(before + int(after.t) - int(back.t), lasting=True)
         warnings.warn(
             f"x or y is lost in round {t}; back to round {int(back.t)} with steps "
             f"{factor:g} times the first (L_g {1 / factor:g} times)",

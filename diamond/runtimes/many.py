@@ -65,7 +65,7 @@ def many(
     for algorithm, seed in runs:
         try:
             given = problem, network, algorithm, rounds, seed, every, sampling
-            run = simulate(*given, memory=memory)
+            run = simulate(*given, on_divergence="stop", memory=memory)
             outcomes.append(Outcome(run.history, None))
         except Diverged as error:
             outcomes.append(Outcome(error.run.history, error.round))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from ..algorithm import Algorithm
-from ..deferred import refreshes
+from ..deferred import open_numbers, refreshes
 from ..network import Network
 from ..problem import Problem
 from ..record import Saved
@@ -27,7 +27,7 @@ def simulate(
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[dict[str, float]], None] | None = None,
     *,
-    on_divergence: OnDivergence = "stop",
+    on_divergence: OnDivergence | None = None,
     on_progress: Callable[[Saved], None] | None = None,
     resume: Saved | None = None,
     devices: Devices | None = None,
@@ -46,7 +46,8 @@ def simulate(
     `diamond.Diverged`. "shrink", also where they are a million times the start, goes back to the
     last multiple of 100 rounds where they were not yet large (further, if that does not help) and
     on with steps a quarter as large, with a warning, eight times at most. What the rounds gone back
-    on cost stays counted; `resolved` says by how much steps were shrunk.
+    on cost stays counted; `resolved` says by how much steps were shrunk. None shrinks where the run
+    finds alpha for itself, and stops where alpha was given.
 
     `devices` cuts the agents over several of JAX's devices: so many of them, "all", "cores" (of
     this machine's processor), or a list (`diamond.runtimes.spmd`). The trajectory is the same to
@@ -60,8 +61,10 @@ def simulate(
     the first round, by `diamond.memory.TooLarge`.
     """
     check(problem, network, algorithm, rounds, every, sampling)
-    if on_divergence not in ("stop", "shrink"):
+    if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
+    if on_divergence is None:
+        on_divergence = "shrink" if "alpha" in open_numbers(algorithm) else "stop"
     shrinks = on_divergence == "shrink"
     with products(precision):
         given = problem, network, algorithm, seed, sampling, shrinks, resume
