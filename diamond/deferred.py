@@ -7,6 +7,7 @@ have in common, the network takes the largest.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -137,10 +138,21 @@ class Setting:
             )
         return self.memory[name].value
 
-    def at(self, x: Tree, y: Tree) -> "Setting":
-        """The same, where the agents stand now: all that does not last is found anew."""
+    def at(self, x: Tree, y: Tree, forget: bool = False) -> "Setting":
+        """The same, where the agents stand now: all that does not last is found anew.
+
+        `forget` what it was before, though not what finding it has cost: it was found where the
+        run was already lost.
+        """
         lasting = {name: found for name, found in self.memory.items() if found.lasting}
-        return dataclasses.replace(self, memory=lasting, past=dict(self.memory), moved=(x, y))
+        kept = lambda found: found._replace(value=math.nan) if forget else found
+        past = {name: kept(found) for name, found in self.memory.items()}
+        return dataclasses.replace(self, memory=lasting, past=past, moved=(x, y))
+
+    def before(self, name: str, default: Any) -> Any:
+        """What was found for `name` before, if anything was."""
+        value = self.past.get(name, Found(math.nan)).value
+        return value if np.isfinite(value).all() else default
 
     @property
     def changes(self) -> bool:

@@ -17,9 +17,9 @@ are those of a mean over the agents; the smallest r and the largest sigma_L coun
 
 phi = 2 sqrt(beta mu), at most 1, is how fast y follows: its directions do so at rates between
 beta mu and 1, and the geometric middle is taken, of the worst agent. Where y lags (beta mu < 0.15)
-the largest L_l counts, c = 1, k = 0.6, and alpha never grows again: x does not see the l whose
-curvature was measured. Where y follows, the mean of the L_l counts, which bounds the curvature of
-the mean, c = 1.5, k = 1.25, and alpha may grow, at most four times at a look.
+the largest L_l counts, k = 0.6, and alpha never grows again: x does not see the l whose curvature
+was measured. Where y follows, the mean of the L_l counts, which bounds the curvature of the mean,
+k = 1.25, and alpha may grow, at most four times at a look. c = 1.5.
 """
 
 import math
@@ -43,6 +43,7 @@ SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
 SLOWING, FADING = power(SLOW ** (1 / 3), SLOW), power(FADE ** (2 / 3), FADE, 2 / 3)
 WARM = 25.0  # rounds in which alpha rises, until the second look
 AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first; the least eta_0
+LENGTH = 1.5  # c: alpha L_l / phi
 FOLLOWS = 0.15  # beta mu from which y follows x
 MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
 
@@ -50,12 +51,11 @@ MANY = 64  # agents: for more, the largest curvature stands for the mean, which 
 class Regime(NamedTuple):
     """How far alpha may go."""
 
-    step: float  # c: alpha L_l / phi
     kept: float  # k: alpha sigma_L / sqrt(eta_0)
     growth: float  # from one look to the next, at most
 
 
-LAGS, KEEPS_UP = Regime(1.0, 0.6, 1.0), Regime(1.5, 1.25, 4.0)
+LAGS, KEEPS_UP = Regime(0.6, 1.0), Regime(1.25, 4.0)
 
 
 def _beta(setting: Setting) -> Found:
@@ -67,7 +67,7 @@ def _alpha(setting: Setting, order: Order, lags: int, noise: Noise) -> Found:
     regime = KEEPS_UP if rate >= FOLLOWS else LAGS
     largest, mean, _, shaky = np.maximum(_upper(setting), 1e-30)  # l may not depend on x at all
     curvature = mean if rate >= FOLLOWS else largest
-    step = (rate if lags == 2 else regime.step * min(1.0, 2 * math.sqrt(rate))) / curvature
+    step = (rate if lags == 2 else LENGTH * min(1.0, 2 * math.sqrt(rate))) / curvature
     if noise == "plain":
         ratio = setting.once("ratio", _ratio)
         step = ratio / (1 + ratio) / (1 / step + shaky**2 / curvature)
@@ -75,8 +75,8 @@ def _alpha(setting: Setting, order: Order, lags: int, noise: Noise) -> Found:
         eta = setting.once("eta", _eta)
         ratio = 2 * setting.once("ratio", _ratio) / eta
         step = ratio / (1 + ratio) * min(step, regime.kept * math.sqrt(eta) / shaky)
-    before = setting.past.get("alpha", Found(math.inf)).value
-    return Found(float(min(STEP[order] * step, regime.growth * before)))
+    most = regime.growth * setting.before("alpha", math.inf)
+    return Found(float(min(STEP[order] * step, most)))
 
 
 def _eta(setting: Setting) -> Found:

@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -108,7 +109,7 @@ def test_a_slow_lower_level_slows_the_upper():
         q = quad(noise=0.0, mu=1.0, L=condition)
         alpha[condition] = found(q.problem, diamond.diamond(**given)).numbers["alpha"]
         phi = 2 / (1.5 * condition) ** 0.5
-        assert alpha[condition] == pytest.approx(phi / curvatures(q).max(), rel=0.4)
+        assert alpha[condition] == pytest.approx(1.5 * phi / curvatures(q).max(), rel=0.4)
 
 
 def test_many_agents_tell_the_largest_curvature_only(monkeypatch):
@@ -264,6 +265,22 @@ def test_steps_that_choose_themselves_shrink_unless_told_to_stop():
     assert "lost in round 18; back to round 0 with steps 0.25 times" in str(said[0].message)
     assert run.resolved["shrunk"] < 1 and run.rounds == 300
     assert 0 < float(run.x[0][0]) < 5 and (np.diff(run.history["upper_loss"]) < 0).all()
+
+
+def test_what_was_found_where_a_run_was_lost_is_forgotten_but_its_cost_is_not():
+    problem, algorithm = logistic(), diamond.diamond(batch=4)
+    setting = Setting(problem, None, 4, 0)
+    first = resolve(algorithm, setting)
+    x, y = jax.tree.map(lambda a: np.stack([a] * 3), problem.start(0))
+    far = jax.tree.map(lambda a: a + 1e4, x)
+    lost = setting.at(far, y)  # g has exp(x)
+    poisoned = resolve(algorithm, lost)
+    assert np.isnan(poisoned.numbers["beta"])
+    back = lost.at(x, y, forget=True)
+    anew = resolve(algorithm, back)
+    assert anew.numbers == pytest.approx(first.numbers)
+    assert np.max(anew.cost.hvps) > np.max(poisoned.cost.hvps)
+    assert back.before("alpha", 7.0) == 7.0 and setting.at(x, y).before("alpha", 7.0) != 7.0
 
 
 def test_a_probe_that_leads_to_infinity_makes_steps_smaller_not_nan():

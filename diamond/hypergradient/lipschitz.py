@@ -82,8 +82,7 @@ def curvatures(setting: Setting) -> np.ndarray:
             return bends(setting, setting.point), _cost(setting.batch)
 
         found, cost = setting.talk.alone("curvature", measure)
-        before = setting.past.get("curvature", Found(0.0)).value
-        return Found(np.maximum(found[:, 0], before / 3), cost)
+        return Found(np.maximum(found[:, 0], setting.before("curvature", 0.0) / 3), cost)
 
     return setting.once("curvature", compute)
 

@@ -126,17 +126,22 @@ class Lanes:
             }
         )
 
-    def history(self, lane: int) -> dict[str, np.ndarray]:
-        """What was measured of a lane, until it failed if it did."""
-        failed = int(self.failed[lane])
-        kept = [e for e in self.entries if failed < 0 or int(e["round"]) <= failed]
-        pick = lambda value: value[lane] if np.ndim(value) else value
-        return {name: np.array([pick(e[name]) for e in kept]) for name in self.entries[0]}
+    def histories(self) -> list[dict[str, np.ndarray]]:
+        """What was measured of each lane, until it failed if it did."""
+        failed, lanes = np.asarray(self.failed), len(self.given)
+        column = lambda name: np.array([np.broadcast_to(e[name], lanes) for e in self.entries])
+        columns = {name: column(name) for name in self.entries[0]}
+        kept = (failed < 0) | (columns["round"] <= failed)
+        return [{n: c[kept[:, lane], lane] for n, c in columns.items()} for lane in range(lanes)]
 
-    def run(self, lane: int) -> Run | None:
-        """A lane as a run of its own; None if it failed: its last good state is gone."""
-        if int(self.failed[lane]) >= 0:
-            return None
+    def runs(self) -> list[Run | None]:
+        """Each lane as a run of its own; None for one that failed: its last good state is gone."""
+        found = zip(np.asarray(self.failed) >= 0, self.histories())
+        return [
+            None if lost else self._run(lane, history) for lane, (lost, history) in enumerate(found)
+        ]
+
+    def _run(self, lane: int, history: dict[str, np.ndarray]) -> Run:
         state = jax.tree.map(lambda a: a[lane], self.state)
         spent, setup = cost.total(self.spent)[lane], self.resolved[lane]
         edges = self.network.edges
@@ -144,7 +149,7 @@ class Lanes:
         return Run(
             x=state.x,
             y=state.y,
-            history=self.history(lane),
+            history=history,
             agents={name: np.array([own[name][lane] for own in self.own]) for name in self.own[0]},
             state=state,
             rounds=self.t,

@@ -135,10 +135,11 @@ class Simulation:
         """By how much steps are smaller than the first."""
         return self.setting.memory.get("shrunk", Found(1.0)).value
 
-    def _renew(self) -> None:
+    def _renew(self, forget: bool = False) -> None:
         """Find numbers anew, where the agents stand."""
         before, state = self.resolved.cost, self.progress.state
-        self.setting = self.setting.at(*self.place.whole((state.x, state.y)))
+        x, y = self.place.whole((state.x, state.y))
+        self.setting = self.setting.at(x, y, forget)
         self._number()
         self._charge(tree.sub(self.resolved.cost, before))
         self.record.renumber(self.algorithm, self.resolved)
@@ -168,8 +169,7 @@ class Simulation:
             stacklevel=5,
         )
         self.progress = back._replace(spent=after.spent)
-        self._number()
-        self.record.renumber(self.algorithm, self.resolved)
+        self._renew(forget=True)
         self.record.rewind(int(back.t))
 
     def _diverged(self, good: Progress) -> Diverged:

@@ -58,7 +58,7 @@ def many(
     if batched:
         made: dict[int, Outcome] = {}
         for table, lanes in _all(problem, network, runs, rounds, every, sampling, memory):
-            made |= {i: _outcome(lanes, lane) for lane, i in enumerate(table.ravel().tolist())}
+            made |= zip(table.ravel().tolist(), _outcomes(lanes))
             if on_run:
                 on_run(len(made))
         return [made[i] for i in range(len(runs))]
@@ -96,7 +96,7 @@ def seeds_together(
     runs = [(algorithm, seed) for seed in seeds]
     made: dict[int, Run | None] = {}
     for table, lanes in _all(problem, network, runs, rounds, every, sampling):
-        made |= {i: lanes.run(lane) for lane, i in enumerate(table.ravel().tolist())}
+        made |= zip(table.ravel().tolist(), lanes.runs())
     return [made[i] for i in range(len(runs))]
 
 
@@ -171,6 +171,7 @@ def _go(lanes: Lanes, rounds: int, every: int) -> None:
             lanes.measure()
 
 
-def _outcome(lanes: Lanes, lane: int) -> Outcome:
-    failed = int(lanes.failed[lane])
-    return Outcome(lanes.history(lane), failed if failed >= 0 else None)
+def _outcomes(lanes: Lanes) -> list[Outcome]:
+    failed = np.asarray(lanes.failed).tolist()
+    found = zip(lanes.histories(), failed)
+    return [Outcome(history, round if round >= 0 else None) for history, round in found]
