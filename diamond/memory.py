@@ -88,9 +88,10 @@ class Fitted:
         """How many agents to take side by side."""
         size = self.size
         while True:
-            lowered = self.program.lower(*given, **named, size=size)
-            compiled = begun.result() if begun and size == self.size else lowered.compile()
-            found = need(compiled)
+            if begun and size == self.size:
+                found = need(begun.result())
+            else:
+                found = need(self.program.lower(*given, **named, size=size).compile())
             left = self.budget.left(found.held) if found else None
             if found is None or left is None or found.more <= left:
                 break

@@ -63,6 +63,14 @@ def too_large_alpha():
     run(steps(alpha=1e6))
 
 
+def outrunning():
+    """The lower level bends by exp(x), and alpha drives x up."""
+    upper = lambda x, y, rows: square(0 * x, y, rows) - jnp.sum(x)
+    lower = lambda x, y, rows: square(x, y, rows) * jnp.exp(x[0])
+    algorithm = diamond.dsgd(alpha=4.0, batch=2)
+    diamond.simulate(problem(upper, lower), diamond.network.complete(1), algorithm, 20, every=20)
+
+
 def growing():
     """beta beyond 2 / L_g by a little: y leaves slowly."""
     made = quadratic(agents=2, upper=2, lower=2, rows=6).problem
@@ -170,6 +178,7 @@ PROVOKED = {
     "Diverged: beta": lambda: run(steps(beta=5)),
     "Diverged: lipschitz": short_chain,
     "Diverged: alpha": too_large_alpha,
+    "Diverged: faster than what was found": outrunning,
     "Eigenvalues above lipschitz": lambda: run(
         steps(hypergradient=diamond.hypergradient.neumann(3, 0.5)), 1
     ),
