@@ -77,8 +77,11 @@ def _outrun(setting: Setting, algorithm: Algorithm, state: Any) -> str | None:
         return None
     i = int(np.argmax(off))
     by = f"by {seen[i]:.3g}" if np.isfinite(seen[i]) else "without bound"
+    remedy = "use on_divergence='shrink', or give an alpha a quarter as large"
+    if "shrunk" in setting.memory:
+        remedy = "shrinking all steps did not help: give an alpha far below the one found"
     return (
         f"g_yy of agent {i} bends {by} there, more than the lipschitz = "
         f"{np.broadcast_to(chain, seen.shape)[i]:.3g} found before: x has moved too fast for what "
-        f"was found; use on_divergence='shrink', or give an alpha a quarter as large"
+        f"was found; {remedy}"
     )

@@ -100,6 +100,10 @@ def test_what_x_has_outrun_is_named_and_not_steps_that_nobody_gave():
         diamond.simulate(problem, ring(3), diamond.dsgd(0.1, 500.0, batch=12), 24, every=24)
     assert "of agent 0 bends" in said and "more than the lipschitz = 3 found before" in said
     assert "on_divergence='shrink'" in said and "divide beta" not in said
+    with pytest.warns(RuntimeWarning, match="back to"), pytest.raises(diamond.Diverged) as again:
+        wild = diamond.dsgd(alpha=1e9, batch=12)
+        diamond.simulate(problem, ring(3), wild, 24, every=24, on_divergence="shrink")
+    assert "shrinking all steps did not help" in str(again.value)
 
 
 def test_a_slow_lower_level_slows_the_upper():
