@@ -10,14 +10,49 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import callbacks, data, hypergradient, network, problems, report, schedule, theory
+    from . import callbacks, data, hypergradient, network, problems, prox, report, schedule, theory
+    from .algorithms.adasdbo import adasdbo
+    from .algorithms.aid import aid
+    from .algorithms.amigo import amigo
+    from .algorithms.bsa import bsa
+    from .algorithms.d_soba import d_soba
     from .algorithms.diamond import diamond
+    from .algorithms.diamond_common import diamond_common
+    from .algorithms.dsbo import dsbo
     from .algorithms.dsgd import dsgd
+    from .algorithms.dsgda_gt import dsgda_gt
+    from .algorithms.exact_diffusion import exact_diffusion
+    from .algorithms.extra import extra
+    from .algorithms.f2sa import f2sa
+    from .algorithms.gossip_dsbo import gossip_dsbo
+    from .algorithms.gt_saga import gt_saga
+    from .algorithms.gt_sarah import gt_sarah
     from .algorithms.gt_sgd import gt_sgd
+    from .algorithms.gt_storm import gt_storm
     from .algorithms.interact import interact
+    from .algorithms.itd import itd
     from .algorithms.k_free import k_free
+    from .algorithms.lopa import lopa
     from .algorithms.m_sgd import m_sgd
+    from .algorithms.ma_dsbo import ma_dsbo
+    from .algorithms.ma_soba import ma_soba
+    from .algorithms.mdbo import mdbo
+    from .algorithms.method import method
+    from .algorithms.momentum_tracking import momentum_tracking
+    from .algorithms.mrbo import mrbo
+    from .algorithms.prometheus import prometheus
+    from .algorithms.rsvrb import rsvrb
+    from .algorithms.saba import saba
+    from .algorithms.sldbo import sldbo
+    from .algorithms.soba import soba
+    from .algorithms.sparkle import sparkle
+    from .algorithms.stable import stable
+    from .algorithms.stocbio import stocbio
+    from .algorithms.sustain import sustain
     from .algorithms.svr_interact import svr_interact
+    from .algorithms.ttsa import ttsa
+    from .algorithms.vrbo import vrbo
+    from .algorithms.vrdbo import vrdbo
     from .comparison import Comparison, compare
     from .divergence import Diverged
     from .network import Network
@@ -31,23 +66,59 @@ __all__ = [
     "Network",
     "Problem",
     "Run",
+    "adasdbo",
+    "aid",
+    "amigo",
+    "bsa",
     "callbacks",
     "compare",
+    "d_soba",
     "data",
     "diamond",
+    "diamond_common",
+    "dsbo",
     "dsgd",
+    "dsgda_gt",
+    "exact_diffusion",
+    "extra",
+    "f2sa",
+    "gossip_dsbo",
+    "gt_saga",
+    "gt_sarah",
     "gt_sgd",
+    "gt_storm",
     "hypergradient",
     "interact",
+    "itd",
     "k_free",
+    "lopa",
     "m_sgd",
+    "ma_dsbo",
+    "ma_soba",
+    "mdbo",
+    "method",
+    "momentum_tracking",
+    "mrbo",
     "network",
     "problems",
+    "prometheus",
+    "prox",
     "report",
+    "rsvrb",
+    "saba",
     "schedule",
     "simulate",
+    "sldbo",
+    "soba",
+    "sparkle",
+    "stable",
+    "stocbio",
+    "sustain",
     "svr_interact",
     "theory",
+    "ttsa",
+    "vrbo",
+    "vrdbo",
 ]
 
 # Where the names come from, when first asked for: `diamond --help` need not wait for JAX. Those

@@ -1,6 +1,6 @@
 """The one interface between algorithms and runtimes: a round as one agent sees it."""
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .cost import Cost
 from .problem import Objectives
@@ -9,27 +9,39 @@ from .schedule import Number
 from .tree import Tree
 
 State = Any  # a pytree with at least the fields x and y
-Message = Any  # a pytree of arrays, of the same shapes in every round
-Estimate = Any  # a pytree: what the gradient work of a round came to
+Estimate = Any  # a pytree: what the gradient work of a stage came to
 
 
-class Algorithm(Protocol):
-    """Four pure functions, none of which communicates. In every round, the runtime does
+class Message(NamedTuple):
+    """What an agent tells its neighbours, or the change that the network makes to it:
 
-        estimate = estimate(problem, state, t, sample)      all gradient work; needs no neighbour
-        message  = outgoing(state, estimate, t)             what I tell my neighbours
-        mixed    = sum_j M[i, j] message[j]                 what the network makes of it
-        state    = update(state, estimate, mixed, t)        a few vector operations
+        average:  sum_j R_ij (s_j - s_i)             what agents are to agree on: x, or a common y
+        total:    sum_j (C_ij s_j - C_ji s_i)        what keeps its sum over the agents: trackers
 
-    `problem` holds this agent's rows only, `sample` all that is random. `t` stands beside the
-    state, not in it: it is the same for all agents, so a branch on it stays a branch. Where the
-    message is `early`, it does not depend on the estimate (which may be None then), so that it can
-    travel while the gradients are computed. An algorithm is a pytree whose leaves are its numbers:
-    they are arguments of the compiled program.
+    A sum over links, with R = C = M where they go both ways; of a link that is down, the term is
+    missing. Rows of R, weights of the receiver, sum to 1 over whom it hears; columns of C, weights
+    of the sender, over whom it tells. The changes of a total add up to 0, whatever links are down.
+    """
+
+    average: Tree = None
+    total: Tree = None
+
+
+class Stage(Protocol):
+    """Three pure functions around one exchange, none of which communicates. The runtime does
+
+        estimate = estimate(problem, state, t, sample)        all gradient work; needs no neighbour
+        told     = outgoing(state, estimate, t)               what I tell my neighbours
+        change   = sum_j M_ij (told_j - told_i)               what the network makes of it
+        state    = update(state, estimate, told, change, t)   a few vector operations
+
+    `problem` holds this agent's rows only, `sample` all that is random. Where the message is
+    `early`, it does not depend on the estimate, so that it can travel while the gradients are
+    computed. A message without arrays is not sent: such a stage is a step of one's own.
     """
 
     @property
-    def batch(self) -> int: ...  # rows in a mini-batch
+    def times(self) -> int: ...  # how often in a row, each time on a sample of its own
 
     @property
     def links(self) -> int: ...  # blocks of training rows in a sample, beyond zeta and zeta_0
@@ -37,14 +49,34 @@ class Algorithm(Protocol):
     @property
     def early(self) -> bool: ...  # whether outgoing leaves the estimate alone
 
-    def numbers(self, t: Number) -> dict[str, Number]: ...  # step sizes and weights of round t
-
-    def init(self, x: Tree, y: Tree) -> State: ...
-
-    def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message: ...
-
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
     ) -> tuple[Estimate, Cost]: ...
 
-    def update(self, state: State, estimate: Estimate, mixed: Message, t: Number) -> State: ...
+    def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message: ...
+
+    def update(
+        self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
+    ) -> State: ...
+
+
+class Algorithm(Protocol):
+    """Where an agent starts, and the stages of its round; most have one.
+
+    A pytree whose leaves are its numbers: they are arguments of the compiled program. It may have
+    `suited(problem)`, which gives the algorithm as it is for that problem, and `shrunk(factor)`,
+    the same with smaller steps, without which a run that diverges can only stop.
+    """
+
+    @property
+    def solves(self) -> tuple[str, ...]: ...  # lower levels: "personal", "common", "none"
+
+    @property
+    def batch(self) -> int: ...  # rows in a mini-batch
+
+    @property
+    def stages(self) -> tuple[Stage, ...]: ...
+
+    def numbers(self, t: Number) -> dict[str, Number]: ...  # step sizes and weights of round t
+
+    def init(self, x: Tree, y: Tree) -> State: ...

@@ -183,12 +183,18 @@ class Resolved(NamedTuple):
     bytes: int  # over all edges, both ways
 
 
+def suited(algorithm: Any, problem: Problem) -> Any:
+    """The algorithm as it is for `problem`."""
+    return algorithm.suited(problem) if hasattr(algorithm, "suited") else algorithm
+
+
 def resolve(algorithm: Any, setting: Setting) -> Resolved:
     """Every `Deferred` of `algorithm`, in leaves and static fields, replaced by its number.
 
     The agents agree on a number by max-consensus: each tells its neighbours the largest it knows,
     as many rounds as the network's diameter.
     """
+    algorithm = suited(algorithm, setting.problem)
     estimator = getattr(algorithm, "hypergradient", None)
     setting = dataclasses.replace(setting, estimator=estimator)  # its memory stays the same
     filled = fill(algorithm, setting)

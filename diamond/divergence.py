@@ -22,6 +22,12 @@ class Diverged(RuntimeError):
         self.round, self.quantity, self.run = round, quantity, run
 
 
+def directions(estimate: Any) -> tuple[Any, Any]:
+    """p and v of what a stage estimated; all of it as p, if it does not tell them apart."""
+    found = estimate[0] if isinstance(estimate, tuple) and estimate else estimate
+    return getattr(found, "x", estimate), getattr(found, "y", None)
+
+
 def culprit(lost: np.ndarray, state: Any) -> str:
     """The first quantity of a round that is not finite, and an agent that has it.
 

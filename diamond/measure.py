@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from . import lower, tree
+from .cost import Cost
 from .hypergradient.lipschitz import curvature
 from .memory import grouped
 from .problem import Loss, Objectives, Rows
@@ -19,7 +20,12 @@ OPTIONS = {"xla_gpu_enable_triton_gemm": False}  # as fast, and compiled in a qu
 
 
 def measure(
-    problem: Objectives, rows: Rows, metrics: Mapping[str, Loss], x: Tree, y: Tree
+    problem: Objectives,
+    rows: Rows,
+    metrics: Mapping[str, Loss],
+    x: Tree,
+    y: Tree,
+    z: Tree = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """The measures of all agents together, and those that each agent has of its own.
 
@@ -31,8 +37,14 @@ def measure(
     objective itself, l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is the mean of
     f_i(x_i, y_i), which agents can lower by not agreeing on x. Both are on all validation rows.
     Metrics are averages over the agents, each at its own (x_i, y_i).
+
+    Where the lower level is common, y*(xbar) is that of 1/m sum_i g_i, `lower_error` the sum of
+    ||y*(xbar) - y_i||^2, and `y_consensus` and `z_consensus` (of a `z` that the method carries) are
+    the distances to the mean, not part of the metric. Where there is none, `lower_error` is 0. With
+    a prox, `stationarity` is ||xbar - prox(xbar - grad l(xbar))||^2 and `upper_loss` contains the
+    regularizer.
     """
-    return _measure(problem, rows, tuple(metrics.items()), x, y)
+    return _measure(problem, rows, tuple(metrics.items()), x, y, z)
 
 
 def survey(
@@ -41,6 +53,7 @@ def survey(
     metrics: Metrics,
     x: Tree,
     y: Tree,
+    z: Tree,
     key: jax.Array,
     agents: int | None = None,
     shared: NamedSharding | None = None,
@@ -53,7 +66,9 @@ def survey(
     number of devices gives the same bits. `size` agents of a device are measured side by side, all
     if None.
     """
-    together, own = _measure(problem, rows, metrics, x, y, agents, shared, size)
+    together, own = _measure(problem, rows, metrics, x, y, z, agents, shared, size)
+    if problem.lower is None:  # nothing bends there
+        return together, own
     numbers = jnp.arange(problem.train.count.shape[0])
     bends = curvature(problem, x, y, key, jnp.minimum(numbers, (agents or len(numbers)) - 1))
     return together | {"curvature": bends.max()}, own
@@ -93,6 +108,7 @@ def _measure(
     metrics: Metrics,
     x: Tree,
     y: Tree,
+    z: Tree,
     agents: int | None = None,
     shared: NamedSharding | None = None,
     size: int | None = None,
@@ -105,32 +121,68 @@ def _measure(
         return jax.lax.scan(lambda sum, row: (sum + row, None), jnp.zeros_like(a[0]), rows)[0]
 
     count = agents or problem.train.count.shape[0]
-    mean = jax.tree.map(lambda a: total(a) / count, x)
+    average = lambda each: jax.tree.map(lambda a: total(a) / count, each)
+    mean, level = average(x), problem.lower_level
+
+    def asked(function: Callable[..., Tree], *given: Tree) -> Tree:
+        """The mean of function(own, ...) over all agents."""
+        everywhere = lambda a: jnp.broadcast_to(a, (problem.train.count.shape[0], *a.shape))
+        each = _each(lambda own, *given: function(lower.Own(own), *given), shared, size)
+        return average(each(problem, *jax.tree.map(everywhere, given)))
+
+    def agreed() -> tuple[lower.Solution, Tree]:
+        """y*(xbar) of a common lower level, and the hypergradient there."""
+        oracle = lower.Together(asked, jnp.sum(problem.train.count))
+        found = lower.newton(oracle, mean, average(y))
+        return found, lower.implicit(oracle, mean, found.y)
 
     def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
-        mine, shared = _solved(problem, (x, mean), y)
-        gradient = lower.hypergradient(problem, mean, shared.y)
+        if level == "personal":
+            mine, there = _solved(problem, (x, mean), y)
+            gradient = lower.hypergradient(problem, mean, there.y)
+        elif level == "common":
+            mine, gradient = common
+            there = mine
+        else:
+            mine = there = lower.Solution(None, jnp.zeros(()), Cost())
+            gradient = jax.grad(problem.f)(mean, None, None)
         off, gap = tree.sub(x, mean), tree.sub(mine.y, y)
         own = {
             "consensus": tree.dot(off, off),
             "lower_error": tree.dot(gap, gap),
-            "upper_loss": problem.f(mean, shared.y, None),
+            "upper_loss": problem.f(mean, there.y, None),
             "local_loss": problem.f(x, y, None),
-            "solver_error": jnp.maximum(mine.error, shared.error),
+            "solver_error": jnp.maximum(mine.error, there.error),
         }
         return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}
 
     with jax.default_matmul_precision("highest"):
+        common: Any = agreed() if level == "common" else None
         gradients, own = _each(alone, shared, size)(problem, rows, x, y)
-    gradient = jax.tree.map(lambda a: total(a) / count, gradients)
-    stationarity, sums = tree.dot(gradient, gradient), jax.tree.map(total, own)
+    gradient, sums = average(gradients), jax.tree.map(total, own)
+    regularizer = 0.0
+    if problem.prox is not None:  # ||xbar - prox(xbar - grad l(xbar))||^2
+        gradient = tree.sub(mean, problem.prox(tree.sub(mean, gradient), 1.0))
+        regularizer = problem.prox.value(mean)
+    stationarity = tree.dot(gradient, gradient)
+    apart = {}
+    if level == "common":
+
+        def spread(s: Tree) -> jax.Array:
+            off = jax.tree.map(lambda a, mean: a - mean, s, average(s))
+            return total(jax.vmap(lambda a: tree.dot(a, a))(off))
+
+        apart = {
+            f"{name}_consensus": spread(s) for name, s in (("y", y), ("z", z)) if s is not None
+        }
     together = {
         "stationarity": stationarity,
         "consensus": sums["consensus"],
         "lower_error": sums["lower_error"],
+        **apart,
         "metric": stationarity + sums["consensus"] + sums["lower_error"],
         "definition1": stationarity + sums["consensus"] / count + sums["lower_error"],
-        "upper_loss": sums["upper_loss"] / count,
+        "upper_loss": sums["upper_loss"] / count + regularizer,
         "local_loss": sums["local_loss"] / count,
         **{name: sums[name] / count for name, _ in metrics},
         "solver_error": own["solver_error"].max(),

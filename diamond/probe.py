@@ -1,5 +1,6 @@
 """Curvature and noise of the upper level, as an agent finds them on its own rows."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ from .cost import Cost
 from .deferred import own
 from .hypergradient.conjugate import ConjugateGradient
 from .hypergradient.implicit import jacobian_product
-from .problem import Objectives
+from .problem import Objectives, Rows
 from .sampling import Sample
 from .tree import Tree
 
@@ -28,10 +29,15 @@ def look(
     y: Tree,
     key: jax.Array,
     numbers: jax.Array,
+    mu: Any = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array, Cost]:
-    """L_l, r of its own, sigma_L and what they cost, of every agent."""
+    """L_l, r of its own, sigma_L and what they cost, of every agent.
 
-    def alone(agent: jax.Array, number: jax.Array, few: Objectives, x: Tree, y: Tree) -> Any:
+    `mu`: added to the curvature of each g_i where the lower level is common, around where y is.
+    """
+
+    def alone(agent: jax.Array, number: jax.Array, few: Any, x: Tree, y: Tree) -> Any:
+        few = few if mu is None else Anchored(few, y, mu)
         here, there, curvature, spent = _steepest(few, x, y)
         one = own(estimator, number) or Fixed(here.z)
         points = (x, here.y), there
@@ -43,6 +49,38 @@ def look(
     return jax.vmap(alone)(agents, numbers, few, x, y)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Anchored:
+    """g_i + mu / 2 ||y - anchor||^2 for g_i: one share of a pooled g, made as convex as that."""
+
+    of: Objectives
+    anchor: Tree
+    mu: Any
+
+    @property
+    def train(self) -> Rows:
+        return self.of.train
+
+    @property
+    def valid(self) -> Rows:
+        return self.of.valid
+
+    @property
+    def lower(self) -> Any:
+        return self.of.lower
+
+    def f(self, x: Tree, y: Tree, where: Any) -> jax.Array:
+        return self.of.f(x, y, where)
+
+    def g(self, x: Tree, y: Tree, where: Any) -> jax.Array:
+        off = tree.sub(y, self.anchor)
+        return self.of.g(x, y, where) + self.mu / 2 * tree.dot(off, off)
+
+    def seen(self, x: Tree) -> Tree:
+        return self.of.seen(x)
+
+
 class Exact(NamedTuple):
     """h = f_x - g_xy z with g_yy z = f_y, at y = y*(x)."""
 
@@ -51,7 +89,10 @@ class Exact(NamedTuple):
     y: Tree
 
 
-def _hypergradient(few: Objectives, x: Tree, y: Tree) -> tuple[Exact, Cost]:
+def _hypergradient(few: Any, x: Tree, y: Tree) -> tuple[Exact, Cost]:
+    if few.lower is None:
+        rows = few.valid.count
+        return Exact(jax.grad(few.f)(x, None, None), None, None), Cost(rows, rows)
     solved = lower.solve(few, x, y)
     point, everything = (x, solved.y), Sample(None, None, None, None, None)
     f_x, f_y = jax.grad(few.f, (0, 1))(*point, None)
@@ -61,9 +102,7 @@ def _hypergradient(few: Objectives, x: Tree, y: Tree) -> tuple[Exact, Cost]:
     return Exact(h, z, solved.y), tree.add(solved.cost, cost)
 
 
-def _steepest(
-    few: Objectives, x: Tree, y: Tree
-) -> tuple[Exact, tuple[Tree, Tree], jax.Array, Cost]:
+def _steepest(few: Any, x: Tree, y: Tree) -> tuple[Exact, tuple[Tree, Tree], jax.Array, Cost]:
     """L_l: the largest ||h(x + s d) - h(x)|| / s seen.
 
     First at x itself; then PROBES times with d by power iteration from h; last, one step of length
@@ -108,10 +147,13 @@ class Fixed(NamedTuple):
     def __call__(self, problem: Objectives, points: Any, sample: Sample) -> tuple[list[Tree], Cost]:
         def at(x: Tree, y: Tree) -> Tree:
             f_x = jax.grad(problem.f, 0)(x, y, sample.upper)
+            if problem.lower is None:
+                return f_x
             return tree.sub(f_x, jacobian_product(problem, (x, y), sample.cross, self.z))
 
         rows = problem.train.batch
-        cost = Cost(2 * rows, len(points) * rows, 0, len(points) * rows)
+        below = 0 if problem.lower is None else rows
+        cost = Cost(rows + below, len(points) * rows, 0, len(points) * below)
         return [at(x, y) for x, y in points], cost
 
 

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from .tree import Tree
 
 Loss = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, rows) -> value, an average over the rows
 Agents = Sequence[int] | np.ndarray
+LowerLevel = Literal["personal", "common"]
 SHUFFLE = 0x5EED  # rows are shuffled by this seed and their count
 
 
@@ -91,7 +92,9 @@ class Objectives:
     train: Rows
     valid: Rows
     upper: Loss = field(metadata={"static": True})
-    lower: Loss = field(metadata={"static": True})
+    lower: Any = field(metadata={"static": True})  # None: there is no lower level
+    lower_level: str = field(default="personal", metadata={"static": True})
+    prox: Any = None
     half: bool = field(default=False, metadata={"static": True})  # losses see x as bfloat16
 
     def of(self, agent: Any) -> "Objectives":
@@ -111,6 +114,16 @@ class Objectives:
         return halved(x) if self.half else x
 
 
+@dataclass(frozen=True)
+class Alone:
+    """A loss of x and rows, as one of x, y and rows: there is no y."""
+
+    loss: Callable[..., jax.Array]
+
+    def __call__(self, x: Tree, y: Tree, rows: Tree) -> jax.Array:
+        return self.loss(x, rows)
+
+
 class Problem:
     """Two losses, a starting point and every agent's own rows.
 
@@ -122,6 +135,11 @@ class Problem:
     agent. `metrics` are functions (x, y, rows) -> value, averages over the rows too, measured on
     the rows of `test` (of `valid` if there are none).
 
+    `lower_level` "common": all agents share one y, y*(x) = argmin_y 1/m sum_i g_i(x, y), and must
+    agree on it too. `lower=None`: there is no lower level; then `upper(x, rows)` and the metrics
+    are of x alone, `init(key)` gives x_0, f averages over the rows of `train`, and `valid` is not
+    needed. `prox`, from `diamond.prox`: a regularizer or a constraint of x that has no gradient.
+
     Each agent's rows are put into a random order once, always the same one; `shuffle=False` keeps
     yours, which then must not be sorted: batches are runs of successive rows. `constant`, if given,
     is the upper loss of a prediction that ignores its input: a run that ends there is warned of.
@@ -129,26 +147,34 @@ class Problem:
 
     def __init__(
         self,
-        upper: Loss,
-        lower: Loss,
-        init: Callable[[jax.Array], tuple[Tree, Tree]],
+        upper: Callable[..., jax.Array],
+        lower: Loss | None,
+        init: Callable[[jax.Array], Any],
         train: Sequence[Given],
-        valid: Sequence[Given],
+        valid: Sequence[Given] | None = None,
         test: Sequence[Given] | None = None,
-        metrics: Mapping[str, Loss] | None = None,
+        metrics: Mapping[str, Callable[..., jax.Array]] | None = None,
         shuffle: bool = True,
         constant: float | None = None,
+        lower_level: LowerLevel = "personal",
+        prox: Any = None,
     ):
         self.upper, self.lower, self.init = upper, lower, init
-        self.metrics, self.constant = dict(metrics or {}), constant
+        self.metrics, self.constant, self.prox = dict(metrics or {}), constant, prox
+        self.lower_level: str = validate.lower_level(lower, lower_level, valid)
         names = {"train": "training", "valid": "validation"}
-        given = {"train": train, "valid": valid}
+        given: dict[str, Any] = {"train": train, "valid": valid}
+        if lower is None:
+            self.upper, self.init = Alone(upper), lambda key: (init(key), None)
+            self.metrics = {name: Alone(metric) for name, metric in self.metrics.items()}
+            given, test = {"train": train}, valid if test is None else test
         if test is not None:
             given["test"], names["test"] = test, "test"
         parts = {name: validate.listed(names[name], part) for name, part in given.items()}
         validate.agents({names[name]: len(part) for name, part in parts.items()})
         order = _shuffled if shuffle else lambda rows: rows
         self.rows = {name: Held(names[name], part, order) for name, part in parts.items()}
+        self.rows.setdefault("valid", self.rows["train"])  # what f averages over
         self.agents = len(train)  # m
         self.here: list[int] = []  # those whose rows are in this process
         self._stacked: dict[tuple[str, int, Any], Rows] = {}
@@ -196,7 +222,10 @@ class Problem:
     def objectives(self, batch: int = 1, agents: Agents | None = None) -> Objectives:
         """f and g of all agents, or of those, ready for blocks of `batch` rows."""
         of = self.stack if agents is None else partial(self.some, agents=agents)
-        return Objectives(of("train", batch), of("valid", batch), self.upper, self.lower)
+        train = of("train", batch)
+        valid = train if self.lower is None else of("valid", batch)
+        kind = self.lower_level, self.prox
+        return Objectives(train, valid, self.upper, self.lower, *kind)
 
     def stack(self, part: str, batch: int = 1) -> Rows:
         """The rows of all agents as one array a leaf, made once for each batch and precision."""

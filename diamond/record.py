@@ -4,20 +4,20 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
 from . import cost
 from .algorithm import Algorithm
 from .cost import Cost
-from .deferred import Found, Resolved, own
+from .deferred import Found, Resolved
 from .measure import observe
 from .memory import Budget, Fitted
+from .messages import traffic
 from .network import Network
 from .problem import Objectives, Problem, Rows
 from .run import Run
-from .sampling import Sampling, draw, key
+from .sampling import Sampling, key
 from .signs import Signs
 from .tree import Tree
 
@@ -74,7 +74,7 @@ class Record:
     ):
         self.problem, self.network, self.algorithm = problem, network, algorithm
         self.place = place
-        self.message = message_bytes(algorithm, place.objectives, *problem.start(seed))
+        self.traffic = traffic(algorithm, place.objectives, *problem.start(seed))
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = compile_seconds
         self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
@@ -91,13 +91,15 @@ class Record:
         """Measure where the run stands after `seconds` of rounds."""
         state = progress.state
         metrics = tuple(self.problem.metrics.items())
-        place = self.place.objectives, self.place.rows, metrics, state.x, state.y, key(self.seed)
+        z = getattr(state, "z", None) if self.problem.lower_level == "common" else None
+        point = state.x, state.y, z, key(self.seed)
+        place = self.place.objectives, self.place.rows, metrics, *point
         found, own = self.observe(*place, self.place.agents, self.place.shared)
         state, spent = self.place.whole((state, progress.spent))
         spent = cost.total(spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
-        sent = self.made(progress) * self.message * 2 * len(self.network.edges)
+        sent = self.made(progress) * self.traffic.bytes * 2 * len(self.network.edges)
         entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}
         for said in self.signs.look(entry, state, self.algorithm):
             warnings.warn(said, RuntimeWarning, stacklevel=4)
@@ -134,7 +136,7 @@ class Record:
         spent = cost.total(progress.spent)
         edges, setup = self.network.edges, self.resolved
         made = self.made(progress)
-        sent = 2 * made * self.message + setup.bytes // max(len(edges), 1)
+        sent = 2 * made * self.traffic.bytes + setup.bytes // max(len(edges), 1)
         return Run(
             x=progress.state.x,
             y=progress.state.y,
@@ -145,25 +147,9 @@ class Record:
             network=self.network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
             traffic={edge: sent for edge in edges},
-            messages=(made + setup.rounds) * 2 * len(edges),
+            messages=(made * self.traffic.exchanges + setup.rounds) * 2 * len(edges),
             resolved=setup.numbers,
             sampling=self.sampling,
             seed=self.seed,
             compile_seconds=self.compile_seconds,
         )
-
-
-def message_bytes(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> int:
-    """Bytes of the message that one agent sends in a round."""
-    message = jax.eval_shape(_message, algorithm, problem, x, y)
-    return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(message))
-
-
-@jax.jit  # never run: its shapes are remembered, so that another run traces nothing
-def _message(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> Any:
-    algorithm = own(algorithm, 0)
-    state, estimate = algorithm.init(x, y), None
-    if not algorithm.early:
-        sample = draw(key(0), 0, 0, (1, 1), algorithm.links, algorithm.batch, "blocks")
-        estimate, _ = algorithm.estimate(problem.of(0), state, 0, sample)
-    return algorithm.outgoing(state, estimate, 0)

@@ -47,8 +47,11 @@ def draw(
     links: int,
     batch: int,
     sampling: Sampling,
+    turn: Any = None,
 ) -> Sample:
     """What `agent`, with `rows` = (train, valid) rows of its own, draws in round t.
+
+    `turn`: which exchange of the round it draws for, if that has several.
 
     "blocks": `batch` successive rows (of rows shuffled once) from a first one that is uniform, the
     last followed by the first; every row is equally likely. "rows": each row uniform on its own,
@@ -56,6 +59,8 @@ def draw(
     """
     train, valid = rows
     round_key = jax.random.fold_in(key, t)
+    if turn is not None:  # counted down from the largest number, where no agent is
+        round_key = jax.random.fold_in(round_key, jnp.uint32(0) - 1 - jnp.uint32(turn))
     shape = (3 + links,) if sampling == "blocks" else (3 + links, batch)
     bits = jax.random.bits(jax.random.fold_in(round_key, agent + 1), shape, jnp.uint32)
     below = lambda bits, count: (bits % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)

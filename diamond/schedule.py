@@ -6,7 +6,7 @@ function object does.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -128,6 +128,16 @@ def paper(
     }
 
 
+def bsa(c_alpha: Number, c_beta: Number) -> dict[str, Schedule]:
+    """alpha_t = c_alpha (1 + t)^(-1/2), beta_t = c_beta (1 + t)^(-1/2): BSA, in public code."""
+    return {"alpha": power(c_alpha, 1.0, 1 / 2), "beta": power(c_beta, 1.0, 1 / 2)}
+
+
+def ttsa(c_alpha: Number, c_beta: Number) -> dict[str, Schedule]:
+    """alpha_t = c_alpha (1 + t)^(-3/5), beta_t = c_beta (1 + t)^(-2/5): TTSA's two time scales."""
+    return {"alpha": power(c_alpha, 1.0, 3 / 5), "beta": power(c_beta, 1.0, 2 / 5)}
+
+
 def schedule(value: Schedule | Number) -> Schedule:
     """A number or any function of t, as a schedule."""
     if isinstance(value, Constant | Power | Scaled | Squared | Ramp | Custom):
@@ -138,9 +148,3 @@ def schedule(value: Schedule | Number) -> Schedule:
 def weight(eta: Schedule, t: Number) -> jax.Array:
     """A momentum weight: eta_t clipped to [0, 1], and 1 in round 0, where there is no past."""
     return jnp.where(jnp.asarray(t) == 0, 1.0, jnp.clip(eta(t), 0.0, 1.0))
-
-
-def shrunk(algorithm: Any, factor: Number) -> Any:
-    """An algorithm with its step sizes alpha, beta and delta times `factor`."""
-    steps = [name for name in ("alpha", "beta", "delta") if hasattr(algorithm, name)]
-    return replace(algorithm, **{n: Scaled(factor, getattr(algorithm, n)) for n in steps})

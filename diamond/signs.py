@@ -22,7 +22,7 @@ class Signs:
 
     def __init__(self, problem: Problem, seed: int):
         self.problem = problem
-        self.tolerance = lower.tolerance(jax.tree.leaves(problem.start(seed)[1])[0].dtype)
+        self.tolerance = lower.tolerance(jax.tree.leaves(problem.start(seed))[0].dtype)
         self.said: set[str] = set()
         self.least: dict[str, tuple[float, int]] = {}  # of each direction: its size, the round
         self.first: float | None = None  # ||grad l||^2 at the first evaluation
@@ -66,7 +66,7 @@ class Signs:
             if size < least:
                 self.least[name] = size, int(entry["round"])
             elif size > GROWN * least > 0:
-                if numbers.get("beta", 0.0) * entry["curvature"] > STABLE:
+                if numbers.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
                     step = "beta"  # y is what grows, and takes x along
                 return (
                     f"{name} has grown {size / least:.0f}-fold between rounds {since} and "
@@ -91,7 +91,7 @@ class Signs:
 
 
 def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:
-    chain, seen = in_use(algorithm), entry["curvature"]
+    chain, seen = in_use(algorithm), entry.get("curvature", 0.0)
     if chain is None or seen <= chain:
         return None
     return (

@@ -19,7 +19,14 @@ phi = 2 sqrt(beta mu), at most 1, is how fast y follows: its directions do so at
 beta mu and 1, and the geometric middle is taken, of the worst agent. Where y lags (beta mu < 0.15)
 the largest L_l counts, k = 0.6, and alpha never grows again: x does not see the l whose curvature
 was measured. Where y follows, the mean of the L_l counts, which bounds the curvature of the mean,
-k = 1.25, and alpha may grow, at most four times at a look. c = 1.5.
+k = 1.25, and alpha may grow, at most four times at a look. c = 1.5. Where y makes several steps
+for one of x, beta mu is 1 - (1 - beta mu)^inner.
+
+A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
+of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
+Lanczos over the network (`hypergradient.pooled`), with mu at least L / 300: agents with few rows
+are flat alone and not together. y follows at half the smaller of beta mu and 1 - lam. L_l is found with mu added to the curvature of each g_i. Without a
+lower level, phi = 1.
 """
 
 import math
@@ -31,14 +38,19 @@ import numpy as np
 from . import probe, sampling
 from .cost import Cost
 from .deferred import Deferred, Found, Measured, Rows, Setting, fill
-from .hypergradient.conditioning import block, condition
+from .hypergradient.conditioning import block, condition, smallest
 from .hypergradient.lipschitz import curvatures
+from .hypergradient.pooled import ends
 from .schedule import Scaled, Schedule, power, ramp
 
 Order = Literal["paper", "atc"]
 Noise = Literal["plain", "momentum", "none"]
 MARGIN = 1.5  # between beta and 1 / L
 STEP = {"paper": 0.5, "atc": 1.0}  # of alpha
+SHARE = {"local": 1.0, "gossip": 1.0, "gt": 0.5, "extra": 0.5, "ed": 1.0}  # by move
+MOST = 300.0  # L / mu of a lower level in common, as far as alpha is concerned
+HALF = 0.5  # of the rate at which a y in common follows: it is solved and agreed upon at once
+INNER = 10  # steps of y for one of x, at most
 SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
 SLOWING, FADING = power(SLOW ** (1 / 3), SLOW), power(FADE ** (2 / 3), FADE, 2 / 3)
 WARM = 25.0  # rounds in which alpha rises, until the second look
@@ -58,12 +70,62 @@ class Regime(NamedTuple):
 LAGS, KEEPS_UP = Regime(0.6, 1.0), Regime(1.25, 4.0)
 
 
-def _beta(setting: Setting) -> Found:
+def _beta(setting: Setting, move: str) -> Found:
+    if setting.problem.lower_level == "common":
+        return Found(SHARE[move] / (MARGIN * _largest(setting)))
     return Found(1 / (MARGIN * curvatures(setting)))
 
 
-def _alpha(setting: Setting, order: Order, lags: int, noise: Noise) -> Found:
-    rate = 1 / (MARGIN * condition(setting))  # beta mu
+def _largest(setting: Setting) -> float:
+    """max_i L_i."""
+
+    def compute(setting: Setting) -> Found:
+        own = curvatures(setting)
+        (found,), cost = setting.talk.largest("common", lambda: (own[:, None], Cost()))
+        return Found(float(found), cost, agreed=1, talks=1)
+
+    return setting.once("_largest", compute)
+
+
+def _condition(setting: Setting) -> float:
+    """L / mu of the lower level."""
+    level = setting.problem.lower_level
+    if level == "none":
+        return 1 / MARGIN
+    if level == "personal":
+        return condition(setting)
+
+    def compute(setting: Setting) -> Found:
+        found = ends(setting)
+        if found is not None:
+            return Found(_largest(setting) / max(found[0], found[1] / MOST))
+        own = smallest(setting)
+        (flattest,), cost = setting.talk.largest("flattest", lambda: (-own[:, None], Cost()))
+        least = max(-float(flattest), _largest(setting) / MOST)
+        return Found(_largest(setting) / least, cost, agreed=1, talks=1)
+
+    return setting.once("condition", compute)
+
+
+def _rate(setting: Setting, inner: Any, move: str) -> float:
+    """beta mu: how much of y's error a round removes; where y is common, of its disagreement too."""
+    times = setting.once("inner", inner.compute) if isinstance(inner, Deferred) else inner
+    rate = 1 - (1 - min(1.0, SHARE[move] / (MARGIN * _condition(setting)))) ** times
+    if setting.problem.lower_level == "common" and setting.network is not None:
+        rate = HALF * min(rate, 1 - setting.network.lam**times)
+    return rate
+
+
+def _inner(setting: Setting, move: str) -> Found:
+    """As many steps of y as halve its error, INNER at most."""
+    wanted = math.log(2) * MARGIN * _condition(setting) / SHARE[move]
+    return Found(int(np.clip(math.ceil(wanted), 1, INNER)), lasting=True)
+
+
+def _alpha(
+    setting: Setting, order: Order, lags: int, noise: Noise, inner: Any, move: str, lower: str
+) -> Found:
+    rate = _rate(setting, inner, lower)
     regime = KEEPS_UP if rate >= FOLLOWS else LAGS
     largest, mean, _, shaky = np.maximum(_upper(setting), 1e-30)  # l may not depend on x at all
     curvature = mean if rate >= FOLLOWS else largest
@@ -76,7 +138,8 @@ def _alpha(setting: Setting, order: Order, lags: int, noise: Noise) -> Found:
         ratio = 2 * setting.once("ratio", _ratio) / eta
         step = ratio / (1 + ratio) * min(step, regime.kept * math.sqrt(eta) / shaky)
     most = regime.growth * setting.before("alpha", math.inf)
-    return Found(float(min(STEP[order] * step, most)))
+    share = SHARE[move] if move in ("extra", "ed") else STEP[order]
+    return Found(float(min(share * step, most)))
 
 
 def _eta(setting: Setting) -> Found:
@@ -89,20 +152,37 @@ def _ratio(setting: Setting) -> Found:
     return Found(float(_upper(setting)[2]), lasting=True)
 
 
-def alpha(order: Order, lags: int = 1, noise: Noise = "plain") -> Schedule:
+def alpha(
+    order: Order,
+    lags: int = 1,
+    noise: Noise = "plain",
+    inner: Any = 1,
+    move: str = "gt",
+    lower: str = "local",
+) -> Schedule:
     """alpha_t of an algorithm that mixes in this order.
 
     `lags` 2: it carries z as well as y; two lags make an oscillator, which is stable for
     alpha L_l < (beta + delta) mu. `noise`: of plain samples, of samples under momentum, or "none"
-    where gradients are of all rows.
+    where gradients are of all rows. `inner`: steps of y for one of x. `move` of x, `lower` of y.
     """
-    rule = partial(_alpha, order=order, lags=lags, noise=noise)
+    rule = partial(_alpha, order=order, lags=lags, noise=noise, inner=inner, move=move, lower=lower)
     return ramp(Scaled(Deferred("alpha", rule), SLOWING), WARM)
 
 
-def beta() -> Schedule:
-    """beta_t."""
-    return Scaled(Deferred("beta", _beta), SLOWING)
+def beta(move: str = "local") -> Schedule:
+    """beta_t of a y that is agreed upon by `move`, and delta_t of z."""
+    return Scaled(Deferred("beta", partial(_beta, move=move)), SLOWING)
+
+
+def rate() -> Any:
+    """beta_0, as a number."""
+    return Deferred("beta", partial(_beta, move="local"))
+
+
+def inner(move: str = "local") -> Any:
+    """How many steps y, agreed upon by `move`, makes for one of x."""
+    return Deferred("inner", partial(_inner, move=move))
 
 
 def eta() -> Schedule:
@@ -115,12 +195,15 @@ def _upper(setting: Setting) -> np.ndarray:
 
     def compute(setting: Setting) -> Found:
         estimator, m = fill(setting.estimator, setting), setting.agents
+        common = setting.problem.lower_level == "common"
+        mu = _largest(setting) / _condition(setting) if common else None
         every = m if m <= MANY else 0  # L_l of every agent, each in a place of its own
 
         def measure() -> Measured:
             def look(rows: Rows, point: Any, numbers: Any) -> Any:
                 few, key = block(rows(1)), sampling.key(setting.seed)
-                found = probe.look(estimator, few, rows(setting.batch), *point, key, numbers)
+                about = estimator, few, rows(setting.batch), *point, key, numbers, mu
+                found = probe.look(*about)
                 return *found, numbers
 
             bends, ratio, shaky, cost, numbers = setting.each(look, setting.point)

@@ -36,8 +36,8 @@ def zeros(a: Tree) -> Tree:
 
 def dot(a: Tree, b: Tree) -> jax.Array:
     """<a, b>, over all leaves."""
-    products = jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)
-    return jax.tree.reduce(jnp.add, products)
+    products = jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b))
+    return jax.tree.reduce(jnp.add, products) if products else jnp.zeros(())  # of nothing: 0
 
 
 def norm(a: Tree) -> jax.Array:
@@ -52,7 +52,9 @@ def select(choose: jax.Array, a: Tree, b: Tree) -> Tree:
 
 def finite(a: Tree) -> jax.Array:
     """Whether every number in every leaf is finite."""
-    return jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda a: jnp.isfinite(a).all(), a))
+    return jax.tree.reduce(
+        jnp.logical_and, jax.tree.map(lambda a: jnp.isfinite(a).all(), a), jnp.bool_(True)
+    )
 
 
 def normal(key: jax.Array, a: Tree) -> Tree:

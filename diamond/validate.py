@@ -108,6 +108,19 @@ def agents(lengths: Mapping[str, int]) -> None:
         raise ValueError("there is no agent: the lists of rows are empty; give one entry an agent")
 
 
+def lower_level(lower: Any, given: str, valid: Any) -> str:
+    """Whose the lower level is: "personal", "common", or "none"."""
+    if given not in ("personal", "common"):
+        raise ValueError(
+            f"lower_level = {given!r}; there are 'personal' and 'common' (none at all: lower=None)"
+        )
+    if lower is None:
+        return "none"
+    if valid is None:
+        raise TypeError("valid is missing: the upper loss averages over its rows")
+    return given
+
+
 def point(start: Any) -> tuple[Tree, Tree]:
     """(x_0, y_0) as strongly typed floating-point arrays."""
     if not isinstance(start, tuple) or len(start) != 2:
@@ -121,7 +134,7 @@ def point(start: Any) -> tuple[Tree, Tree]:
 
     x, y = (jax.tree.map(lambda leaf: strong(n, leaf), part) for n, part in zip("xy", start))
     for name, part in (("x0", x), ("y0", y)):
-        if not jax.tree.leaves(part):
+        if part is not None and not jax.tree.leaves(part):
             raise ValueError(f"init(key) gives an {name} without any array; it needs at least one")
     return x, y
 
@@ -142,9 +155,12 @@ def losses(problem: Any) -> None:
     nudge = lambda key, a: tree.axpy(0.1, tree.normal(key, a), a)
     x, y = nudge(keys[0], x), nudge(keys[1], y)
     _average("upper", problem.upper, problem, "valid", x, y)
-    _average("lower", problem.lower, problem, "train", x, y)
+    if problem.lower is not None:
+        _average("lower", problem.lower, problem, "train", x, y)
     for name, metric in problem.metrics.items():
         _average(f"metric {name!r}", metric, problem, problem.measured, x, y)
+    if problem.lower is None:
+        return
     if not jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, _lower_gradient(problem, x, y))):
         raise ValueError(
             "lower: its gradient in y is zero at a random point for every agent; it must depend "

@@ -1,8 +1,6 @@
 """What several tests share: small problems, one cached of each, and runs seen round by round."""
 
-import importlib
 import inspect
-import pkgutil
 from functools import cache
 
 import jax
@@ -10,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond import algorithms
+from diamond import catalogue
 from diamond import hypergradient as hg
 from diamond.deferred import Setting, resolve
 from diamond.network.mixer import mixer
@@ -19,15 +17,10 @@ from diamond.problems import quadratic
 from diamond.runtimes._round import Progress, advance, start
 from diamond.sampling import Sample, draw, key
 
-
-def catalogue(package):
-    """Everything that the modules of a folder list in `__all__`, by name."""
-    names = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
-    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-    return {name: getattr(m, name) for m in modules for name in getattr(m, "__all__", ())}
-
-
-ALGORITHMS = catalogue(algorithms)
+METHODS = {name: catalogue.maker(name) for name in catalogue.names() if name != "method"}
+# Those of the paper and its kin, for what is tested round by round.
+FAMILY = ["diamond", "dsgd", "gt_sgd", "interact", "k_free", "m_sgd", "svr_interact"]
+ALGORITHMS = {name: METHODS[name] for name in FAMILY}
 TRACKED = ["diamond", "gt_sgd", "interact", "k_free", "svr_interact"]
 LOWER = 4  # numbers in y of the quadratic problems below
 
@@ -51,8 +44,8 @@ def quad(**options):
 
 def build(name, **options):
     """An algorithm by name, with those of `options` that it takes."""
-    taken = inspect.signature(ALGORITHMS[name]).parameters
-    return ALGORITHMS[name](**{k: v for k, v in options.items() if k in taken})
+    taken = inspect.signature(METHODS[name]).parameters
+    return METHODS[name](**{k: v for k, v in options.items() if k in taken})
 
 
 def softplus_mean(scores):

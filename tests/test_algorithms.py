@@ -5,7 +5,18 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from helpers import ALGORITHMS, ESTIMATORS, TRACKED, build, end, logistic, quad, ring, same_bits
+from helpers import (
+    ALGORITHMS,
+    ESTIMATORS,
+    METHODS,
+    TRACKED,
+    build,
+    end,
+    logistic,
+    quad,
+    ring,
+    same_bits,
+)
 
 import diamond
 from diamond import hypergradient as hg
@@ -16,14 +27,14 @@ from diamond.sampling import key
 
 
 def test_the_folder_is_the_catalogue():
-    assert set(ALGORITHMS) >= {"diamond", "dsgd", "gt_sgd", "interact", "m_sgd", "svr_interact"}
-    assert all(getattr(diamond, name) is make for name, make in ALGORITHMS.items())
+    assert set(METHODS) >= set(ALGORITHMS) and len(METHODS) >= 40
+    assert all(getattr(diamond, name) is make for name, make in METHODS.items())
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
     algorithm = resolve(ALGORITHMS[name](), Setting(quad().problem, ring(4), 4, 0)).algorithm
-    assert algorithm.batch >= 1 and algorithm.links >= 0
+    assert algorithm.batch >= 1 and algorithm.stages[0].links >= 0
     numbers = own(algorithm, 3).numbers(5)
     assert numbers["alpha"] > 0 and numbers["beta"] > 0
     again = jax.tree.unflatten(jax.tree.structure(algorithm), jax.tree.leaves(algorithm))
@@ -48,8 +59,9 @@ def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     x, y = problem.start(0)
     assert jax.tree.structure(after.state.x) == jax.tree.structure(x)
     assert jax.tree.structure(after.state.y) == jax.tree.structure(y)
-    assert algorithm.early
-    told = jax.vmap(partial(algorithm.outgoing, estimate=None, t=0))
+    (stage,) = algorithm.stages
+    assert stage.early
+    told = jax.vmap(partial(stage.outgoing, estimate=None, t=0))
     messages = [jax.eval_shape(told, p.state) for p in (first, after)]
     assert described(messages[0]) == described(messages[1])
 

@@ -7,25 +7,31 @@ import pytest
 from helpers import ESTIMATORS, quad, ring, steps
 
 import diamond
+from diamond.algorithms.parts.estimators import Given, Momentum, Plain, Recursive
+from diamond.algorithms.parts.point import Point
 from diamond.cost import Cost
-from diamond.estimate import Momentum, Plain, Spider
 from diamond.sampling import Sample
 from diamond.schedule import constant
 
 SAMPLE = Sample(1, 2, 3, jnp.array([4]), jnp.uint32(5))
-NOW, LAST, OLD = (3.0, 5.0), (2.0, 7.0), (10.0, 20.0)
+NOW, LAST, OLD = Point(3.0, 5.0), Point(2.0, 7.0), Point(10.0, 20.0)
 
 
 def gradients(points, sample):
     """h = 2 x + y, g_y = x - 3 y, and 100 more on all rows; one gradient a point."""
     extra = 100.0 if sample.upper is None else 0.0
-    return [(2 * x + y + extra, x - 3 * y) for x, y in points], Cost(1, len(points), 0, 0)
+    each = [Point(2 * at.x + at.y + extra, at.x - 3 * at.y) for at in points]
+    return each, Cost(1, len(points), 0, 0)
+
+
+def given(t, arrays=(NOW, LAST, OLD)):
+    return Given(*arrays, None, t, SAMPLE)
 
 
 def test_plain():
-    found, cost = Plain(False)(gradients, NOW, None, (None, None), 4, SAMPLE)
-    assert found == (11, -12) and cost == (1, 1, 0, 0)
-    assert Plain(True)(gradients, NOW, None, (None, None), 4, SAMPLE)[0] == (111, -12)
+    found, _, cost = Plain(False)(gradients, given(4))
+    assert found == Point(11, -12) and cost == (1, 1, 0, 0)
+    assert Plain(True)(gradients, given(4))[0] == Point(111, -12)
 
 
 @pytest.mark.parametrize("t, eta, gamma", [(4, 0.25, 0.5), (0, 0.25, 0.5), (4, 9.0, -9.0)])
@@ -37,7 +43,7 @@ def test_momentum_is_eqs_6_and_7(t, eta, gamma):
         return gradients(points, sample)
 
     arrays = jax.tree.map(jnp.asarray, (NOW, LAST, OLD))
-    found, cost = Momentum(constant(eta), constant(gamma))(watched, *arrays, t, SAMPLE)
+    found, _, cost = Momentum(constant(eta), constant(gamma))(watched, given(t, arrays))
     e, g = (1, 1) if t == 0 else np.clip((eta, gamma), 0, 1)
     assert found[0] == pytest.approx(11 + (1 - e) * (10 - 11))  # h(last) = 2 * 2 + 7
     assert found[1] == pytest.approx(-12 + (1 - g) * (20 + 19))  # g_y(last) = 2 - 21
@@ -48,7 +54,7 @@ def test_momentum_is_eqs_6_and_7(t, eta, gamma):
 def test_spider_resets_every_period_and_recurs_in_between():
     arrays = jax.tree.map(jnp.asarray, (NOW, LAST, OLD))
     for t in range(7):
-        (p, v), cost = Spider(3)(gradients, *arrays, t, SAMPLE)
+        (p, v, _), _, cost = Recursive(3)(gradients, given(t, arrays))
         if t % 3 == 0:
             assert (p, v) == (111, -12) and cost == (1, 1, 0, 0)
         else:
@@ -60,7 +66,7 @@ def test_without_noise_momentum_is_the_exact_gradient():
     algorithm = diamond.diamond(0.05, 0.2, 0.3, 0.1, 1, ESTIMATORS["exact"])
     for progress in steps(q.problem, ring(4), algorithm, 12)[1:]:
         state = progress.state
-        x, y = map(np.asarray, state.last)  # p_t and v_t belong to (x_t, y_t)
+        x, y, _ = map(np.asarray, state.last[0])  # p_t and v_t belong to (x_t, y_t)
         np.testing.assert_allclose(state.p, q.surrogate(x, y), rtol=1e-11, atol=1e-12)
         v = np.einsum("ivy,iy->iv", q.A, y) - np.einsum("iyx,ix->iy", q.B, x) - q.b
         np.testing.assert_allclose(state.v, v, rtol=1e-11, atol=1e-12)

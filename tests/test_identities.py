@@ -26,7 +26,7 @@ from helpers import (
 
 import diamond
 from diamond import hypergradient
-from diamond.algorithms._consensus import Consensus
+from diamond.algorithms.parts.moves import gossip
 from diamond.deferred import Setting, resolve
 from diamond.network import from_graph
 from diamond.network.mixer import mixer
@@ -154,8 +154,9 @@ def test_diamond_is_the_loop_written_by_hand(agents):
 
 def test_m_sgd_is_diamond_without_tracking():
     options = dict(hypergradient=ESTIMATORS["neumann"], **STEPS)
-    alone = Consensus("paper", tracking=False)
-    assert build("m_sgd", **options) == replace(build("diamond", **options), consensus=alone)
+    tracked = build("diamond", **options)
+    alone = replace(tracked.x, move=gossip("paper"))
+    assert build("m_sgd", **options) == replace(tracked, x=alone)
 
 
 def test_on_one_agent_m_sgd_is_diamond():

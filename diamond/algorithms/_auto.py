@@ -1,24 +1,33 @@
-"""Which step sizes an algorithm takes where its user gave none."""
+"""Which step sizes a method takes where its user gave none."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from .. import steps as automatic
 from ..schedule import Number, Schedule, schedule
 from ..steps import Order
 
-Given = Schedule | Number | None
+Step = Schedule | Number | None  # None: chooses itself
 Steps = Literal["auto"] | Mapping[str, Schedule | Number]
 
 
 def choose(
-    steps: Steps, order: Order | None, lags: int = 1, whole: bool = False, **given: Given
+    steps: Steps,
+    order: Order | None,
+    lags: int = 1,
+    whole: bool = False,
+    inner: Any = 1,
+    x: str = "gt",
+    y: str = "local",
+    **given: Step,
 ) -> tuple[Order, dict[str, Schedule]]:
     """The order of mixing, and a schedule for each name of `given`.
 
     One that is None comes from `steps` if it is a mapping with that name, and from `diamond.steps`
     otherwise. Without an `order`, steps that choose themselves mix after the step ("atc", where
     they may be larger), and a given alpha as the paper does. `whole`: gradients are of all rows.
+    `inner`: how many steps y makes for one of x. `x`, `y`: how they are agreed upon, which limits
+    their steps.
     """
     if not isinstance(steps, Mapping) and steps != "auto":
         raise ValueError(
@@ -32,13 +41,22 @@ def choose(
         )
     found = {name: known.get(name) if value is None else value for name, value in given.items()}
     order = order or ("atc" if found["alpha"] is None else "paper")
-    noise: automatic.Noise = "none" if whole else "momentum" if "eta" in given else "plain"
+    averaged = "eta" in given or "theta" in given
+    noise: automatic.Noise = "none" if whole else "momentum" if averaged else "plain"
     rules = {
-        "alpha": lambda: automatic.alpha(order, lags, noise),
-        "beta": automatic.beta,
+        "alpha": lambda: automatic.alpha(order, lags, noise, inner, x, y),
+        "beta": lambda: automatic.beta(y),
         "eta": automatic.eta,
         "gamma": automatic.eta,
+        "theta": automatic.eta,
     }
     if found.get("delta", 0) is None:  # the step of z is that of y
         found["delta"] = rules["beta"]() if found["beta"] is None else found["beta"]
     return order, {n: rules[n]() if v is None else schedule(v) for n, v in found.items()}
+
+
+def loops(inner: int | None, y: str = "local") -> Any:
+    """How often an inner loop goes round: a number, or found by the run from how y moves."""
+    if inner is not None and inner < 1:
+        raise ValueError(f"inner = {inner}: an inner loop goes round once or more")
+    return automatic.inner(y) if inner is None else inner

@@ -1,25 +1,28 @@
-"""DIAMOND (Qiu et al., INFOCOM 2023): momentum on both gradients, the upper one tracked."""
+"""DIAMOND (Qiu et al., INFOCOM 2023): momentum on both gradients, the upper one tracked.
 
-from ..estimate import Momentum
+Rule: [S].
+"""
+
 from ..hypergradient import Hypergradient, neumann
-from ..schedule import Number, Schedule
-from ._auto import Order, Steps, choose
-from ._consensus import Consensus
-from ._single_loop import SingleLoop
+from ._auto import Order, Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import Momentum
+from .parts.moves import local, tracking
 
 __all__ = ["diamond"]
 
 
 def diamond(
-    alpha: Schedule | Number | None = None,
-    beta: Schedule | Number | None = None,
-    eta: Schedule | Number | None = None,
-    gamma: Schedule | Number | None = None,
+    alpha: Step = None,
+    beta: Step = None,
+    eta: Step = None,
+    gamma: Step = None,
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> SingleLoop:
+) -> Loop:
     """Algorithm 1, eqs. (6) to (10).
 
         p_t = h(x_t, y_t; xi_t)     + (1 - eta_t)   (p_{t-1} - h(x_{t-1}, y_{t-1}; xi_t))
@@ -28,9 +31,15 @@ def diamond(
         x_{t+1} = sum_j M_ij x_{j,t} - alpha_t u_t,    y_{t+1} = y_t - beta_t v_t
 
     with h the hypergradient. eta and gamma are 1 in round 0 and clipped to [0, 1]. beta must stay
-    below 2 / L_g. `diamond.schedule.paper` gives the paper's four schedules.
+    below 2 / L_g. `diamond.schedule.paper` gives the paper's four schedules. Without a lower level
+    it is GT-STORM.
     """
     order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma)
-    consensus = Consensus(order, tracking=True)
-    estimator = Momentum(s["eta"], s["gamma"])
-    return SingleLoop(s["alpha"], s["beta"], estimator, hypergradient, consensus, batch)
+    return Loop(
+        implicit(hypergradient),
+        Momentum(s["eta"], s["gamma"]),
+        x=Variable(s["alpha"], tracking(order)),
+        y=Variable(s["beta"], local()),
+        batch=batch,
+        solves=("personal", "none"),
+    )

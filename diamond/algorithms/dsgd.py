@@ -1,24 +1,36 @@
-"""D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017), with hypergradients."""
+"""D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017; with hypergradients): one mini-batch.
 
-from ..estimate import Plain
+Rule: [S].
+"""
+
 from ..hypergradient import Hypergradient, neumann
-from ..schedule import Number, Schedule
-from ._auto import Order, Steps, choose
-from ._consensus import Consensus
-from ._single_loop import SingleLoop
+from ._auto import Order, Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import plain
+from .parts.moves import gossip, local
 
 __all__ = ["dsgd"]
 
 
 def dsgd(
-    alpha: Schedule | Number | None = None,
-    beta: Schedule | Number | None = None,
+    alpha: Step = None,
+    beta: Step = None,
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> SingleLoop:
-    """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t h(x_t, y_t; xi_t), y_{t+1} = y_t - beta_t g_y."""
+) -> Loop:
+    """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t h(x_t, y_t; xi_t), y_{t+1} = y_t - beta_t g_y(zeta_t).
+
+    Where agents differ, x has a bias of order alpha.
+    """
     order, s = choose(steps, order, alpha=alpha, beta=beta)
-    consensus = Consensus(order, tracking=False)
-    return SingleLoop(s["alpha"], s["beta"], Plain(False), hypergradient, consensus, batch)
+    return Loop(
+        implicit(hypergradient),
+        plain(),
+        x=Variable(s["alpha"], gossip(order)),
+        y=Variable(s["beta"], local()),
+        batch=batch,
+        solves=("personal", "none"),
+    )

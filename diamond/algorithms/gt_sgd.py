@@ -1,24 +1,36 @@
-"""GT-SGD (Lu et al., 2019): D-SGD with gradient tracking, with hypergradients."""
+"""GT-SGD (Lu et al., 2019, with hypergradients): one mini-batch, tracked.
 
-from ..estimate import Plain
+Rule: [S].
+"""
+
 from ..hypergradient import Hypergradient, neumann
-from ..schedule import Number, Schedule
-from ._auto import Order, Steps, choose
-from ._consensus import Consensus
-from ._single_loop import SingleLoop
+from ._auto import Order, Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import plain
+from .parts.moves import local, tracking
 
 __all__ = ["gt_sgd"]
 
 
 def gt_sgd(
-    alpha: Schedule | Number | None = None,
-    beta: Schedule | Number | None = None,
+    alpha: Step = None,
+    beta: Step = None,
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> SingleLoop:
-    """p_t = h(x_t, y_t; xi_t), u_t = sum_j M_ij u_{j,t-1} + p_t - p_{t-1}, x moved along u_t."""
+) -> Loop:
+    """p_t = h(x_t, y_t; xi_t), v_t = g_y(x_t, y_t; zeta_t); u_t tracks p_t and x, y move as in
+
+    `diamond`.
+    """
     order, s = choose(steps, order, alpha=alpha, beta=beta)
-    consensus = Consensus(order, tracking=True)
-    return SingleLoop(s["alpha"], s["beta"], Plain(False), hypergradient, consensus, batch)
+    return Loop(
+        implicit(hypergradient),
+        plain(),
+        x=Variable(s["alpha"], tracking(order)),
+        y=Variable(s["beta"], local()),
+        batch=batch,
+        solves=("personal", "none"),
+    )

@@ -1,27 +1,35 @@
-"""M-SGD: DIAMOND without tracking; on one agent, SUSTAIN (Khanduri et al., 2021)."""
+"""M-SGD (Qiu et al., 2023): DIAMOND without tracking; on one agent, SUSTAIN.
 
-from ..estimate import Momentum
+Rule: [S].
+"""
+
 from ..hypergradient import Hypergradient, neumann
-from ..schedule import Number, Schedule
-from ._auto import Order, Steps, choose
-from ._consensus import Consensus
-from ._single_loop import SingleLoop
+from ._auto import Order, Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import Momentum
+from .parts.moves import gossip, local
 
 __all__ = ["m_sgd"]
 
 
 def m_sgd(
-    alpha: Schedule | Number | None = None,
-    beta: Schedule | Number | None = None,
-    eta: Schedule | Number | None = None,
-    gamma: Schedule | Number | None = None,
+    alpha: Step = None,
+    beta: Step = None,
+    eta: Step = None,
+    gamma: Step = None,
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> SingleLoop:
+) -> Loop:
     """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t, with p_t, v_t and y_{t+1} as in `diamond`."""
     order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma)
-    consensus = Consensus(order, tracking=False)
-    estimator = Momentum(s["eta"], s["gamma"])
-    return SingleLoop(s["alpha"], s["beta"], estimator, hypergradient, consensus, batch)
+    return Loop(
+        implicit(hypergradient),
+        Momentum(s["eta"], s["gamma"]),
+        x=Variable(s["alpha"], gossip(order)),
+        y=Variable(s["beta"], local()),
+        batch=batch,
+        solves=("personal", "none"),
+    )

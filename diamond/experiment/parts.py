@@ -1,14 +1,12 @@
 """The parts of an experiment by name: algorithms and networks, each with its options."""
 
-import importlib
-import pkgutil
 import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import algorithms, network
+from .. import catalogue, network
 from .mistakes import did_you_mean, gather, wrong
 from .options import made, parameters
 
@@ -27,9 +25,8 @@ class Part:
 
 
 def algorithm_names() -> list[str]:
-    """The files of diamond/algorithms: the folder is the registry."""
-    found = pkgutil.iter_modules(algorithms.__path__)
-    return sorted(module.name for module in found if not module.name.startswith("_"))
+    """Those of the registry."""
+    return catalogue.names()
 
 
 def algorithm(value: Any) -> Part:
@@ -39,7 +36,7 @@ def algorithm(value: Any) -> Part:
     canonical = name.lower().replace("-", "_")
     if canonical not in algorithm_names():
         raise wrong(f"no algorithm {name!r}; {did_you_mean(name, algorithm_names())}", "name")
-    make = getattr(importlib.import_module(f"{algorithms.__name__}.{canonical}"), canonical)
+    make = catalogue.maker(canonical)
 
     def check_label() -> None:
         if not isinstance(label, str | None):

@@ -22,7 +22,7 @@ Pairs = tuple[tuple[int, int], ...]  # (sender, receiver), each part at most onc
 class Exchange:
     """The mixing matrix, for use inside `jax.shard_map` over the axis "agents".
 
-        exchange(s)_i = sum_j M_ij s_j
+        exchange(s)_i = sum_j M_ij (s_j - s_i)
 
     Every device makes a table of the messages its agents hear and sums them in the order of the
     neighbours, whatever the cut: the same bits on any number of devices. The table is either all
@@ -42,8 +42,8 @@ class Exchange:
         return replace(self, bucket=bucket, sends=jax.tree.map(lambda _: rows, self.sends))
 
     def __call__(self, tree: Any) -> Any:
-        """Mix every leaf over its leading axis: this device's agents."""
-        return jax.tree.map(lambda leaf: self.bucket(self._table(leaf)), tree)
+        """The change of every leaf over its leading axis: this device's agents."""
+        return jax.tree.map(lambda leaf: self.bucket(self._table(leaf), leaf), tree)
 
     def _table(self, leaf: jax.Array) -> jax.Array:
         if not self.pairs:

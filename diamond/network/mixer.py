@@ -1,4 +1,4 @@
-"""Mixing inside a compiled program: sum_j M_ij leaf[j] for every leaf of a pytree."""
+"""Mixing inside a compiled program: sum_j M_ij (leaf[j] - leaf[i]) for every leaf of a pytree."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,14 +37,15 @@ class Bucket:
     senders: jax.Array
     weights: jax.Array
 
-    def __call__(self, leaf: jax.Array) -> jax.Array:
-        """The mixed rows of the bucket's agents, summed in the order of their neighbours."""
+    def __call__(self, leaf: jax.Array, own: jax.Array) -> jax.Array:
+        """The change of the bucket's agents, whose rows are `own`, in the order of neighbours."""
         width, members = self.senders.shape
         weights = self.weights.astype(leaf.dtype).reshape((width, members) + (1,) * (leaf.ndim - 1))
 
         def add(total: jax.Array, slots: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             for sender, weight in zip(*slots, strict=True):
-                total = total + weight * leaf.at[sender].get(mode="promise_in_bounds")
+                there = leaf.at[sender].get(mode="promise_in_bounds")
+                total = total + weight * (there - own)
             return total, None
 
         total = jnp.zeros((members, *leaf.shape[1:]), leaf.dtype)
@@ -61,18 +62,21 @@ class Bucket:
 class Mixer:
     """The mixing matrix as a pytree of arrays, to be passed into compiled functions.
 
-        mixer(s)_i = sum_j M_ij s_j
+        mixer(s)_i = sum_j M_ij (s_j - s_i)
 
-    Either `matrix` is M, or `buckets` hold its rows and `places` says where each agent's row is
-    in their concatenation (None: in order). Two networks of the same shapes share a compilation.
+    the change that makes s_i the average of what i hears. What all have in common is in no
+    difference, so it is never rounded: float32 does not drift. Either `matrix` is M, or `buckets`
+    hold its rows, `members` says whose they are and `places` where each agent's row is in their
+    concatenation (None: in order). Two networks of the same shapes share a compilation.
     """
 
     matrix: jax.Array | None
     buckets: tuple[Bucket, ...]
+    members: tuple[jax.Array, ...] | None
     places: jax.Array | None
 
     def __call__(self, tree: Any) -> Any:
-        """Mix every leaf over its leading axis, the agents, in the leaf's own precision."""
+        """The change of every leaf over its leading axis, the agents, in its own precision."""
         return jax.tree_util.tree_map_with_path(self._mix, tree)
 
     @property
@@ -97,9 +101,12 @@ class Mixer:
         if self.matrix is not None:
             # A GPU would otherwise round to TF32, and the agents' average would drift.
             highest = jax.lax.Precision.HIGHEST
-            return jnp.tensordot(self.matrix.astype(leaf.dtype), leaf, axes=1, precision=highest)
-        rows = [bucket(leaf) for bucket in self.buckets]
-        return rows[0] if self.places is None else jnp.concatenate(rows)[self.places]
+            off, matrix = leaf - leaf[:1], self.matrix.astype(leaf.dtype)
+            return jnp.tensordot(matrix, off, axes=1, precision=highest) - off
+        if self.members is None or self.places is None:
+            return self.buckets[0](leaf, leaf)
+        rows = [bucket(leaf, leaf[own]) for bucket, own in zip(self.buckets, self.members)]
+        return jnp.concatenate(rows)[self.places]
 
 
 def mixer(network: Network) -> Mixer:
@@ -114,7 +121,7 @@ def mixer(network: Network) -> Mixer:
 
 def dense_mixer(network: Network) -> Mixer:
     """M as a matrix; a round costs m^2 products a number."""
-    return Mixer(jnp.asarray(network.matrix), (), None)
+    return Mixer(jnp.asarray(network.matrix), (), None, None)
 
 
 def sparse_mixer(network: Network) -> Mixer:
@@ -124,8 +131,10 @@ def sparse_mixer(network: Network) -> Mixer:
     groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
     buckets = tuple(_bucket(network, members) for members in groups)
     if len(groups) == 1:
-        return Mixer(None, buckets, None)
-    return Mixer(None, buckets, jnp.asarray(np.argsort(np.concatenate(groups)), jnp.int32))
+        return Mixer(None, buckets, None, None)
+    whole = lambda a: jnp.asarray(a, jnp.int32)
+    places = whole(np.argsort(np.concatenate(groups)))
+    return Mixer(None, buckets, tuple(map(whole, groups)), places)
 
 
 def _bucket(network: Network, members: NDArray[np.int64]) -> Bucket:

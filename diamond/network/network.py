@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from diamond.network.spectrum import contraction
+from diamond.network.spectrum import contraction, smallest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,6 +43,11 @@ class Network:
     def lam(self) -> float:
         """How much of the disagreement survives one round: max(|lambda_2|, |lambda_m|)."""
         return contraction(self.weights)
+
+    @cached_property
+    def least(self) -> float:
+        """The smallest eigenvalue of M."""
+        return smallest(self.weights)
 
     @property
     def edges(self) -> list[tuple[int, int]]:

@@ -55,3 +55,8 @@ def contraction(weights: csr_array) -> float:
     if 1 - 2 * weights.diagonal().min() <= second:
         return float(second)
     return float(max(second, largest(-weights, 1, above)[0]))
+
+
+def smallest(weights: csr_array) -> float:
+    """The smallest eigenvalue of a mixing matrix."""
+    return float(-largest(-weights, 1, 1 + 1e-7)[0])

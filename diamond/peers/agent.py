@@ -1,6 +1,7 @@
 """One agent's part of a round, without any network: what it tells, thinks and becomes."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,8 @@ import numpy as np
 from .. import cost, tree
 from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
-from ..deferred import AllHere, Found, Setting, Talk, refreshes, resolve, spent, swap
+from ..deferred import AllHere, Found, Setting, Talk, refreshes, resolve, spent, suited, swap
+from ..messages import messages
 from ..network import Network
 from ..problem import Objectives, Problem
 from ..sampling import Sample, Sampling, draw, key
@@ -27,12 +29,31 @@ class Progress(NamedTuple):
     found: dict[str, Found]  # those of them that were left to the run
 
 
+class Turn(NamedTuple):
+    """One exchange of a round: its stage, which one of the round it is (a stage may be taken
+    several times), and the stages before it that tell nothing."""
+
+    stage: int
+    number: int
+    before: tuple[tuple[int, int], ...]
+
+
+class Thought(NamedTuple):
+    """What an agent has computed for an exchange, before it has heard anything."""
+
+    state: State  # after the stages that tell nothing
+    spent: jax.Array
+    estimate: Estimate
+    cost: Cost
+
+
 class Agent:
     """Agent `number` of the network, with a problem that holds its own rows only.
 
     It draws what agent `number` of `diamond.simulate` draws and adds up what it hears in the order
-    of the agents, itself among them, so its trajectory is the simulated one. Numbers that the
-    algorithm leaves open are found from what this agent measures and the largest in the network.
+    of the agents, so its trajectory is the simulated one. A round is one exchange after another.
+    Numbers that the algorithm leaves open are found from what this agent measures and the largest
+    in the network.
     """
 
     def __init__(
@@ -47,22 +68,45 @@ class Agent:
         _check(problem, network, number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
-        self.given, self.outline = algorithm, _outline(algorithm)
+        self.given, self.outline = algorithm, _outline(suited(algorithm, problem))
         self.objectives = problem.objectives(algorithm.batch)
         row = network.weights[[number]]
         self.heard = [int(j) for j in row.indices]
         self.neighbours = [j for j in self.heard if j != number]
         self.weights = jnp.asarray(row.data)
-        first = self.begin()._replace(algorithm=self.outline)
-        at = first.state, jnp.int32(0), self.draw(first)
-        shapes = jax.eval_shape(_message, self.outline, self.objectives, *at)
-        self._structure = jax.tree.structure(shapes)
-        self.layout: Layout = layout(jax.tree.leaves(shapes))
+        told = messages(self.outline, self.objectives, *problem.start(seed))
+        self._structures = [jax.tree.structure(message) for message in told]
+        self.layouts = [layout(jax.tree.leaves(message)) for message in told]
+        self.turns, self.after = _turns(self.outline, self.layouts)
+        self.several = sum(stage.times for stage in self.outline.stages) > 1
 
     @property
-    def early(self) -> bool:
-        """Whether the message is known before the gradients."""
-        return self.outline.early
+    def exchanges(self) -> int:
+        """Of a round."""
+        return len(self.turns)
+
+    def tick(self, progress: Progress, turn: int = 0) -> int:
+        """Exchanges made when this one of the round begins: the clock of peers."""
+        return progress.t * self.exchanges + turn
+
+    def layout(self, tick: int) -> Layout:
+        """Of the message of that exchange."""
+        return self.layouts[self.turns[tick % self.exchanges].stage]
+
+    @property
+    def largest(self) -> Layout:
+        """Of all messages, that of most bytes."""
+        return max(self.layouts, key=lambda leaves: sum(leaf.size for leaf in leaves))
+
+    @property
+    def bytes(self) -> int:
+        """Of all messages of a round, to one neighbour."""
+        return sum(leaf.size for turn in self.turns for leaf in self.layouts[turn.stage])
+
+    def early(self, turn: int) -> bool:
+        """Whether the message of that exchange is known before its gradients."""
+        stage, _, before = self.turns[turn]
+        return not before and self.outline.stages[stage].early
 
     def begin(self) -> Progress:
         """Before round 0, and before anything is found."""
@@ -78,6 +122,9 @@ class Agent:
         resolved = resolve(self.given, setting)
         more = cost.each(tree.sub(resolved.cost, spent(progress.found)), 1)
         counter = cost.charge(progress.spent, jax.tree.map(lambda c: c[0], more))
+        if not progress.t:  # what is kept may be as large as what was found says
+            state = resolved.algorithm.init(*self.problem.start(self.seed))
+            progress = progress._replace(state=state)
         return progress._replace(spent=counter, algorithm=resolved.algorithm, found=setting.memory)
 
     def renews(self, progress: Progress) -> bool:
@@ -94,91 +141,150 @@ class Agent:
         fixed = self.problem, self.network, self.outline.batch, self.seed
         return Setting(*fixed, memory=dict(progress.found), agent=self.number, talk=talk)
 
-    def think(self, progress: Progress) -> tuple[Estimate, Cost]:
-        """All gradient work of the round; takes most of its time and needs no neighbour."""
-        at = progress.state, jnp.int32(progress.t), self.draw(progress)
-        return jax.block_until_ready(_estimate(progress.algorithm, self.objectives, *at))
+    def think(self, progress: Progress, turn: int) -> Thought:
+        """All work up to that exchange: the stages that tell nothing, then the gradients for it."""
+        stage, number, before = self.turns[turn]
+        state, spent = progress.state, progress.spent
+        for alone, turn_of_it in before:
+            state, spent = self._alone(progress, state, spent, alone, turn_of_it)
+        sample = self.draw(progress, stage, number)
+        given = progress.algorithm, self.objectives, state, jnp.int32(progress.t), sample, stage
+        return jax.block_until_ready(Thought(state, spent, *_estimate(*given)))
 
-    def draw(self, progress: Progress) -> Sample:
-        """All that is random in the round."""
-        own = self.objectives.of(0)
+    def _alone(self, progress: Progress, state: State, spent: Any, stage: int, number: int) -> Any:
+        """A stage that tells nothing."""
+        sample = self.draw(progress, stage, number)
+        own = state, spent, jnp.int32(progress.t), sample
+        return _local(progress.algorithm, self.objectives, *own, stage)
+
+    def draw(self, progress: Progress, stage: int = 0, number: int = 0) -> Sample:
+        """All that is random in a stage of the round."""
+        own, algorithm = self.objectives.of(0), progress.algorithm
         rows = own.train.count, own.valid.count
-        drawn = progress.algorithm.links, progress.algorithm.batch, self.sampling
-        return _draw(self.key, jnp.int32(progress.t), jnp.int32(self.number), rows, *drawn)
+        drawn = algorithm.stages[stage].links, algorithm.batch, self.sampling
+        which = number if self.several else None
+        agent, t = jnp.int32(self.number), jnp.int32(progress.t)
+        return _draw(self.key, t, agent, rows, *drawn, which)
 
-    def tell(self, progress: Progress, estimate: Estimate) -> list[np.ndarray]:
-        """The arrays of the message; `estimate` may be None if the message is early."""
-        told = _outgoing(progress.algorithm, progress.state, estimate, jnp.int32(progress.t))
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(told)]
+    def message(self, progress: Progress, turn: int, thought: Thought | None) -> Message:
+        """What the agent tells; `thought` may be None if that is early."""
+        state, estimate = progress.state, None
+        if thought is not None:
+            state, estimate = thought.state, thought.estimate
+        t, stage = jnp.int32(progress.t), self.turns[turn].stage
+        return _outgoing(progress.algorithm, state, estimate, t, stage)
 
-    def unpacked(self, arrays: Sequence[np.ndarray]) -> Message:
-        """The message that those arrays are of."""
-        return jax.tree.unflatten(self._structure, arrays)
+    def tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[np.ndarray]:
+        """The same as arrays."""
+        leaves = jax.tree.leaves(self.message(progress, turn, thought))
+        return [np.asarray(leaf) for leaf in leaves]
+
+    def unpacked(self, arrays: Sequence[np.ndarray], turn: int = 0) -> Message:
+        """The message that those arrays are."""
+        return jax.tree.unflatten(self._structures[self.turns[turn].stage], arrays)
 
     def step(
         self,
         progress: Progress,
-        thought: tuple[Estimate, Cost],
+        turn: int,
+        thought: Thought,
         messages: Mapping[int, Sequence[np.ndarray]],
     ) -> Progress:
-        """The round's end, from the messages of all neighbours and its own."""
-        estimate, costs = thought
-        parts = [self.unpacked(messages[j]) for j in self.heard]
-        mixed = parts, self.weights, jnp.int32(progress.t)
-        (state, counter), sound = _update(
-            progress.algorithm, (progress.state, progress.spent), (estimate, costs), *mixed
+        """The end of the exchange, from what all neighbours and the agent itself told."""
+        parts = [self.unpacked(messages[j], turn) for j in self.heard]
+        here, stage = self.heard.index(self.number), self.turns[turn].stage
+        heard = parts[here], _mix(parts, self.weights, here)
+        state, spent, sound = _update(
+            progress.algorithm, thought, heard, jnp.int32(progress.t), stage
         )
         if not sound:
             raise FloatingPointError(
                 f"agent {self.number} diverged in round {progress.t}: x or y is not finite; "
                 f"start again with smaller steps"
             )
-        return progress._replace(t=progress.t + 1, state=state, spent=counter)
+        return progress._replace(state=state, spent=spent)
+
+    def end(self, progress: Progress) -> Progress:
+        """The end of the round: the stages after its last exchange."""
+        state, spent = progress.state, progress.spent
+        for stage, number in self.after:
+            state, spent = self._alone(progress, state, spent, stage, number)
+        return progress._replace(t=progress.t + 1, state=state, spent=spent)
 
 
-_draw = jax.jit(draw, static_argnums=(4, 5, 6))
+def _turns(
+    algorithm: Algorithm, layouts: Sequence[Layout]
+) -> tuple[list[Turn], tuple[tuple[int, int], ...]]:
+    """The exchanges of a round, and the stages after the last one."""
+    turns: list[Turn] = []
+    silent: tuple[tuple[int, int], ...] = ()
+    number = 0
+    for stage, (each, told) in enumerate(zip(algorithm.stages, layouts)):
+        for _ in range(each.times):
+            if told:
+                turns.append(Turn(stage, number, silent))
+                silent = ()
+            else:
+                silent = (*silent, (stage, number))
+            number += 1
+    return turns, silent
 
 
-@jax.jit
+_draw = jax.jit(draw, static_argnums=(4, 5, 6, 7))
+
+
+@partial(jax.jit, static_argnums=5)
 def _estimate(
-    algorithm: Algorithm, problem: Objectives, state: State, t: jax.Array, sample: Sample
+    algorithm: Algorithm, problem: Objectives, state: State, t: Any, sample: Sample, number: int
 ) -> tuple[Estimate, Cost]:
-    return algorithm.estimate(problem.of(0), state, t, sample)
+    return algorithm.stages[number].estimate(problem.of(0), state, t, sample)
 
 
-@jax.jit
-def _message(
-    algorithm: Algorithm, problem: Objectives, state: State, t: jax.Array, sample: Sample
-) -> Message:
-    estimate, _ = _estimate(algorithm, problem, state, t, sample)
-    return algorithm.outgoing(state, estimate, t)
-
-
-@jax.jit
-def _outgoing(algorithm: Algorithm, state: State, estimate: Estimate, t: jax.Array) -> Message:
-    return algorithm.outgoing(state, estimate, t)
-
-
-@jax.jit
-def _update(
+@partial(jax.jit, static_argnums=6)
+def _local(
     algorithm: Algorithm,
-    own: tuple[State, jax.Array],
-    thought: tuple[Estimate, Cost],
-    messages: Sequence[Message],
-    weights: jax.Array,
-    t: jax.Array,
-) -> tuple[tuple[State, jax.Array], jax.Array]:
-    """sum_j M_ij message_j in the order of j, then the algorithm's update; and if all is finite."""
+    problem: Objectives,
+    state: State,
+    counter: jax.Array,
+    t: Any,
+    sample: Sample,
+    number: int,
+) -> tuple[State, jax.Array]:
+    stage = algorithm.stages[number]
+    estimate, costs = stage.estimate(problem.of(0), state, t, sample)
+    nothing = stage.outgoing(state, estimate, t)
+    state = stage.update(state, estimate, nothing, nothing, t)
+    return state, cost.charge(counter, costs)
+
+
+@partial(jax.jit, static_argnums=4)
+def _outgoing(algorithm: Algorithm, state: State, estimate: Any, t: Any, number: int) -> Message:
+    return algorithm.stages[number].outgoing(state, estimate, t)
+
+
+@partial(jax.jit, static_argnums=2)
+def _mix(messages: Sequence[Message], weights: jax.Array, here: int) -> Message:
+    """sum_j M_ij (message_j - message_i) in the order of j."""
 
     def mix(*parts: jax.Array) -> jax.Array:
-        total = jnp.zeros_like(parts[0])
-        for weight, part in zip(weights.astype(total.dtype), parts):
-            total = total + weight * part
+        total, mine = jnp.zeros_like(parts[0]), parts[here]
+        for j, (weight, part) in enumerate(zip(weights.astype(total.dtype), parts)):
+            total = total if j == here else total + weight * (part - mine)
         return total
 
-    (state, counter), (estimate, costs) = own, thought
-    state = algorithm.update(state, estimate, jax.tree.map(mix, *messages), t)
-    return (state, cost.charge(counter, costs)), tree.finite((state.x, state.y))
+    return jax.tree.map(mix, *messages)
+
+
+@partial(jax.jit, static_argnums=4)
+def _update(
+    algorithm: Algorithm,
+    thought: Thought,
+    heard: tuple[Message, Message],
+    t: jax.Array,
+    stage: int,
+) -> tuple[State, jax.Array, jax.Array]:
+    state = algorithm.stages[stage].update(thought.state, thought.estimate, *heard, t)
+    return state, cost.charge(thought.spent, thought.cost), tree.finite((state.x, state.y))
 
 
 def _outline(algorithm: Any) -> Any:

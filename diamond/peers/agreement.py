@@ -38,7 +38,12 @@ def _parts(agent: Agent) -> dict[str, str]:
         "diamond": __version__,
         "jax": jax.__version__,
         "precision": jnp.zeros(()).dtype.name,
-        "problem": _digest(*_losses(agent), *_leaves(agent.problem.start(agent.seed))),
+        "problem": _digest(
+            agent.problem.lower_level,
+            repr(agent.problem.prox),
+            *_losses(agent),
+            *_leaves(agent.problem.start(agent.seed)),
+        ),
         "algorithm": _digest(*_rules(agent), *_leaves(agent.outline), *_open(agent.given)),
         "network": _digest(weights.data, weights.indices, weights.indptr),
         "seed": str(agent.seed),
@@ -62,30 +67,35 @@ def differing(mine: Mapping[str, str], other: Any) -> str:
 def _losses(agent: Agent) -> list[str]:
     problem = _abstract(agent)
     x, y = agent.problem.start(agent.seed)
-    f = jax.make_jaxpr(lambda problem: problem.f(x, y, 0))(problem)
-    g = jax.make_jaxpr(lambda problem: problem.g(x, y, 0))(problem)
-    return [_plain(f), _plain(g)]
+    names = "f" if problem.lower is None else "fg"
+    of = lambda name: jax.make_jaxpr(lambda problem: getattr(problem, name)(x, y, 0))(problem)
+    return [_plain(of(name)) for name in names]
 
 
 def _rules(agent: Agent) -> list[str]:
     """What the algorithm computes in a round, whatever its numbers and the losses are."""
     bowl = lambda x, y, rows: tree.dot(x, x) + tree.dot(y, y)
-    problem = replace(_abstract(agent), upper=bowl, lower=bowl)
-    state, t, rule = agent.begin().state, jnp.int32(0), agent.outline
+    problem = _abstract(agent)
+    problem = replace(problem, upper=bowl, lower=None if problem.lower is None else bowl)
+    state, t, rule, found = agent.begin().state, jnp.int32(0), agent.outline, []
     rows = problem.train.count, problem.valid.count
-    blocks = partial(draw, links=rule.links, batch=rule.batch, sampling="blocks")
-    sample = jax.eval_shape(blocks, agent.key, t, t, rows)
+    for number, stage in enumerate(rule.stages):
+        blocks = partial(draw, links=stage.links, batch=rule.batch, sampling="blocks")
+        sample = jax.eval_shape(blocks, agent.key, t, t, rows)
 
-    def before(algorithm: Any, problem: Objectives, state: Any, t: Any, sample: Any) -> Any:
-        estimate, cost = algorithm.estimate(problem, state, t, sample)
-        return estimate, algorithm.outgoing(state, estimate, t), cost
+        def before(algorithm: Any, problem: Objectives, state: Any, t: Any, sample: Any) -> Any:
+            stage = algorithm.stages[number]
+            estimate, cost = stage.estimate(problem, state, t, sample)
+            return estimate, stage.outgoing(state, estimate, t), cost
 
-    def after(algorithm: Any, state: Any, estimate: Any, mixed: Any, t: Any) -> Any:
-        return algorithm.update(state, estimate, mixed, t)
+        def after(algorithm: Any, state: Any, estimate: Any, told: Any, t: Any) -> Any:
+            return algorithm.stages[number].update(state, estimate, told, told, t)
 
-    estimate, mixed, _ = jax.eval_shape(before, rule, problem, state, t, sample)
-    first = jax.make_jaxpr(before)(rule, problem, state, t, sample)
-    return [_plain(first), _plain(jax.make_jaxpr(after)(rule, state, estimate, mixed, t))]
+        estimate, mixed, _ = jax.eval_shape(before, rule, problem, state, t, sample)
+        first = jax.make_jaxpr(before)(rule, problem, state, t, sample)
+        then = jax.make_jaxpr(after)(rule, state, estimate, mixed, t)
+        found += [f"{stage.times}", _plain(first), _plain(then)]
+    return found
 
 
 def _open(algorithm: Any) -> list[str]:
@@ -95,7 +105,8 @@ def _open(algorithm: Any) -> list[str]:
     def note(open: Deferred) -> Any:
         rule = open.compute if isinstance(open.compute, partial) else partial(open.compute)
         options = sorted(rule.keywords.items())
-        found.append(f"{open.name}: {rule.func.__module__}.{rule.func.__qualname__} {options}")
+        where = f"{rule.func.__module__}.{rule.func.__qualname__}"
+        found.append(f"{open.name}: {where} {_plain(options)}")
         return open
 
     swap(algorithm, note)
@@ -111,11 +122,12 @@ def _abstract(agent: Agent) -> Objectives:
         return Rows(jax.tree.map(shape, own.data), count, own.batch, 0)
 
     own = agent.objectives
-    return Objectives(rows(own.train), rows(own.valid), own.upper, own.lower)
+    train, valid = rows(own.train), rows(own.valid)
+    return replace(own, train=train, valid=valid)
 
 
-def _plain(jaxpr: Any) -> str:
-    return ADDRESS.sub("", str(jaxpr))
+def _plain(written: Any) -> str:
+    return ADDRESS.sub("", str(written))
 
 
 def _leaves(given: Any) -> list[np.ndarray]:

@@ -29,14 +29,15 @@ class Asking:
         desk: Desk,
     ):
         self.agent, self.parts, self.transport = agent, parts, transport
-        self.limits, self.desk, self.rounds = limits, desk, desk.rounds
+        self.limits, self.desk, self.last = limits, desk, desk.last
         self.waits = {j: Wait() for j in agent.neighbours}
         self.heard = {j: Heard() for j in agent.neighbours}
 
     async def pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
-        """What j says in round t, or about numbers before it."""
-        wanted = f"measurements before round {t}" if talk else f"message of round {t}"
-        if t == self.rounds and not talk:
+        """What j says in exchange t, or about numbers before it."""
+        round = t // self.agent.exchanges
+        wanted = f"measurements before round {round}" if talk else f"message of round {round}"
+        if t == self.last and not talk:
             wanted = "word that it has finished"
 
         async def attempt() -> list[Any] | None:
@@ -45,7 +46,7 @@ class Asking:
 
         with self.heard[j].awaited():
             found = await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
-        self.heard[j].round = t
+        self.heard[j].round = round
         return found
 
     async def call(self, j: int, kind: str, t: int, talk: int = 0) -> bytes:
@@ -57,8 +58,8 @@ class Asking:
         self, j: int, t: int, message: bytes, talk: int = 0, layout: Layout | None = None
     ) -> list[Any]:
         """The arrays in a message of j."""
-        last = t == self.rounds and not talk
-        expected = () if last else self.agent.layout if layout is None else layout
+        last = t == self.last and not talk
+        expected = () if last else self.agent.layout(t) if layout is None else layout
         return frame.decode(message, Envelope(self.parts["run"], j, t, talk), expected)
 
     async def meet(self, edges: Edges | None) -> None:
@@ -81,7 +82,7 @@ class Asking:
         request = frame.pack({"kind": "hello", **mine})
         told, _ = frame.unpack(await self.transport.call(j, request), REQUEST)
         durable = told.get("durable")
-        if type(durable) is not int or not 0 <= durable <= self.rounds:
+        if type(durable) is not int or not 0 <= durable <= self.last:
             raise FrameError("a greeting that does not say up to where it is kept")
         self.desk.store.heard(j, durable)
         return True
@@ -103,8 +104,8 @@ class Asking:
 
         async def asked() -> None:
             if edges:
-                return await edges.farewell(j, self.rounds)
-            await self.pull(j, self.rounds)
+                return await edges.farewell(j, self.last)
+            await self.pull(j, self.last)
             await self.desk.know(j)
 
         ways = [asyncio.ensure_future(told()), asyncio.ensure_future(asked())]

@@ -26,12 +26,12 @@ class Desk:
         agent: int,
         neighbours: Iterable[int],
         parts: Mapping[str, str],
-        rounds: int,
+        last: int,
         limits: Limits,
         work: Work,
         folder: Path | None,
     ):
-        self.agent, self.parts, self.rounds = agent, parts, rounds
+        self.agent, self.parts, self.last = agent, parts, last  # the last tick
         self.limits, self.work, self.folder = limits, work, folder
         self.store = Store(neighbours)
         self.edges: Edges | None = None  # where rounds are made without neighbours that are away
@@ -66,8 +66,8 @@ class Desk:
         ask = frame.decode_ask(header)
         if ask.run != self.parts["run"]:
             raise Refused(f"agent {self.agent} runs something else: another digest")
-        if ask.round > self.rounds:
-            raise Refused(f"round {ask.round} is not to come; the run has {self.rounds}")
+        if ask.round > self.last:
+            raise Refused(f"round {ask.round} is not to come; the run has {self.last}")
         return await self._serve(ask, header["kind"])
 
     def _own(self, kind: object) -> bytes:
@@ -82,7 +82,7 @@ class Desk:
         now = asyncio.get_running_loop().time()
         until = now + min(self.limits.round, self._within.get(ask.sender, self.limits.round)) / 2
         self.store.heard(ask.sender, ask.durable)
-        if ask.durable == self.rounds:
+        if ask.durable == self.last:
             await self.know(ask.sender)
         while True:
             if self._failure:

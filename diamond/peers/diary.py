@@ -104,7 +104,7 @@ class Diary:
         edges = [sorted((agent.number, j)) for j in agent.neighbours]
         both = 2 * sent(agent, progress) // max(len(edges), 1)
         talks = sum(found.talks for found in progress.found.values())
-        rounds = progress.t + talks * agent.network.diameter
+        rounds = agent.tick(progress) + talks * agent.network.diameter
         return {
             "resolved": resolved,
             "costs": {name: self._alone(count) for name, count in spent},

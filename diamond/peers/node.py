@@ -16,7 +16,7 @@ import numpy as np
 
 from ..deferred import open_numbers
 from . import frame, saved
-from .agent import Agent, Progress
+from .agent import Agent, Progress, Thought
 from .agreement import digest
 from .asking import Asking, all_of
 from .desk import Desk
@@ -56,12 +56,14 @@ class Node:
         self.parts = digest(self.agent, self.rounds, self.missing)
         self.run_digest = self.parts["run"]
         who = self.agent.number, self.agent.neighbours
+        self.last = self.rounds * self.agent.exchanges  # of the clock of peers: exchanges
         self.desk = Desk(
-            *who, self.parts, self.rounds, self.limits, work=self.work, folder=self.folder
+            *who, self.parts, self.last, self.limits, work=self.work, folder=self.folder
         )
         self.asking = Asking(self.agent, self.parts, self.transport, self.limits, self.desk)
         self.waits, self.heard = self.asking.waits, self.asking.heard
-        self.messages: dict[int, list[Any]] = {}  # of the last round, the agent's own among them
+        # Of the last round, of each exchange: all messages, the agent's own among them.
+        self.messages: list[dict[int, list[Any]]] = []
         self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
         self.t = 0  # rounds made
         self.halt = Halt(self.limits.connect)
@@ -90,11 +92,12 @@ class Node:
             progress = saved.restore(self.folder, self.run_digest, progress, self.desk.store)
             if progress.t:
                 progress = self.agent.numbered(progress)
-            self.desk.durable = min(saved.safe(self.folder), progress.t)
+            safe = self.agent.exchanges * saved.safe(self.folder)
+            self.desk.durable = min(safe, self.agent.tick(progress))
             self.desk.finished = saved.finished(self.folder, self.run_digest)
         try:
             if self.edges:
-                self.edges.ledger.restore(progress.t)
+                self.edges.ledger.restore(self.agent.tick(progress))
             await self.halt.unless(self.asking.meet(self.edges))
             if progress.t == 0:
                 progress = await self._timed(self._find, progress)
@@ -142,7 +145,7 @@ class Node:
 
         Each tells its neighbours the largest it knows, as many times as the network's diameter.
         """
-        tally, talk, t = Tally(), 0, progress.t
+        tally, talk, t = Tally(), 0, self.agent.tick(progress)
         while True:
             try:
                 return await self.work(self.agent.find, progress, tally)
@@ -159,10 +162,22 @@ class Node:
             tally.settled[name] = known
 
     async def _round(self, progress: Progress) -> Progress:
+        """One exchange after another."""
+        told: list[dict[int, list[Any]]] = []
+        for turn in range(self.agent.exchanges):
+            progress, messages = await self._exchange(progress, turn)
+            told.append(messages)
+        self.messages = told
+        after: Progress = await self.work(self.agent.end, progress)
+        return after
+
+    async def _exchange(
+        self, progress: Progress, turn: int
+    ) -> tuple[Progress, dict[int, list[Any]]]:
         """Tell, think and hear; while this agent thinks, messages travel."""
-        early = self.agent.early and await self._tell(progress, None)
-        thinking = asyncio.ensure_future(self._think(progress))
-        hearing = asyncio.ensure_future(self._hear(progress.t))
+        early = self.agent.early(turn) and await self._tell(progress, turn, None)
+        thinking = asyncio.ensure_future(self._think(progress, turn))
+        hearing = asyncio.ensure_future(self._hear(self.agent.tick(progress, turn)))
         try:
             (thought, late, since), heard = await asyncio.gather(thinking, hearing)
         finally:
@@ -172,18 +187,18 @@ class Node:
         told = early or late
         messages = {j: told if message is None else message for j, message in heard.items()}
         messages[self.agent.number] = told
-        after: Progress = await self.work(self.agent.step, progress, thought, messages)
-        self.messages = messages
-        return after
+        after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
+        return after, messages
 
-    async def _think(self, progress: Progress) -> tuple[Any, list[Any], float]:
+    async def _think(self, progress: Progress, turn: int) -> tuple[Thought, list[Any], float]:
         """The gradient work, the message where it had to wait for that, and when all was done."""
-        thought = await self.work(self.agent.think, progress)
-        told = [] if self.agent.early else await self._tell(progress, thought[0])
+        thought = await self.work(self.agent.think, progress, turn)
+        told = [] if self.agent.early(turn) else await self._tell(progress, turn, thought)
         return thought, told, _clock()
 
-    async def _tell(self, progress: Progress, estimate: Any) -> list[Any]:
-        return self._publish(progress.t, await self.work(self.agent.tell, progress, estimate))
+    async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
+        told = await self.work(self.agent.tell, progress, turn, thought)
+        return self._publish(self.agent.tick(progress, turn), told)
 
     def _publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
         envelope = Envelope(self.run_digest, self.agent.number, t, talk)
@@ -192,13 +207,14 @@ class Node:
         except FrameError as cause:
             what = "what it measures" if talk else "its message"
             raise FloatingPointError(
-                f"agent {self.agent.number} diverged in round {t}: {what} has {cause}; start again "
+                f"agent {self.agent.number} diverged in round {t // self.agent.exchanges}: {what} "
+                f"has {cause}; start again "
                 f"with smaller steps"
             ) from None
         return arrays
 
     async def _hear(self, t: int) -> dict[int, list[Any] | None]:
-        """The messages of all neighbours of round t; None where the edge is down."""
+        """The messages of all neighbours of exchange t; None where the edge is down."""
         neighbours = self.agent.neighbours
         found = await all_of(self._message(j, t) for j in neighbours)
         self.desk.store.trim()
@@ -210,18 +226,20 @@ class Node:
         with self.heard[j].awaited():
             found = await self.edges.settle(j, t)
         if found is not None:
-            self.heard[j].round = t
+            self.heard[j].round = t // self.agent.exchanges
         return found
 
     async def _save(self, progress: Progress) -> None:
         """A checkpoint; only then do neighbours hear that they may forget."""
         if self.folder is None:
-            self.desk.durable = progress.t
+            self.desk.durable = self.agent.tick(progress)
         else:
             await self.work(saved.save, self.folder, self.run_digest, progress, self.desk.store)
-            self.desk.durable = saved.safe(self.folder)
+            self.desk.durable = self.agent.exchanges * saved.safe(self.folder)
         if self.edges:
-            await self.edges.turn(progress.t, self.desk.durable, self.desk.store.floor)
+            await self.edges.turn(
+                self.agent.tick(progress), self.desk.durable, self.desk.store.floor
+            )
 
     async def _leave(self) -> None:
         """Stay until every neighbour has finished too and knows of this one.
@@ -233,8 +251,8 @@ class Node:
             restored = saved.restore(self.folder, self.run_digest, self.agent.begin(), check)
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
-        self.desk.durable = self.rounds
-        self._publish(self.rounds, [])
+        self.desk.durable = self.last
+        self._publish(self.last, [])
         await self.asking.part(self.edges)
 
     def status(self) -> dict[str, Any]:

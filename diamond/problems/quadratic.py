@@ -1,6 +1,6 @@
-"""A quadratic bilevel problem whose y*, hypergradient and minimizer are known in closed form."""
+"""A quadratic problem whose y*, hypergradient and minimizer are known in closed form."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +13,9 @@ class Quadratic(NamedTuple):
     """f_i = mean_n 1/2 ||y - a_n||^2 + 1/2 x'Px + c'x + x'Dy, g_i = mean_n 1/2 y'Ay - y'(Bx + b_n).
 
     P, c, D, A, B differ between agents; a_n (validation) and b_n (training) are the rows. Then
-    y_i*(x) = A^-1 (Bx + b), b the mean of b_n, and grad l is linear in x.
+    y_i*(x) = A^-1 (Bx + b), b the mean of b_n, and grad l is linear in x. Where the lower level is
+    common, A, B, b are the means over the agents, and z, of g_yy z = f_y, is too. Where there is
+    none, f_i = mean_n 1/2 x'Px + c_n'x.
     """
 
     problem: Problem
@@ -28,18 +30,27 @@ class Quadratic(NamedTuple):
     def lower_solution(self, x: np.ndarray) -> np.ndarray:
         """y_i*(x) = A^-1 (Bx + b) for every agent, x shared or one row an agent."""
         right = np.einsum("iyx,ix->iy", self.B, np.broadcast_to(x, self.c.shape)) + self.b
-        return np.linalg.solve(self.A, right[..., None])[..., 0]
+        return self._solved(right)
+
+    def _solved(self, right: np.ndarray) -> np.ndarray:
+        """A^-1 of it: each agent's, or that of the means."""
+        A = self.A
+        if self.problem.lower_level == "common":
+            A, right = (np.broadcast_to(a.mean(0), a.shape) for a in (A, right))
+        return np.linalg.solve(A, right[..., None])[..., 0]
 
     def surrogate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """f_x - g_xy [g_yy]^-1 f_y = Px + c + Dy + B' A^-1 (y - a + D'x) for every agent (4)."""
         x = np.broadcast_to(x, self.c.shape)
         f_y = y - self.a + np.einsum("ixy,ix->iy", self.D, x)
-        z = np.linalg.solve(self.A, f_y[..., None])[..., 0]
+        z = self._solved(f_y)
         f_x = np.einsum("ixw,iw->ix", self.P, x) + self.c + np.einsum("ixy,iy->ix", self.D, y)
         return f_x + np.einsum("iyx,iy->ix", self.B, z)
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """grad l(x), the mean over the agents at their y_i*(x) (3)."""
+        if self.problem.lower_level == "none":
+            return self.P.mean(0) @ x + self.c.mean(0)
         return self.surrogate(x, self.lower_solution(x)).mean(0)
 
     def minimizer(self) -> np.ndarray:
@@ -63,6 +74,10 @@ def _g(x, y, rows):
     return jnp.mean(0.5 * jnp.einsum("v,nvy,y->n", y, rows["A"], y) - right @ y)
 
 
+def _f_alone(x, rows):
+    return jnp.mean(jnp.einsum("w,nwx,x->n", x, 0.5 * rows["P"], x) + rows["c"] @ x)
+
+
 def quadratic(
     agents: int = 5,
     upper: int = 4,
@@ -73,10 +88,12 @@ def quadratic(
     noise: float = 0.5,
     heterogeneity: float = 1.0,
     seed: int = 0,
+    lower_level: Literal["personal", "common", "none"] = "personal",
 ) -> Quadratic:
     """A random one; `noise` is the spread of an agent's rows, 0 makes every sample the mean.
 
     `rows` may differ between agents. `heterogeneity` scales what sets the agents apart.
+    `lower_level`: each agent's own, common to all, or none.
     """
     random = np.random.default_rng(seed)
     counts = [rows] * agents if isinstance(rows, int) else list(rows)
@@ -110,6 +127,13 @@ def quadratic(
     def init(key):
         return jnp.zeros(upper), jnp.zeros(lower)
 
-    problem = Problem(_f, _g, init, repeated("train"), repeated("valid"))
+    if lower_level == "none":
+        linear = [own + noise * random.normal(size=(n, upper)) for own, n in zip(c, counts)]
+        each = [{"P": np.repeat(P[i][None], len(a), 0), "c": a} for i, a in enumerate(linear)]
+        c = np.stack([a.mean(0) for a in linear])
+        alone = Problem(_f_alone, None, lambda key: jnp.zeros(upper), each)
+        return Quadratic(alone, P, c, D, A, B, *(np.zeros((agents, lower)) for _ in "ab"))
+    parts = repeated("train"), repeated("valid")
+    problem = Problem(_f, _g, init, *parts, lower_level=lower_level)
     means = {part: np.stack([p.mean(0) for p in points[part]]) for part in points}
     return Quadratic(problem, P, c, D, A, B, means["valid"], means["train"])

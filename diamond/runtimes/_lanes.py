@@ -15,10 +15,11 @@ from ..cost import Cost
 from ..deferred import Setting, resolve
 from ..measure import OPTIONS, Metrics, survey
 from ..memory import Budget, Fitted
+from ..messages import traffic
 from ..network import Network
 from ..network.mixer import Mixer, mixer
 from ..problem import Objectives, Problem, Rows
-from ..record import MEASURING, message_bytes
+from ..record import MEASURING
 from ..run import Run
 from ..sampling import Sampling, key
 from ._compiled import compiled
@@ -55,7 +56,7 @@ class Lanes:
         self.failed = jnp.full(len(runs), -1, jnp.int32)
         self.objectives = problem.objectives(self.given[0].batch)
         start_point = problem.start(runs[0][1])
-        self.message = message_bytes(self.resolved[0].algorithm, self.objectives, *start_point)
+        self.traffic = traffic(self.resolved[0].algorithm, self.objectives, *start_point)
         self.mixing, self.t, self.seconds = mixer(network), 0, 0.0
         budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
@@ -87,7 +88,8 @@ class Lanes:
     def _look(self) -> tuple[Any, ...]:
         problem = self.problem
         rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
-        return self.objectives, rows, metrics, self.state.x, self.state.y, self.keys
+        z = getattr(self.state, "z", None) if problem.lower_level == "common" else None
+        return self.objectives, rows, metrics, self.state.x, self.state.y, z, self.keys
 
     @property
     def changes(self) -> bool:
@@ -114,7 +116,7 @@ class Lanes:
         """Add an entry to the histories of all lanes."""
         found, own = self.observe(*self._look())
         counts = cost.total(self.spent).mean(1)
-        sent = self.t * 2 * len(self.network.edges) * self.message
+        sent = self.t * 2 * len(self.network.edges) * self.traffic.bytes
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         self.entries.append(
             {
@@ -145,7 +147,7 @@ class Lanes:
         state = jax.tree.map(lambda a: a[lane], self.state)
         spent, setup = cost.total(self.spent)[lane], self.resolved[lane]
         edges = self.network.edges
-        sent = 2 * self.t * self.message + setup.bytes // max(len(edges), 1)
+        sent = 2 * self.t * self.traffic.bytes + setup.bytes // max(len(edges), 1)
         return Run(
             x=state.x,
             y=state.y,
@@ -156,7 +158,7 @@ class Lanes:
             network=self.network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
             traffic={edge: sent for edge in edges},
-            messages=(self.t + setup.rounds) * 2 * len(edges),
+            messages=(self.t * self.traffic.exchanges + setup.rounds) * 2 * len(edges),
             resolved=setup.numbers,
             sampling=self.sampling,
             seed=self.seeds[lane],
@@ -226,8 +228,15 @@ def _advance(
 
 @partial(jax.jit, static_argnames=("metrics", "size"), compiler_options=OPTIONS)
 def _observe(
-    problem: Objectives, rows: Rows, metrics: Metrics, x: Any, y: Any, keys: jax.Array, size: int
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    x: Any,
+    y: Any,
+    z: Any,
+    keys: jax.Array,
+    size: int,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """What `diamond.measure` finds of every lane, and of every agent of it."""
-    look = lambda x, y, key: survey(problem, rows, metrics, x, y, key, size=size)
-    return jax.vmap(look)(x, y, keys)
+    look = lambda x, y, z, key: survey(problem, rows, metrics, x, y, z, key, size=size)
+    return jax.vmap(look)(x, y, z, keys)

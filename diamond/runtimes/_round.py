@@ -45,11 +45,14 @@ def samples(
     t: Any,
     sampling: Sampling,
     agents: jax.Array | None = None,
+    number: int = 0,
+    turn: Any = None,
 ) -> Any:
-    """What every agent draws in round t; `agents` are their numbers, if not 0, 1, ..."""
+    """What every agent draws for a stage of round t; `agents` are their numbers, if not 0, 1..."""
     rows = problem.train.count, problem.valid.count
     agents = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
-    drawn = partial(draw, links=algorithm.links, batch=algorithm.batch, sampling=sampling)
+    links = algorithm.stages[number].links
+    drawn = partial(draw, links=links, batch=algorithm.batch, sampling=sampling, turn=turn)
     return jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
 
 
@@ -61,15 +64,16 @@ def estimate(
     sample: Sample,
     numbers: jax.Array | None = None,
     size: int | None = None,
+    number: int = 0,
 ) -> tuple[Estimate, Cost]:
-    """All agents' gradient work of round t, `size` of them side by side.
+    """All agents' gradient work of a stage of round t, `size` of them side by side.
 
     `numbers` are those of the agents, if not 0, 1, ...
     """
 
-    def alone(agent: Any, number: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
+    def alone(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
         drawn = drawn._replace(bits=sample.bits)
-        return own(algorithm, number).estimate(problem.of(agent), state, t, drawn)
+        return own(algorithm, i).stages[number].estimate(problem.of(agent), state, t, drawn)
 
     agents = jnp.arange(problem.train.count.shape[0])
     work = grouped(alone, size or together(problem.train))
@@ -101,16 +105,32 @@ def play(
     agents: jax.Array | None = None,
     size: int | None = None,
 ) -> Progress:
-    """One round: estimate, tell, mix, update."""
-    t, state, spent = progress
-    sample = samples(algorithm, problem, key, t, sampling, agents)
-    estimates, costs = estimate(algorithm, problem, state, t, sample, agents, size)
+    """One round, stage by stage: estimate, tell, mix, update."""
+    t, stages = progress.t, algorithm.stages
+    several = len(stages) > 1 or stages[0].times > 1
     numbers = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
-    told = lambda i, *each: own(algorithm, i).outgoing(*each, t)
-    mixed = mixer(jax.vmap(told)(numbers, state, estimates))
-    updated = lambda i, *each: own(algorithm, i).update(*each, t)
-    state = jax.vmap(updated)(numbers, state, estimates, mixed)
-    return Progress(t + 1, state, jax.vmap(cost.charge)(spent, costs))
+
+    def exchange(
+        number: int, turn: Any, before: tuple[State, jax.Array]
+    ) -> tuple[State, jax.Array]:
+        state, spent = before
+        sample = samples(algorithm, problem, key, t, sampling, agents, number, turn)
+        estimates, costs = estimate(algorithm, problem, state, t, sample, agents, size, number)
+        tell = lambda i, *each: own(algorithm, i).stages[number].outgoing(*each, t)
+        told = jax.vmap(tell)(numbers, state, estimates)
+        update = lambda i, *each: own(algorithm, i).stages[number].update(*each, t)
+        state = jax.vmap(update)(numbers, state, estimates, told, mixer(told))
+        return state, jax.vmap(cost.charge)(spent, costs)
+
+    after, first = progress[1:], 0
+    for number, stage in enumerate(stages):
+        if stage.times == 1:
+            after = exchange(number, first if several else None, after)
+        else:
+            turn = lambda k, after: exchange(number, first + k, after)
+            after = jax.lax.fori_loop(0, stage.times, turn, after)
+        first += stage.times
+    return Progress(t + 1, *after)
 
 
 @compiled("sampling", "size")

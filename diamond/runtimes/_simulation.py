@@ -12,14 +12,13 @@ from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
 from ..deferred import Found, Rows, Setting, refreshes, resolve
-from ..divergence import Diverged, culprit, explain
+from ..divergence import Diverged, culprit, directions, explain
 from ..hypergradient.lipschitz import raised
 from ..network import Network
 from ..problem import Problem
 from ..record import Record, Saved
 from ..run import Run
 from ..sampling import Sampling, key
-from ..schedule import shrunk
 from ._precision import Precision
 from ._round import Progress, estimate, samples, start
 from .spmd import Devices, placed
@@ -128,7 +127,7 @@ class Simulation:
         self.algorithm = self.resolved.algorithm
         factor = self._factor
         if factor < 1:
-            self.algorithm = raised(shrunk(self.algorithm, factor), 1 / factor)
+            self.algorithm = raised(self.algorithm.shrunk(factor), 1 / factor)
 
     @property
     def _factor(self) -> float:
@@ -188,13 +187,16 @@ class Simulation:
 
     def _lost(self, good: Progress) -> np.ndarray:
         """Of each agent to be measured here, whether its p and its v of the next round are lost."""
-        broken = jax.vmap(lambda direction: ~tree.finite(direction))
+
+        def broken(direction: Any, agents: int) -> Any:
+            lost = jax.vmap(lambda part: ~tree.finite(part))
+            return lost(direction) if jax.tree.leaves(direction) else np.zeros(agents, bool)
 
         def look(rows: Rows, state: Any, numbers: jax.Array) -> Any:
             objectives, t = rows(self.algorithm.batch), int(good.t)
             drawn = samples(self.algorithm, objectives, key(self.seed), t, self.sampling, numbers)
             about = self.algorithm, objectives, state, t, drawn, numbers
-            (p, v, *_), _ = jax.jit(estimate)(*about)
-            return broken(p), broken(v)
+            found, _ = jax.jit(estimate)(*about)
+            return [broken(part, len(numbers)) for part in directions(found)]
 
         return np.stack(self.setting.each(look, good.state), axis=1)

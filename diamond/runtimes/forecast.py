@@ -68,7 +68,7 @@ def forecast(
         rounds_per_second=1 / tried.round if tried.round else float("inf"),
         memory=max(needs, default=None),
         samples=float(np.mean(resolved.cost.samples)) + seen.samples + tried.samples * rounds,
-        bytes=resolved.bytes + seen.bytes + 2 * len(network.edges) * record.message * rounds,
+        bytes=resolved.bytes + seen.bytes + 2 * len(network.edges) * record.traffic.bytes * rounds,
     )
 
 

@@ -61,8 +61,9 @@ def run(
     measured as often as checkpoints are written; `origin` and `config` are what its manifest and
     its config.toml say. `watch` is shown the node before the run, and each evaluation.
 
-    Neighbours get this agent's messages (x and what the algorithm tracks) and, for numbers left
-    open, the largest measurement it knows of; never its rows or its y. What travels is computed
+    Neighbours get this agent's messages (x and what the algorithm tracks; y and z too, where the
+    lower level is common) and, for numbers left open, the largest measurement it knows of; never
+    its rows, nor a y that is its own. What travels is computed
     from the rows and can tell something of them.
 
     Returns once this agent and all its neighbours have finished. Raises `Refused` if
@@ -86,7 +87,7 @@ def run(
         origin = Origin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
 
     async def work(writer: Writer) -> Progress:
-        async with Client(site, limit(agent.layout), limits) as client:
+        async with Client(site, limit(agent.largest), limits) as client:
             node = Node(agent, rounds, client, folder, every, limits, missing=missing)
             diary = Diary(writer, node, origin, config)
             node.on_round = partial(_noted, diary, watch)

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from ..algorithm import Algorithm
-from ..deferred import open_numbers, refreshes
+from ..catalogue import solving
+from ..deferred import open_numbers, refreshes, suited
 from ..network import Network
 from ..problem import Problem
 from ..record import Saved
@@ -63,8 +64,11 @@ def simulate(
     check(problem, network, algorithm, rounds, every, sampling)
     if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
+    can = hasattr(algorithm, "shrunk")
+    if on_divergence == "shrink" and not can:
+        raise ValueError("on_divergence='shrink' needs an algorithm with shrunk(factor)")
     if on_divergence is None:
-        on_divergence = "shrink" if "alpha" in open_numbers(algorithm) else "stop"
+        on_divergence = "shrink" if can and "alpha" in open_numbers(algorithm) else "stop"
     shrinks = on_divergence == "shrink"
     with products(precision):
         given = problem, network, algorithm, seed, sampling, shrinks, resume
@@ -110,6 +114,14 @@ def check(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "
             f"network of {problem.agents}"
         )
+    if problem.lower_level not in algorithm.solves:
+        kind = problem.lower_level
+        has = "no lower level" if kind == "none" else f"a {kind} lower level"
+        raise ValueError(
+            f"the problem has {has}, which this algorithm does not solve (it solves: "
+            f"{', '.join(algorithm.solves)}); those that do: {', '.join(solving(kind))}"
+        )
+    suited(algorithm, problem)
     if rounds < 0 or every < 1:
         raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
     if algorithm.batch < 1:

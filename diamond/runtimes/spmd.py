@@ -56,8 +56,10 @@ class Spmd:
         here = whose[jax.process_index()]
         problem.load(here)
         spread = partial(self._rows, problem)
-        train, valid = spread("train", batch), spread("valid", batch)
-        self.objectives = Objectives(train, valid, problem.upper, problem.lower)
+        train = spread("train", batch)
+        valid = train if problem.lower is None else spread("valid", batch)
+        kind = problem.upper, problem.lower, problem.lower_level, problem.prox
+        self.objectives = Objectives(train, valid, *kind)
         self.working = working(self.objectives, precision)
         self.rows = spread(problem.measured, 1)
         found = exchange(network, self.cut, way)

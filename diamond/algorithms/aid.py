@@ -1,0 +1,37 @@
+"""AID-BiO (Ji et al., ICML 2021): all rows, inner steps on y, then conjugate gradients.
+
+Rule: [M hi][V].
+"""
+
+from ..hypergradient import Hypergradient, conjugate_gradient
+from ._auto import Step, Steps, choose, loops
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import plain
+from .parts.moves import gossip, local
+
+__all__ = ["aid"]
+
+
+def aid(
+    alpha: Step = None,
+    beta: Step = None,
+    inner: int | None = None,
+    hypergradient: Hypergradient = conjugate_gradient(20),
+    steps: Steps = "auto",
+) -> Loop:
+    """`inner` gradient steps of y, g_yy z = f_y by conjugate gradients, x along f_x - g_xy z.
+
+    z starts anew in every round (the paper starts from the last).
+    """
+    inner = loops(inner)
+    _, s = choose(steps, "atc", inner=inner, whole=True, x="gossip", alpha=alpha, beta=beta)
+    return Loop(
+        implicit(hypergradient),
+        plain(full=True),
+        x=Variable(s["alpha"], gossip()),
+        y=Variable(s["beta"], local()),
+        batch=1,
+        plan="y*inner x",
+        inner=inner,
+    )

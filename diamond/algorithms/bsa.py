@@ -1,0 +1,39 @@
+"""BSA (Ghadimi and Wang, 2018): inner steps on y, then one of x along eq. (5).
+
+Rule: [S], schedules [M mid].
+"""
+
+from ..hypergradient import Hypergradient, neumann
+from ._auto import Step, Steps, choose, loops
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import plain
+from .parts.moves import gossip, local
+
+__all__ = ["bsa"]
+
+
+def bsa(
+    alpha: Step = None,
+    beta: Step = None,
+    inner: int | None = None,
+    batch: int = 64,
+    hypergradient: Hypergradient = neumann(),
+    steps: Steps = "auto",
+) -> Loop:
+    """`inner` steps of y along g_y, then x along the hypergradient, both on fresh mini-batches.
+
+    `diamond.schedule.bsa` gives its own decay, (1 + t)^(-1/2). For one agent; on several, x is
+    averaged with the neighbours'.
+    """
+    inner = loops(inner)
+    _, s = choose(steps, "atc", inner=inner, x="gossip", alpha=alpha, beta=beta)
+    return Loop(
+        implicit(hypergradient),
+        plain(),
+        x=Variable(s["alpha"], gossip()),
+        y=Variable(s["beta"], local()),
+        batch=batch,
+        plan="y*inner x",
+        inner=inner,
+    )

@@ -1,0 +1,40 @@
+"""DIAMOND for a common lower level (ours, experimental): momentum and tracking on x, y and z.
+
+Rule: ours [V].
+"""
+
+from ._auto import Order, Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import carried
+from .parts.estimators import Momentum
+from .parts.moves import tracking
+
+__all__ = ["diamond_common"]
+
+
+def diamond_common(
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    eta: Step = None,
+    gamma: Step = None,
+    batch: int = 64,
+    order: Order | None = None,
+    steps: Steps = "auto",
+) -> Loop:
+    """The directions of `k_free`, the momentum of eqs. (6) and (7), each of them tracked, eq. (8).
+
+    p along f_x - g_xy z, v along g_y, w along g_yy z - f_y. No published guarantee is known.
+    """
+    order, s = choose(
+        steps, order, lags=2, y="gt", alpha=alpha, beta=beta, delta=delta, eta=eta, gamma=gamma
+    )
+    return Loop(
+        carried(),
+        Momentum(s["eta"], s["gamma"]),
+        x=Variable(s["alpha"], tracking(order)),
+        y=Variable(s["beta"], tracking(order)),
+        z=Variable(s["delta"], tracking(order)),
+        batch=batch,
+        solves=("common",),
+    )

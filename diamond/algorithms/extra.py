@@ -1,0 +1,37 @@
+"""EXTRA (Shi et al., 2015; with hypergradients): one vector a round, no bias.
+
+Rule: [S][V].
+"""
+
+from ..hypergradient import Hypergradient, neumann
+from ._auto import Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import plain
+from .parts.moves import extra as correction
+from .parts.moves import local
+
+__all__ = ["extra"]
+
+
+def extra(
+    alpha: Step = None,
+    beta: Step = None,
+    batch: int = 64,
+    hypergradient: Hypergradient = neumann(),
+    steps: Steps = "auto",
+) -> Loop:
+    """x_{t+2} = (I + W) x_{t+1} - (I + W) / 2 x_t - alpha (d_{t+1} - d_t), W = M or (I + M) / 2.
+
+    d is f_x or, where there is a lower level, the hypergradient. What it tells it knows before it
+    computes.
+    """
+    _, s = choose(steps, "atc", x="extra", alpha=alpha, beta=beta)
+    return Loop(
+        implicit(hypergradient),
+        plain(),
+        x=Variable(s["alpha"], correction()),
+        y=Variable(s["beta"], local()),
+        batch=batch,
+        solves=("personal", "none"),
+    )

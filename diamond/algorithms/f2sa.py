@@ -1,0 +1,42 @@
+"""F2SA (Kwon et al., ICML 2023): gradients only, the lower level as a penalty.
+
+Rule: [S] for one agent, ours for several [V].
+"""
+
+from ..schedule import Number, Schedule
+from ._auto import Order, Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import penalty
+from .parts.estimators import plain
+from .parts.moves import local, tracking
+
+__all__ = ["f2sa"]
+
+
+def f2sa(
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    lam: Schedule | Number = 20.0,
+    inner: int = 1,
+    batch: int = 64,
+    order: Order | None = None,
+    steps: Steps = "auto",
+) -> Loop:
+    """y to argmin g, z to argmin f / lam + g, x along f_x(z) + lam (g_x(z) - g_x(y)).
+
+    A bias of order 1 / lam. The step of z is that of the scaled objective f / lam + g: it need not
+    shrink as lam grows; lam may be a schedule. On several agents x is tracked, y and z are each
+    agent's own.
+    """
+    order, s = choose(steps, order, lags=2, inner=inner, alpha=alpha, beta=beta, delta=delta)
+    return Loop(
+        penalty(lam),
+        plain(),
+        x=Variable(s["alpha"], tracking(order)),
+        y=Variable(s["beta"], local()),
+        z=Variable(s["delta"], local()),
+        batch=batch,
+        plan="yz*inner x",
+        inner=inner,
+    )

@@ -1,0 +1,80 @@
+"""Gossip-DSBO (Yang et al., NeurIPS 2022): averages of gradients and of both matrices by gossip.
+
+Rule: [M mid]; a solve with the averaged g_yy for the Neumann product over several.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+
+from .. import tree
+from ..algorithm import Message
+from ..cost import Cost
+from ..problem import Objectives
+from ..sampling import Sample
+from ..schedule import Number, Schedule, weight
+from ..tree import Tree
+from ._auto import Step, Steps, choose
+from .parts.matrices import Ingredients, blank, hypergradient, ingredients, like
+from .parts.single import Single, floor
+
+__all__ = ["gossip_dsbo"]
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree
+    kept: Ingredients
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class GossipDsbo(Single):
+    alpha: Schedule
+    beta: Schedule
+    theta: Schedule
+    floor: Any
+    batch: int = field(metadata={"static": True})
+    solves: tuple[str, ...] = field(default=("common",), metadata={"static": True})
+    STEPS = "alpha", "beta", "theta"
+    about = (
+        "matrices; average, by gossip; gossip; xy; x+y+f_x+f_y+g_y+g_xy+g_yy; "
+        "f, g, all of g_yy and g_xy on a batch"
+    )
+
+    def init(self, x: Tree, y: Tree) -> State:
+        return State(x, y, blank(x, y))
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[Ingredients, Cost]:
+        return ingredients(problem, state.x, state.y, sample)
+
+    def outgoing(self, state: State, estimate: Ingredients, t: Number) -> Message:
+        return Message(state)
+
+    def update(
+        self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
+    ) -> State:
+        x, y, kept = tree.add(told.average, change.average)
+        kept = tree.axpy(weight(self.theta, t), tree.sub(estimate, kept), kept)
+        h = like(hypergradient(kept, self.floor), x)
+        moved = tree.axpy(-self.beta(t), like(kept.g_y, y), y)
+        return State(tree.axpy(-self.alpha(t), h, x), moved, kept)
+
+
+def gossip_dsbo(
+    alpha: Step = None,
+    beta: Step = None,
+    theta: Step = None,
+    batch: int = 64,
+    steps: Steps = "auto",
+) -> GossipDsbo:
+    """q <- (1 - theta) sum_j M_ij q_j + theta q(fresh), q each of f_x, f_y, g_y, g_xy, g_yy.
+
+    x along f_x - g_xy [g_yy]^-1 f_y of these averages, y along g_y, both mixed. Biased by theta
+    and the steps where agents differ. It tells whole matrices: for small y.
+    """
+    _, s = choose(steps, "paper", x="gossip", y="gossip", alpha=alpha, beta=beta, theta=theta)
+    return GossipDsbo(s["alpha"], s["beta"], s["theta"], floor, batch)

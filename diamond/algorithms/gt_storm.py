@@ -1,0 +1,31 @@
+"""GT-STORM, GT-HSGD (Zhang et al., 2021; Xin et al., ICML 2021): momentum, tracked.
+
+Rule: [M hi][V].
+"""
+
+from ._auto import Order, Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import gradient
+from .parts.estimators import Momentum
+from .parts.moves import tracking
+
+__all__ = ["gt_storm"]
+
+
+def gt_storm(
+    alpha: Step = None,
+    eta: Step = None,
+    batch: int = 64,
+    order: Order | None = None,
+    steps: Steps = "auto",
+) -> Loop:
+    """p_t = f_x(x_t; xi) + (1 - eta_t) (p_{t-1} - f_x(x_{t-1}; xi)), tracked, as in `diamond`."""
+    order, s = choose(steps, order, alpha=alpha, eta=eta)
+    return Loop(
+        gradient(),
+        Momentum(s["eta"], s["eta"]),
+        x=Variable(s["alpha"], tracking(order)),
+        batch=batch,
+        plan="x",
+        solves=("none",),
+    )

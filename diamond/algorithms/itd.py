@@ -1,0 +1,36 @@
+"""ITD-BiO (Ji et al., ICML 2021): all rows, differentiates through gradient steps on y.
+
+Rule: [M hi][V]; y steps once x has moved.
+"""
+
+from ..hypergradient import unrolled
+from ..steps import rate
+from ._auto import Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import plain
+from .parts.moves import gossip, local
+
+__all__ = ["itd"]
+
+
+def itd(
+    alpha: Step = None,
+    beta: Step = None,
+    inner: int = 10,
+    steps: Steps = "auto",
+) -> Loop:
+    """x along the gradient of f(x, y_N(x)), N = `inner` gradient steps from y; then y makes them.
+
+    The bias shrinks as (1 - beta mu)^N.
+    """
+    _, s = choose(steps, "atc", inner=inner, whole=True, x="gossip", alpha=alpha, beta=beta)
+    return Loop(
+        implicit(unrolled(inner, s["beta"](0) if beta is not None else rate())),
+        plain(full=True),
+        x=Variable(s["alpha"], gossip()),
+        y=Variable(s["beta"], local()),
+        batch=1,
+        plan="x y*inner",
+        inner=inner,
+    )

@@ -1,0 +1,86 @@
+"""Any method of the large family, from its five choices."""
+
+from typing import Any, Literal
+
+from ..hypergradient import Hypergradient, neumann
+from ..schedule import Number, Schedule
+from ._auto import Order, Step, Steps, choose, loops
+from .parts import Loop, Variable
+from .parts.directions import along
+from .parts.estimators import estimated
+from .parts.moves import move
+
+__all__ = ["method"]
+
+Directions = Literal["implicit", "carried", "penalty", "gradient"]
+Estimator = Literal["plain", "full", "average", "momentum", "recursive", "saga"]
+Move = Literal["local", "gossip", "gt", "extra", "ed"]
+Solves = Literal["personal", "common", "none"]
+
+
+def method(
+    directions: Directions = "implicit",
+    estimator: Estimator = "plain",
+    x: Move = "gt",
+    y: Move = "local",
+    z: Move | None = None,
+    plan: str = "xyz",
+    solves: Solves | None = None,
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    eta: Step = None,
+    gamma: Step = None,
+    theta: Step = None,
+    lam: Schedule | Number = 20.0,
+    period: int | None = None,
+    inner: int | None = None,
+    batch: int = 64,
+    hypergradient: Hypergradient = neumann(),
+    order: Order = "atc",
+    steps: Steps = "auto",
+) -> Loop:
+    """The method made of these parts (`diamond.algorithms.parts`); any combination is one.
+
+        directions  "implicit" (x along `hypergradient`), "carried" z, "penalty" `lam`, "gradient"
+        estimator   "plain", "full" (all rows), "average" theta, "momentum" eta and gamma,
+                    "recursive" (all rows every `period` rounds), "saga"
+        x, y, z     how each is agreed upon: "local", "gossip", "gt", "extra", "ed"; z as y
+        plan        "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops;
+                    "y*inner x" takes `inner`, found by the run if None
+        solves      "personal", "common" or "none"; by default what the moves of y say
+
+    Steps that are not given choose themselves.
+    """
+    alone = directions == "gradient"
+    z = y if z is None else z
+    solves = solves or ("none" if alone else "personal" if y == "local" else "common")
+    if solves == "personal" and (y, z) != ("local", "local"):
+        raise ValueError("a personal lower level is each agent's own: y and z must be 'local'")
+    if solves == "common" and "local" in (y, z):
+        raise ValueError("a common lower level must be agreed upon: y and z cannot be 'local'")
+    times = loops(inner, y) if "inner" in plan else max(inner or 1, *_times(plan, "y"))
+    named: dict[str, Any] = {"alpha": alpha}
+    named |= {} if alone else {"beta": beta}
+    named |= {"delta": delta} if directions in ("carried", "penalty") else {}
+    named |= {"theta": theta} if estimator == "average" else {}
+    named |= {"eta": eta, "gamma": gamma} if estimator == "momentum" else {}
+    whole = estimator in ("full", "recursive", "saga")
+    lags = 2 if "delta" in named else 1
+    _, s = choose(steps, order, lags=lags, whole=whole, inner=times, x=x, y=y, **named)
+    made = {"x": ("alpha", x), "y": ("beta", y), "z": ("delta", z)}
+    return Loop(
+        along(directions, hypergradient, lam),
+        estimated(estimator, s, period),
+        **{n: Variable(s[step], move(how, order)) for n, (step, how) in made.items() if step in s},
+        batch=batch,
+        plan="x" if alone else plan,
+        inner=times,
+        solves=(solves,) if solves != "personal" or lags == 2 else ("personal", "none"),
+    )
+
+
+def _times(plan: str, name: str) -> list[int]:
+    """How often the words of the plan that move this variable are taken."""
+    words = [word.partition("*") for word in plan.split()]
+    return [int(k) for names, _, k in words if name in names and k.isdigit()] or [1]

@@ -1,0 +1,31 @@
+"""Momentum tracking (Takezawa et al., TMLR 2023): heavy-ball momentum, tracked.
+
+Rule: [M mid][V]; the momentum is an average, so alpha is that of the paper over theta.
+"""
+
+from ._auto import Order, Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import gradient
+from .parts.estimators import Average
+from .parts.moves import tracking
+
+__all__ = ["momentum_tracking"]
+
+
+def momentum_tracking(
+    alpha: Step = None,
+    theta: Step = None,
+    batch: int = 64,
+    order: Order | None = None,
+    steps: Steps = "auto",
+) -> Loop:
+    """r_t = (1 - theta) r_{t-1} + theta f_x(x_t; xi); u_t tracks r_t."""
+    order, s = choose(steps, order, alpha=alpha, theta=theta)
+    return Loop(
+        gradient(),
+        Average(s["theta"]),
+        x=Variable(s["alpha"], tracking(order)),
+        batch=batch,
+        plan="x",
+        solves=("none",),
+    )

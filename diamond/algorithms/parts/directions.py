@@ -1,0 +1,228 @@
+"""What x, y and z move along: functions of points and of ONE sample, the same at all of them.
+
+    gradient   x: f_x                                there is no lower level
+    implicit   x: f_x - g_xy [g_yy]^-1 f_y           y: g_y
+    carried    x: f_x - g_xy z                       y: g_y       z: g_yy z - f_y
+    penalty    x: f_x(z) + lam (g_x(z) - g_x(y))     y: g_y(y)    z: f_y(z) / lam + g_y(z)
+
+z of `carried` goes to [g_yy]^-1 f_y, that of `penalty` to argmin f / lam + g.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ... import tree
+from ...cost import Cost
+from ...problem import Objectives
+from ...sampling import Sample
+from ...schedule import Number, Schedule, schedule
+from ...tree import Tree
+from .point import STATIC, Point
+
+Found = tuple[list[Point], Cost]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Gradient:
+    """x along f_x(xi)."""
+
+    links: ClassVar[int] = 0
+    variables: ClassVar[str] = "x"
+    splits: ClassVar[bool] = True  # into what is of f and what is of g
+    hypergradient: ClassVar[None] = None
+
+    def start(self, x: Tree, y: Tree) -> Point:
+        return Point(x)
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
+    ) -> Found:
+        rows = problem.valid.size(sample.upper)
+        found = [Point(jax.grad(problem.f)(at.x, None, sample.upper)) for at in points]
+        return found, Cost(rows, len(points) * rows)
+
+    def halves(
+        self, problem: Objectives, at: Point, sample: Sample, names: str, t: Number
+    ) -> tuple[Point, Point, Cost]:
+        (f,), cost = self(problem, [at], sample, names, t)
+        return f, tree.zeros(f), cost
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Implicit:
+    """x along the hypergradient h(x, y), y along g_y(zeta)."""
+
+    hypergradient: Any
+    variables: ClassVar[str] = "xy"
+    splits: ClassVar[bool] = False
+
+    @property
+    def links(self) -> int:
+        return self.hypergradient.links
+
+    def start(self, x: Tree, y: Tree) -> Point:
+        return Point(x, y)
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
+    ) -> Found:
+        found, cost = [Point() for _ in points], Cost()
+        if "x" in names:
+            h, cost = self.hypergradient(problem, [(at.x, at.y) for at in points], sample)
+            found = [Point(h) for h in h]
+        if "y" in names:
+            v = [jax.grad(problem.g, 1)(at.x, at.y, sample.lower) for at in points]
+            found = [one.put(y=v) for one, v in zip(found, v)]
+            rows = problem.train.size(sample.lower)
+            cost = tree.add(cost, Cost(rows, len(points) * rows))
+        elif sample.lower is None:  # all training rows, for the hypergradient alone
+            cost = tree.add(cost, Cost(problem.train.count))
+        return found, cost
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Carried:
+    """x along f_x(xi) - g_xy(zeta_0) z, y along g_y(zeta), z along g_yy(zeta_0) z - f_y(xi).
+
+    With `differences` both products are differences of gradients of g at y + r z and y - r z.
+    """
+
+    differences: bool = field(default=False, metadata=STATIC)
+    links: ClassVar[int] = 0
+    variables: ClassVar[str] = "xyz"
+    splits: ClassVar[bool] = True
+    hypergradient: ClassVar[None] = None
+
+    def start(self, x: Tree, y: Tree) -> Point:
+        return Point(x, y, tree.zeros(y))
+
+    def _upper(self, problem: Objectives, at: Point, where: Any) -> Point:
+        """f_x, 0, -f_y."""
+        f_x, f_y = jax.grad(problem.f, (0, 1))(at.x, at.y, where)
+        return Point(f_x, tree.zeros(at.y), tree.scale(-1, f_y))
+
+    def _products(self, problem: Objectives, at: Point, where: Any) -> tuple[Tree, Tree]:
+        """g_xy z and g_yy z."""
+        if not self.differences:
+            g_y = lambda x, y: jax.grad(problem.g, 1)(x, y, where)
+            cross, hessian = jax.vjp(g_y, at.x, at.y)[1](at.z)  # one pass: g_yy is symmetric
+            return cross, hessian
+        size = tree.norm(at.z)
+        eps = float(jnp.finfo(size.dtype).eps)
+        r = eps ** (1 / 3) * (1 + tree.norm(at.y)) / (size + eps)
+        there = lambda s: jax.grad(problem.g, (0, 1))(at.x, tree.axpy(s * r, at.z, at.y), where)
+        cross, hessian = tree.scale(1 / (2 * r), tree.sub(there(1.0), there(-1.0)))
+        return cross, hessian
+
+    def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
+        """Rows of xi, and of zeta and zeta_0, which are the same ones where they are all."""
+        f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
+        upper, y = "x" in names or "z" in names, "y" in names
+        found = Cost(g * y, points * g * y)
+        if upper:
+            rows = f + (problem.train.fresh(sample.cross) if y else g)
+            found = tree.add(found, Cost(rows, points * f))
+        if self.differences:
+            return tree.add(found, Cost(0, 2 * points * g * upper))
+        return tree.add(found, Cost(0, 0, points * g * ("z" in names), points * g * ("x" in names)))
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
+    ) -> Found:
+        def at(point: Point) -> Point:
+            upper = self._upper(problem, point, sample.upper)
+            cross, hessian = self._products(problem, point, sample.cross)
+            v = jax.grad(problem.g, 1)(point.x, point.y, sample.lower)
+            return Point(tree.sub(upper.x, cross), v, tree.add(upper.z, hessian)).only(names)
+
+        return [at(point) for point in points], self._cost(problem, sample, names, len(points))
+
+    def halves(
+        self, problem: Objectives, at: Point, sample: Sample, names: str, t: Number
+    ) -> tuple[Point, Point, Cost]:
+        upper = self._upper(problem, at, sample.upper)
+        cross, hessian = self._products(problem, at, sample.cross)
+        v = jax.grad(problem.g, 1)(at.x, at.y, sample.lower)
+        lower = Point(tree.scale(-1, cross), v, hessian)
+        return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Penalty:
+    """Gradients only: x along f_x(z) + lam (g_x(z) - g_x(y)), y along g_y, z along f_y / lam + g_y.
+
+    The same rows in the difference, whose noise then shrinks with y - z = O(1 / lam).
+    """
+
+    lam: Schedule
+    links: ClassVar[int] = 0
+    variables: ClassVar[str] = "xyz"
+    splits: ClassVar[bool] = True
+    hypergradient: ClassVar[None] = None
+
+    def start(self, x: Tree, y: Tree) -> Point:
+        return Point(x, y, y)
+
+    def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
+        f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
+        f = f if "x" in names or "z" in names else 0
+        copies = 2 if "x" in names else len(names)  # at which g is asked
+        return Cost(f + g, points * (f + copies * g))
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
+    ) -> Found:
+        halves = [self.halves(problem, at, sample, names, t) for at in points]
+        cost = self._cost(problem, sample, names, len(points))
+        return [tree.add(upper, lower) for upper, lower, _ in halves], cost
+
+    def halves(
+        self, problem: Objectives, at: Point, sample: Sample, names: str, t: Number
+    ) -> tuple[Point, Point, Cost]:
+        lam, both = self.lam(t), jax.grad(problem.g, (0, 1))
+        f_x, f_y = jax.grad(problem.f, (0, 1))(at.x, at.z, sample.upper)
+        (y_x, y_y), (z_x, z_y) = (both(at.x, copy, sample.lower) for copy in (at.y, at.z))
+        upper = Point(f_x, tree.zeros(at.y), tree.scale(1 / lam, f_y))
+        lower = Point(tree.scale(lam, tree.sub(z_x, y_x)), y_y, z_y)
+        return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
+
+
+def gradient() -> Gradient:
+    """Of x alone: there is no lower level."""
+    return Gradient()
+
+
+def implicit(hypergradient: Any) -> Implicit:
+    """x along any estimator of `diamond.hypergradient`."""
+    return Implicit(hypergradient)
+
+
+def carried(differences: bool = False) -> Carried:
+    """z, the solution of g_yy z = f_y, as a variable of its own."""
+    return Carried(differences)
+
+
+def penalty(lam: Schedule | Number = 20.0) -> Penalty:
+    """First-order: the lower level as a penalty, with a bias of order 1 / lam."""
+    return Penalty(schedule(lam))
+
+
+def along(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:
+    """Directions by their name."""
+    made: dict[str, Callable[[], Any]] = {
+        "implicit": lambda: implicit(hypergradient),
+        "carried": carried,
+        "penalty": lambda: penalty(lam),
+        "gradient": gradient,
+    }
+    if name not in made:
+        raise ValueError(f"no directions {name!r}; there are {', '.join(made)}")
+    return made[name]()

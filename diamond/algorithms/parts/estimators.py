@@ -1,0 +1,288 @@
+"""How sampled directions become those that variables move along.
+
+plain      d_t                                             on a fresh sample, or on all rows
+average    r_t = (1 - theta_t) r_{t-1} + theta_t d_t
+momentum   p_t = d(t) + (1 - eta_t) (p_{t-1} - d(t-1))     both on the sample of round t (6, 7)
+recursive  p_t = p_{t-1} + d(t) - d(t-1), and every q rounds d(t) on all rows
+saga       p_t = d(b) - table(b) + mean of the table, b the block of rows drawn
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import tree
+from ...cost import Cost
+from ...deferred import Deferred, Found, Measured, Setting
+from ...sampling import Sample
+from ...schedule import Number, Schedule, schedule, weight
+from ...tree import Tree
+from .point import STATIC, Point, over
+
+Estimated = tuple[Point, Any, Cost]  # the directions, what the estimator keeps, what it cost
+
+
+class Sizes(NamedTuple):
+    """Rows of one agent."""
+
+    batch: int
+    valid: Any
+    train: Any
+
+
+class Directions(Protocol):
+    """The directions of some variables of one agent in round t."""
+
+    names: str  # of the variables
+    rows: Sizes
+
+    def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
+        """At each of the points, on ONE sample."""
+
+    def halves(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
+        """What is of f and what is of g, in xi and zeta alone; their sum is the direction."""
+
+
+class Given(NamedTuple):
+    """What an estimator goes by."""
+
+    now: Point
+    last: Any  # the point of the round before, if it recalls that
+    old: Point  # the directions of the round before, of the variables it keeps them of
+    memory: Any  # what it kept
+    t: Number
+    sample: Sample
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Plain:
+    """The directions on a fresh sample, or on all rows."""
+
+    full: bool = field(default=False, metadata=STATIC)
+    recalls: ClassVar[bool] = False  # the point of the round before
+    keeps: ClassVar[str] = ""  # directions of the last round, of these
+
+    def numbers(self, t: Number) -> dict[str, Number]:
+        return {}
+
+    def init(self, point: Point) -> Any:
+        return None
+
+    def __call__(self, directions: Directions, given: Given) -> Estimated:
+        (new,), cost = directions([given.now], given.sample.full() if self.full else given.sample)
+        return new, None, cost
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Average:
+    """r_t = (1 - theta_t) r_{t-1} + theta_t d_t of x and, with gamma, likewise of y and z."""
+
+    theta: Schedule
+    gamma: Schedule | None = None
+    recalls: ClassVar[bool] = False
+
+    @property
+    def keeps(self) -> str:
+        return "x" if self.gamma is None else "xyz"
+
+    def numbers(self, t: Number) -> dict[str, Number]:
+        found = {"theta": weight(self.theta, t)}
+        return found if self.gamma is None else found | {"gamma": weight(self.gamma, t)}
+
+    def init(self, point: Point) -> Any:
+        return None
+
+    def __call__(self, directions: Directions, given: Given) -> Estimated:
+        (new,), cost = directions([given.now], given.sample)
+        theta = weight(self.theta, given.t)
+        gamma = theta if self.gamma is None else weight(self.gamma, given.t)
+        old = given.old.only("".join(n for n in self.keeps if getattr(new, n) is not None))
+        mean = lambda w, o, n: n if o is None else tree.axpy(1 - w, tree.sub(o, n), n)
+        return Point(*map(mean, (theta, gamma, gamma), old, new)), None, cost
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Momentum:
+    """p_t = h(t) + (1 - eta_t) (p_{t-1} - h(t-1)), both on the sample of round t (6); v_t (7)."""
+
+    eta: Schedule
+    gamma: Schedule
+    recalls: ClassVar[bool] = True
+    keeps: ClassVar[str] = "xyz"
+
+    def numbers(self, t: Number) -> dict[str, Number]:
+        return {"eta": weight(self.eta, t), "gamma": weight(self.gamma, t)}
+
+    def init(self, point: Point) -> Any:
+        return None
+
+    def __call__(self, directions: Directions, given: Given) -> Estimated:
+        (new, back), cost = directions([given.now, given.last], given.sample)
+        eta, gamma = weight(self.eta, given.t), weight(self.gamma, given.t)
+
+        def one(weight: Number, old: Tree, new: Tree, back: Tree) -> Tree:
+            return None if new is None else tree.axpy(1 - weight, tree.sub(old, back), new)
+
+        return Point(*map(one, (eta, gamma, gamma), given.old, new, back)), None, cost
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Recursive:
+    """All rows every `period` rounds; in between p_t = p_{t-1} + h(t) - h(t-1), likewise v_t.
+
+    SPIDER, SARAH. All agents are reset in the same rounds.
+    """
+
+    period: Any
+    recalls: ClassVar[bool] = True
+    keeps: ClassVar[str] = "xyz"
+
+    def numbers(self, t: Number) -> dict[str, Number]:
+        return {"period": self.period}
+
+    def init(self, point: Point) -> Any:
+        return None
+
+    def __call__(self, directions: Directions, given: Given) -> Estimated:
+        def typed(directions: Point, cost: Cost) -> tuple[Point, Cost]:
+            return directions, Cost(*(jnp.asarray(c).astype(jnp.uint32) for c in cost))
+
+        def reset() -> tuple[Point, Cost]:
+            (new,), cost = directions([given.now], given.sample.full())
+            return typed(new, cost)
+
+        def recur() -> tuple[Point, Cost]:
+            (new, back), cost = directions([given.now, given.last], given.sample)
+            there = "".join(n for n in "xyz" if getattr(new, n) is not None)
+            return typed(tree.add(given.old.only(there), tree.sub(new, back)), cost)
+
+        found, cost = jax.lax.cond(given.t % self.period == 0, reset, recur)
+        return found, None, cost
+
+
+class Table(NamedTuple):
+    """Of every block of rows, what was last computed on it; the mean of that over all rows."""
+
+    f: Point  # (blocks, ...): by validation rows
+    g: Point  # by training rows
+    mean: Point  # of both together
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Saga:
+    """d(b) - table(b) + the mean of the table, b the block of rows drawn; then table(b) = d(b).
+
+    What is of f goes by blocks of validation rows, what is of g by blocks of training rows. Rows
+    are in blocks for good, so batches must divide them.
+    """
+
+    blocks: Any = field(default=None, metadata=STATIC)  # of the agent with most rows
+    recalls: ClassVar[bool] = False
+    keeps: ClassVar[str] = ""
+
+    def numbers(self, t: Number) -> dict[str, Number]:
+        return {}
+
+    def init(self, point: Point) -> Table:
+        rows = jax.tree.map(lambda a: jnp.zeros((self.blocks, *a.shape), a.dtype), point)
+        return Table(rows, rows, tree.zeros(point))
+
+    def __call__(self, directions: Directions, given: Given) -> Estimated:
+        sample = given.sample
+        if jnp.ndim(sample.upper):
+            raise ValueError("a table of blocks needs sampling='blocks': single rows have no block")
+        rows = directions.rows
+        f, g = sample.upper // rows.batch, sample.lower // rows.batch
+        first = f * rows.batch, g * rows.batch, g * rows.batch
+        upper, lower, cost = directions.halves(given.now, Sample(*first, None, sample.bits))
+        old = Table(*(table.only(directions.names) for table in given.memory))
+        entry = lambda table, b: jax.tree.map(lambda a: a[b], table)
+        f_off, g_off = tree.sub(upper, entry(old.f, f)), tree.sub(lower, entry(old.g, g))
+        found = tree.add(old.mean, tree.add(f_off, g_off))
+        mean = tree.axpy(rows.batch / rows.valid, f_off, old.mean)
+        mean = tree.axpy(rows.batch / rows.train, g_off, mean)
+        put = lambda table, b, new: jax.tree.map(lambda a, n: a.at[b].set(n), table, new)
+        new = Table(put(old.f, f, upper), put(old.g, g, lower), mean)
+        return found, Table(*map(over, given.memory, new)), cost
+
+
+def _blocks(setting: Setting) -> Found:
+    """How many blocks of rows the largest agent has; refuses rows that batches do not divide."""
+
+    def measure() -> Measured:
+        counts = [setting.problem.counts(part) for part in ("valid", "train")]
+        for name, each in zip(("validation", "training"), counts):
+            for agent, count in zip(np.asarray(setting.numbers), each):
+                if count % setting.batch:
+                    every = gcd(*map(int, np.concatenate(counts)))
+                    fits = max(k for k in range(1, setting.batch + 1) if every % k == 0)
+                    raise ValueError(
+                        f"agent {agent} has {count} {name} rows, which batches of {setting.batch} "
+                        f"do not divide: a table of blocks needs that; take batch={fits}"
+                    )
+        most = np.max(counts, axis=0) // setting.batch
+        return most.astype(jnp.zeros(()).dtype)[:, None], Cost()
+
+    (found,), cost = setting.talk.largest("blocks", measure)
+    return Found(int(found), cost, agreed=1, talks=1, lasting=True)
+
+
+def plain(full: bool = False) -> Plain:
+    """Each direction on a fresh mini-batch; on all rows if `full`."""
+    return Plain(full)
+
+
+def average(theta: Schedule | Number, gamma: Schedule | Number | None = None) -> Average:
+    """A moving average of the direction of x and, with `gamma`, of those of y and z."""
+    return Average(schedule(theta), None if gamma is None else schedule(gamma))
+
+
+def momentum(eta: Schedule | Number, gamma: Schedule | Number | None = None) -> Momentum:
+    """STORM, eqs. (6) and (7): `eta` for x, `gamma` (eta if None) for y and z."""
+    return Momentum(schedule(eta), schedule(eta if gamma is None else gamma))
+
+
+def recursive(period: int | None = None) -> Recursive:
+    """SPIDER with a full gradient every `period` rounds, by default the root of the rows."""
+    if period is not None and period < 1:
+        raise ValueError(f"period = {period}: a full gradient every so many rounds, 1 or more")
+    return Recursive(Deferred("period", _root_of_rows) if period is None else period)
+
+
+def saga() -> Saga:
+    """A table with an entry for every block of rows."""
+    return Saga(Deferred("blocks", _blocks))
+
+
+def _root_of_rows(setting: Setting) -> Found:
+    def measure() -> Measured:
+        roots = np.ceil(np.sqrt(setting.problem.counts("train")))
+        return roots.astype(jnp.zeros(()).dtype)[:, None], Cost()
+
+    (found,), cost = setting.talk.largest("period", measure)
+    return Found(int(found), cost, agreed=1, talks=1, lasting=True)
+
+
+def estimated(name: str, weights: Mapping[str, Schedule], period: int | None) -> Any:
+    """An estimator by its name, with the weights that it takes."""
+    made: dict[str, Callable[[], Any]] = {
+        "plain": plain,
+        "full": lambda: plain(full=True),
+        "average": lambda: average(weights["theta"]),
+        "momentum": lambda: momentum(weights["eta"], weights["gamma"]),
+        "recursive": lambda: recursive(period),
+        "saga": saga,
+    }
+    if name not in made:
+        raise ValueError(f"no estimator {name!r}; there are {', '.join(made)}")
+    return made[name]()

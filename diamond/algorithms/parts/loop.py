@@ -1,0 +1,239 @@
+"""A round as a plan: which variables move, in which order and how often, along what, and how.
+
+A method is five choices, each a part of its own:
+
+    directions   gradient: x      implicit(h): x, y      carried, penalty: x, y, z
+    estimator    plain, average, momentum, recursive, saga
+    x, y, z      Variable(step, move), move one of local, gossip, tracking, extra, diffusion
+    plan         "xyz": all at once; "y z x": one after another; "y*10 z*10 x": in inner loops
+    solves       personal, common, none: whose lower level the problem may have
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+
+from ... import tree
+from ...algorithm import Message
+from ...cost import Cost
+from ...problem import Objectives, Problem
+from ...sampling import Sample
+from ...schedule import Number, Scaled, Schedule
+from ...tree import Tree
+from . import estimators, moves
+from .directions import Gradient
+from .point import STATIC, Point
+
+STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
+Estimate = tuple[Point, Any]  # the directions, and what the estimator keeps
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Variable:
+    """How far and how x, y or z moves."""
+
+    step: Schedule
+    move: Any
+
+
+class State(NamedTuple):
+    """What an agent keeps between rounds; None where not needed."""
+
+    x: Tree
+    y: Tree
+    z: Tree
+    last: tuple[Point | None, ...]  # of each part of the plan, where its directions were last taken
+    old: Point  # p, v, w: the directions that x, y, z last moved along
+    memory: Point  # what their moves keep: a tracker u, ...
+    table: Any  # what the estimator keeps
+
+    @property
+    def p(self) -> Tree:
+        return self.old.x
+
+    @property
+    def v(self) -> Tree:
+        return self.old.y
+
+    @property
+    def u(self) -> Tree:
+        return self.memory.x
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Loop:
+    """A method made of parts."""
+
+    directions: Any
+    estimator: Any
+    x: Variable
+    y: Variable | None = None
+    z: Variable | None = None
+    batch: int = field(default=64, metadata=STATIC)
+    plan: str = field(default="xyz", metadata=STATIC)
+    inner: Any = field(default=1, metadata=STATIC)  # what "*inner" in the plan stands for
+    solves: tuple[str, ...] = field(default=("personal",), metadata=STATIC)
+
+    def __post_init__(self) -> None:
+        wanted, given = self.directions.variables, "".join(self.variables)
+        if given != wanted:
+            raise ValueError(
+                f"these directions are of {', '.join(wanted)}; moves were given for "
+                f"{', '.join(given)}"
+            )
+        words = [word.partition("*") for word in self.plan.split()]
+        letters = "".join(name for name, _, _ in words)
+        if sorted(n for n in letters if n in given) != list(given) or set(letters) - set("xyz"):
+            raise ValueError(f"plan {self.plan!r} must move each of {', '.join(given)} once")
+        if any(k not in ("", "inner") and (not k.isdigit() or int(k) < 1) for _, _, k in words):
+            raise ValueError(f"plan {self.plan!r}: how often is a whole number, as in 'y*10 x'")
+        if isinstance(self.estimator, estimators.Saga) and not self.directions.splits:
+            raise ValueError("a table of blocks needs directions carried, penalty or gradient")
+
+    @property
+    def hypergradient(self) -> Any:
+        return self.directions.hypergradient
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        each = {"x": self.x, "y": self.y, "z": self.z}
+        return {name: v for name, v in each.items() if v is not None}
+
+    @property
+    def stages(self) -> tuple["Part", ...]:
+        words = [word.partition("*") for word in self.plan.split()]
+        names = ["".join(n for n in word if n in self.variables) for word, _, _ in words]
+        times = [self.inner if k == "inner" else int(k or 1) for _, _, k in words]
+        kept = [(n, k) for n, k in zip(names, times) if n]
+        return tuple(Part(self, i, n, k) for i, (n, k) in enumerate(kept))
+
+    def suited(self, problem: Problem) -> "Loop":
+        """The method as it is for this problem.
+
+        Where there is no lower level, x moves along the gradient of f; where x is regularized, its
+        move ends in the prox.
+        """
+        method = self
+        if problem.lower_level == "none" and self.y is not None:
+            method = replace(self, directions=Gradient(), y=None, z=None, plan="x")
+        if problem.prox is not None:
+            method = replace(method, x=_with_prox(method.x, problem.prox))
+        return method
+
+    def shrunk(self, factor: Number) -> "Loop":
+        """The method with steps `factor` times as long."""
+        smaller = lambda v: replace(v, step=Scaled(factor, v.step))
+        return replace(self, **{name: smaller(v) for name, v in self.variables.items()})
+
+    def numbers(self, t: Number) -> dict[str, Number]:
+        steps = {STEPS[name]: v.step(t) for name, v in self.variables.items()}
+        return steps | self.estimator.numbers(t)
+
+    def init(self, x: Tree, y: Tree) -> State:
+        point = self.directions.start(x, y)
+        old, memory = Point(), Point()
+        for name, v in self.variables.items():
+            s = getattr(point, name)
+            memory = memory.put(**{name: v.move.init(s)})
+            if name in self.estimator.keeps or v.move.keeps:
+                old = old.put(**{name: tree.zeros(s)})
+        last = tuple(point if self.estimator.recalls else None for _ in self.stages)
+        kept = last, old, memory, self.estimator.init(point)
+        return State(point.x, point.y, point.z, *kept)
+
+
+def _with_prox(x: Variable, prox: Any) -> Variable:
+    takes = hasattr(x.move, "prox") and not (x.move.early and x.move.vectors)
+    if not takes:
+        raise ValueError(
+            f"x of this problem has a prox, which {type(x.move).__name__.lower()}"
+            f"{' in the order of the paper' * hasattr(x.move, 'order')} cannot take: use a method "
+            f"that moves x by gossip or tracking with order='atc', such as diamond.prometheus()"
+        )
+    return replace(x, move=replace(x.move, prox=prox))
+
+
+class Part(NamedTuple):
+    """One word of the plan: these variables at once, so many times in a row."""
+
+    loop: Loop
+    number: int
+    names: str
+    times: int
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        return {n: v for n, v in self.loop.variables.items() if n in self.names}
+
+    @property
+    def links(self) -> int:
+        return self.loop.directions.links if "x" in self.names else 0
+
+    @property
+    def early(self) -> bool:
+        return all(v.move.early for v in self.variables.values())
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[Estimate, Cost]:
+        """p_t, v_t, w_t, of the variables of this part."""
+        loop, now = self.loop, Point(state.x, state.y, state.z)
+        taken = Taken(loop.directions, problem, self.names, t)
+        last = state.last[self.number]
+        given = estimators.Given(now, last, state.old, state.table, t, sample)
+        found, table, cost = loop.estimator(taken, given)
+        return (found, table), cost
+
+    def _each(self, state: State, estimate: Estimate | None, t: Number) -> Any:
+        """Of every variable: its name, its move, and what the move goes by."""
+        directions = Point() if estimate is None else estimate[0]
+        for name, v in self.variables.items():
+            of = lambda point: getattr(point, name)
+            s, memory, d, old = map(of, (state, state.memory, directions, state.old))
+            yield name, v.move, moves.Given(s, memory, d, old, v.step(t))
+
+    def outgoing(self, state: State, estimate: Estimate | None, t: Number) -> Message:
+        told = {name: move.tell(given) for name, move, given in self._each(state, estimate, t)}
+        half = lambda k: {name: m[k] for name, m in told.items() if m[k] is not None}
+        return Message(half(0), half(1))
+
+    def update(
+        self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
+    ) -> State:
+        loop, old, memory, moved = self.loop, state.old, state.memory, {}
+        found, table = estimate
+        for name, move, given in self._each(state, estimate, t):
+            of = lambda m: Message(m.average.get(name), m.total.get(name))
+            moved[name], kept = move.hear(given, of(told), of(change))
+            memory = memory.put(**{name: kept})
+            if name in loop.estimator.keeps or move.keeps:
+                old = old.put(**{name: getattr(found, name)})
+        last = list(state.last)
+        if loop.estimator.recalls:
+            last[self.number] = Point(state.x, state.y, state.z)
+        kept = dict(last=tuple(last), old=old, memory=memory, table=table)
+        return state._replace(**moved, **kept)
+
+
+class Taken(NamedTuple):
+    """Directions of some variables of one agent in round t, as an estimator takes them."""
+
+    directions: Any
+    problem: Objectives
+    names: str
+    t: Number
+
+    @property
+    def rows(self) -> estimators.Sizes:
+        problem = self.problem
+        return estimators.Sizes(problem.train.batch, problem.valid.count, problem.train.count)
+
+    def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
+        return self.directions(self.problem, points, sample, self.names, self.t)
+
+    def halves(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
+        return self.directions.halves(self.problem, point, sample, self.names, self.t)

@@ -1,0 +1,253 @@
+"""How a variable s moves over the network along its direction d, in one exchange.
+
+              tells             becomes, with c the change that the network makes to what was told
+    local     nothing           s - a d
+    gossip    s - a d           told + c                              or, in the paper's order:
+              s                 s + c - a d
+    tracking  s - a u, u        both + c;  u = u' + d - d'            or, in the paper's order:
+              s, u'             s + c - a u;  u = u' + c + d - d'
+    diffusion s - a d - D       told + c;  D - c
+    extra     s                 s + c - a d - D;  D - c / 2
+
+a is the step, ' the round before. D, of the last two, starts at 0 and always sums to 0 over the
+agents: what one end of a link adds, the other takes away. The mean of s moves along the mean of d
+in all but `local`; gossip alone has a bias of order a where agents differ. `prox` maps s - a d (or
+s - a u) to the point that the regularizer of the problem asks for, before it is told.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+
+from ... import tree
+from ...algorithm import Message
+from ...deferred import Deferred, Found, Setting
+from ...schedule import Number
+from ...tree import Tree
+from .point import STATIC
+
+Order = Literal["paper", "atc"]
+Prox = Callable[[Tree, Number], Tree]
+LEAST = -1 / 3  # eigenvalue of the matrix that diffusion and EXTRA mix with
+
+
+class Given(NamedTuple):
+    """What a move goes by."""
+
+    s: Tree
+    memory: Any  # what the move keeps from round to round
+    d: Tree  # None, in `tell` of an early move
+    old: Tree  # d of the round before, if the move keeps it
+    step: Number
+
+
+def _along(given: Given, direction: Tree, prox: Prox | None, relax: Number | None) -> Tree:
+    """s - a d; prox of it, and only the share `relax` of the way there."""
+    there = tree.axpy(-given.step, direction, given.s)
+    if prox is not None:
+        there = prox(there, given.step)
+    return _relaxed(given, there, relax)
+
+
+def _relaxed(given: Given, there: Tree, relax: Number | None) -> Tree:
+    """The share `relax` of the way from s."""
+    return there if relax is None else tree.axpy(relax, tree.sub(there, given.s), given.s)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Local:
+    """s - a d: not agreed upon."""
+
+    prox: Any = None
+    vectors: ClassVar[int] = 0  # that it tells
+    early: ClassVar[bool] = True  # whether what it tells leaves d alone
+    keeps: ClassVar[bool] = False  # d of the round before
+
+    def init(self, s: Tree) -> Any:
+        return None
+
+    def tell(self, given: Given) -> Message:
+        return Message()
+
+    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+        return _along(given, given.d, self.prox, None), None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Gossip:
+    """D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017)."""
+
+    order: Order = field(default="atc", metadata=STATIC)
+    relax: Number | None = None
+    prox: Any = None
+    vectors: ClassVar[int] = 1
+    keeps: ClassVar[bool] = False
+
+    @property
+    def early(self) -> bool:
+        return self.order == "paper"
+
+    def init(self, s: Tree) -> Any:
+        return None
+
+    def tell(self, given: Given) -> Message:
+        return Message(given.s if self.early else _along(given, given.d, self.prox, self.relax))
+
+    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+        moved = tree.add(told.average, change.average)
+        if self.early:
+            moved = _relaxed(given, tree.axpy(-given.step, given.d, moved), self.relax)
+        return moved, None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Tracking:
+    """u_t = sum_j M_ij u_{j,t-1} + d_t - d_{t-1} (8); kept is u_{t-1} in the paper's order, and
+
+    sum_j M_ij u_{j,t-1} in the other. `relax` < 1: s moves that share of the way only.
+    """
+
+    order: Order = field(default="paper", metadata=STATIC)
+    relax: Number | None = None
+    prox: Any = None
+    vectors: ClassVar[int] = 2
+    keeps: ClassVar[bool] = True
+
+    @property
+    def early(self) -> bool:
+        return self.order == "paper"
+
+    def init(self, s: Tree) -> Any:
+        return tree.zeros(s)
+
+    def tell(self, given: Given) -> Message:
+        if self.early:
+            return Message(given.s, given.memory)
+        u = tree.add(given.memory, tree.sub(given.d, given.old))
+        return Message(_along(given, u, self.prox, self.relax), u)
+
+    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+        moved, u = tree.add(told, change)
+        if not self.early:
+            return moved, u
+        u = tree.add(u, tree.sub(given.d, given.old))
+        return _relaxed(given, tree.axpy(-given.step, u, moved), self.relax), u
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Diffusion:
+    """Exact diffusion (Yuan et al., 2019; NIDS, D2), with the matrix I + share (M - I)."""
+
+    share: Any = 1.0
+    vectors: ClassVar[int] = 1
+    early: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
+
+    def init(self, s: Tree) -> Any:
+        return tree.zeros(s)
+
+    def tell(self, given: Given) -> Message:
+        return Message(tree.sub(tree.axpy(-given.step, given.d, given.s), given.memory))
+
+    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+        c = tree.scale(self.share, change.average)
+        return tree.add(told.average, c), tree.sub(given.memory, c)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Extra:
+    """EXTRA (Shi et al., 2015), with the matrix I + share (M - I); it tells before it computes."""
+
+    share: Any = 1.0
+    vectors: ClassVar[int] = 1
+    early: ClassVar[bool] = True
+    keeps: ClassVar[bool] = False
+
+    def init(self, s: Tree) -> Any:
+        return tree.zeros(s)
+
+    def tell(self, given: Given) -> Message:
+        return Message(given.s)
+
+    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+        c = tree.scale(self.share, change.average)
+        moved = tree.sub(tree.axpy(-given.step, given.d, tree.add(given.s, c)), given.memory)
+        return moved, tree.axpy(-0.5, c, given.memory)
+
+
+def _share(setting: Setting, lazy: bool | None) -> Found:
+    """1 where M has no negative eigenvalue, else 1/2: (I + M) / 2 has none.
+
+    With an eigenvalue of -1/3 or less, diffusion and EXTRA diverge.
+    """
+    if setting.network is None:
+        return Found(1.0, lasting=True)
+    least = setting.network.least
+    if lazy is False and least <= LEAST:
+        raise ValueError(
+            f"the mixing matrix of {setting.network.name} has an eigenvalue {least:.2f}; exact "
+            f"diffusion and EXTRA need all above -1/3: leave lazy out, or take mixing='laplacian'"
+        )
+    halve = lazy if lazy is not None else least < -1e-12
+    return Found(0.5 if halve else 1.0, lasting=True)
+
+
+def local() -> Local:
+    """Not agreed upon: each agent's own."""
+    return Local()
+
+
+def gossip(order: Order = "atc", relax: Number | None = None) -> Gossip:
+    """Averaged with the neighbours'."""
+    return Gossip(_known(order), relax)
+
+
+def tracking(order: Order = "atc", relax: Number | None = None, prox: Any = None) -> Tracking:
+    """Gradient tracking: along the network's mean direction."""
+    return Tracking(_known(order), relax, prox)
+
+
+def diffusion(lazy: bool | None = None) -> Diffusion:
+    """Exact diffusion; `lazy` takes (I + M) / 2 for M, by default where M asks for it."""
+    return Diffusion(Deferred(_named(lazy), partial(_share, lazy=lazy)))
+
+
+def extra(lazy: bool | None = None) -> Extra:
+    """EXTRA; `lazy` as in `diffusion`."""
+    return Extra(Deferred(_named(lazy), partial(_share, lazy=lazy)))
+
+
+def _named(lazy: bool | None) -> str:
+    return "share" if lazy is None else "lazy_share" if lazy else "full_share"
+
+
+def _known(order: Order) -> Order:
+    if order not in ("paper", "atc"):
+        raise ValueError(f"no order {order!r}; there are 'paper' and 'atc'")
+    return order
+
+
+NAMES = ("local", "gossip", "gt", "extra", "ed")
+
+
+def move(given: Any, order: Order = "atc", relax: Number | None = None) -> Any:
+    """A move by its name, or one that is made already.
+
+    "local", "gossip", "gt" (tracking), "extra", "ed" (exact diffusion); gossip and tracking mix in
+    this order and go `relax` of the way.
+    """
+    if not isinstance(given, str):
+        return given
+    if given not in NAMES:
+        raise ValueError(f"no move {given!r}; there are {', '.join(NAMES)}")
+    if given in ("gossip", "gt"):
+        return gossip(order, relax) if given == "gossip" else tracking(order, relax)
+    return local() if given == "local" else extra() if given == "extra" else diffusion()

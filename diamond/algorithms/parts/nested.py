@@ -1,0 +1,89 @@
+"""Stages of a recursive estimate that is kept through inner steps on y.
+
+x moves along p as it stands; then, `inner` times, p and v are brought to where x and y are by
+differences on one mini-batch, and y moves along v.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ... import tree
+from ...algorithm import Message
+from ...cost import Cost
+from ...problem import Objectives
+from ...sampling import Sample
+from ...schedule import Number
+from ...tree import Tree
+from .point import Point
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree
+    last: Point  # where p and v are of
+    old: Point  # p, v
+
+
+class Outer(NamedTuple):
+    """x along p; every `period` rounds p and v are those of all rows."""
+
+    method: Any  # alpha, beta, along, period
+    times: int = 1
+    early: bool = False
+
+    @property
+    def links(self) -> int:
+        return self.method.along.links
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[tuple[Point, Point], Cost]:
+        now = Point(state.x, state.y)
+
+        def reset() -> Any:
+            (new,), cost = self.method.along(problem, [now], sample.full(), "xy", t)
+            return (new, now), Cost(*(jnp.asarray(c, jnp.uint32) for c in cost))
+
+        nothing = Cost(*(jnp.zeros((), jnp.uint32) for _ in Cost._fields))
+        kept = (state.old, state.last), nothing
+        return jax.lax.cond(t % self.method.period == 0, reset, lambda: kept)
+
+    def outgoing(self, state: State, estimate: tuple[Point, Point], t: Number) -> Message:
+        return Message(tree.axpy(-self.method.alpha(t), estimate[0].x, state.x))
+
+    def update(
+        self, state: State, estimate: Any, told: Message, change: Message, t: Number
+    ) -> State:
+        directions, last = estimate
+        return State(tree.add(told.average, change.average), state.y, last, directions)
+
+
+class Inner(NamedTuple):
+    """p and v brought to where x and y are now; y along v."""
+
+    method: Any  # alpha, beta, along, period
+    times: int
+    early: bool = True
+
+    @property
+    def links(self) -> int:
+        return self.method.along.links
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[tuple[Point, Point], Cost]:
+        now = Point(state.x, state.y)
+        (new, back), cost = self.method.along(problem, [now, state.last], sample, "xy", t)
+        return (tree.add(state.old, tree.sub(new, back)), now), cost
+
+    def outgoing(self, state: State, estimate: Any, t: Number) -> Message:
+        return Message()
+
+    def update(
+        self, state: State, estimate: Any, told: Message, change: Message, t: Number
+    ) -> State:
+        directions, now = estimate
+        y = tree.axpy(-self.method.beta(t), directions.y, state.y)
+        return State(state.x, y, now, directions)

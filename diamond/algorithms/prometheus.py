@@ -1,0 +1,40 @@
+"""PROMETHEUS (Liu et al., ICML 2023): SPIDER, tracked, for x with a constraint or a regularizer.
+
+Rule: [M hi][V].
+"""
+
+from ..hypergradient import Hypergradient, neumann_sum
+from ..schedule import Number
+from ._auto import Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import recursive
+from .parts.moves import local, tracking
+
+__all__ = ["prometheus"]
+
+
+def prometheus(
+    alpha: Step = None,
+    beta: Step = None,
+    relax: Number | None = None,
+    batch: int = 64,
+    period: int | None = None,
+    hypergradient: Hypergradient = neumann_sum(),
+    steps: Steps = "auto",
+) -> Loop:
+    """x_{i,t+1} = sum_j M_ij (x_j + relax (prox_{alpha h}(x_j - alpha u_j) - x_j)).
+
+    p_t, v_t and u_t as in `svr_interact`; alpha is 1 / tau of the paper, relax its nu (1 by
+    default). h is the `prox` of the problem (`diamond.prox`: box, ball, simplex, l1, l2); x stays
+    feasible whatever relax is. Without one, it is SVR-INTERACT that mixes after the step.
+    """
+    _, s = choose(steps, "atc", whole=True, alpha=alpha, beta=beta)
+    return Loop(
+        implicit(hypergradient),
+        recursive(period),
+        x=Variable(s["alpha"], tracking("atc", relax)),
+        y=Variable(s["beta"], local()),
+        batch=batch,
+        solves=("personal", "none"),
+    )

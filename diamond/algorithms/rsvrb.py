@@ -1,0 +1,48 @@
+"""RSVRB (Guo et al., 2021, arXiv 2105.02266): momentum on all that a hypergradient is made of.
+
+Rule: [M mid], of one task.
+"""
+
+from dataclasses import dataclass
+
+import jax
+
+from .. import tree
+from ..algorithm import Message
+from ..schedule import Number
+from ._auto import Step, Steps, choose
+from .parts.matrices import Ingredients, Momentum, State, like
+from .parts.single import floor
+
+__all__ = ["rsvrb"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Rsvrb(Momentum):
+    about = (
+        "matrices; momentum on all; x gossip, y local; xy; x; "
+        "f, g, all of g_yy and g_xy on a batch at two points"
+    )
+
+    def update(
+        self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
+    ) -> State:
+        x = tree.add(told.average, change.average)
+        y = tree.axpy(-self.beta(t), like(estimate.g_y, state.y), state.y)
+        return State(x, y, (state.x, state.y), estimate)
+
+
+def rsvrb(
+    alpha: Step = None,
+    beta: Step = None,
+    eta: Step = None,
+    batch: int = 64,
+    steps: Steps = "auto",
+) -> Rsvrb:
+    """x along a - V W^-1 b, where a, b, V, W are f_x, f_y, g_xy, g_yy, each with momentum (6).
+
+    W has no eigenvalue below mu / 2; y along g_y with momentum. For small y.
+    """
+    _, s = choose(steps, "atc", x="gossip", alpha=alpha, beta=beta, eta=eta)
+    return Rsvrb(s["alpha"], s["beta"], s["eta"], floor, batch)

@@ -1,0 +1,34 @@
+"""SABA (Dagreou et al., NeurIPS 2022): SOBA with a table of what every block of rows gave.
+
+Rule: [S], all rows of g in one table.
+"""
+
+from ._auto import Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import carried
+from .parts.estimators import saga
+from .parts.moves import gossip, local
+
+__all__ = ["saba"]
+
+
+def saba(
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    batch: int = 64,
+    steps: Steps = "auto",
+) -> Loop:
+    """Every direction is d(b) - table(b) + mean of the table, b the block of rows drawn.
+
+    The table takes, for every block, the memory of x, y and z twice. `batch` must divide the rows.
+    """
+    _, s = choose(steps, "atc", lags=2, whole=True, x="gossip", alpha=alpha, beta=beta, delta=delta)
+    return Loop(
+        carried(),
+        saga(),
+        x=Variable(s["alpha"], gossip()),
+        y=Variable(s["beta"], local()),
+        z=Variable(s["delta"], local()),
+        batch=batch,
+    )

@@ -1,0 +1,38 @@
+"""SLDBO (Dong et al., Math. of OR 2025): all rows, tracked, z in a ball.
+
+Rule: [M mid][V].
+"""
+
+from ..prox import ball
+from ..schedule import Number
+from ._auto import Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import carried
+from .parts.estimators import plain
+from .parts.moves import tracking
+
+__all__ = ["sldbo"]
+
+
+def sldbo(
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    radius: Number | None = None,
+    steps: Steps = "auto",
+) -> Loop:
+    """SOBA's directions on all rows, each tracked; z is projected on the ball of `radius`.
+
+    The radius must be at least ||f_y|| / mu, so that z* is inside; None projects on nothing.
+    """
+    _, s = choose(steps, "atc", lags=2, whole=True, y="gt", alpha=alpha, beta=beta, delta=delta)
+    kept = None if radius is None else ball(radius)
+    return Loop(
+        carried(),
+        plain(full=True),
+        x=Variable(s["alpha"], tracking()),
+        y=Variable(s["beta"], tracking()),
+        z=Variable(s["delta"], tracking(prox=kept)),
+        batch=1,
+        solves=("common",),
+    )

@@ -1,0 +1,44 @@
+"""SPARKLE (Zhu et al., NeurIPS 2024): any correction on each variable.
+
+Rule: [M mid][V].
+"""
+
+from typing import Literal
+
+from ._auto import Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import carried
+from .parts.estimators import Average
+from .parts.moves import move
+
+__all__ = ["sparkle"]
+
+
+def sparkle(
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    theta: Step = None,
+    x: Literal["gt", "ed", "extra", "gossip"] = "gt",
+    yz: Literal["gt", "ed", "extra", "gossip"] = "ed",
+    batch: int = 64,
+    plan: Literal["xyz", "y z x"] = "xyz",
+    steps: Steps = "auto",
+) -> Loop:
+    """y along g_y, z along g_yy z - f_y, x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z).
+
+    `x` and `yz` are how x, and y and z, are agreed upon: by gradient tracking, exact diffusion,
+    EXTRA or plain gossip (`d_soba`). `plan` "y z x" takes y_{t+1} for z and both for x, in three
+    exchanges a round instead of one.
+    """
+    _, s = choose(steps, "atc", lags=2, x=x, y=yz, alpha=alpha, beta=beta, delta=delta, theta=theta)
+    return Loop(
+        carried(),
+        Average(s["theta"]),
+        x=Variable(s["alpha"], move(x)),
+        y=Variable(s["beta"], move(yz)),
+        z=Variable(s["delta"], move(yz)),
+        batch=batch,
+        plan=plan,
+        solves=("common",),
+    )

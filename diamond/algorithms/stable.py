@@ -1,0 +1,66 @@
+"""STABLE (Chen et al., AISTATS 2022): momentum on g_xy and g_yy; y moves along dy*/dx too.
+
+Rule: [S], projections [M hi][V]; g_xy is not projected.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from .. import tree
+from ..algorithm import Message
+from ..cost import Cost
+from ..problem import Objectives
+from ..sampling import Sample
+from ..schedule import Number
+from ._auto import Step, Steps, choose
+from .parts.matrices import Ingredients, Momentum, State, convex, like
+from .parts.single import floor
+
+__all__ = ["stable"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Stable(Momentum):
+    about = (
+        "matrices; momentum on g_xy, g_yy; x gossip, y local; x y; x; "
+        "f, g, all of g_yy and g_xy on a batch at two points"
+    )
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[Ingredients, Cost]:
+        found, cost = super().estimate(problem, state, t, sample)
+        f_x, f_y = jax.grad(problem.f, (0, 1))(state.x, state.y, sample.upper)
+        g_y = jax.grad(problem.g, 1)(state.x, state.y, sample.lower)
+        new = [ravel_pytree(a)[0] for a in (f_x, f_y, g_y)]  # those without momentum
+        plain = dict(zip(("f_x", "f_y", "g_y"), new))
+        return found._replace(**plain), cost._replace(gradients=cost.samples)
+
+    def update(
+        self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
+    ) -> State:
+        x = tree.add(told.average, change.average)
+        moved = ravel_pytree(tree.sub(x, state.x))[0]
+        along = jnp.linalg.solve(convex(estimate.g_yy, self.floor), estimate.g_xy.T @ moved)
+        step = like(self.beta(t) * estimate.g_y + along, state.y)
+        return State(x, tree.sub(state.y, step), (state.x, state.y), estimate)
+
+
+def stable(
+    alpha: Step = None,
+    beta: Step = None,
+    eta: Step = None,
+    batch: int = 64,
+    steps: Steps = "auto",
+) -> Stable:
+    """x along f_x - G_xy G_yy^-1 f_y; y_{t+1} = y_t - beta g_y - G_yy^-1 G_xy' (x_{t+1} - x_t).
+
+    G_xy and G_yy have the momentum of eq. (6), with eta for tau of the paper; G_yy has no
+    eigenvalue below mu / 2. For small y.
+    """
+    _, s = choose(steps, "atc", x="gossip", alpha=alpha, beta=beta, eta=eta)
+    return Stable(s["alpha"], s["beta"], s["eta"], floor, batch)

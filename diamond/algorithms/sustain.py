@@ -1,0 +1,25 @@
+"""SUSTAIN (Khanduri et al., NeurIPS 2021): momentum on both gradients of one agent.
+
+Rule: [S].
+"""
+
+from ..hypergradient import Hypergradient, neumann
+from ._auto import Step, Steps
+from .m_sgd import m_sgd
+from .parts import Loop
+
+__all__ = ["sustain"]
+
+
+def sustain(
+    alpha: Step = None,
+    beta: Step = None,
+    eta: Step = None,
+    gamma: Step = None,
+    batch: int = 64,
+    hypergradient: Hypergradient = neumann(),
+    steps: Steps = "auto",
+) -> Loop:
+    """`m_sgd`, which is SUSTAIN where there is one agent; on several, x is averaged."""
+    given = alpha, beta, eta, gamma, batch, hypergradient
+    return m_sgd(*given, order="atc", steps=steps)

@@ -1,0 +1,68 @@
+"""VRBO (Yang et al., NeurIPS 2021): SPIDER, with inner steps on y that keep both estimates.
+
+Rule: [M hi].
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from .. import tree
+from ..hypergradient import Hypergradient, neumann_sum
+from ..schedule import Schedule
+from ..tree import Tree
+from ._auto import Step, Steps, choose
+from .parts.directions import Implicit, implicit
+from .parts.estimators import recursive
+from .parts.nested import Inner, Outer, State
+from .parts.point import Point
+from .parts.single import Single
+
+__all__ = ["vrbo"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Vrbo(Single):
+    alpha: Schedule
+    beta: Schedule
+    along: Implicit
+    period: Any
+    inner: int = field(metadata={"static": True})
+    batch: int = field(metadata={"static": True})
+    solves: tuple[str, ...] = field(default=("personal",), metadata={"static": True})
+    about = (
+        "implicit; recursive; x gossip, y local; x y*inner; x; "
+        "inner times f, g, chain, g_xy on a batch at two points"
+    )
+
+    @property
+    def stages(self) -> tuple[Any, ...]:
+        return Outer(self), Inner(self, self.inner)
+
+    @property
+    def hypergradient(self) -> Any:
+        return self.along.hypergradient
+
+    def init(self, x: Tree, y: Tree) -> State:
+        return State(x, y, Point(x, y), tree.zeros(Point(x, y)))
+
+
+def vrbo(
+    alpha: Step = None,
+    beta: Step = None,
+    inner: int = 3,
+    period: int | None = None,
+    batch: int = 64,
+    hypergradient: Hypergradient = neumann_sum(),
+    steps: Steps = "auto",
+) -> Vrbo:
+    """x along p, then `inner` times: p += h(now) - h(last), v += g_y(now) - g_y(last), y along v.
+
+    Every `period` rounds, by default the root of the rows, p and v are those of all rows. The
+    first inner step sees the change of x (in one public code it does not).
+    """
+    _, s = choose(steps, "atc", whole=True, inner=inner, x="gossip", alpha=alpha, beta=beta)
+    q = recursive(period).period
+    return Vrbo(s["alpha"], s["beta"], implicit(hypergradient), q, inner, batch)

@@ -1,0 +1,132 @@
+"""The table of methods, read off the parts that each of them is made of.
+
+The files of diamond/algorithms are the registry; packages add to it by entry points of the group
+`diamond.algorithms`, each a function that makes a method.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+from . import algorithms
+
+COMPOSED = "method"  # makes any method, and is none itself
+LEVELS = ("personal", "common", "none")
+
+
+def names() -> list[str]:
+    """Every method by name: those of this package, and those that others bring."""
+    own = [m.name for m in pkgutil.iter_modules(algorithms.__path__)]
+    found = {name for name in own if name[0] != "_" and name != "parts"}
+    return sorted(found | {point.name for point in entry_points(group="diamond.algorithms")})
+
+
+def maker(name: str) -> Callable[..., Any]:
+    """The function that makes the method of this name."""
+    for point in entry_points(group="diamond.algorithms"):
+        if point.name == name:
+            return point.load()
+    return getattr(importlib.import_module(f"{algorithms.__name__}.{name}"), name)
+
+
+def solving(level: str) -> list[str]:
+    """The names of all methods for this kind of lower level."""
+    return [name for name in names() if name != COMPOSED and level in maker(name)().solves]
+
+
+class Row(NamedTuple):
+    """A method in words."""
+
+    name: str
+    solves: str
+    directions: str
+    estimator: str
+    moves: str  # of x, y and z
+    plan: str
+    exchanges: str  # of a round, and the vectors they carry to each neighbour
+    calls: str  # oracle calls of a round: mini-batch gradients of f and g, products
+    reference: str
+    rule: str  # how far it was checked
+
+
+def row(name: str) -> Row:
+    """The method `name`, as its constructor makes it without arguments."""
+    make = maker(name)
+    method = make()
+    title, rule = _said(make)
+    solves = ", ".join(method.solves)
+    if not hasattr(method, "directions"):
+        about = getattr(method, "about", "; ".join(["its own"] * 6))
+        return Row._make((name, solves, *about.split("; "), title, rule))
+    kind = lambda part: type(part).__name__.lower()
+    moves = {n: kind(v.move) for n, v in method.variables.items()}
+    same = len(set(moves.values())) == 1 and len(moves) > 1
+    said = next(iter(moves.values())) if same else ", ".join(f"{n} {m}" for n, m in moves.items())
+    told, exchanges = [], []
+    for word, _, times in (word.partition("*") for word in method.plan.split()):
+        parts = [n * method.variables[n].move.vectors for n in word if n in method.variables]
+        if vectors := "".join(parts):
+            told.append("+".join(vectors))
+            exchanges.append(times or "1")
+    tells = "; ".join(f"{k} of {v}" if k != "1" else v for k, v in zip(exchanges, told))
+    return Row(
+        name,
+        solves,
+        kind(method.directions),
+        kind(method.estimator),
+        said,
+        " ".join(_moved(word, method) for word in method.plan.split()),
+        tells,
+        _calls(method),
+        title,
+        rule,
+    )
+
+
+def _moved(word: str, method: Any) -> str:
+    names, star, times = word.partition("*")
+    return "".join(n for n in names if n in method.variables) + star + times
+
+
+def _calls(method: Any) -> str:
+    """What one agent asks of f and g in a round, per point of its estimator."""
+    points = 2 if method.estimator.recalls else 1
+    found = {
+        "gradient": "f",
+        "implicit": "f, g, chain, g_xy",
+        "carried": "f, g, g_yy, g_xy",
+        "penalty": "f, 2 g",
+    }
+    rows = "all rows" if getattr(method.estimator, "full", False) else "a batch"
+    kind = type(method.directions).__name__.lower()
+    twice = " at two points" if points == 2 else ""
+    return f"{found.get(kind, kind)} on {rows}{twice}"
+
+
+def _said(make: Callable[..., Any]) -> tuple[str, str]:
+    """The reference and the mark in the docstring of a method's module."""
+    module = importlib.import_module(make.__module__).__doc__ or ""
+    rule = re.search(r"^Rule: (.+)\.$", module, re.MULTILINE)
+    return module.split("\n")[0].partition(":")[0], rule.group(1) if rule else ""
+
+
+def table() -> list[Row]:
+    """A row for each method."""
+    return [row(name) for name in names() if name != COMPOSED]
+
+
+def markdown() -> str:
+    """The table as docs/methods.md has it, one for each kind of lower level."""
+    shown = [field for field in Row._fields if field != "solves"]
+    lines: list[str] = []
+    for level in LEVELS:
+        heading = {"none": "No lower level"}.get(level, f"A {level} lower level")
+        lines += ["", f"### {heading}", ""]
+        lines += [f"| {' | '.join(shown)} |", f"| {' | '.join('---' for _ in shown)} |"]
+        for found in table():
+            if level in found.solves.split(", "):
+                lines.append(f"| {' | '.join(getattr(found, field) for field in shown)} |")
+    return "\n".join(lines[1:])
