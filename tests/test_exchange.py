@@ -1,4 +1,4 @@
-"""Mixing over several devices is mixing: M s, in the same bits however the agents are cut."""
+"""Mixing over several devices is mixing: s to M s, in the same bits however the agents are cut."""
 
 import jax
 import numpy as np
@@ -20,8 +20,8 @@ NETWORKS = {
 }
 
 
-def mixed(net, leaf, parts, way):
-    """What the devices make of `leaf`, a row an agent."""
+def changes(net, leaf, parts, way):
+    """By how much the devices change `leaf`, a row an agent."""
     cut = Cut(net.agents, parts)
     found = exchange(net, cut, way)
     mesh = Mesh(np.array(jax.devices()[:parts]), (AXIS,))
@@ -38,9 +38,9 @@ def mixed(net, leaf, parts, way):
 def test_every_cut_mixes_to_the_same_bits(name, way):
     net = NETWORKS[name]
     leaf = np.random.default_rng(0).normal(size=(net.agents, 3, 2))
-    found = [mixed(net, leaf, parts, way) for parts in (1, 2, 3, 8)]
+    found = [changes(net, leaf, parts, way) for parts in (1, 2, 3, 8)]
     first = found[0][0]
-    np.testing.assert_allclose(first, np.einsum("ij,jkl->ikl", net.matrix, leaf), atol=1e-14)
+    np.testing.assert_allclose(leaf + first, np.einsum("ij,jkl->ikl", net.matrix, leaf), atol=1e-14)
     for every, cut in found:
         np.testing.assert_array_equal(every, first[cut.places])
 
