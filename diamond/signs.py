@@ -104,9 +104,10 @@ def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:
 
 def _momentum(entry: dict[str, float], state: Any, numbers: dict) -> str | None:
     """The mean of p estimates grad l; one much larger is the correction, not the gradient."""
-    if "eta" not in numbers or not entry["round"] or not entry["stationarity"]:
+    p = getattr(state, "p", None)
+    if p is None or "eta" not in numbers or not entry["round"] or not entry["stationarity"]:
         return None
-    mean = jax.tree.map(lambda a: a.mean(0), state.p)
+    mean = jax.tree.map(lambda a: a.mean(0), p)
     ratio = float(tree.norm(mean)) / entry["stationarity"] ** 0.5
     spread = entry["consensus"] + entry["lower_error"]  # away from x_i = xbar, y_i = y_i* it may
     if ratio <= STALE or spread > entry["stationarity"]:

@@ -13,7 +13,9 @@ of it in the first rounds, while y is far from y* and h not the h that was measu
 curvature of l_i(x) = f_i(x, y_i*(x)); r = ||h||^2 / variance of the sampled hypergradient h, of
 which momentum leaves the share eta_0 / 2; sigma_L the noise in its change from point to point, for
 which momentum pays: what it gathers has the variance (sigma_L alpha ||u||)^2 / (2 eta). Variances
-are those of a mean over the agents; the smallest r and the largest sigma_L count.
+are those of a mean over the agents; the smallest r and the largest sigma_L count. A moving average
+with the weight theta_t = eta_0 s_t leaves as little noise as momentum does but lags by 1 / theta
+rounds: alpha is at most eta_0 / (2 L_l) then.
 
 phi = 2 sqrt(beta mu), at most 1, is how fast y follows: its directions do so at rates between
 beta mu and 1, and the geometric middle is taken, of the worst agent. Where y lags (beta mu < 0.15)
@@ -25,8 +27,8 @@ for one of x, beta mu is 1 - (1 - beta mu)^inner.
 A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
 of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
 Lanczos over the network (`hypergradient.pooled`), with mu at least L / 300: agents with few rows
-are flat alone and not together. y follows at half the smaller of beta mu and 1 - lam. L_l is found with mu added to the curvature of each g_i. Without a
-lower level, phi = 1.
+are flat alone and not together. y follows at half the smaller of beta mu and 1 - lam. L_l is found
+with mu added to the curvature of each g_i. Without a lower level, phi = 1.
 """
 
 import math
@@ -44,12 +46,12 @@ from .hypergradient.pooled import ends
 from .schedule import Scaled, Schedule, power, ramp
 
 Order = Literal["paper", "atc"]
-Noise = Literal["plain", "momentum", "none"]
+Noise = Literal["plain", "momentum", "average", "none"]
 MARGIN = 1.5  # between beta and 1 / L
 STEP = {"paper": 0.5, "atc": 1.0}  # of alpha
 SHARE = {"local": 1.0, "gossip": 1.0, "gt": 0.5, "extra": 0.5, "ed": 1.0}  # by move
 MOST = 300.0  # L / mu of a lower level in common, as far as alpha is concerned
-HALF = 0.5  # of the rate at which a y in common follows: it is solved and agreed upon at once
+HALF = 0.5  # of the rate at which an average, or a y in common, follows
 INNER = 10  # steps of y for one of x, at most
 SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
 SLOWING, FADING = power(SLOW ** (1 / 3), SLOW), power(FADE ** (2 / 3), FADE, 2 / 3)
@@ -108,7 +110,7 @@ def _condition(setting: Setting) -> float:
 
 
 def _rate(setting: Setting, inner: Any, move: str) -> float:
-    """beta mu: how much of y's error a round removes; where y is common, of its disagreement too."""
+    """beta mu: how much of y's error a round removes; of its disagreement too, if y is common."""
     times = setting.once("inner", inner.compute) if isinstance(inner, Deferred) else inner
     rate = 1 - (1 - min(1.0, SHARE[move] / (MARGIN * _condition(setting)))) ** times
     if setting.problem.lower_level == "common" and setting.network is not None:
@@ -133,13 +135,17 @@ def _alpha(
     if noise == "plain":
         ratio = setting.once("ratio", _ratio)
         step = ratio / (1 + ratio) / (1 / step + shaky**2 / curvature)
-    if noise == "momentum":
+    if noise in ("momentum", "average"):
         eta = setting.once("eta", _eta)
         ratio = 2 * setting.once("ratio", _ratio) / eta
-        step = ratio / (1 + ratio) * min(step, regime.kept * math.sqrt(eta) / shaky)
-    most = regime.growth * setting.before("alpha", math.inf)
+        most = {
+            "momentum": regime.kept * math.sqrt(eta) / shaky,
+            "average": HALF * eta / curvature,
+        }
+        step = ratio / (1 + ratio) * min(step, most[noise])
+    grown = regime.growth * setting.before("alpha", math.inf)
     share = SHARE[move] if move in ("extra", "ed") else STEP[order]
-    return Found(float(min(share * step, most)))
+    return Found(float(min(share * step, grown)))
 
 
 def _eta(setting: Setting) -> Found:
@@ -163,7 +169,7 @@ def alpha(
     """alpha_t of an algorithm that mixes in this order.
 
     `lags` 2: it carries z as well as y; two lags make an oscillator, which is stable for
-    alpha L_l < (beta + delta) mu. `noise`: of plain samples, of samples under momentum, or "none"
+    alpha L_l < (beta + delta) mu. `noise`: of plain samples, under momentum, averaged, or "none"
     where gradients are of all rows. `inner`: steps of y for one of x. `move` of x, `lower` of y.
     """
     rule = partial(_alpha, order=order, lags=lags, noise=noise, inner=inner, move=move, lower=lower)
@@ -188,6 +194,11 @@ def inner(move: str = "local") -> Any:
 def eta() -> Schedule:
     """eta_t, and gamma_t."""
     return Scaled(Deferred("eta", _eta), FADING)
+
+
+def theta() -> Schedule:
+    """theta_t, the weight of the new in a moving average: it shrinks no faster than alpha_t."""
+    return Scaled(Deferred("eta", _eta), SLOWING)
 
 
 def _upper(setting: Setting) -> np.ndarray:

@@ -5,9 +5,18 @@ Ranks are not promoted silently in the core either (`test_algorithms` runs every
 """
 
 import gc
+import os
+from pathlib import Path
 
-import jax
-import pytest
+# Most of the time of these tests is the compiler's: it is asked for less, and what it has compiled
+# is kept for the next run. Set before JAX is imported, and inherited by processes of the tests.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
+KEPT = Path(__file__).parent.parent / ".pytest_cache" / "programs"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(KEPT))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)  # for what is cut over devices; the rest uses one

@@ -68,8 +68,11 @@ def accuracy(x, y, rows):
 
 
 @cache
-def logistic(agents=3, rows=10, features=3, dtype="float64", test=False):
-    """Ridge weights exp(x) of a logistic regression y: not quadratic, and nested pytrees."""
+def logistic(agents=3, rows=10, features=3, dtype="float64", test=False, lower_level="personal"):
+    """Ridge weights exp(x) of a logistic regression y: not quadratic, and nested pytrees.
+
+    Without a lower level, x is the regression.
+    """
     random = np.random.default_rng(3)
 
     def part(agent, rows):
@@ -85,7 +88,11 @@ def logistic(agents=3, rows=10, features=3, dtype="float64", test=False):
     train, valid, held = ([part(i, n) for i, n in enumerate(counts)] for _ in range(3))
     metrics = {"accuracy": accuracy}
     held = held if test else None
-    return Problem(logistic_upper, logistic_lower, init, train, valid, held, metrics)
+    if lower_level == "none":
+        alone = lambda x, rows: logistic_upper([x["w"]], x, rows)
+        return Problem(alone, None, lambda key: init(key)[1], train)
+    given = logistic_upper, logistic_lower, init, train, valid, held, metrics
+    return Problem(*given, lower_level=lower_level)
 
 
 def agent_of(objectives, i):

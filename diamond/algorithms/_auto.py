@@ -41,14 +41,15 @@ def choose(
         )
     found = {name: known.get(name) if value is None else value for name, value in given.items()}
     order = order or ("atc" if found["alpha"] is None else "paper")
-    averaged = "eta" in given or "theta" in given
-    noise: automatic.Noise = "none" if whole else "momentum" if averaged else "plain"
+    noise: automatic.Noise = "average" if "theta" in given else "plain"
+    noise = "none" if whole else "momentum" if "eta" in given else noise
+    weight = automatic.theta if "theta" in given else automatic.eta
     rules = {
         "alpha": lambda: automatic.alpha(order, lags, noise, inner, x, y),
         "beta": lambda: automatic.beta(y),
         "eta": automatic.eta,
-        "gamma": automatic.eta,
-        "theta": automatic.eta,
+        "gamma": weight,
+        "theta": weight,
     }
     if found.get("delta", 0) is None:  # the step of z is that of y
         found["delta"] = rules["beta"]() if found["beta"] is None else found["beta"]

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from .. import tree
 from ..algorithm import Message
-from ..cost import Cost
 from ..problem import Objectives
 from ..sampling import Sample
 from ..schedule import Number
@@ -27,9 +26,9 @@ class State(NamedTuple):
     x: Tree
     y: Tree
     z: Tree
-    u: Point  # trackers, mixed
+    u: Any  # trackers, mixed
     old: Point  # directions of the round before
-    sums: Point  # a^2, b^2, c^2: squared lengths of all trackers so far
+    sums: Any  # a^2, b^2, c^2: squared lengths of all trackers so far
 
 
 @jax.tree_util.register_dataclass
@@ -39,10 +38,7 @@ class AdaSdbo(Single):
     first: Number
     batch: int = field(metadata={"static": True})
     solves: tuple[str, ...] = field(default=("common",), metadata={"static": True})
-    about = (
-        "carried; plain; tracking, AdaGrad-norm steps; xyz; x+x+y+y+z+z+3 numbers; "
-        "f, g, g_yy, g_xy on a batch"
-    )
+    about = "carried; plain; tracking, AdaGrad-norm; xyz; x+x+y+y+z+z; f, g, g_yy, g_xy on a batch"
 
     def numbers(self, t: Number) -> dict[str, Number]:
         return {"scale": self.scale}
@@ -51,15 +47,11 @@ class AdaSdbo(Single):
         return replace(self, scale=self.scale * factor)
 
     def init(self, x: Tree, y: Tree) -> State:
-        point = carried().start(x, y)
-        number = jnp.asarray(self.first**2, jnp.result_type(*jax.tree.leaves(x)))
-        sums = Point(*(number for _ in point))
-        zeros = tree.zeros(point)
-        return State(point.x, point.y, point.z, zeros, zeros, sums)
+        zeros = tree.zeros(Point(x, y, y))
+        first = jnp.asarray(self.first**2, jnp.result_type(*jax.tree.leaves(x)))
+        return State(x, y, zeros.z, zeros, zeros, Point(first, first, first))
 
-    def estimate(
-        self, problem: Objectives, state: State, t: Number, sample: Sample
-    ) -> tuple[Point, Cost]:
+    def estimate(self, problem: Objectives, state: State, t: Number, sample: Sample) -> Any:
         (found,), cost = carried()(problem, [Point(*state[:3])], sample, "xyz", t)
         return found, cost
 
@@ -67,21 +59,20 @@ class AdaSdbo(Single):
         u = tree.add(state.u, tree.sub(estimate, state.old))
         sums = Point(*(total + tree.dot(s, s) for total, s in zip(state.sums, u)))
         a, b, c = (jnp.sqrt(total) for total in sums)
-        steps: Any = 1 / (a * jnp.maximum(b, c)), 1 / b, 1 / jnp.maximum(b, c)
-        moved = [tree.axpy(-self.scale * step, u, s) for step, u, s in zip(steps, u, state[:3])]
-        return Message((Point(*moved), sums), u)
+        steps = 1 / (a * jnp.maximum(b, c)), 1 / b, 1 / jnp.maximum(b, c)
+        move = lambda step, u, s: tree.axpy(-self.scale * step, u, s)
+        x, y, z = map(move, steps, u, state[:3])
+        return Message({"x": x, "y": y, "z": z, "sums": sums}, u)
 
-    def update(
-        self, state: State, estimate: Point, told: Message, change: Message, t: Number
-    ) -> State:
-        (point, sums), u = tree.add(told, change)
-        return State(point.x, point.y, point.z, u, estimate, sums)
+    def update(self, state: State, estimate: Point, told: Any, change: Any, t: Number) -> State:
+        average, u = tree.add(told, change)
+        return State(u=u, old=estimate, **average)
 
 
 def adasdbo(scale: Number = 1.0, first: Number = 1.0, batch: int = 64) -> AdaSdbo:
     """y by 1 / b, z by 1 / max(b, c), x by 1 / (a max(b, c)), times `scale`: no constant to know.
 
-    a^2, b^2 and c^2 are `first`^2 and the squared lengths of all trackers of x, y, z so far, mixed.
-    Without trackers they would grow for ever where agents differ, and progress would stall.
+    a^2, b^2, c^2 are `first`^2 and the squared lengths of all trackers of x, y, z so far, mixed:
+    without trackers they would grow for ever where agents differ, and progress would stall.
     """
     return AdaSdbo(scale * 1.0, first * 1.0, batch)

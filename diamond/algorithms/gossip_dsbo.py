@@ -10,7 +10,6 @@ import jax
 
 from .. import tree
 from ..algorithm import Message
-from ..cost import Cost
 from ..problem import Objectives
 from ..sampling import Sample
 from ..schedule import Number, Schedule, weight
@@ -46,9 +45,7 @@ class GossipDsbo(Single):
     def init(self, x: Tree, y: Tree) -> State:
         return State(x, y, blank(x, y))
 
-    def estimate(
-        self, problem: Objectives, state: State, t: Number, sample: Sample
-    ) -> tuple[Ingredients, Cost]:
+    def estimate(self, problem: Objectives, state: State, t: Number, sample: Sample) -> Any:
         return ingredients(problem, state.x, state.y, sample)
 
     def outgoing(self, state: State, estimate: Ingredients, t: Number) -> Message:
@@ -76,5 +73,5 @@ def gossip_dsbo(
     x along f_x - g_xy [g_yy]^-1 f_y of these averages, y along g_y, both mixed. Biased by theta
     and the steps where agents differ. It tells whole matrices: for small y.
     """
-    _, s = choose(steps, "paper", x="gossip", y="gossip", alpha=alpha, beta=beta, theta=theta)
+    _, s = choose(steps, "paper", 2, x="gossip", y="gossip", alpha=alpha, beta=beta, theta=theta)
     return GossipDsbo(s["alpha"], s["beta"], s["theta"], floor, batch)

@@ -1,5 +1,6 @@
 """Any method of the large family, from its five choices."""
 
+import re
 from typing import Any, Literal
 
 from ..hypergradient import Hypergradient, neumann
@@ -59,28 +60,27 @@ def method(
         raise ValueError("a personal lower level is each agent's own: y and z must be 'local'")
     if solves == "common" and "local" in (y, z):
         raise ValueError("a common lower level must be agreed upon: y and z cannot be 'local'")
-    times = loops(inner, y) if "inner" in plan else max(inner or 1, *_times(plan, "y"))
-    named: dict[str, Any] = {"alpha": alpha}
-    named |= {} if alone else {"beta": beta}
-    named |= {"delta": delta} if directions in ("carried", "penalty") else {}
+    if x == "local":
+        raise ValueError("x must be agreed upon: it cannot be 'local'")
+    fixed = re.search(r"y\w*\*(\d+)", plan)  # how often y steps for one step of x
+    times = loops(inner, y) if "inner" in plan else int(fixed.group(1)) if fixed else 1
+    lags = 2 if directions in ("carried", "penalty") else 1
+    named: dict[str, Any] = {"alpha": alpha} | ({} if alone else {"beta": beta})
+    named |= {"delta": delta} if lags == 2 else {}
     named |= {"theta": theta} if estimator == "average" else {}
     named |= {"eta": eta, "gamma": gamma} if estimator == "momentum" else {}
+    given = {"beta": beta, "delta": delta, "eta": eta, "gamma": gamma, "theta": theta}
+    if unused := [name for name, value in given.items() if value is not None and name not in named]:
+        raise ValueError(f"{unused[0]} is no number of these parts; they have {', '.join(named)}")
     whole = estimator in ("full", "recursive", "saga")
-    lags = 2 if "delta" in named else 1
     _, s = choose(steps, order, lags=lags, whole=whole, inner=times, x=x, y=y, **named)
-    made = {"x": ("alpha", x), "y": ("beta", y), "z": ("delta", z)}
+    moves = zip("xyz", ("alpha", "beta", "delta"), (x, y, z))
     return Loop(
         along(directions, hypergradient, lam),
         estimated(estimator, s, period),
-        **{n: Variable(s[step], move(how, order)) for n, (step, how) in made.items() if step in s},
+        **{n: Variable(s[step], move(how, order)) for n, step, how in moves if step in s},
         batch=batch,
         plan="x" if alone else plan,
         inner=times,
         solves=(solves,) if solves != "personal" or lags == 2 else ("personal", "none"),
     )
-
-
-def _times(plan: str, name: str) -> list[int]:
-    """How often the words of the plan that move this variable are taken."""
-    words = [word.partition("*") for word in plan.split()]
-    return [int(k) for names, _, k in words if name in names and k.isdigit()] or [1]
