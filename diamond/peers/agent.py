@@ -10,7 +10,7 @@ import numpy as np
 from .. import cost, tree
 from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
-from ..deferred import AllHere, Found, Setting, Talk, refreshes, resolve, spent, swap
+from ..deferred import AllHere, Found, Setting, Talk, refreshes, resolve, swap
 from ..network import Network
 from ..problem import Objectives, Problem
 from ..sampling import Sample, Sampling, draw, key
@@ -76,8 +76,7 @@ class Agent:
             state = jax.tree.map(lambda a: a[None], progress.state)
             setting = setting.at(state.x, state.y)
         resolved = resolve(self.given, setting)
-        more = cost.each(tree.sub(resolved.cost, spent(progress.found)), 1)
-        counter = cost.charge(progress.spent, jax.tree.map(lambda c: c[0], more))
+        counter = cost.add(progress.spent, jnp.asarray(cost.each(resolved.cost, 1)[0]))
         return progress._replace(spent=counter, algorithm=resolved.algorithm, found=setting.memory)
 
     def renews(self, progress: Progress) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import cost
 from ..cost import Cost
-from ..deferred import shown
+from ..deferred import shown, talked
 from ..folder.manifest import Origin, now, opening
 from ..folder.trajectory import digest
 from ..folder.writer import Writer
@@ -103,8 +103,7 @@ class Diary:
         spent = zip(Cost._fields, cost.total(progress.spent).tolist())
         edges = [sorted((agent.number, j)) for j in agent.neighbours]
         both = 2 * sent(agent, progress) // max(len(edges), 1)
-        talks = sum(found.talks for found in progress.found.values())
-        rounds = progress.t + talks * agent.network.diameter
+        rounds = progress.t + talked(progress.found).talks * agent.network.diameter
         return {
             "resolved": resolved,
             "costs": {name: self._alone(count) for name, count in spent},

@@ -36,6 +36,9 @@ def _size(progress: Progress) -> float:
     return float(tree.norm((progress.state.x, progress.state.y)))
 
 
+_added = jax.jit(cost.add)
+
+
 class Simulation:
     """A run under way: where it stands, and the numbers it runs with."""
 
@@ -137,17 +140,16 @@ class Simulation:
 
     def _renew(self, forget: bool = False) -> None:
         """Find numbers anew, where the agents stand."""
-        before, state = self.resolved.cost, self.progress.state
+        state = self.progress.state
         x, y = self.place.whole((state.x, state.y))
         self.setting = self.setting.at(x, y, forget)
         self._number()
-        self._charge(tree.sub(self.resolved.cost, before))
+        self._charge(self.resolved.cost)
         self.record.renumber(self.algorithm, self.resolved)
 
     def _charge(self, spent: Cost) -> None:
         each = self.place.spread(cost.each(spent, self.problem.agents))
-        counters = jax.vmap(cost.charge)(self.progress.spent, each)
-        self.progress = self.progress._replace(spent=counters)
+        self.progress = self.progress._replace(spent=_added(self.progress.spent, each))
 
     def _fail(self, after: Progress) -> None:
         """Go back with smaller steps, or raise."""
