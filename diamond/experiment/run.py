@@ -11,7 +11,7 @@ from ..memory import TooLarge
 from ..problem import Problem
 from ..runtimes.forecast import Forecast, forecast
 from .config import Experiment, load
-from .execute import Manifest, Watch, execute, finished, unchanged
+from .execute import Manifest, Permits, Watch, execute, finished
 from .jobs import Job, build, fresh, jobs, precision
 from .mistakes import BadExperiment, Mistake
 from .team import dismiss, follow
@@ -64,6 +64,7 @@ class Plan(NamedTuple):
         watch: Watch,
         stopped: Callable[[], bool] = lambda: False,
         compiled: dict[str, float] | None = None,
+        permits: Permits = Permits(),
     ) -> list[Manifest]:
         """Run what is not finished yet; a run that diverges does not stop the others."""
         manifests = []
@@ -71,10 +72,8 @@ class Plan(NamedTuple):
             for job, path in self.jobs:
                 done = finished(path)
                 if done is None:
-                    for said in unchanged(job.experiment, path):
-                        watch.say(job.name, said)
                     took = (compiled or {}).get(job.name, 0.0)
-                    done = execute(job, self.problem, path, watch, stopped, took)
+                    done = execute(job, self.problem, path, watch, stopped, took, permits)
                 else:
                     if jax.process_count() > 1:
                         dismiss()

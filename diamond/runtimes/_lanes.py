@@ -13,6 +13,7 @@ from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
 from ..deferred import Setting, resolve
+from ..divergence import ROUGH
 from ..measure import OPTIONS, Metrics, survey
 from ..memory import Budget, Fitted
 from ..network import Network
@@ -114,6 +115,9 @@ class Lanes:
         found, own = self.observe(*self._look())
         counts = cost.total(self.spent).mean(1)
         sent = self.t * 2 * len(self.network.edges) * self.message
+        sound = [np.isfinite(value) for name, value in found.items() if name not in ROUGH]
+        lost = (np.asarray(self.failed) < 0) & ~np.all(sound, axis=0)
+        self.failed = jnp.where(lost, self.t, self.failed).astype(jnp.int32)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         self.entries.append(
             {

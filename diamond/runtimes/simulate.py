@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Literal
 
+import jax
+
 from ..algorithm import Algorithm
 from ..deferred import open_numbers, refreshes
 from ..network import Network
@@ -42,12 +44,12 @@ def simulate(
     it is made, `on_progress` all that it takes to go on from there: given back as `resume`, the run
     goes on and ends in the same bits.
 
-    `on_divergence`: in the first round that leaves x or y not finite, "stop" raises
-    `diamond.Diverged`. "shrink", also where they are a million times the start, goes back to the
-    last multiple of 100 rounds where they were not yet large (further, if that does not help) and
-    on with steps a quarter as large, with a warning, eight times at most. What the rounds gone back
-    on cost stays counted; `resolved` says by how much steps were shrunk. None shrinks where the run
-    finds alpha for itself, and stops where alpha was given.
+    `on_divergence`: in the first round that leaves x or y not finite, and where a measure is not
+    finite, "stop" raises `diamond.Diverged`. "shrink", also where they are a million times the
+    start, goes back to the last multiple of 100 rounds where they were not yet large (further, if
+    that does not help) and on with steps a quarter as large, with a warning, eight times at most.
+    What the rounds gone back on cost stays counted; `resolved` says by how much steps were shrunk.
+    None shrinks where the run finds alpha for itself, and stops where alpha was given.
 
     `devices` cuts the agents over several of JAX's devices: so many of them, "all", "cores" (of
     this machine's processor), or a list (`diamond.runtimes.spmd`). The trajectory is the same to
@@ -76,13 +78,17 @@ def simulate(
                 found = run.setting.memory
                 on_progress(run.record.saved(run.arrays(), found, run.seconds))
 
-        if not resume:
+        alone = jax.process_count() == 1  # of several, only the first has the history
+        if not resume or (alone and not run.record.measured(run.t)):
             note()
+        if not resume or alone:
+            run.judge(last=run.t == rounds)
         while run.t < rounds:
             if not run.advance(_next(run.t, every, rounds, run.setting.changes, shrinks)):
                 continue  # gone back
             if run.t % every == 0 or run.t == rounds:
                 note()
+                run.judge(last=run.t == rounds)
         return run.run()
 
 
