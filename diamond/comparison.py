@@ -4,7 +4,7 @@ import html
 import importlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from .run import Run
 from .runtimes.many import depth_known, seeds_together
 from .runtimes.simulate import simulate
 from .sampling import Sampling
+from .whole import whole
 
 COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
 
@@ -161,7 +162,9 @@ def compare(
     `on_evaluation` is told at the end then.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
-    chosen = range(seeds) if isinstance(seeds, int) else seeds
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
+        seeds = range(whole("seeds", seeds, 1))
+    chosen = [whole("seed", seed) for seed in seeds]
     runs: dict[tuple[str, int], Run] = {}
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}

@@ -1,6 +1,7 @@
 """Costs only grow: whatever is given, left open, found anew or never asked for again."""
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from peering import agents, lockstep
 
 import diamond
 from diamond import cost
+from diamond import hypergradient as hg
 from diamond.cost import Cost
 from diamond.deferred import Found, Setting, resolve, talked
 from diamond.runtimes.many import many
@@ -81,7 +83,7 @@ def test_a_negative_cost_is_refused():
 def open_or_given(name, numbers):
     chain = {key: CHAIN[key] for key in CHAIN if key in numbers}
     summed = name in ("interact", "svr_interact")
-    make = diamond.hypergradient.neumann_sum if summed else diamond.hypergradient.neumann
+    make = hg.neumann_sum if summed else hg.neumann
     own = {key: GIVEN[key] for key in GIVEN if key in numbers}
     return build(name, batch=4, hypergradient=make(**chain), **own)
 
@@ -125,3 +127,22 @@ def test_every_runtime_counts_the_same():
     peers = lockstep(agents(problem, network, OPEN), ROUNDS)
     spent = cost.total(np.stack([one.spent for one in peers]))
     np.testing.assert_array_equal(spent.T, list(run.costs.values()))
+
+
+@settings(max_examples=15, deadline=None)
+@given(kappa=st.floats(2, 5000))
+def test_a_chain_too_short_for_the_condition_says_what_it_leaves_out(kappa):
+    """K is at most 32; where that leaves out most of the inverse, a warning names it."""
+    setting = Setting(quad().problem, ring(AGENTS), 4, 0)
+    setting.memory["condition"] = Found(kappa)
+    bias = (1 - 1 / (3 * kappa)) ** 32
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        terms = resolve(hg.neumann(lipschitz=1.0), setting).numbers["terms"]
+        resolve(hg.neumann(lipschitz=1.0), setting.at(POINT, POINT))  # said once: K lasts
+    if bias <= 0.5:
+        assert not said and (terms == 32 or (1 - 1 / (3 * kappa)) ** terms < 0.05)
+    else:
+        (only,) = said
+        assert terms == 32 and f"(1 - mu/L)^K = {bias:.2g}" in str(only.message)
+        assert "conjugate_gradient() or exact()" in str(only.message)

@@ -10,6 +10,7 @@ from ..deferred import Deferred, Found, Measured, Setting
 from ..estimate import Spider
 from ..hypergradient import Hypergradient, neumann_sum
 from ..schedule import Number, Schedule
+from ..whole import whole
 from ._auto import Order, Steps, choose
 from ._consensus import Consensus
 from ._single_loop import SingleLoop
@@ -32,7 +33,7 @@ def svr_interact(
     the same number as the batch). Tracked as in `interact`. The Neumann sum is used at both kinds
     of rounds, so that they have the same bias.
     """
-    if period is not None and period < 1:
+    if period is not None and whole("period", period) < 1:
         raise ValueError(f"period = {period}: a full gradient every so many rounds, 1 or more")
     q: Any = Deferred("period", _root_of_rows) if period is None else period
     order, s = choose(steps, order, whole=True, alpha=alpha, beta=beta)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..tree import Tree
+from ..whole import whole
 
 PARTS = ("training", "validation", "test")
 
@@ -15,8 +16,7 @@ def labelled(*parts: Sequence[Tree] | None, classes: int) -> list[Any]:
 
     Whole numbers of another type than that of integers become integers.
     """
-    if not isinstance(classes, int) or isinstance(classes, bool) or classes < 2:
-        raise ValueError(f"classes = {classes!r}: give a whole number, 2 or more")
+    whole("classes", classes, 2)
     checked = lambda name, part: [_checked(rows, name, i, classes) for i, rows in enumerate(part)]
     return [part and checked(name, part) for name, part in zip(PARTS, parts)]
 

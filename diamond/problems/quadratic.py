@@ -1,5 +1,6 @@
 """A quadratic bilevel problem whose y*, hypergradient and minimizer are known in closed form."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -7,6 +8,7 @@ import numpy as np
 
 from ..problem import Problem
 from ..tree import Tree
+from ..whole import whole
 
 
 class Quadratic(NamedTuple):
@@ -78,8 +80,11 @@ def quadratic(
 
     `rows` may differ between agents. `heterogeneity` scales what sets the agents apart.
     """
-    random = np.random.default_rng(seed)
-    counts = [rows] * agents if isinstance(rows, int) else list(rows)
+    for what, size in {"agents": agents, "upper": upper, "lower": lower}.items():
+        whole(what, size, 1)
+    random = np.random.default_rng(whole("seed", seed, 0))
+    each = rows if isinstance(rows, Iterable) else [rows] * agents
+    counts = [whole("rows", n, 1) for n in each]
 
     def spectrum(size: int, low: float, high: float) -> np.ndarray:
         basis = np.linalg.qr(random.normal(size=(agents, size, size)))[0]

@@ -12,6 +12,7 @@ from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..sampling import Sampling
+from ..whole import whole
 from ._precision import Precision, products
 from ._simulation import REWIND, Simulation
 from .spmd import Devices
@@ -63,6 +64,7 @@ def simulate(
     the first round, by `diamond.memory.TooLarge`.
     """
     check(problem, network, algorithm, rounds, every, sampling)
+    seed = whole("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
     if on_divergence is None:
@@ -110,7 +112,26 @@ def check(
     every: int,
     sampling: Sampling,
 ) -> None:
-    """Refuse what does not fit together."""
+    """Refuse what is not what it must be, or does not fit together."""
+    if not isinstance(problem, Problem):
+        inner = getattr(problem, "problem", None)
+        remedy = "give its .problem" if isinstance(inner, Problem) else "give a diamond.Problem"
+        raise TypeError(f"the problem is of type {type(problem).__name__}: {remedy}")
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"the network is of type {type(network).__name__}: give one such as "
+            f"diamond.network.ring({problem.agents})"
+        )
+    if isinstance(algorithm, str | type) or not hasattr(algorithm, "batch"):
+        name = (
+            algorithm if isinstance(algorithm, str) else getattr(algorithm, "__name__", "diamond")
+        )
+        raise TypeError(
+            f"the algorithm is {algorithm!r}: give what its function returns, as in "
+            f"diamond.{name}(), with the brackets"
+        )
+    for what, value in {"rounds": rounds, "every": every, "batch": algorithm.batch}.items():
+        whole(what, value)
     if problem.agents != network.agents:
         raise ValueError(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "
