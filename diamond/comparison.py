@@ -16,6 +16,7 @@ from .algorithm import Algorithm
 from .divergence import Diverged
 from .folder import Origin, Writer, closing, digest, opening
 from .folder.table import Row, over_seeds, row
+from .names import apart, folder_name
 from .network import Network
 from .problem import Problem
 from .run import Run
@@ -73,8 +74,9 @@ class Comparison:
     def save(self, folder: str | Path) -> Path:
         """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""
         folder = Path(folder)
-        for (label, seed), run in self.runs.items():
-            path = folder / f"{label}-seed{seed}"
+        names = apart(folder_name(f"{label}-seed{seed}") for label, seed in self.runs)
+        for name, ((label, seed), run) in zip(names, self.runs.items()):
+            path = folder / name
             with Writer(path) as writer:
                 writer.begin(self._manifest(label, seed), self._config(label, seed))
                 for i in range(len(run.history["round"])):

@@ -141,6 +141,7 @@ class Problem:
     ):
         self.upper, self.lower, self.init = upper, lower, init
         self.metrics, self.constant = dict(metrics or {}), constant
+        validate.names(self.metrics)
         names = {"train": "training", "valid": "validation"}
         given = {"train": train, "valid": valid}
         if test is not None:

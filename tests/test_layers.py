@@ -12,19 +12,8 @@ ROOT = Path(diamond.__file__).parent
 # From the ground up; a module may import from lower layers and from its own. A folder stands for
 # the modules in it.
 LAYERS = [
-    {
-        "_version",
-        "tree",
-        "schedule",
-        "cost",
-        "sampling",
-        "linear",
-        "cache",
-        "memory",
-        "hoist",
-        "whole",
-    },
-    {"colours", "callbacks", "cut", "processes"},
+    {"_version", "tree", "schedule", "cost", "sampling", "linear", "cache", "memory", "hoist"},
+    {"colours", "callbacks", "cut", "processes", "whole", "names"},
     {"validate", "checkpoint", "held"},
     {"problem"},
     {"network", "data"},

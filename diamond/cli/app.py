@@ -71,4 +71,7 @@ def _tell(error: Exception) -> int | None:
     if isinstance(error, Busy):
         talk(str(error), "red")
         return FAILED
+    if isinstance(error, OSError) and error.filename is not None:
+        talk(f"{error.filename}: {error.strerror}", "red")
+        return BAD_INPUT if isinstance(error, NotADirectoryError) else FAILED
     return None

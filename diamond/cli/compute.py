@@ -51,11 +51,10 @@ def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
     """Find every mistake of an experiment, and estimate what it takes, without running it."""
     with reported():
         start()
-        from ..experiment.config import load
-        from ..experiment.run import comparison
+        from ..experiment.run import comparison, every_mistake
         from .forecasts import as_dict, show
 
-        plan = comparison(load(file, set), Path("runs"), str(file))
+        plan = comparison(every_mistake(file, set), Path("runs"), str(file))
         found = plan.forecasts()
         if json:
             emit({"file": str(file), "mistakes": [], "runs": as_dict(found)})
@@ -100,8 +99,10 @@ def compare(
         start()
         from ..experiment.config import load
         from ..experiment.run import begin, comparison
+        from ..folder.room import room
 
         plan = comparison(load(file, set), out, str(file))
+        room(plan.path, plan.size)
         begin(plan)
         _go(plan, quiet, json)
 
@@ -157,6 +158,7 @@ def _go(
 ) -> None:
     """Estimate, run, and print the table; exits by what became of the runs."""
     from ..folder.reader import open_run
+    from ..folder.room import room
     from ..folder.table import over_seeds, rows
     from .forecasts import said
     from .results import print_table
@@ -164,6 +166,7 @@ def _go(
     if not leading():
         plan.assist()
         return
+    room(plan.path, plan.size)
     compiled: dict[str, float] = {}
     if estimate:
         if not quiet:

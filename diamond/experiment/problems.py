@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import demo, problems
 from ..problem import Problem
-from .deal import deal, found_at, partition_options
+from .deal import deal, dealable, found_at, partition_options
 from .mistakes import did_you_mean, gather, wrong
 from .options import parameters, read
 from .parts import Part, table
@@ -51,7 +51,10 @@ def problem(value: Any, base: Path) -> Part:
 def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: Path) -> Part:
     """A problem that takes rows, on a data set dealt out to the agents."""
     dealt, rest = parameters(deal), parameters(make, without=ROWS)
-    readers: list[Callable[[], Any]] = [lambda: read(name, {**dealt, **rest}, given)]
+    readers: list[Callable[[], Any]] = [
+        lambda: read(name, {**dealt, **rest}, given),
+        lambda: dealable(given),
+    ]
     if isinstance(given.get("partition"), str | dict):
         readers.append(lambda: partition_options(given["partition"]))
     if isinstance(given.get("dataset"), str):

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import checkpoint
+from .lock import abandoned
 from .metrics import Metrics
 from .salvage import manifest
 from .strict import numbers
+
+KILLED = "its process is gone; `diamond resume` goes on"
 
 
 class DamagedRun(ValueError):
@@ -78,4 +81,6 @@ def open_run(path: Path) -> Stored:
             f"finished, `diamond resume {path}` writes it anew"
         )
     known["resolved"] = numbers(known["resolved"])
+    if known["status"] == "running" and abandoned(path / ".lock"):
+        known |= {"status": "interrupted", "message": KILLED}
     return Stored(path, known, Metrics(path / "metrics.jsonl").lines())

@@ -192,7 +192,7 @@ class Simulation:
             f"{said}; back to round {int(back.t)} with steps {factor:g} times the first (L_g "
             f"{1 / factor:g} times)",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
         self.progress = back._replace(spent=after.spent)
         self._renew(forget=True)
