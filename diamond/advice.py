@@ -12,6 +12,7 @@ from .network import Network
 from .problem import Problem
 from .run import Run
 from .runtimes.simulate import simulate
+from .whole import whole
 
 PILOT = 100  # rounds from which costs are extrapolated
 # -d log(average metric) / d log T: the guarantees for momentum, plain sampling and full gradients
@@ -83,6 +84,7 @@ def advise(
     extrapolated from the pilot at the rate that is guaranteed: T^(-2/3) with momentum, T^(-1/2)
     without. A forecast for choosing, not a promise.
     """
+    batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
     runs = {name: _pilot(name, problem, network, batch, pilot, seed) for name in algorithms}
     reached = {name: _average(run) for name, run in runs.items()}
     lowest = min(reached.values())

@@ -9,6 +9,7 @@ one before it is whole.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 KEPT = 2
+OWN = re.compile(r"\d+\.(json|safetensors)(\.tmp)?")  # what was set aside is not touched
 
 
 class Checkpoint(NamedTuple):
@@ -43,7 +45,7 @@ def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str
     replace(stem.with_suffix(".json"), json.dumps(sealed).encode())
     kept = {f"{kept:010d}" for kept in rounds(folder)[-KEPT:]}
     for path in folder.iterdir():  # what an interrupted writing has left as well
-        if path.name.split(".")[0] not in kept:
+        if OWN.fullmatch(path.name) and path.name.split(".")[0] not in kept:
             path.unlink()
 
 
@@ -61,7 +63,9 @@ def load(folder: Path, round: int) -> Checkpoint:
             raise Damaged(f"{stem}.json: its digest is not that of its content")
         if body["arrays"] != _digest(content):
             raise Damaged(f"{stem}.safetensors: its digest is not the one in {stem.name}.json")
-        return Checkpoint(body["round"], unpack(content), body["notes"])
+        if body["round"] != round:
+            raise Damaged(f"{stem}.json: it is of round {body['round']}")
+        return Checkpoint(round, unpack(content), body["notes"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as cause:
         if isinstance(cause, Damaged):
             raise
@@ -73,10 +77,15 @@ def rounds(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in folder.glob("[0-9]*.json") if path.stem.isdigit())
 
 
+def files(folder: Path, round: int) -> list[Path]:
+    """The files of a checkpoint, the JSON last, without which the arrays count for nothing."""
+    return [folder / f"{round:010d}{suffix}" for suffix in (".safetensors", ".json")]
+
+
 def discard(folder: Path, round: int) -> None:
-    """Remove a checkpoint; the JSON first, without which the arrays count for nothing."""
-    for suffix in (".json", ".safetensors"):
-        (folder / f"{round:010d}{suffix}").unlink(missing_ok=True)
+    """Remove a checkpoint; the JSON first."""
+    for file in reversed(files(folder, round)):
+        file.unlink(missing_ok=True)
 
 
 def replace(path: Path, content: bytes, settle: bool = True) -> None:

@@ -4,7 +4,7 @@ import html
 import importlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +16,14 @@ from .algorithm import Algorithm
 from .divergence import Diverged
 from .folder import Origin, Writer, closing, digest, opening
 from .folder.table import Row, over_seeds, row
+from .names import apart, folder_name
 from .network import Network
 from .problem import Problem
 from .run import Run
 from .runtimes.many import depth_known, seeds_together
 from .runtimes.simulate import simulate
 from .sampling import Sampling
+from .whole import whole
 
 COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
 
@@ -72,8 +74,9 @@ class Comparison:
     def save(self, folder: str | Path) -> Path:
         """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""
         folder = Path(folder)
-        for (label, seed), run in self.runs.items():
-            path = folder / f"{label}-seed{seed}"
+        names = apart(folder_name(f"{label}-seed{seed}") for label, seed in self.runs)
+        for name, ((label, seed), run) in zip(names, self.runs.items()):
+            path = folder / name
             with Writer(path) as writer:
                 writer.begin(self._manifest(label, seed), self._config(label, seed))
                 for i in range(len(run.history["round"])):
@@ -161,7 +164,9 @@ def compare(
     `on_evaluation` is told at the end then.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
-    chosen = range(seeds) if isinstance(seeds, int) else seeds
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
+        seeds = range(whole("seeds", seeds, 1))
+    chosen = [whole("seed", seed) for seed in seeds]
     runs: dict[tuple[str, int], Run] = {}
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}

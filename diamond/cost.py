@@ -28,15 +28,27 @@ def zeros() -> jax.Array:
 
 
 def charge(counter: jax.Array, cost: Cost) -> jax.Array:
-    """The counter after `cost`."""
+    """The counter after `cost`, none of it 2^32 or more."""
     spent = jnp.stack([jnp.asarray(c).astype(jnp.uint32) for c in cost])
-    low = counter[0] + spent
-    return jnp.stack([low, counter[1] + (low < spent)])
+    return add(counter, jnp.stack([spent, jnp.zeros_like(spent)]))
 
 
-def each(cost: Cost, agents: int) -> Cost:
-    """`cost` as arrays with one entry an agent; a plain number is what every agent paid."""
-    return Cost(*(np.broadcast_to(np.asarray(c), (agents,)) for c in cost))
+def add(counter: jax.Array, more: jax.Array) -> jax.Array:
+    """The sum of two counters, or of as many of them as both have."""
+    low = counter[..., 0, :] + more[..., 0, :]
+    carried = (low < more[..., 0, :]).astype(jnp.uint32)
+    return jnp.stack([low, counter[..., 1, :] + more[..., 1, :] + carried], axis=-2)
+
+
+def each(cost: Cost, agents: int) -> np.ndarray:
+    """`cost` as counters, one an agent; a plain number is what every agent paid.
+
+    Costs only grow: a negative one is a mistake of the caller, and refused.
+    """
+    found = np.stack([np.broadcast_to(np.asarray(c, np.int64), (agents,)) for c in cost], axis=-1)
+    if (found < 0).any():
+        raise ValueError(f"a cost of {cost}: nothing that was spent can be taken back")
+    return np.stack([found & 0xFFFFFFFF, found >> 32], axis=-2).astype(np.uint32)
 
 
 def total(counter: jax.Array) -> np.ndarray:

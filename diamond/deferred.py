@@ -39,8 +39,11 @@ def own(algorithm: Any, agent: Any) -> Any:
     return jax.tree.map(pick, algorithm, is_leaf=lambda leaf: isinstance(leaf, Own))
 
 
+PAID = "_paid"  # among what was found: all that finding has cost before the agents moved on
+
+
 class Found(NamedTuple):
-    """A number, and what finding it has cost each agent so far."""
+    """A number, and what finding it has cost each agent."""
 
     value: Any  # an array of one entry an agent, where each has its own
     cost: Cost = Cost()  # of each agent, or of any where all pay the same
@@ -129,25 +132,21 @@ class Setting:
     def once(self, name: str, compute: Callable[["Setting"], Found]) -> Any:
         """The value of `compute`, found and charged the first time it is asked for here."""
         if name not in self.memory:
-            found = compute(self)
-            before = self.past.get(name, Found(None))
-            self.memory[name] = found._replace(
-                cost=tree.add(before.cost, found.cost),
-                agreed=before.agreed + found.agreed,
-                talks=before.talks + found.talks,
-            )
+            self.memory[name] = compute(self)
         return self.memory[name].value
 
     def at(self, x: Tree, y: Tree, forget: bool = False) -> "Setting":
         """The same, where the agents stand now: all that does not last is found anew.
 
-        `forget` what it was before, though not what finding it has cost: it was found where the
-        run was already lost.
+        `forget` what it was before: it was found where the run was already lost. What finding has
+        cost so far, of numbers that nobody asks for again as well, is one entry from here on, so
+        that no cost is ever taken back.
         """
-        lasting = {name: found for name, found in self.memory.items() if found.lasting}
-        kept = lambda found: found._replace(value=math.nan) if forget else found
-        past = {name: kept(found) for name, found in self.memory.items()}
-        return dataclasses.replace(self, memory=lasting, past=past, moved=(x, y))
+        paid = Found(0, spent(self.memory), *talked(self.memory), lasting=True)
+        lasting = {n: Found(f.value, lasting=True) for n, f in self.memory.items() if f.lasting}
+        past = {n: Found(math.nan if forget else f.value) for n, f in self.memory.items()}
+        memory = lasting | {PAID: paid}
+        return dataclasses.replace(self, memory=memory, past=past, moved=(x, y))
 
     def before(self, name: str, default: Any) -> Any:
         """What was found for `name` before, if anything was."""
@@ -178,9 +177,9 @@ class Resolved(NamedTuple):
 
     algorithm: Any
     numbers: dict[str, float]  # all that were found, by name; `shown`
-    cost: Cost  # of each agent
-    rounds: int  # of talking only
-    bytes: int  # over all edges, both ways
+    cost: Cost  # of each agent, for what was found since the agents moved on: yet to be charged
+    rounds: int  # of talking only, since the start
+    bytes: int  # over all edges, both ways, since the start
 
 
 def suited(algorithm: Any, problem: Problem) -> Any:
@@ -204,8 +203,8 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     return Resolved(
         jax.tree.map(_plain, filled),
         shown(setting.memory),
-        spent(setting.memory),
-        rounds=sum(found.talks for found in setting.memory.values()) * diameter,
+        spent({name: found for name, found in setting.memory.items() if name != PAID}),
+        rounds=talked(setting.memory).talks * diameter,
         bytes=spoken(setting.memory) * diameter * links,
     )
 
@@ -241,10 +240,23 @@ def spent(memory: Mapping[str, Found]) -> Cost:
     return total
 
 
+class Talked(NamedTuple):
+    """Numbers agreed on, and talks that took."""
+
+    agreed: int
+    talks: int
+
+
+def talked(memory: Mapping[str, Found]) -> Talked:
+    """What was talked about to find all numbers in `memory`."""
+    found = memory.values()
+    return Talked(sum(one.agreed for one in found), sum(one.talks for one in found))
+
+
 def spoken(memory: Mapping[str, Found]) -> int:
     """Bytes of the numbers in `memory` that were agreed on: of one round, to one neighbour."""
     size: int = jax.dtypes.canonicalize_dtype(float).itemsize
-    return sum(found.agreed for found in memory.values()) * size
+    return talked(memory).agreed * size
 
 
 def fill(node: Any, setting: Setting) -> Any:

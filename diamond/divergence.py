@@ -1,6 +1,7 @@
 """A run that is no longer finite: when, where, why, and what to do."""
 
 import dataclasses
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -12,6 +13,8 @@ from .cost import Cost
 from .deferred import Setting
 from .hypergradient.lipschitz import SAFETY, bends, bounds, hardest, in_use
 from .run import Run
+
+ROUGH = ("solver_error",)  # infinite where the lower level could not be solved, which is said
 
 
 class Diverged(RuntimeError):
@@ -39,6 +42,31 @@ def culprit(lost: np.ndarray, state: Any) -> str:
         if part.any():
             return f"{name} of agent {int(np.argmax(part))}"
     return "x or y"  # finite here, by a rounding; in the compiled rounds it was not
+
+
+def unsound(entry: Mapping[str, float]) -> list[str]:
+    """The measures of an evaluation that are not finite."""
+    return [n for n, value in entry.items() if n not in ROUGH and not np.isfinite(value)]
+
+
+def whose(names: Collection[str], entry: Mapping[str, float], own: Mapping[str, Any]) -> str:
+    """Measures that are not finite, and the agents whose own they are, in words."""
+    lost = [~np.isfinite(np.asarray(own[name], float)) for name in names if name in own]
+    agents = np.flatnonzero(np.any(lost, axis=0)).tolist() if lost else []
+    of = f" (agent {', '.join(map(str, agents[:8]))})" if agents else ""
+    return ", ".join(f"{name} is {entry[name]}" for name in list(names)[:4]) + of
+
+
+def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str | None:
+    """Why measures are not finite, where it is no step that is too large."""
+    if set(wrong) <= set(metrics):
+        return "the losses are finite there, so look into the metric itself for 0/0 or log(0)"
+    if round == 0:
+        return (
+            "no round has been made, so no step is at fault: look at the rows of these agents, and "
+            "at the losses for log(0), 0/0 or a label that is no class"
+        )
+    return None
 
 
 def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:

@@ -161,6 +161,7 @@ class Problem:
     ):
         self.upper, self.lower, self.init = upper, lower, init
         self.metrics, self.constant, self.prox = dict(metrics or {}), constant, prox
+        validate.names(self.metrics)
         self.lower_level: str = validate.lower_level(lower, lower_level, valid)
         names = {"train": "training", "valid": "validation"}
         given: dict[str, Any] = {"train": train, "valid": valid}

@@ -109,6 +109,10 @@ class Record:
         if on_evaluation:
             on_evaluation(dict(entry))
 
+    def measured(self, round: int) -> bool:
+        """Whether the last evaluation is that of `round`: it may have been lost."""
+        return bool(self.entries) and self.entries[-1]["round"] == round
+
     def saved(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Saved:
         """What it takes to go on from here; the lists are the record's own and grow with it."""
         return Saved(arrays, found, seconds, self.entries, self.own)

@@ -49,6 +49,12 @@ class Signs:
     def _solver(self, entry: dict[str, float]) -> str | None:
         if entry["solver_error"] <= 100 * self.tolerance:
             return None
+        if entry["solver_error"] == np.inf:
+            return (
+                f"y* cannot be found at round {entry['round']}: g_yy is not positive definite on "
+                f"the way to it, so the measures there mean nothing; the lower level must be "
+                f"strongly convex in y: add a term such as 0.01 ||y||^2 to it"
+            )
         return (
             f"y* is known to {entry['solver_error']:.1e} only at round {entry['round']} "
             f"({self.tolerance:.1e} is wanted), so the measures there are rough; is the lower "

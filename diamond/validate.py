@@ -10,6 +10,12 @@ import numpy as np
 from . import tree
 from .tree import Tree
 
+TAKEN = frozenset(  # by what every evaluation holds
+    "round stationarity consensus y_consensus z_consensus lower_error metric definition1 "
+    "upper_loss local_loss "
+    "solver_error curvature disagreement samples gradients hvps jvps bytes seconds waited agents "
+    "run algorithm network seed seeds diverged status digest started".split()
+)
 PROBE = 8  # rows on which a loss is compared with the average of its single rows
 
 
@@ -121,13 +127,30 @@ def lower_level(lower: Any, given: str, valid: Any) -> str:
     return given
 
 
+def names(metrics: Mapping[str, Any]) -> None:
+    """Metrics have names of their own."""
+    for name in metrics:
+        if not isinstance(name, str) or not name or name in TAKEN:
+            raise ValueError(
+                f"a metric cannot be called {name!r}: every evaluation has something of that name; "
+                f"call it my_{name}"
+            )
+
+
 def point(start: Any) -> tuple[Tree, Tree]:
     """(x_0, y_0) as strongly typed floating-point arrays."""
     if not isinstance(start, tuple) or len(start) != 2:
         raise TypeError(f"init(key) must return the tuple (x0, y0), not {type(start).__name__}")
 
     def strong(name: str, leaf: Any) -> jax.Array:
-        leaf = jnp.asarray(leaf)
+        try:
+            leaf = jnp.asarray(leaf)
+        except TypeError:
+            raise TypeError(
+                f"init(key) gives {name} with a {type(leaf).__name__} in it; give arrays only: of "
+                f"a module of equinox, eqx.partition(module, eqx.is_inexact_array)[0], and "
+                f"eqx.combine it with the rest inside the losses"
+            ) from None
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise TypeError(f"init(key) gives {name} of dtype {leaf.dtype}; it must be floating")
         return leaf.astype(leaf.dtype)

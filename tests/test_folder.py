@@ -114,7 +114,9 @@ def test_what_is_not_finite_is_strict_json_and_read_as_nan(tmp_path):
     np.testing.assert_array_equal([line["metric"], *line["agents"]["own"]], [np.nan] * 4)
     assert line["loss"] == 1.5
     with folder.Writer(tmp_path) as writer:
-        writer.manifest(status="diverged", finished=None, resolved={"ratio": np.inf, "beta": 0.5})
+        rest = dict.fromkeys(("problem", "algorithm", "network", "seed"), 0)
+        numbers = {"ratio": np.inf, "beta": 0.5}
+        writer.manifest(**rest, status="diverged", finished=None, resolved=numbers)
     json.loads((tmp_path / "manifest.json").read_text(), **refuse)
     manifest = folder.open_run(tmp_path).manifest
     assert np.isnan(manifest["resolved"]["ratio"]) and manifest["resolved"]["beta"] == 0.5

@@ -14,7 +14,7 @@ ROOT = Path(diamond.__file__).parent
 LAYERS = [
     {"_version", "tree", "schedule", "cost", "sampling", "linear", "cache", "memory", "hoist"},
     {"prox"},
-    {"colours", "callbacks", "cut", "processes"},
+    {"colours", "callbacks", "cut", "processes", "whole", "names"},
     {"validate", "checkpoint", "held"},
     {"problem"},
     {"network", "data"},

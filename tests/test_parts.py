@@ -161,7 +161,7 @@ def test_one_after_another_the_later_sees_the_earlier():
         (dict(order="late"), "no order 'late'; there are 'paper' and 'atc'"),
         (dict(theta=0.5), "theta is no number of these parts; they have alpha, beta"),
         (dict(x="local"), "x must be agreed upon: it cannot be 'local'"),
-        (dict(inner=0, plan="y*inner x"), "inner = 0: an inner loop goes round once or more"),
+        (dict(inner=0, plan="y*inner x"), "inner = 0 must be a whole number, 1 or more"),
         (dict(estimator="recursive", period=0), "period = 0: a full gradient every so many"),
     ],
 )

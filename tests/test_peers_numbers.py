@@ -14,7 +14,7 @@ from peering import NAMES, agents, lockstep, stacked
 
 import diamond
 from diamond import probe
-from diamond.deferred import shown
+from diamond.deferred import shown, talked
 from diamond.peers import agent, frame
 from diamond.peers.inprocess import Wire, inline, play
 from diamond.peers.node import Node
@@ -26,6 +26,7 @@ PAST = 27  # rounds: two past the first time that numbers are found anew
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open
 VICTIM = 1
+TALKS = 2  # each time: about the condition of the lower level, and about the upper one
 
 FAST = "gt_sgd", "float64"
 CASES = [
@@ -109,7 +110,7 @@ def soon(monkeypatch):
     """Numbers are found anew in round 3, and once more at the end; no faults come to this."""
     monkeypatch.setattr(agent, "refreshes", lambda t: [r for r in (3, ROUNDS) if r <= t])
     calm = lockstep(team(), ROUNDS)
-    assert all(p.found["_upper"].talks == 3 for p in calm)
+    assert all(talked(p.found).talks == 3 * TALKS for p in calm)
     return calm
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from .. import steps as automatic
 from ..schedule import Number, Schedule, schedule
 from ..steps import Order
+from ..whole import whole
 
 Step = Schedule | Number | None  # None: chooses itself
 Steps = Literal["auto"] | Mapping[str, Schedule | Number]
@@ -15,7 +16,7 @@ def choose(
     steps: Steps,
     order: Order | None,
     lags: int = 1,
-    whole: bool = False,
+    full: bool = False,
     inner: Any = 1,
     x: str = "gt",
     y: str = "local",
@@ -25,7 +26,7 @@ def choose(
 
     One that is None comes from `steps` if it is a mapping with that name, and from `diamond.steps`
     otherwise. Without an `order`, steps that choose themselves mix after the step ("atc", where
-    they may be larger), and a given alpha as the paper does. `whole`: gradients are of all rows.
+    they may be larger), and a given alpha as the paper does. `full`: gradients are of all rows.
     `inner`: how many steps y makes for one of x. `x`, `y`: how they are agreed upon, which limits
     their steps.
     """
@@ -42,7 +43,7 @@ def choose(
     found = {name: known.get(name) if value is None else value for name, value in given.items()}
     order = order or ("atc" if found["alpha"] is None else "paper")
     noise: automatic.Noise = "average" if "theta" in given else "plain"
-    noise = "none" if whole else "momentum" if "eta" in given else noise
+    noise = "none" if full else "momentum" if "eta" in given else noise
     weight = automatic.theta if "theta" in given else automatic.eta
     rules = {
         "alpha": lambda: automatic.alpha(order, lags, noise, inner, x, y),
@@ -58,6 +59,4 @@ def choose(
 
 def loops(inner: int | None, y: str = "local") -> Any:
     """How often an inner loop goes round: a number, or found by the run from how y moves."""
-    if inner is not None and inner < 1:
-        raise ValueError(f"inner = {inner}: an inner loop goes round once or more")
-    return automatic.inner(y) if inner is None else inner
+    return automatic.inner(y) if inner is None else whole("inner", inner, 1)

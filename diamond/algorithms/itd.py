@@ -24,7 +24,7 @@ def itd(
 
     The bias shrinks as (1 - beta mu)^N.
     """
-    _, s = choose(steps, "atc", inner=inner, whole=True, x="gossip", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", inner=inner, full=True, x="gossip", alpha=alpha, beta=beta)
     return Loop(
         implicit(unrolled(inner, s["beta"](0) if beta is not None else rate())),
         plain(full=True),

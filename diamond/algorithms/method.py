@@ -72,8 +72,8 @@ def method(
     given = {"beta": beta, "delta": delta, "eta": eta, "gamma": gamma, "theta": theta}
     if unused := [name for name, value in given.items() if value is not None and name not in named]:
         raise ValueError(f"{unused[0]} is no number of these parts; they have {', '.join(named)}")
-    whole = estimator in ("full", "recursive", "saga")
-    _, s = choose(steps, order, lags=lags, whole=whole, inner=times, x=x, y=y, **named)
+    full = estimator in ("full", "recursive", "saga")
+    _, s = choose(steps, order, lags=lags, full=full, inner=times, x=x, y=y, **named)
     moves = zip("xyz", ("alpha", "beta", "delta"), (x, y, z))
     return Loop(
         along(directions, hypergradient, lam),

@@ -54,6 +54,8 @@ def _tell(error: Exception) -> int | None:
     from ..data import DataError
     from ..experiment.mistakes import BadExperiment
     from ..folder.lock import Busy
+    from ..folder.reader import DamagedRun
+    from ..folder.salvage import Lost
     from ..memory import TooLarge
 
     if isinstance(error, BadExperiment):
@@ -62,10 +64,14 @@ def _tell(error: Exception) -> int | None:
         for mistake in error.mistakes:
             talk(f"  {mistake}")
         return BAD_INPUT
-    if isinstance(error, DataError | FileNotFoundError | FileExistsError | TooLarge):
+    known = DataError, FileNotFoundError, FileExistsError, TooLarge, DamagedRun, Lost
+    if isinstance(error, known):
         talk(str(error), "red")
         return BAD_INPUT
     if isinstance(error, Busy):
         talk(str(error), "red")
         return FAILED
+    if isinstance(error, OSError) and error.filename is not None:
+        talk(f"{error.filename}: {error.strerror}", "red")
+        return BAD_INPUT if isinstance(error, NotADirectoryError) else FAILED
     return None

@@ -9,6 +9,7 @@ from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
 from .devices import asked_for, joined, leading, recorded, show_cores
 
 if TYPE_CHECKING:
+    from ..experiment.execute import Permits
     from ..experiment.run import Plan
 
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.")]
@@ -50,11 +51,10 @@ def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
     """Find every mistake of an experiment, and estimate what it takes, without running it."""
     with reported():
         start()
-        from ..experiment.config import load
-        from ..experiment.run import comparison
+        from ..experiment.run import comparison, every_mistake
         from .forecasts import as_dict, show
 
-        plan = comparison(load(file, set), Path("runs"), str(file))
+        plan = comparison(every_mistake(file, set), Path("runs"), str(file))
         found = plan.forecasts()
         if json:
             emit({"file": str(file), "mistakes": [], "runs": as_dict(found)})
@@ -99,8 +99,10 @@ def compare(
         start()
         from ..experiment.config import load
         from ..experiment.run import begin, comparison
+        from ..folder.room import room
 
         plan = comparison(load(file, set), out, str(file))
+        room(plan.path, plan.size)
         begin(plan)
         _go(plan, quiet, json)
 
@@ -112,18 +114,32 @@ def resume(
     hosts: Hosts = "",
     rank: Rank = None,
     size: Size = None,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="Begin anew where no checkpoint can be read; nothing is deleted."
+        ),
+    ] = False,
+    changed_data: Annotated[
+        bool,
+        typer.Option(
+            "--changed-data", help="Go on although rows, files or packages are not what they were."
+        ),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Go on with what was interrupted or killed; the end is that of the uninterrupted run."""
     with reported(), joined(hosts, rank, size):
         start()
+        from ..experiment.execute import Permits
         from ..experiment.run import again
 
         chosen = devices or ("all" if hosts else "")
         show_cores(chosen or recorded(folder))
         others = int(chosen) if chosen.isdigit() else chosen or None
-        _go(again(folder, others), quiet, json, estimate=False)
+        permits = Permits(restart, changed_data)
+        _go(again(folder, others), quiet, json, estimate=False, permits=permits)
 
 
 def start() -> None:
@@ -133,9 +149,16 @@ def start() -> None:
     compile_cache()
 
 
-def _go(plan: "Plan", quiet: bool, json: bool, estimate: bool = True) -> None:
+def _go(
+    plan: "Plan",
+    quiet: bool,
+    json: bool,
+    estimate: bool = True,
+    permits: "Permits | None" = None,
+) -> None:
     """Estimate, run, and print the table; exits by what became of the runs."""
     from ..folder.reader import open_run
+    from ..folder.room import room
     from ..folder.table import over_seeds, rows
     from .forecasts import said
     from .results import print_table
@@ -143,6 +166,7 @@ def _go(plan: "Plan", quiet: bool, json: bool, estimate: bool = True) -> None:
     if not leading():
         plan.assist()
         return
+    room(plan.path, plan.size)
     compiled: dict[str, float] = {}
     if estimate:
         if not quiet:
@@ -151,7 +175,7 @@ def _go(plan: "Plan", quiet: bool, json: bool, estimate: bool = True) -> None:
         compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
         if not quiet:
             talk(said(plan, found), "dim")
-    manifests = executed(plan, quiet, compiled)
+    manifests = executed(plan, quiet, compiled, permits)
     table = rows([open_run(path) for _, path in plan.jobs])
     if json:
         emit({"folder": str(plan.path), "runs": table})
@@ -166,14 +190,17 @@ def _go(plan: "Plan", quiet: bool, json: bool, estimate: bool = True) -> None:
     _end(manifests)
 
 
-def executed(plan: "Plan", quiet: bool, compiled: dict[str, float]) -> list[dict[str, Any]]:
+def executed(
+    plan: "Plan", quiet: bool, compiled: dict[str, float], permits: "Permits | None" = None
+) -> list[dict[str, Any]]:
     """The manifests of a plan's runs, watched while they run; Ctrl-C says how to go on."""
+    from ..experiment.execute import Permits
     from .interrupt import gently
     from .progress import watching
 
     try:
         with gently() as stopped, watching(plan, quiet) as watch:
-            return plan.execute(watch, stopped, compiled)
+            return plan.execute(watch, stopped, compiled, permits or Permits())
     except KeyboardInterrupt:
         talk(f"interrupted; go on with:  diamond resume {plan.path}", "yellow")
         raise typer.Exit(INTERRUPTED) from None

@@ -58,7 +58,7 @@ def list_runs(
         from ..folder.reader import below
         from ..folder.table import rows
 
-        found = below(folder)
+        found = below(folder, unreadable=lambda said: talk(said, "yellow"))
         found.sort(key=lambda run: run.manifest["started"])
         table = rows(found)
         for row, run in zip(table, found):

@@ -30,7 +30,7 @@ def by_label(labels: ArrayLike, agents: int, seed: int, shards: int = 1) -> list
     With one shard an agent gets one contiguous run; the runs are dealt out at random.
     """
     marks = shares.vector(labels)
-    if shards < 1:
+    if shares.counted("shards", shards) < 1:
         raise DataError(f"{shards} shards an agent; give at least 1")
     shares.enough(len(marks), agents)
     if len(marks) < agents * shards:
@@ -54,7 +54,7 @@ def dirichlet(
     marks = shares.vector(labels)
     if not (np.isfinite(concentration) and concentration > 0):
         raise DataError(f"concentration {concentration}; give a finite number above 0")
-    shares.enough(len(marks), agents, max(minimum, 1))
+    shares.enough(len(marks), agents, max(shares.counted("minimum", minimum), 1))
     found, owners = np.unique(marks, return_inverse=True)
     groups = [np.flatnonzero(owners == k) for k in range(len(found))]
     for k in range(TRIES):
@@ -100,6 +100,7 @@ def unequal(
     Agent i gets a share proportional to proportions[i], or to ratio ** i.
     """
     n = shares.rows(labels_or_n)
+    shares.counted("agents", agents)
     if (ratio is None) == (proportions is None):
         raise DataError("give either ratio or proportions")
     if ratio is not None:

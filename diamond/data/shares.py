@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..whole import whole
 from .dataset import DataError
 
 
@@ -19,9 +20,17 @@ def apportion(n: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def generator(seed: int, *more: int) -> np.random.Generator:
     """Make the generator of a seed and further counters."""
-    if seed < 0:
+    if counted("seed", seed) < 0:
         raise DataError(f"seed {seed}; give a whole number from 0")
     return np.random.default_rng([seed, *more])
+
+
+def counted(what: str, value: int) -> int:
+    """`value`, known to be a whole number."""
+    try:
+        return whole(what, value)
+    except ValueError as cause:
+        raise DataError(str(cause)) from None
 
 
 def rows(labels_or_n: ArrayLike) -> int:
@@ -42,7 +51,7 @@ def vector(labels: ArrayLike) -> NDArray:
 
 def enough(n: int, agents: int, minimum: int = 1) -> None:
     """Refuse more agents than the rows can serve."""
-    if agents < 1:
+    if counted("agents", agents) < 1:
         raise DataError(f"{agents} agents; give at least 1")
     if n < 1:
         raise DataError("no rows to deal out; give at least 1")

@@ -1,7 +1,7 @@
 """A data set by name or path, dealt out to the agents and split into their parts."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import data
 from ..data import Dataset
-from .mistakes import did_you_mean, within, wrong
+from .mistakes import did_you_mean, several, within, wrong
 from .options import parameters, read
 
 KNOWN: dict[str, Callable[..., Dataset]] = {
@@ -26,6 +26,7 @@ PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "iid": data.partition.iid,
     "unequal": data.partition.unequal,
 }
+SHARES = (0.4, 0.4, 0.2)  # of training, validation and test rows
 ALREADY = ("labels", "labels_or_n", "agents", "seed")  # what a partition is handed anyway
 
 
@@ -54,7 +55,7 @@ def deal(
     dataset: str,
     agents: int = 9,
     partition: str | dict[str, Any] = "iid",
-    shares: Sequence[float] = (0.4, 0.4, 0.2),
+    shares: Sequence[float] = SHARES,
     rows: int | None = None,
     seed: int = 0,
     folder: str | None = None,
@@ -80,6 +81,24 @@ def deal(
     split = data.partition.split(parts, shares, seed)
     train, valid, test = ([{"a": features[i], "b": labels[i]} for i in part] for part in split)
     return Dealt(train, valid, test, len(found.classes))
+
+
+def dealable(given: Mapping[str, Any]) -> None:
+    """Refuse numbers that no data set can be dealt by, whatever it holds."""
+    found: list[tuple[tuple[str | int, ...], str, Any]] = []
+    for name, least in (("agents", 1), ("rows", 1), ("seed", 0)):
+        if isinstance(value := given.get(name), int) and value < least:
+            found.append(((name,), f"must be a whole number, {least} or more, not {value}", value))
+    shares = given.get("shares", SHARES)
+    if _numbers(shares) and (len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9):
+        said = f"must be three numbers above 0 that add up to 1, as in {list(SHARES)}: the shares "
+        found.append((("shares",), f"{said}of training, validation and test rows", shares))
+    if found:
+        raise several(found)
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(v, int | float) for v in value)
 
 
 def dealer(partition: str | dict[str, Any]) -> Callable[..., list[np.ndarray]]:

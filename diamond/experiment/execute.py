@@ -1,16 +1,16 @@
 """One run into its folder: begun, gone on with, and ended."""
 
-import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
 from ..divergence import Diverged
-from ..folder.manifest import Origin, closing, opening, versions
-from ..folder.trajectory import digest
+from ..folder.manifest import Origin, closing, data, opening, versions
+from ..folder.manifest import now as time
+from ..folder.salvage import manifest as written
 from ..folder.writer import Writer
 from ..problem import Problem
 from ..record import Saved
@@ -22,6 +22,13 @@ from .mistakes import BadExperiment, Mistake
 from .team import lead
 
 Manifest = dict[str, Any]
+
+
+class Permits(NamedTuple):
+    """What a run may do although it is not what it seems to be asked for."""
+
+    restart: bool = False  # begin anew where no checkpoint can be read
+    changed_data: bool = False  # go on with other rows, files or packages than it began with
 
 
 class Watch(Protocol):
@@ -43,6 +50,7 @@ def execute(
     watch: Watch,
     stopped: Callable[[], bool] = lambda: False,
     compiled: float = 0.0,
+    permits: Permits = Permits(),
 ) -> Manifest:
     """Run `job` in the folder `path`, from where an earlier attempt left it; the final manifest.
 
@@ -51,7 +59,10 @@ def execute(
     """
     watch.begin(job.name, job.experiment.rounds)
     with Writer(path, job.experiment.checkpoint_seconds) as writer:
-        saved = _opened(writer, job, problem, watch)
+        changes = unchanged(job.experiment, problem, path, permits)
+        saved = _opened(writer, job, problem, watch, permits)
+        if changes and saved is not None:
+            _confess(writer, job, problem, watch, saved, changes)
         if jax.process_count() > 1:
             lead(saved)
         try:
@@ -61,29 +72,48 @@ def execute(
             said = "" if asked else f"{type(error).__name__}: {error}"
             writer.manifest(status="interrupted", message=said, wall_seconds=writer.wall)
             raise
-        shown = digest(writer.metrics.lines(), run.x, run.y)
-        end = closing(run, status, message, writer.wall, shown)
+        end = closing(run, status, message, writer.wall, writer.digest(run.x, run.y))
         end["compile_seconds"] += compiled
         manifest = writer.manifest(**end)
     watch.end(job.name, manifest)
     return manifest
 
 
-def _opened(writer: Writer, job: Job, problem: Problem, watch: Watch) -> Saved | None:
+def _opened(
+    writer: Writer, job: Job, problem: Problem, watch: Watch, permits: Permits
+) -> Saved | None:
     """Where an earlier attempt left the run; None if it begins now."""
-    saved, complaints = writer.restore()
+    saved, complaints = writer.restore(permits.restart)
     for complaint in complaints:
-        watch.say(job.name, f"{complaint}; an earlier one is used")
+        watch.say(job.name, complaint)
+    one = job.experiment
     if saved is not None:
-        writer.manifest(status="running", message="", finished=None)
-        watch.progress(job.name, saved.entries)
+        known = writer.manifest() or _opening(writer, job, problem)
+        writer.manifest(**known | {"status": "running", "message": "", "finished": None})
+        if saved.entries:
+            watch.progress(job.name, saved.entries)
         return saved
+    writer.begin(_opening(writer, job, problem), one.toml(writer.path))
+    return None
+
+
+def _opening(writer: Writer, job: Job, problem: Problem) -> Manifest:
+    """The manifest of the run as it begins."""
     one = job.experiment
     batch = one.algorithm[0].build().batch
     fixed = one.seed[0], one.rounds, one.every, batch, one.sampling
-    manifest = opening(_origin(job, writer.path), problem, one.network[0].build(), *fixed)
-    writer.begin(manifest, one.toml(writer.path))
-    return None
+    return opening(_origin(job, writer.path), problem, one.network[0].build(), *fixed)
+
+
+def _confess(
+    writer: Writer, job: Job, problem: Problem, watch: Watch, saved: Saved, changes: list[str]
+) -> None:
+    """Say, in the manifest too, that the run goes on with something else than it began with."""
+    now, known = _opening(writer, job, problem), writer.manifest()
+    round = int(saved.entries[-1]["round"]) if saved.entries else 0
+    changed = [*known.get("changed", []), {"round": round, "when": time(), "what": changes}]
+    writer.manifest(changed=changed, problem=now["problem"], versions=now["versions"])
+    watch.say(job.name, f"goes on although {'; '.join(changes)}")
 
 
 def _simulated(
@@ -129,33 +159,39 @@ def _simulated(
 
 def finished(path: Path) -> Manifest | None:
     """The manifest of a run that has come to its end, by its last round or by diverging."""
-    try:
-        manifest = json.loads((path / "manifest.json").read_text())
-    except (OSError, ValueError):
-        return None
-    return manifest if manifest["status"] in ("finished", "diverged") else None
+    known, _ = written(path / "manifest.json")
+    return known if known.get("status") in ("finished", "diverged") else None
 
 
-def unchanged(experiment: Experiment, path: Path) -> list[str]:
-    """Refuse to go on with another problem than the run began with; returns what to be aware of."""
-    try:
-        manifest = json.loads((path / "manifest.json").read_text())
-    except (OSError, ValueError):
+def unchanged(experiment: Experiment, problem: Problem, path: Path, permits: Permits) -> list[str]:
+    """What is not as it was when the run began; refused unless that is permitted.
+
+    The rounds to come would be of another problem, or other bits.
+    """
+    then, _ = written(path / "manifest.json")
+    if not then:
         return []  # not even begun
-    then, now = manifest["problem"]["sources"], _sources(experiment, path)
-    if then != now:
-        changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    before = then["problem"]
+    files = _differing(before["sources"], _sources(experiment, path))
+    rows = _differing(before.get("data", {}), data(problem)) if before.get("data") else []
+    began, here = then["versions"], versions()
+    changes = [f"{name} is not what it was when the run began" for name in files]
+    changes += [f"its {name} rows are not what they were when the run began" for name in rows]
+    changes += [
+        f"it was begun with {name} {began.get(name)} and this is {here.get(name)}"
+        for name in _differing(began, here)
+    ]
+    if changes and not permits.changed_data:
         said = (
-            f"{', '.join(changed)} is not what it was when the run began, so the rounds to come "
-            f"would be of another problem; restore it, or begin anew by `diamond run`"
+            f"{'; '.join(changes)}: restore that, begin anew by `diamond run`, or go on all the "
+            f"same by `diamond resume --changed-data`, which the manifest will say"
         )
         raise BadExperiment(str(path), [Mistake("problem", said)])
-    began = manifest["versions"]
-    return [
-        f"begun with {name} {began.get(name)}, continued with {version}: bits may differ"
-        for name, version in versions().items()
-        if began.get(name) != version
-    ]
+    return changes
+
+
+def _differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
 def _origin(job: Job, path: Path) -> Origin:

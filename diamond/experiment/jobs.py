@@ -1,6 +1,6 @@
 """The single runs that an experiment consists of."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -9,10 +9,14 @@ from typing import NamedTuple
 import jax
 
 from ..cut import Cut
+from ..names import apart, folder_name
 from ..problem import Problem
 from ..runtimes.spmd import named
 from .config import Experiment
 from .mistakes import BadExperiment, Mistake
+from .parts import Part
+
+FAULTS = (ValueError, TypeError, OSError, ImportError)  # that making a problem may raise
 
 
 class Job(NamedTuple):
@@ -35,8 +39,9 @@ def jobs(experiment: Experiment) -> list[Job]:
         name += [graph] if len(experiment.network) > 1 else []
         name += [f"seed{seed}"] if len(experiment.seed) > 1 else []
         one = {"network": [network], "algorithm": [algorithm], "seed": [seed]}
-        found.append(Job(_plain("-".join(name) or label), experiment.model_copy(update=one)))
-    return found
+        found.append(Job(folder_name("-".join(name) or label), experiment.model_copy(update=one)))
+    names = apart(job.name for job in found)
+    return [job._replace(name=name) for job, name in zip(found, names)]
 
 
 @contextmanager
@@ -52,20 +57,10 @@ def build(experiment: Experiment, source: str) -> Problem:
     One of several processes keeps the rows of its own agents only.
     """
     try:
-        problem = experiment.problem.build()
-    except (ValueError, TypeError, OSError, ImportError) as cause:
+        problem: Problem = experiment.problem.build()
+    except FAULTS as cause:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
-    made = [part.build() for part in experiment.network]
-    many = len(made) > 1
-    wrong = [
-        Mistake(
-            f"network[{i}]" if many else "network",
-            f"{network.name} has {network.agents} agents, the problem has {problem.agents}; "
-            f"make them as many",
-        )
-        for i, network in enumerate(made)
-        if network.agents != problem.agents
-    ]
+    wrong = misfits(problem, experiment.network)
     if experiment.devices is not None:
         try:
             named(experiment.devices)
@@ -79,6 +74,20 @@ def build(experiment: Experiment, source: str) -> Problem:
     return problem
 
 
+def misfits(problem: Problem, networks: Sequence[Part]) -> list[Mistake]:
+    """The networks that have not as many agents as the problem."""
+    made = [part.build() for part in networks]
+    return [
+        Mistake(
+            f"network[{i}]" if len(made) > 1 else "network",
+            f"{network.name} has {network.agents} agents, the problem has {problem.agents}; "
+            f"make them as many",
+        )
+        for i, network in enumerate(made)
+        if network.agents != problem.agents
+    ]
+
+
 def fresh(out: Path, name: str) -> Path:
     """A folder that is not there yet: out/name, or out/name-2 and so on."""
     path, number = out / name, 1
@@ -86,19 +95,3 @@ def fresh(out: Path, name: str) -> Path:
         number += 1
         path = out / f"{name}-{number}"
     return path
-
-
-def apart(names: Iterable[str]) -> list[str]:
-    """The names, the second of a kind with -2 after it."""
-    seen: dict[str, int] = {}
-    found = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return found
-
-
-def _plain(name: str) -> str:
-    """A name that is safe as a folder's: "er(9, p=0.3)" becomes "er-9-p0.3"."""
-    kept = "".join(c if c.isalnum() or c in "._" else "-" for c in name.replace("=", ""))
-    return "-".join(filter(None, kept.split("-")))

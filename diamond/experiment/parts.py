@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import catalogue, network
+from ..whole import whole
 from .mistakes import did_you_mean, gather, wrong
-from .options import made, parameters
+from .options import Options, made, parameters
 
 ALIASES = {"er": "erdos_renyi"}
 
@@ -42,7 +43,15 @@ def algorithm(value: Any) -> Part:
         if not isinstance(label, str | None):
             raise wrong(f"must be text in quotes, not {label!r}", "label")
 
-    _, (found, options) = gather(check_label, lambda: made(canonical, make, given))
+    def build() -> tuple[Any, Options]:
+        found, options = made(canonical, make, given)
+        try:
+            whole("batch", found.batch, 1)
+        except ValueError as cause:
+            raise wrong(str(cause), "batch") from None
+        return found, options
+
+    _, (found, options) = gather(check_label, build)
     return Part(canonical, options.spelled, lambda: found, label or canonical)
 
 

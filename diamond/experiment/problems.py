@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import demo, problems
 from ..problem import Problem
-from .deal import deal, found_at, partition_options
+from .deal import deal, dealable, found_at, partition_options
 from .mistakes import did_you_mean, gather, wrong
 from .options import parameters, read
 from .parts import Part, table
@@ -51,7 +51,10 @@ def problem(value: Any, base: Path) -> Part:
 def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: Path) -> Part:
     """A problem that takes rows, on a data set dealt out to the agents."""
     dealt, rest = parameters(deal), parameters(make, without=ROWS)
-    readers: list[Callable[[], Any]] = [lambda: read(name, {**dealt, **rest}, given)]
+    readers: list[Callable[[], Any]] = [
+        lambda: read(name, {**dealt, **rest}, given),
+        lambda: dealable(given),
+    ]
     if isinstance(given.get("partition"), str | dict):
         readers.append(lambda: partition_options(given["partition"]))
     if isinstance(given.get("dataset"), str):
@@ -69,7 +72,7 @@ def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: P
     spelled["partition"] = partition_options(spelled["partition"])[1]
     if "classes" not in given:
         spelled.pop("classes", None)  # as many as the data set has
-    return Part(name, spelled, build)
+    return Part(name, spelled, build, sources=_digests(Path(rows["dataset"])))
 
 
 def _own(path: Path, function: str, given: dict[str, Any]) -> Part:
@@ -87,8 +90,21 @@ def _own(path: Path, function: str, given: dict[str, Any]) -> Part:
         with _importable(path.parent):
             return _checked(make(**options.objects), f"{path.name}:{function}")
 
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Part(f"{path}:{function}", options.spelled, build, sources={str(path): digest})
+    sources = _digests(path, *_beside(path))
+    return Part(f"{path}:{function}", options.spelled, build, sources=sources)
+
+
+def _digests(*paths: Path) -> dict[str, str]:
+    """Those of `paths` that are files, each with the digest of its content."""
+    files = [path for path in paths if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _beside(path: Path) -> list[Path]:
+    """The user's other files that are imported by now: modules in or below the same folder."""
+    files = [Path(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))]
+    own = [file for file in files if file.suffix == ".py" and path.parent in file.parents]
+    return sorted(file for file in own if file != path and "site-packages" not in file.parts)
 
 
 def _module(path: Path) -> Any:

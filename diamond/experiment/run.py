@@ -1,22 +1,27 @@
 """Experiments into folders: one run, a comparison of many, or what an earlier one left undone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
+from pydantic import ValidationError
 
 from ..checkpoint import replace
 from ..memory import TooLarge
 from ..problem import Problem
 from ..runtimes.forecast import Forecast, forecast
-from .config import Experiment, load
-from .execute import Manifest, Watch, execute, finished, unchanged
-from .jobs import Job, build, fresh, jobs, precision
+from ..sampling import key
+from .config import Experiment, load, parsed
+from .execute import Manifest, Permits, Watch, execute, finished
+from .jobs import FAULTS, Job, build, fresh, jobs, misfits, precision
 from .mistakes import BadExperiment, Mistake
+from .parts import graph
+from .problems import problem
 from .team import dismiss, follow
 
 COMPARISON = "experiment.toml"  # in a folder of runs: the comparison they belong to
+COPIES = 12  # of x and y: four in a state, two checkpoints and the one being written
 RUN = "config.toml"  # in a run's own folder
 
 
@@ -27,6 +32,13 @@ class Plan(NamedTuple):
     problem: Problem
     path: Path
     jobs: list[tuple[Job, Path]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the checkpoints of all runs, roughly: a few times x and y of all agents."""
+        leaves = jax.tree.leaves(jax.eval_shape(self.problem.init, key(0)))
+        one = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) * self.problem.agents
+        return COPIES * one * len(self.jobs)
 
     def forecasts(self) -> dict[str, Forecast]:
         """What each run will take; seeds differ in nothing, so one of them is tried."""
@@ -64,6 +76,7 @@ class Plan(NamedTuple):
         watch: Watch,
         stopped: Callable[[], bool] = lambda: False,
         compiled: dict[str, float] | None = None,
+        permits: Permits = Permits(),
     ) -> list[Manifest]:
         """Run what is not finished yet; a run that diverges does not stop the others."""
         manifests = []
@@ -71,10 +84,8 @@ class Plan(NamedTuple):
             for job, path in self.jobs:
                 done = finished(path)
                 if done is None:
-                    for said in unchanged(job.experiment, path):
-                        watch.say(job.name, said)
                     took = (compiled or {}).get(job.name, 0.0)
-                    done = execute(job, self.problem, path, watch, stopped, took)
+                    done = execute(job, self.problem, path, watch, stopped, took, permits)
                 else:
                     if jax.process_count() > 1:
                         dismiss()
@@ -109,6 +120,30 @@ def comparison(experiment: Experiment, out: Path, source: str) -> Plan:
         problem = build(experiment, source)
     path = fresh(out, experiment.name)
     return _among(experiment, problem, path)
+
+
+def every_mistake(path: Path, changes: Sequence[str] = ()) -> Experiment:
+    """The experiment in the file at `path`; raises `BadExperiment` with all that is wrong.
+
+    Where some of it cannot be read, the problem is made all the same, if it can be, and compared
+    with the networks.
+    """
+    try:
+        return load(path, changes)
+    except BadExperiment as error:
+        raw, found = parsed(path, changes), list(error.mistakes)
+        several = raw.get("network", [])
+        try:
+            made = problem(raw["problem"], path.parent.absolute())
+            graphs = [graph(one) for one in (several if isinstance(several, list) else [several])]
+        except (ValidationError, KeyError):
+            raise error from None
+        try:
+            with jax.enable_x64(raw.get("precision") == "float64"):
+                found += misfits(made.build(), graphs)
+        except FAULTS as cause:
+            found.append(Mistake("problem", str(cause)))
+        raise BadExperiment(error.source, found) from None
 
 
 def begin(plan: Plan) -> None:

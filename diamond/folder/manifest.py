@@ -1,6 +1,7 @@
 """manifest.json: what a run was, on what it ran, and what became of it."""
 
 import datetime
+import hashlib
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .. import tree
 from .._version import __version__
 from ..held import FEW, Tally
 from ..network import Network
@@ -99,7 +101,24 @@ def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
         "rows": {part: problem.counts(part).tolist() for part in problem.rows},
         "labels": labels(problem.rows["train"].tallies()),
         "sources": origin.sources,
+        "data": data(problem),
     }
+
+
+def data(problem: Problem) -> dict[str, str]:
+    """The digest of every part of the rows; none where some are in another process."""
+    if len(problem.here) < problem.agents:
+        return {}
+    found = {}
+    for part, held in problem.rows.items():
+        hashed = hashlib.sha256()
+        for agent in range(problem.agents):
+            for name, leaf in tree.named(held[agent]).items():
+                whole = np.asarray(leaf, order="C")
+                hashed.update(f"{agent}{name}{whole.dtype}{whole.shape}".encode())
+                hashed.update(whole.data if whole.size else b"")
+        found[part] = hashed.hexdigest()
+    return found
 
 
 def labels(tallies: Sequence[Tally]) -> list[list[int]] | None:

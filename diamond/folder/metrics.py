@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checkpoint import replace
 from .strict import dumps, numbers
 
 Entry = dict[str, float]
@@ -22,10 +23,8 @@ class Metrics:
 
     def append(self, entry: Entry, own: Own) -> None:
         """Add an evaluation, in one write."""
-        agents = {name: np.asarray(value).tolist() for name, value in own.items()}
-        line = dumps({**entry, "agents": agents}) + "\n"
         with self.path.open("ab", buffering=0) as stream:
-            stream.write(line.encode())
+            stream.write(written(entry, own) + b"\n")
 
     def sync(self) -> None:
         """Force what was appended to the disk."""
@@ -33,29 +32,60 @@ class Metrics:
             os.fsync(stream.fileno())
 
     def lines(self) -> list[dict[str, Any]]:
-        """Every evaluation up to the first line that is torn or damaged."""
-        return [line for line, _ in self._whole()]
+        """Every evaluation that can be read."""
+        return self.readable()[0]
+
+    def readable(self) -> tuple[list[dict[str, Any]], bool]:
+        """The evaluations that can be read, in their order, and whether that is all of them.
+
+        A last line without its end is what a killed writer leaves, and no damage.
+        """
+        found, whole = self._read()
+        return [line for line, _ in found], whole
 
     def truncate(self, round: int) -> list[dict[str, Any]]:
         """Drop what lies beyond `round`, and return what is left."""
-        kept = [(line, end) for line, end in self._whole() if line["round"] <= round]
-        if self.path.exists():
-            os.truncate(self.path, kept[-1][1] if kept else 0)
-        return [line for line, _ in kept]
+        kept = [line for line in self.lines() if line["round"] <= round]
+        self.keep(kept)
+        return kept
 
-    def _whole(self) -> list[tuple[dict[str, Any], int]]:
-        """Each sound line and where it ends."""
-        found: list[tuple[dict[str, Any], int]] = []
-        end = 0
+    def keep(self, lines: list[dict[str, Any]]) -> None:
+        """Leave these of the lines that can be read, and nothing else."""
+        if not self.path.exists():
+            return
+        rounds = {line["round"] for line in lines}
+        content = b"".join(raw for line, raw in self._read()[0] if line["round"] in rounds)
+        held = self.path.read_bytes()
+        if held.startswith(content):
+            os.truncate(self.path, len(content))
+        else:
+            replace(self.path, content)
+
+    def _read(self) -> tuple[list[tuple[dict[str, Any], bytes]], bool]:
+        """Each sound line with its bytes, and whether there is none that is not."""
+        found: list[tuple[dict[str, Any], bytes]] = []
+        whole = True
         content = self.path.read_bytes() if self.path.exists() else b""
-        for raw in content.splitlines(keepends=True):
-            end += len(raw)
+        for raw in content.split(b"\n")[:-1]:
             try:
-                line = numbers(json.loads(raw))
-                line["round"], line["agents"]
-            except (ValueError, KeyError, TypeError):
-                break
-            if not raw.endswith(b"\n"):
-                break
-            found.append((line, end))
-        return found
+                line = read(raw)
+                if found and not line["round"] > found[-1][0]["round"]:
+                    raise ValueError("out of order")
+                found.append((line, raw + b"\n"))
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+                whole = False
+        return found, whole
+
+
+def written(entry: Entry, own: Own) -> bytes:
+    """An evaluation as a line says it."""
+    agents = {name: np.asarray(value).tolist() for name, value in own.items()}
+    return dumps({**entry, "agents": agents}).encode()
+
+
+def read(raw: bytes) -> dict[str, Any]:
+    """The evaluation that a line says; raises what is wrong with it."""
+    line: dict[str, Any] = numbers(json.loads(raw))
+    if int(line["round"]) != line["round"] or not isinstance(line["agents"], dict):
+        raise ValueError("no evaluation")
+    return line

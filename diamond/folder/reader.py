@@ -1,14 +1,21 @@
 """Run folders as they lie on disk."""
 
-import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .. import checkpoint
+from .lock import abandoned
 from .metrics import Metrics
+from .salvage import manifest
 from .strict import numbers
+
+KILLED = "its process is gone; `diamond resume` goes on"
+
+
+class DamagedRun(ValueError):
+    """A folder whose manifest cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +54,33 @@ def runs(folders: Iterable[Path]) -> list[Stored]:
     return list(found.values())
 
 
-def below(folder: Path) -> list[Stored]:
-    """The runs in `folder`: itself, or up to two levels down."""
+def below(folder: Path, unreadable: Callable[[str], None] | None = None) -> list[Stored]:
+    """The runs in `folder`: itself, or up to two levels down.
+
+    `unreadable` is told of those that cannot be read; without it, the first raises `DamagedRun`.
+    """
     places = [folder, *sorted(folder.glob("*/")), *sorted(folder.glob("*/*/"))]
-    return [open_run(place) for place in places if (place / "manifest.json").is_file()]
+    found = []
+    for place in places:
+        if (place / "manifest.json").is_file():
+            try:
+                found.append(open_run(place))
+            except DamagedRun as error:
+                if unreadable is None:
+                    raise
+                unreadable(str(error))
+    return found
 
 
 def open_run(path: Path) -> Stored:
     """The run in the folder `path`."""
-    try:
-        manifest = json.loads((path / "manifest.json").read_text())
-    except ValueError as error:
-        raise ValueError(f"{path / 'manifest.json'} is damaged ({error}); run it again") from error
-    manifest["resolved"] = numbers(manifest["resolved"])
-    return Stored(path, manifest, Metrics(path / "metrics.jsonl").lines())
+    known, damage = manifest(path / "manifest.json")
+    if damage or not known:
+        raise DamagedRun(
+            f"{path / 'manifest.json'} is damaged ({damage or 'it is gone'}); if the run was not "
+            f"finished, `diamond resume {path}` writes it anew"
+        )
+    known["resolved"] = numbers(known["resolved"])
+    if known["status"] == "running" and abandoned(path / ".lock"):
+        known |= {"status": "interrupted", "message": KILLED}
+    return Stored(path, known, Metrics(path / "metrics.jsonl").lines())

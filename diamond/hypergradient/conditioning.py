@@ -1,6 +1,7 @@
 """K of eq. (5): as many terms as the conditioning of the lower level asks for."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import jax
@@ -18,6 +19,9 @@ from .lipschitz import SAFETY, curvatures
 ROWS = 256  # of each agent, at most
 BIAS = 0.05  # (1 - mu / L)^K: what the truncated series may leave out
 TERMS = (4, 8, 16, 32)  # few, because each is compiled
+POOR = 0.5  # left out by the longest chain: worth a warning
+LONG = 1000  # terms that are worth proposing
+BENT = 1e-3  # -mu / L from which the lower level is not convex, and not only by rounding
 FLAT = 1e-9  # mu / L that counts as none
 
 
@@ -53,6 +57,15 @@ def condition(setting: Setting) -> float:
 
     def compute(setting: Setting) -> Found:
         largest, least = curvatures(setting), smallest(setting)
+        if "condition" not in setting.past and (least < -BENT * largest).any():
+            i = int(np.argmin(least / largest))
+            warnings.warn(
+                f"the lower level is not convex in y: g_yy of agent {int(setting.numbers[i])} has "
+                f"the eigenvalue {least[i]:.2g} where it stands, so y* = argmin g is not defined "
+                f"there; add a term such as 0.01 ||y||^2 to it",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         each = largest / np.maximum(least, FLAT * largest)
         (found,), cost = setting.talk.largest("condition", lambda: (each[:, None], Cost()))
         return Found(float(found), cost, agreed=1, talks=1)
@@ -73,6 +86,15 @@ def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> tuple[jax.Ar
 def _terms(setting: Setting) -> Found:
     left = 1 - 1 / (SAFETY * condition(setting))  # of the error, by every term
     wanted = math.log(BIAS) / math.log(min(max(left, 1e-30), 1 - 1e-9))
+    if (bias := left ** TERMS[-1]) > POOR:
+        warnings.warn(
+            f"the lower level has a condition of {condition(setting):.3g}: a chain of K = "
+            f"{TERMS[-1]} terms leaves out (1 - mu/L)^K = {bias:.2g} of the inverse of g_yy, and "
+            f"biases the hypergradient by as much; use hypergradient.conjugate_gradient() or "
+            f"exact()" + f", or give neumann(terms={math.ceil(wanted)})" * (wanted < LONG),
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return Found(next((k for k in TERMS if k >= wanted), TERMS[-1]), lasting=True)
 
 

@@ -10,6 +10,7 @@ from ..cost import Cost
 from ..problem import Objectives
 from ..sampling import Sample
 from ..tree import Tree
+from ..whole import whole
 from .implicit import Implicit, hessian
 from .protocol import Point
 
@@ -45,6 +46,6 @@ def conjugate_gradient(steps: int = 10) -> Implicit:
     mini-batch its mean is not that of the full Hessian's inverse: use it with large batches, or on
     all rows (INTERACT).
     """
-    if steps < 1:
+    if whole("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: conjugate gradients need at least one")
     return Implicit(ConjugateGradient(steps))

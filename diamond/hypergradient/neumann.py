@@ -13,6 +13,7 @@ from ..problem import Objectives
 from ..sampling import Sample
 from ..schedule import Number
 from ..tree import Tree
+from ..whole import whole
 from .conditioning import chosen
 from .implicit import Implicit, hessian, hessian_product
 from .lipschitz import estimated
@@ -115,6 +116,6 @@ def given(lipschitz: Number | None) -> Any:
 def at_least_one(terms: int | None) -> Any:
     if terms is None:
         return chosen
-    if not isinstance(terms, int) or terms < 1:
+    if whole("terms", terms) < 1:
         raise ValueError(f"terms = {terms}: the series needs a whole number of terms, 1 or more")
     return terms

@@ -11,6 +11,7 @@ from ..problem import Objectives
 from ..sampling import Sample
 from ..schedule import Number
 from ..tree import Tree
+from ..whole import whole
 from .protocol import Point
 
 
@@ -54,7 +55,7 @@ def unrolled(steps: int = 10, rate: Number = 0.1) -> Unrolled:
     Exact for f(x, y_N(x)); towards grad l the bias is of order N (1 - rate mu)^N. Memory grows with
     `steps`. `rate` must stay below 2 / L_g.
     """
-    if steps < 1:
+    if whole("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: unrolling needs at least one gradient step")
     if isinstance(rate, int | float) and not rate > 0:
         raise ValueError(f"rate = {rate} must be positive, and below 2 / L_g")

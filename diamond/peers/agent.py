@@ -11,7 +11,7 @@ import numpy as np
 from .. import cost, tree
 from ..algorithm import Algorithm, Estimate, Message, State
 from ..cost import Cost
-from ..deferred import AllHere, Found, Setting, Talk, refreshes, resolve, spent, suited, swap
+from ..deferred import AllHere, Found, Setting, Talk, refreshes, resolve, suited, swap
 from ..messages import messages
 from ..network import Network
 from ..problem import Objectives, Problem
@@ -120,8 +120,7 @@ class Agent:
             state = jax.tree.map(lambda a: a[None], progress.state)
             setting = setting.at(state.x, state.y)
         resolved = resolve(self.given, setting)
-        more = cost.each(tree.sub(resolved.cost, spent(progress.found)), 1)
-        counter = cost.charge(progress.spent, jax.tree.map(lambda c: c[0], more))
+        counter = cost.add(progress.spent, jnp.asarray(cost.each(resolved.cost, 1)[0]))
         if not progress.t:  # what is kept may be as large as what was found says
             state = resolved.algorithm.init(*self.problem.start(self.seed))
             progress = progress._replace(state=state)

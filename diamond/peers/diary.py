@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import cost
 from ..cost import Cost
-from ..deferred import shown
+from ..deferred import shown, talked
+from ..divergence import blame, unsound
 from ..folder.manifest import Origin, now, opening
 from ..folder.trajectory import digest
 from ..folder.writer import Writer
@@ -48,9 +49,16 @@ class Diary:
         own = {name: self._alone(value) for name, value in entry.items() if name not in SPENT}
         took = dict(zip(TIMES, (node.seconds, node.waited)))
         entry |= {name: self.past[name] + took[name] for name in TIMES}
-        self.writer.metrics.append(entry, own)
+        self.writer.append(entry, own)
         self.writer.metrics.sync()
         self.entries.append(entry)
+        if wrong := unsound(entry):
+            said = ", ".join(f"{name} is {entry[name]}" for name in wrong)
+            cause = blame(wrong, node.agent.problem.metrics, progress.t)
+            raise FloatingPointError(
+                f"{self.origin.name} diverged by round {progress.t}: {said}; "
+                f"{cause or 'start again with smaller steps'}"
+            )
 
     def _open(self, progress: Progress) -> None:
         """Begin, or go on after what was written up to where the agent stands."""
@@ -60,7 +68,7 @@ class Diary:
         else:
             self.writer.manifest(status="running", message="", finished=None)
             self.wall = known.get("wall_seconds", 0.0)
-        lines = self.writer.metrics.truncate(progress.t)
+        lines = self.writer.after(progress.t)
         self.entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
         if lines:
             self.past = {name: lines[-1][name] for name in TIMES}
@@ -103,7 +111,7 @@ class Diary:
         spent = zip(Cost._fields, cost.total(progress.spent).tolist())
         edges = [sorted((agent.number, j)) for j in agent.neighbours]
         both = 2 * sent(agent, progress) // max(len(edges), 1)
-        talks = sum(found.talks for found in progress.found.values())
+        talks = talked(progress.found).talks
         rounds = agent.tick(progress) + talks * agent.network.diameter
         return {
             "resolved": resolved,

@@ -1,12 +1,14 @@
 """What an agent needs to go on after a crash, on its disk."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import checkpoint, tree
 from ..checkpoint import Damaged
 from ..folder import found
+from ..folder.salvage import unused
 from .agent import Progress
 from .store import Store
 
@@ -36,14 +38,18 @@ def restore(folder: Path, run: str, start: Progress, store: Store) -> Progress:
     """Where the newest whole checkpoint leaves the agent, with `store` filled; else `start`.
 
     The algorithm is that of `start` still: the numbers found are yet to be put into it.
-    Checkpoints that are damaged are removed: the one before them counts.
+    Checkpoints that are damaged are set aside: the one before them counts. Raises `OtherRun` where
+    none is left: neighbours that are further on cannot be joined from the start.
     """
-    states = folder / STATES
+    states, damage = folder / STATES, ""
     for round in reversed(checkpoint.rounds(states)):
         try:
             kept = checkpoint.load(states, round)
-        except Damaged:
-            checkpoint.discard(states, round)
+        except Damaged as found_out:
+            damage = damage or str(found_out)
+            for file in checkpoint.files(states, round):
+                if file.exists():
+                    os.rename(file, unused(file))
             continue
         if kept.notes["run"] != run:
             raise OtherRun(
@@ -54,6 +60,11 @@ def restore(folder: Path, run: str, start: Progress, store: Store) -> Progress:
         state, spent = tree.like(_Own(start.state, start.spent), kept.arrays)
         numbers = found.read(kept.notes["found"])
         return start._replace(t=kept.round, state=state, spent=spent, found=numbers)
+    if damage:
+        raise OtherRun(
+            f"{folder}: none of its checkpoints can be read ({damage}); restore one from a copy, "
+            f"or move the folder away at every site, and all begin anew"
+        )
     return start
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..problem import Problem
 from ..tree import Tree
+from ._labels import labelled
 
 
 def hyperparameter(
@@ -24,6 +25,7 @@ def hyperparameter(
     bias. x holds the p log-penalties, shared and begun at `start`; y_i is agent i's (p, q) matrix.
     The metrics are the accuracy and the mean cross-entropy on `test`.
     """
+    train, valid, test = labelled(train, valid, test, classes=classes)
     features = np.shape(train[0]["a"])[1]
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:

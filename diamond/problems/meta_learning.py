@@ -9,6 +9,8 @@ import numpy as np
 
 from ..problem import Problem
 from ..tree import Tree
+from ..whole import whole
+from ._labels import labelled
 
 ACTIVATIONS = {
     "tanh": jnp.tanh,
@@ -35,6 +37,9 @@ def meta_learning(
     if activation not in ACTIVATIONS:
         raise ValueError(f"no activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
     act = ACTIVATIONS[activation]
+    for width in widths:
+        whole("widths", width, 1)
+    train, valid, test = labelled(train, valid, test, classes=classes)
     features = jnp.shape(train[0]["a"])[1]
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:

@@ -1,5 +1,6 @@
 """A quadratic problem whose y*, hypergradient and minimizer are known in closed form."""
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -7,6 +8,7 @@ import numpy as np
 
 from ..problem import Problem
 from ..tree import Tree
+from ..whole import whole
 
 
 class Quadratic(NamedTuple):
@@ -95,8 +97,11 @@ def quadratic(
     `rows` may differ between agents. `heterogeneity` scales what sets the agents apart.
     `lower_level`: each agent's own, common to all, or none.
     """
-    random = np.random.default_rng(seed)
-    counts = [rows] * agents if isinstance(rows, int) else list(rows)
+    for what, size in {"agents": agents, "upper": upper, "lower": lower}.items():
+        whole(what, size, 1)
+    random = np.random.default_rng(whole("seed", seed, 0))
+    each = rows if isinstance(rows, Iterable) else [rows] * agents
+    counts = [whole("rows", n, 1) for n in each]
 
     def spectrum(size: int, low: float, high: float) -> np.ndarray:
         basis = np.linalg.qr(random.normal(size=(agents, size, size)))[0]
@@ -129,9 +134,9 @@ def quadratic(
 
     if lower_level == "none":
         linear = [own + noise * random.normal(size=(n, upper)) for own, n in zip(c, counts)]
-        each = [{"P": np.repeat(P[i][None], len(a), 0), "c": a} for i, a in enumerate(linear)]
+        own_rows = [{"P": np.repeat(P[i][None], len(a), 0), "c": a} for i, a in enumerate(linear)]
         c = np.stack([a.mean(0) for a in linear])
-        alone = Problem(_f_alone, None, lambda key: jnp.zeros(upper), each)
+        alone = Problem(_f_alone, None, lambda key: jnp.zeros(upper), own_rows)
         return Quadratic(alone, P, c, D, A, B, *(np.zeros((agents, lower)) for _ in "ab"))
     parts = repeated("train"), repeated("valid")
     problem = Problem(_f, _g, init, *parts, lower_level=lower_level)

@@ -13,6 +13,7 @@ from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
 from ..deferred import Setting, resolve
+from ..divergence import ROUGH
 from ..measure import OPTIONS, Metrics, survey
 from ..memory import Budget, Fitted
 from ..messages import traffic
@@ -52,7 +53,7 @@ class Lanes:
         which = np.array([once.index(seed) for seed in self.seeds])
         x, y = jax.tree.map(lambda a: a[which], _stack([problem.start(seed) for seed in once]))
         _, self.state, self.spent = _start(self.algorithms, x, y, problem.agents)
-        self._charge([found.cost for found in self.resolved])
+        self._charge()
         self.failed = jnp.full(len(runs), -1, jnp.int32)
         self.objectives = problem.objectives(self.given[0].batch)
         start_point = problem.start(runs[0][1])
@@ -105,18 +106,20 @@ class Lanes:
 
     def renew(self) -> None:
         """Find each lane's numbers anew, where its agents stand."""
-        before = [found.cost for found in self.resolved]
         x, y = self.state.x, self.state.y
         of = lambda lane, a: jax.tree.map(lambda a: a[lane], a)
         self.settings = [s.at(of(i, x), of(i, y)) for i, s in enumerate(self.settings)]
         self._number()
-        self._charge([tree.sub(f.cost, old) for f, old in zip(self.resolved, before)])
+        self._charge()
 
     def measure(self) -> None:
         """Add an entry to the histories of all lanes."""
         found, own = self.observe(*self._look())
         counts = cost.total(self.spent).mean(1)
         sent = self.t * 2 * len(self.network.edges) * self.traffic.bytes
+        sound = [np.isfinite(value) for name, value in found.items() if name not in ROUGH]
+        lost = (np.asarray(self.failed) < 0) & ~np.all(sound, axis=0)
+        self.failed = jnp.where(lost, self.t, self.failed).astype(jnp.int32)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         self.entries.append(
             {
@@ -169,9 +172,9 @@ class Lanes:
         self.resolved = [resolve(given, s) for given, s in zip(self.given, self.settings)]
         self.algorithms = _stack([found.algorithm for found in self.resolved])
 
-    def _charge(self, costs: list[Cost]) -> None:
-        spent = _stack([cost.each(c, self.problem.agents) for c in costs])
-        self.spent = _charged(self.spent, spent)
+    def _charge(self) -> None:
+        spent = np.stack([cost.each(found.cost, self.problem.agents) for found in self.resolved])
+        self.spent = _added(self.spent, spent)
 
 
 def _stack(trees: list[Any]) -> Any:
@@ -188,7 +191,7 @@ def _start(algorithms: Algorithm, x: Any, y: Any, agents: int) -> Progress:
     return jax.vmap(lambda a, x, y: start(a, x, y, agents))(algorithms, x, y)
 
 
-_charged = jax.jit(jax.vmap(jax.vmap(cost.charge)))
+_added = jax.jit(cost.add)
 
 
 @compiled("sampling", "shape", "size")

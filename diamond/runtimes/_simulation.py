@@ -12,7 +12,7 @@ from .. import cost, tree
 from ..algorithm import Algorithm
 from ..cost import Cost
 from ..deferred import Found, Rows, Setting, refreshes, resolve
-from ..divergence import Diverged, culprit, directions, explain
+from ..divergence import Diverged, blame, culprit, directions, explain, unsound, whose
 from ..hypergradient.lipschitz import raised
 from ..network import Network
 from ..problem import Problem
@@ -33,6 +33,9 @@ KEPT = ".kept"  # among the arrays of a run, those of states to go back to
 
 def _size(progress: Progress) -> float:
     return float(tree.norm((progress.state.x, progress.state.y)))
+
+
+_added = jax.jit(cost.add)
 
 
 class Simulation:
@@ -136,25 +139,48 @@ class Simulation:
 
     def _renew(self, forget: bool = False) -> None:
         """Find numbers anew, where the agents stand."""
-        before, state = self.resolved.cost, self.progress.state
+        state = self.progress.state
         x, y = self.place.whole((state.x, state.y))
         self.setting = self.setting.at(x, y, forget)
         self._number()
-        self._charge(tree.sub(self.resolved.cost, before))
+        self._charge(self.resolved.cost)
         self.record.renumber(self.algorithm, self.resolved)
 
     def _charge(self, spent: Cost) -> None:
         each = self.place.spread(cost.each(spent, self.problem.agents))
-        counters = jax.vmap(cost.charge)(self.progress.spent, each)
-        self.progress = self.progress._replace(spent=counters)
+        self.progress = self.progress._replace(spent=_added(self.progress.spent, each))
+
+    def judge(self, last: bool = False) -> None:
+        """If what was measured last is not finite, go back or raise: that is no success.
+
+        Where x or y are large as well, the round that loses them will say more; there is one to
+        come unless this is the `last`.
+        """
+        entry, own = self.record.entries[-1], self.record.own[-1]
+        wrong = unsound(entry)
+        if not wrong:
+            return
+        said, cause = whose(wrong, entry, own), blame(wrong, self.problem.metrics, self.t)
+        if cause is None and self._back(self.progress, f"{said} at round {self.t}"):
+            return
+        good = self._whole(self.progress)
+        if cause is None and not last and _size(good) > LOST:
+            return
+        cause = cause or explain(self.setting, self.algorithm, self.t, good.state)
+        raise Diverged(f"diverged by round {self.t}: {said}; {cause}", self.t, said, self.run())
 
     def _fail(self, after: Progress) -> None:
         """Go back with smaller steps, or raise."""
-        t, memory = int(after.t) - 1, self.setting.memory
-        factor = self._factor * FACTOR if self.shrinks else 0.0
-        if factor < FACTOR**SHRINKS:
+        t = int(after.t) - 1
+        if not self._back(after, f"x or y is lost in round {t}"):
             good, *_ = self._go(self.progress, t)  # the same bits again, up to the round before
             raise self._diverged(good)
+
+    def _back(self, after: Progress, said: str) -> bool:
+        """Go back with smaller steps; False if that is not allowed, or did not help before."""
+        memory, factor = self.setting.memory, self._factor * FACTOR if self.shrinks else 0.0
+        if factor < FACTOR**SHRINKS:
+            return False
         while len(self.kept) > 1 and not _size(self.kept[-1]) < LARGE * (1 + _size(self.kept[0])):
             self.kept.pop()
         back = self.kept.pop() if len(self.kept) > 1 else self.kept[0]
@@ -162,14 +188,15 @@ class Simulation:
         before = memory.get("lost", Found(0)).value
         memory["lost"] = Found(before + int(after.t) - int(back.t), lasting=True)
         warnings.warn(
-            f"x or y is lost in round {t}; back to round {int(back.t)} with steps "
-            f"{factor:g} times the first (L_g {1 / factor:g} times)",
+            f"{said}; back to round {int(back.t)} with steps {factor:g} times the first (L_g "
+            f"{1 / factor:g} times)",
             RuntimeWarning,
             stacklevel=5,
         )
         self.progress = back._replace(spent=after.spent)
         self._renew(forget=True)
         self.record.rewind(int(back.t))
+        return True
 
     def _diverged(self, good: Progress) -> Diverged:
         """Replays the round that failed, to say what broke in it and why."""

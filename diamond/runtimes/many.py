@@ -19,6 +19,7 @@ from ..network import Network
 from ..problem import Problem
 from ..run import Run
 from ..sampling import Sampling
+from ..whole import whole
 from ._lanes import Lanes
 from .simulate import check, simulate
 
@@ -53,8 +54,9 @@ def many(
     if batched is None:
         batched = jax.default_backend() != "cpu" and depth_known(*(given for given, _ in runs))
     outcomes: list[Outcome] = []
-    for algorithm, _ in runs:
+    for algorithm, seed in runs:
         check(problem, network, algorithm, rounds, every, sampling)
+        whole("seed", seed)
     if batched:
         made: dict[int, Outcome] = {}
         for table, lanes in _all(problem, network, runs, rounds, every, sampling, memory):
@@ -93,7 +95,7 @@ def seeds_together(
     That of `simulate`, to rounding; `seconds` is its share of the time of all.
     """
     check(problem, network, algorithm, rounds, every, sampling)
-    runs = [(algorithm, seed) for seed in seeds]
+    runs = [(algorithm, whole("seed", seed)) for seed in seeds]
     made: dict[int, Run | None] = {}
     for table, lanes in _all(problem, network, runs, rounds, every, sampling):
         made |= zip(table.ravel().tolist(), lanes.runs())

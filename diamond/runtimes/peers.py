@@ -17,6 +17,7 @@ from ..peers.node import Missing, Node
 from ..peers.patience import Limits
 from ..problem import Problem
 from ..sampling import Sampling
+from ..whole import whole
 
 
 class Watch(Protocol):
@@ -74,6 +75,7 @@ def run(
     from ..peers.roster import load
     from ..peers.rpc import Client, Server
 
+    _check(rounds, seed, every)
     site = load(bundle)
     agent = Agent(problem, network, algorithm, site.me.number, seed, sampling)
     if tuple(agent.neighbours) != site.me.neighbours:
@@ -128,6 +130,14 @@ def rehearse(
             wire.nodes[number] = Node(agent, rounds, wire.end(number), work=inline)
         return list(await asyncio.gather(*(node.run() for node in wire.nodes.values())))
 
+    _check(rounds, seed)
     if len(problems) != network.agents:
         raise ValueError(f"{len(problems)} problems for a network of {network.agents} agents")
     return play(everyone())
+
+
+def _check(rounds: int, seed: int, every: int = 1) -> None:
+    """Refuse what would never end, or never begin."""
+    whole("rounds", rounds, 1)
+    whole("every", every, 1)
+    whole("seed", seed)

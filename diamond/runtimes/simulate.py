@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Literal
 
+import jax
+
 from ..algorithm import Algorithm
 from ..catalogue import solving
 from ..deferred import open_numbers, refreshes, suited
@@ -11,6 +13,7 @@ from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..sampling import Sampling
+from ..whole import whole
 from ._precision import Precision, products
 from ._simulation import REWIND, Simulation
 from .spmd import Devices
@@ -43,12 +46,12 @@ def simulate(
     it is made, `on_progress` all that it takes to go on from there: given back as `resume`, the run
     goes on and ends in the same bits.
 
-    `on_divergence`: in the first round that leaves x or y not finite, "stop" raises
-    `diamond.Diverged`. "shrink", also where they are a million times the start, goes back to the
-    last multiple of 100 rounds where they were not yet large (further, if that does not help) and
-    on with steps a quarter as large, with a warning, eight times at most. What the rounds gone back
-    on cost stays counted; `resolved` says by how much steps were shrunk. None shrinks where the run
-    finds alpha for itself, and stops where alpha was given.
+    `on_divergence`: in the first round that leaves x or y not finite, and where a measure is not
+    finite, "stop" raises `diamond.Diverged`. "shrink", also where they are a million times the
+    start, goes back to the last multiple of 100 rounds where they were not yet large (further, if
+    that does not help) and on with steps a quarter as large, with a warning, eight times at most.
+    What the rounds gone back on cost stays counted; `resolved` says by how much steps were shrunk.
+    None shrinks where the run finds alpha for itself, and stops where alpha was given.
 
     `devices` cuts the agents over several of JAX's devices: so many of them, "all", "cores" (of
     this machine's processor), or a list (`diamond.runtimes.spmd`). The trajectory is the same to
@@ -62,6 +65,7 @@ def simulate(
     the first round, by `diamond.memory.TooLarge`.
     """
     check(problem, network, algorithm, rounds, every, sampling)
+    seed = whole("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
     can = hasattr(algorithm, "shrunk")
@@ -80,13 +84,17 @@ def simulate(
                 found = run.setting.memory
                 on_progress(run.record.saved(run.arrays(), found, run.seconds))
 
-        if not resume:
+        alone = jax.process_count() == 1  # of several, only the first has the history
+        if not resume or (alone and not run.record.measured(run.t)):
             note()
+        if not resume or alone:
+            run.judge(last=run.t == rounds)
         while run.t < rounds:
             if not run.advance(_next(run.t, every, rounds, run.setting.changes, shrinks)):
                 continue  # gone back
             if run.t % every == 0 or run.t == rounds:
                 note()
+                run.judge(last=run.t == rounds)
         return run.run()
 
 
@@ -108,7 +116,26 @@ def check(
     every: int,
     sampling: Sampling,
 ) -> None:
-    """Refuse what does not fit together."""
+    """Refuse what is not what it must be, or does not fit together."""
+    if not isinstance(problem, Problem):
+        inner = getattr(problem, "problem", None)
+        remedy = "give its .problem" if isinstance(inner, Problem) else "give a diamond.Problem"
+        raise TypeError(f"the problem is of type {type(problem).__name__}: {remedy}")
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"the network is of type {type(network).__name__}: give one such as "
+            f"diamond.network.ring({problem.agents})"
+        )
+    if isinstance(algorithm, str | type) or not hasattr(algorithm, "batch"):
+        name = (
+            algorithm if isinstance(algorithm, str) else getattr(algorithm, "__name__", "diamond")
+        )
+        raise TypeError(
+            f"the algorithm is {algorithm!r}: give what its function returns, as in "
+            f"diamond.{name}(), with the brackets"
+        )
+    for what, value in {"rounds": rounds, "every": every, "batch": algorithm.batch}.items():
+        whole(what, value)
     if problem.agents != network.agents:
         raise ValueError(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "

@@ -22,6 +22,7 @@ from ...deferred import Deferred, Found, Measured, Setting
 from ...sampling import Sample
 from ...schedule import Number, Schedule, schedule, weight
 from ...tree import Tree
+from ...whole import whole
 from .point import STATIC, Point, over
 
 Estimated = tuple[Point, Any, Cost]  # the directions, what the estimator keeps, what it cost
@@ -254,7 +255,7 @@ def momentum(eta: Schedule | Number, gamma: Schedule | Number | None = None) -> 
 
 def recursive(period: int | None = None) -> Recursive:
     """SPIDER with a full gradient every `period` rounds, by default the root of the rows."""
-    if period is not None and period < 1:
+    if period is not None and whole("period", period) < 1:
         raise ValueError(f"period = {period}: a full gradient every so many rounds, 1 or more")
     return Recursive(Deferred("period", _root_of_rows) if period is None else period)
 

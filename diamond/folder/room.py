@@ -1,0 +1,33 @@
+"""Whether a run can be written at all, found out before anything is compiled."""
+
+import errno
+import shutil
+import tempfile
+from pathlib import Path
+
+LEAST = 2**22  # bytes free, at least
+
+
+class NoRoom(OSError):
+    """A place that a run cannot be written to."""
+
+
+def room(path: Path, size: int = 0) -> None:
+    """Refuse a folder that cannot be made and written to, or that `size` bytes do not fit into."""
+    there = path.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        said = "is a file, where the folder of the run is to go; give another --out"
+        raise NotADirectoryError(errno.ENOTDIR, said, str(there))
+    try:
+        with tempfile.TemporaryFile(dir=there) as stream:
+            stream.write(b"diamond")
+            stream.flush()
+    except OSError as cause:
+        said = f"{cause.strerror}; give another place by --out"
+        raise NoRoom(cause.errno, said, str(there)) from None
+    left, needed = shutil.disk_usage(there).free, max(size, LEAST)
+    if left < needed:
+        said = f"only {left / 1e6:.1f} MB are left, and the run needs {needed / 1e6:.1f}"
+        raise NoRoom(errno.ENOSPC, f"{said}; make room, or give another place by --out", str(there))
