@@ -88,8 +88,8 @@ def test_averaged_only_its_bias_halves_with_the_steps(name):
 
 def test_the_bias_of_differentiating_through_steps_shrinks_with_their_number():
     one = diamond.network.complete(1)
-    few, more = (error("itd", one, {"inner": n}, agents=1) for n in (5, 10))
-    assert 1e-4 < more < 0.7 * few
+    few, more = (error("itd", one, {"inner": n}, agents=1) for n in (5, 20))
+    assert 1e-4 < more < 0.3 * few
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "lam"])
@@ -102,25 +102,25 @@ def test_the_bias_of_a_penalty_halves_as_lam_doubles(name):
 def test_inverses_of_ones_own_lead_elsewhere_unless_agents_are_alike(name):
     """The inverse of a mean is not the mean of inverses; MDBO and VRDBO are exact for one g."""
     assert error(name, NETWORKS["ring"]) > 0.05
-    q = alike()
-    x = end(q.problem, NETWORKS["ring"], made(name), ROUNDS).state.x
-    np.testing.assert_allclose(x, np.tile(q.minimizer(), (6, 1)), atol=1e-6)
+    assert among_alike(name) < 1e-6
 
 
-def alike():
-    """Six agents with the rows of one, a common lower level."""
-    q = quad(agents=1, rows=4, noise=0.0, lower_level="common")
+def among_alike(name):
+    """Its error where six agents have the rows of one: the same program, whatever the rows."""
+    q = problem(name, agents=1)
     rows = {part: [q.problem.rows[part][0]] * 6 for part in ("train", "valid")}
     given = q.problem.upper, q.problem.lower, q.problem.init
-    return q._replace(problem=diamond.Problem(*given, **rows, lower_level="common"))
+    known = diamond.Problem(*given, **rows, lower_level=level(name))
+    x = np.asarray(end(known, NETWORKS["ring"], made(name), ROUNDS).state.x)
+    return np.abs(x - q.minimizer()).max() / np.abs(q.minimizer()).max()
 
 
 ALONE = [name for name in METHODS if kind(name) == "steps" and level(name) == "personal"]
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_on_one_agent_nothing_is_left_of_that_bias(name):
-    assert error(name, diamond.network.complete(1), agents=1) < 1e-6
+@pytest.mark.parametrize("name", [name for name in ALONE if name != "itd"])
+def test_among_agents_that_are_alike_nothing_is_left_of_that_bias(name):
+    assert among_alike(name) < 1e-6
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

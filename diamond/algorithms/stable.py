@@ -46,7 +46,7 @@ class Stable(Momentum):
         x = tree.add(told.average, change.average)
         moved = ravel_pytree(tree.sub(x, state.x))[0]
         along = jnp.linalg.solve(convex(estimate.g_yy, self.floor), estimate.g_xy.T @ moved)
-        step = like(self.beta(t) * estimate.g_y + along, state.y)
+        step = like(tree.axpy(self.beta(t), estimate.g_y, along), state.y)
         return State(x, tree.sub(state.y, step), (state.x, state.y), estimate)
 
 

@@ -62,7 +62,8 @@ def blank(x: Tree, y: Tree) -> Ingredients:
 def convex(matrix: jax.Array, floor: Any) -> jax.Array:
     """The nearest symmetric matrix without an eigenvalue below `floor`."""
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
-    return (vectors * jnp.maximum(values, floor)[None]) @ vectors.T
+    raised = jnp.maximum(values, jnp.asarray(floor, values.dtype))
+    return (vectors * raised[None]) @ vectors.T
 
 
 def hypergradient(found: Ingredients, floor: Any) -> jax.Array:
