@@ -212,13 +212,13 @@ def test_side_by_side_they_find_the_same_numbers(monkeypatch):
 
 def test_steps_as_a_mapping_and_by_name():
     given = diamond.diamond(steps=paper(0.3, 2.0, 5.0, 7.0))
-    assert given.alpha == paper(0.3, 2.0, 5.0, 7.0)["alpha"]
-    assert given.consensus.order == "paper"  # alpha was given
-    assert diamond.diamond().consensus.order == "atc"
-    assert diamond.gt_sgd(alpha=0.1).alpha == constant(0.1)
+    assert given.x.step == paper(0.3, 2.0, 5.0, 7.0)["alpha"]
+    assert given.x.move.order == "paper"  # alpha was given
+    assert diamond.diamond().x.move.order == "atc"
+    assert diamond.gt_sgd(alpha=0.1).x.step == constant(0.1)
     both = diamond.gt_sgd(beta=0.2, steps={"alpha": 0.1})
-    assert (both.alpha, both.beta) == (constant(0.1), constant(0.2))
-    assert diamond.k_free(alpha=0.1, beta=0.2).delta == constant(0.2)
+    assert (both.x.step, both.y.step) == (constant(0.1), constant(0.2))
+    assert diamond.k_free(alpha=0.1, beta=0.2).z.step == constant(0.2)
     with pytest.raises(ValueError, match="steps has eta, gamma, which this algorithm does not"):
         diamond.gt_sgd(steps=paper(0.3, 2.0, 5.0, 7.0))
     with pytest.raises(ValueError, match="steps = 'best': give 'auto', or a mapping"):
