@@ -107,7 +107,7 @@ def watched(monkeypatch, tick):
 
             patch.setattr(owner, name, wrapper)
 
-        for name in ("find", "tell", "think", "step"):
+        for name in ("find", "tell", "think", "step", "end"):
             before(Agent, name, name, lambda agent: agent.number)
         before(Node, "_publish", "publish", lambda node: node.agent.number)
         before(Desk, "wake", "published", lambda desk: desk.agent)

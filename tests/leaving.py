@@ -50,7 +50,7 @@ class Town:
         self.team, self.folder, self.network = team(network, order, name), folder, network
         self.away, self.cut = sorted(away, key=lambda one: one[1]), cut
         self.wire = Wire(self.hop)
-        self.used, self.states, self.ended = {}, {}, {}  # by agent (and round); when it was done
+        self.used, self.states, self.ended = {}, {}, {}  # by agent (and exchange); when it was done
 
     async def hop(self, hop, content):
         now = asyncio.get_running_loop().time()
@@ -93,7 +93,7 @@ class Town:
         return [progress for progress, _ in found], [node for _, node in found]
 
     def matrix(self, t):
-        """The matrix of round t as its agents have used it, each its own row."""
+        """The matrix of exchange t as its agents have used it, each its own row."""
         full = self.network.weights.toarray()
         rows = np.zeros_like(full)
         for i, own in enumerate(full):
@@ -104,7 +104,7 @@ class Town:
 
 
 class Watched:
-    """The agent, with a note of what it uses and becomes in every round."""
+    """The agent, with a note of what it uses and becomes in every exchange."""
 
     def __init__(self, agent, town):
         self._agent, self._town = agent, town
@@ -118,12 +118,12 @@ class Watched:
     def __eq__(self, other):
         return self._agent is other._agent
 
-    def step(self, progress, thought, messages):
-        """The agent's own, which must be the same whenever the round is made again."""
-        me, t = self._agent.number, progress.t
+    def step(self, progress, turn, thought, messages):
+        """The agent's own, which must be the same whenever the exchange is made again."""
+        me, t = self._agent.number, self._agent.tick(progress, turn)
         used = {j: m is not messages[me] for j, m in messages.items() if j != me}
         assert self._town.used.setdefault((me, t), used) == used
-        found = self._agent.step(progress, thought, messages)
+        found = self._agent.step(progress, turn, thought, messages)
         self._town.ended[me] = asyncio.get_running_loop().time()
         before = self._town.states.setdefault((me, t), found)
         assert same(found.state.x, before.state.x) and same(found.state.u, before.state.u)

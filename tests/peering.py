@@ -61,13 +61,15 @@ def lockstep(team, rounds):
     """Rounds of all agents, with messages handed over in memory; where each stands at the end."""
     progress = settled(team, [agent.begin() for agent in team])
     for _ in range(rounds):
-        thoughts = [agent.think(p) for agent, p in zip(team, progress)]
-        told = [
-            agent.tell(p, None if agent.early else thought[0])
-            for agent, p, thought in zip(team, progress, thoughts)
-        ]
-        messages = dict(enumerate(told))
-        progress = [a.step(p, th, messages) for a, p, th in zip(team, progress, thoughts)]
+        for turn in range(team[0].exchanges):
+            thoughts = [agent.think(p, turn) for agent, p in zip(team, progress)]
+            told = [
+                agent.tell(p, turn, None if agent.early(turn) else thought)
+                for agent, p, thought in zip(team, progress, thoughts)
+            ]
+            messages = dict(enumerate(told))
+            progress = [a.step(p, turn, th, messages) for a, p, th in zip(team, progress, thoughts)]
+        progress = [agent.end(p) for agent, p in zip(team, progress)]
         if team[0].renews(progress[0]):
             progress = settled(team, progress)
     return progress

@@ -210,10 +210,10 @@ def test_a_request_is_refused_with_its_reason(request_, options, reason):
 def test_when_one_diverges_all_stop_and_know_who(tmp_path, monkeypatch):
     step = Agent.step
 
-    def broken(self, progress, thought, messages):
+    def broken(self, progress, turn, thought, messages):
         if self.number == 2 and progress.t == 3:
             messages = messages | {2: [np.full_like(a, np.inf) for a in messages[2]]}
-        return step(self, progress, thought, messages)
+        return step(self, progress, turn, thought, messages)
 
     monkeypatch.setattr(Agent, "step", broken)
     cluster = Cluster(tmp_path)

@@ -24,7 +24,7 @@ from diamond.runtimes.peers import run
 
 NETWORK = diamond.network.path(3)
 SOON = Limits(connect=1.0, round=5.0, give_up=60.0)
-LAYOUT = team()[0].layout
+LAYOUT = team()[0].largest
 
 
 def ports(count):
@@ -46,7 +46,7 @@ def federation(folder, name="trial"):
 async def site(bundle, folder=None, limits=SOON):
     """The node of one site, reachable."""
     agent = team()[bundle.me.number]
-    async with Client(bundle, limit(agent.layout), limits) as client:
+    async with Client(bundle, limit(agent.largest), limits) as client:
         node = Node(agent, ROUNDS, client, folder, EVERY, limits)
         async with Server(bundle, node.answer):
             yield node
