@@ -94,7 +94,7 @@ class Objectives:
     upper: Loss = field(metadata={"static": True})
     lower: Any = field(metadata={"static": True})  # None: there is no lower level
     lower_level: str = field(default="personal", metadata={"static": True})
-    prox: Any = None
+    prox: Any = field(default=None, metadata={"static": True})
     half: bool = field(default=False, metadata={"static": True})  # losses see x as bfloat16
 
     def of(self, agent: Any) -> "Objectives":

@@ -104,7 +104,7 @@ def box(low: Number, high: Number) -> Box:
     """Between `low` and `high`, number by number."""
     if not low <= high:
         raise ValueError(f"a box from {low} to {high} is empty; give low <= high")
-    return Box(low, high)
+    return Box(float(low), float(high))
 
 
 def ball(radius: Number) -> Ball:
@@ -127,7 +127,7 @@ def l2(weight: Number) -> L2:
     return L2(_positive("weight", weight))
 
 
-def _positive(name: str, value: Number) -> Number:
+def _positive(name: str, value: Number) -> float:
     if not value > 0:
         raise ValueError(f"{name} = {value} must be positive")
-    return value * 1.0
+    return float(value)

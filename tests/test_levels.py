@@ -156,9 +156,9 @@ def test_a_constraint_holds_in_every_round():
     known = logistic()
     given = known.upper, known.lower, known.init
     rows = {part: [known.rows[part][i] for i in range(3)] for part in ("train", "valid")}
-    problem = diamond.Problem(*given, **rows, prox=prox.box(-1.0, 0.05))
+    problem = diamond.Problem(*given, **rows, prox=prox.box(-1.0, 0.01))
     state = end(problem, ring(3), diamond.diamond(2.0, 0.2, 0.5, 0.5, 2, order="atc"), 30).state
-    assert flat(state.x).max() <= 0.05 and flat(state.x).max() > 0.04
+    assert 0.005 < flat(state.x).max() <= 0.01
 
 
 @pytest.mark.parametrize("lower_level", ["common", "none"])
@@ -192,7 +192,8 @@ def test_devices_and_lanes_give_what_one_device_gives(lower_level):
 def test_a_run_that_goes_on_ends_in_the_same_bits(method, lower_level):
     problem, saved = quad(lower_level=lower_level).problem, []
     given = problem, ring(4), method, 8
-    whole = diamond.simulate(*given, every=3, on_progress=lambda s: saved.append(s))
+    keep = lambda s: saved.append(s._replace(entries=list(s.entries), own=list(s.own)))
+    whole = diamond.simulate(*given, every=3, on_progress=keep)
     again = diamond.simulate(*given, every=3, resume=saved[1])
     assert same_bits(whole.state, again.state)
     assert whole.history["samples"].tolist() == again.history["samples"].tolist()

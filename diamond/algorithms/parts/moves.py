@@ -17,7 +17,6 @@ s - a u) to the point that the regularizer of the problem asks for, before it is
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
@@ -183,21 +182,28 @@ class Extra:
         return moved, tree.axpy(-0.5, c, given.memory)
 
 
-def _share(setting: Setting, lazy: bool | None) -> Found:
-    """1 where M has no negative eigenvalue, else 1/2: (I + M) / 2 has none.
-
-    With an eigenvalue of -1/3 or less, diffusion and EXTRA diverge.
-    """
+def _share(setting: Setting) -> Found:
+    """1 where M has no negative eigenvalue, else 1/2: (I + M) / 2 has none."""
     if setting.network is None:
         return Found(1.0, lasting=True)
-    least = setting.network.least
-    if lazy is False and least <= LEAST:
+    return Found(0.5 if setting.network.least < -1e-12 else 1.0, lasting=True)
+
+
+def _whole_share(setting: Setting) -> Found:
+    """1, and a refusal where M has an eigenvalue of -1/3 or less: there, both diverge."""
+    if setting.network is not None and setting.network.least <= LEAST:
         raise ValueError(
-            f"the mixing matrix of {setting.network.name} has an eigenvalue {least:.2f}; exact "
-            f"diffusion and EXTRA need all above -1/3: leave lazy out, or take mixing='laplacian'"
+            f"the mixing matrix of {setting.network.name} has an eigenvalue "
+            f"{setting.network.least:.2f}; exact diffusion and EXTRA need all above -1/3: leave "
+            f"lazy out, or take mixing='laplacian'"
         )
-    halve = lazy if lazy is not None else least < -1e-12
-    return Found(0.5 if halve else 1.0, lasting=True)
+    return Found(1.0, lasting=True)
+
+
+def _lazy(lazy: bool | None) -> Any:
+    if lazy is None:
+        return Deferred("share", _share)
+    return 0.5 if lazy else Deferred("whole_share", _whole_share)
 
 
 def local() -> Local:
@@ -217,16 +223,12 @@ def tracking(order: Order = "atc", relax: Number | None = None, prox: Any = None
 
 def diffusion(lazy: bool | None = None) -> Diffusion:
     """Exact diffusion; `lazy` takes (I + M) / 2 for M, by default where M asks for it."""
-    return Diffusion(Deferred(_named(lazy), partial(_share, lazy=lazy)))
+    return Diffusion(_lazy(lazy))
 
 
 def extra(lazy: bool | None = None) -> Extra:
     """EXTRA; `lazy` as in `diffusion`."""
-    return Extra(Deferred(_named(lazy), partial(_share, lazy=lazy)))
-
-
-def _named(lazy: bool | None) -> str:
-    return "share" if lazy is None else "lazy_share" if lazy else "full_share"
+    return Extra(_lazy(lazy))
 
 
 def _known(order: Order) -> Order:
