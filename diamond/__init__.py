@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .algorithms.svr_interact import svr_interact
     from .comparison import Comparison, compare
     from .divergence import Diverged
+    from .loading import load
     from .network import Network
     from .problem import Problem
     from .run import Run
@@ -40,6 +41,7 @@ __all__ = [
     "hypergradient",
     "interact",
     "k_free",
+    "load",
     "m_sgd",
     "network",
     "problems",
@@ -59,6 +61,7 @@ _HOMES = {
     "Problem": "problem",
     "Run": "run",
     "compare": "comparison",
+    "load": "loading",
     "simulate": "runtimes.simulate",
 }
 _ALGORITHMS = {path.stem for path in Path(__file__).parent.glob("algorithms/[!_]*.py")}

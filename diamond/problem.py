@@ -125,6 +125,7 @@ class Problem:
     Each agent's rows are put into a random order once, always the same one; `shuffle=False` keeps
     yours, which then must not be sorted: batches are runs of successive rows. `constant`, if given,
     is the upper loss of a prediction that ignores its input: a run that ends there is warned of.
+    `names`, for an x of one array, are those of its entries along the first axis: features, rows.
     """
 
     def __init__(
@@ -138,17 +139,19 @@ class Problem:
         metrics: Mapping[str, Loss] | None = None,
         shuffle: bool = True,
         constant: float | None = None,
+        names: Sequence[str] | None = None,
     ):
         self.upper, self.lower, self.init = upper, lower, init
         self.metrics, self.constant = dict(metrics or {}), constant
-        names = {"train": "training", "valid": "validation"}
+        self.names = None if names is None else validate.names(names, init)
+        called = {"train": "training", "valid": "validation"}
         given = {"train": train, "valid": valid}
         if test is not None:
-            given["test"], names["test"] = test, "test"
-        parts = {name: validate.listed(names[name], part) for name, part in given.items()}
-        validate.agents({names[name]: len(part) for name, part in parts.items()})
+            given["test"], called["test"] = test, "test"
+        parts = {name: validate.listed(called[name], part) for name, part in given.items()}
+        validate.agents({called[name]: len(part) for name, part in parts.items()})
         order = _shuffled if shuffle else lambda rows: rows
-        self.rows = {name: Held(names[name], part, order) for name, part in parts.items()}
+        self.rows = {name: Held(called[name], part, order) for name, part in parts.items()}
         self.agents = len(train)  # m
         self.here: list[int] = []  # those whose rows are in this process
         self._stacked: dict[tuple[str, int, Any], Rows] = {}

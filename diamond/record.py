@@ -8,8 +8,9 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
-from . import cost
+from . import best, cost
 from .algorithm import Algorithm
+from .best import Best
 from .cost import Cost
 from .deferred import Found, Resolved, own
 from .measure import observe
@@ -81,6 +82,7 @@ class Record:
         self.signs = Signs(problem, seed)
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []
+        self.best: Best | None = None
 
     def add(
         self,
@@ -102,6 +104,7 @@ class Record:
         for said in self.signs.look(entry, state, self.algorithm):
             warnings.warn(said, RuntimeWarning, stacklevel=4)
         self.entries.append(entry)
+        self.best = best.better(self.best, entry, state.x, state.y)
         own = self.place.whole(own)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         if on_evaluation:
@@ -109,11 +112,13 @@ class Record:
 
     def saved(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Saved:
         """What it takes to go on from here; the lists are the record's own and grow with it."""
+        arrays = arrays | best.arrays(self.best)
         return Saved(arrays, found, seconds, self.entries, self.own)
 
-    def restore(self, saved: Saved) -> None:
-        """Go on after what was measured before."""
+    def restore(self, saved: Saved, state: Any) -> None:
+        """Go on after what was measured before; `state` is one of all agents, for its shapes."""
         self.entries, self.own = list(saved.entries), list(saved.own)
+        self.best = best.restored(state.x, state.y, saved.arrays)
 
     def renumber(self, algorithm: Algorithm, resolved: Resolved) -> None:
         """From here on, the run has these numbers."""
@@ -150,7 +155,14 @@ class Record:
             sampling=self.sampling,
             seed=self.seed,
             compile_seconds=self.compile_seconds,
+            best=self.best,
+            config={"seed": self.seed, "sampling": self.sampling, "algorithm": self._about()},
+            problem=self.problem,
         )
+
+    def _about(self) -> dict[str, Any]:
+        """What can be said of an algorithm made in Python."""
+        return {"class": type(self.algorithm).__name__, "batch": self.algorithm.batch}
 
 
 def message_bytes(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> int:

@@ -126,6 +126,19 @@ def point(start: Any) -> tuple[Tree, Tree]:
     return x, y
 
 
+def names(given: Sequence[str], init: Any) -> tuple[str, ...]:
+    """One name for each entry of x along the first axis."""
+    leaves = jax.tree.leaves(jax.eval_shape(init, jax.random.key(0))[0])
+    shape = leaves[0].shape if len(leaves) == 1 else ()
+    if not shape or shape[0] != len(given):
+        said = f"of shape {shape}" if len(leaves) == 1 else f"{len(leaves)} arrays"
+        raise ValueError(
+            f"there are {len(given)} names for an x that is {said}; give one array, and one name "
+            f"for each entry along its first axis"
+        )
+    return tuple(map(str, given))
+
+
 def losses(problem: Any) -> None:
     """f, g and the metrics: scalars, finite, averages over rows, of a y that keeps its shapes."""
     x, y = problem.start(0)

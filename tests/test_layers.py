@@ -13,7 +13,7 @@ ROOT = Path(diamond.__file__).parent
 # the modules in it.
 LAYERS = [
     {"_version", "tree", "schedule", "cost", "sampling", "linear", "cache", "memory", "hoist"},
-    {"colours", "callbacks", "cut", "processes"},
+    {"best", "colours", "callbacks", "cut", "processes", "stopping"},
     {"validate", "checkpoint", "held"},
     {"problem"},
     {"network", "data"},
@@ -23,14 +23,14 @@ LAYERS = [
     {"steps"},
     {"algorithms", "problems"},
     {"paper"},
-    {"measure", "run"},
+    {"measure"},
     {"signs"},
-    {"record", "divergence", "theory"},
-    {"folder", "plot"},
+    {"run", "record", "divergence", "theory", "folder", "plot"},  # a run can save and draw itself
     {"peers"},
     {"runtimes", "report"},
     {"demo", "reproduce"},
     {"experiment", "comparison", "advice"},
+    {"loading"},
     {""},  # diamond/__init__.py: the public names
     {"cli", "__main__"},
 ]

@@ -48,6 +48,31 @@ def show(
                 _details(found[0])
 
 
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    to: Annotated[str, typer.Option(help="npz, safetensors, or csv: a folder of tables.")] = "npz",
+    out: Annotated[
+        Path | None, typer.Option(help="The file or, of csv, the folder; RUN/answer by default.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """What a run found, x and y of every agent and of its best round, for other programs."""
+    with reported():
+        from ..folder.export import KINDS
+        from ..folder.export import export as write
+        from ..folder.reader import one
+
+        if to not in KINDS:
+            raise typer.BadParameter(f"no format {to!r}; there are {', '.join(KINDS)}")
+        made = write(one(run), to, out)
+        if json:
+            emit({"files": [str(path) for path in made]})
+        else:
+            for path in made:
+                typer.echo(path)
+
+
 @app.command("list")
 def list_runs(
     folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path("runs"),
@@ -200,3 +225,21 @@ def _details(run: Any) -> None:
     for name, said in lines.items():
         if said:
             typer.echo(f"{name}: {said}")
+    _answer(run)
+
+
+def _answer(run: Any) -> None:
+    """What was found: the best round, and x where it is small or its entries have names."""
+    from ..folder.table import of_x
+
+    found = run.manifest.get("answer", {})
+    if best := found.get("best"):
+        typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
+    rows = of_x(found)
+    if rows:
+        width = max(len(name) for name, _ in rows)
+        typer.echo("x, the mean of the agents:")
+        for name, values in rows:
+            typer.echo(f"  {name:{width}}  {'  '.join(f'{value: .4g}' for value in values)}")
+    elif found:
+        typer.echo(f"x: {found['size']:,} numbers; to have them:  diamond export {run.path}")

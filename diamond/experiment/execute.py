@@ -16,6 +16,7 @@ from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..runtimes.simulate import simulate
+from ..stopping import reached
 from .config import Experiment, relative
 from .jobs import Job
 from .mistakes import BadExperiment, Mistake
@@ -98,7 +99,8 @@ def _simulated(
     one = job.experiment
 
     def progress(saved: Saved) -> None:
-        last = saved.entries[-1]["round"] == one.rounds
+        entry = saved.entries[-1]
+        last = entry["round"] == one.rounds or bool(reached(one.stop, entry))
         writer.note(saved, last)
         watch.progress(job.name, saved.entries)
         if stopped() and not last:
@@ -116,13 +118,14 @@ def _simulated(
                 network,
                 algorithm,
                 *fixed,
+                stop=one.stop,
                 on_divergence=one.on_divergence,
                 on_progress=progress,
                 resume=saved,
                 devices=one.devices,
                 precision=one.products,
             )
-            return run, "finished", ""
+            return run, "finished", run.message
         except Diverged as error:
             return error.run, "diverged", str(error)
 

@@ -11,6 +11,7 @@ import jax
 from ..cut import Cut
 from ..problem import Problem
 from ..runtimes.spmd import named
+from ..stopping import checked
 from .config import Experiment
 from .mistakes import BadExperiment, Mistake
 
@@ -66,6 +67,10 @@ def build(experiment: Experiment, source: str) -> Problem:
         for i, network in enumerate(made)
         if network.agents != problem.agents
     ]
+    try:
+        checked(experiment.stop, problem.metrics)
+    except ValueError as cause:
+        wrong.append(Mistake("stop", str(cause).removeprefix("stop: ")))
     if experiment.devices is not None:
         try:
             named(experiment.devices)

@@ -47,6 +47,16 @@ def runs(folders: Iterable[Path]) -> list[Stored]:
     return list(found.values())
 
 
+def one(folder: Path) -> Stored:
+    """The one run at or below `folder`; raises FileNotFoundError where there is none or more."""
+    found = runs([folder])
+    if len(found) > 1:
+        names = ", ".join(str(run.path) for run in found[:4])
+        more = ", ..." if len(found) > 4 else ""
+        raise FileNotFoundError(f"{folder}: {len(found)} runs are there; name one, {names}{more}")
+    return found[0]
+
+
 def below(folder: Path) -> list[Stored]:
     """The runs in `folder`: itself, or up to two levels down."""
     places = [folder, *sorted(folder.glob("*/")), *sorted(folder.glob("*/*/"))]

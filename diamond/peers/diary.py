@@ -8,6 +8,7 @@ from typing import Any
 from .. import cost
 from ..cost import Cost
 from ..deferred import shown
+from ..folder.answer import shown as answer
 from ..folder.manifest import Origin, now, opening
 from ..folder.trajectory import digest
 from ..folder.writer import Writer
@@ -107,6 +108,7 @@ class Diary:
         rounds = progress.t + talks * agent.network.diameter
         return {
             "resolved": resolved,
+            "answer": answer(progress.state.x, agent.problem.names),
             "costs": {name: self._alone(count) for name, count in spent},
             "traffic": [[*edge, both] for edge in edges],
             "messages": len(edges) * rounds,

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from dataclasses import replace
 from itertools import count, takewhile
 from typing import Any
 
@@ -71,7 +72,7 @@ class Simulation:
         if resume:
             self.progress = self.place.place(tree.like(first, resume.arrays))
             self.seconds = resume.seconds
-            self.record.restore(resume)
+            self.record.restore(resume, first.state)
         kept = self._kept(first, resume.arrays) if resume else []
         self.kept = [begin, *kept] if shrinks else []
 
@@ -184,7 +185,8 @@ class Simulation:
             f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
             f"round is kept in `run` of this error"
         )
-        return Diverged(message, t, quantity, self.record.run(good))
+        run = replace(self.record.run(good), status="diverged", message=message)
+        return Diverged(message, t, quantity, run)
 
     def _lost(self, good: Progress) -> np.ndarray:
         """Of each agent to be measured here, whether its p and its v of the next round are lost."""

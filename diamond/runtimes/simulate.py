@@ -1,8 +1,12 @@
 """All agents in one process, as one axis of every array, in one compiled program."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
+import jax
+
+from .. import stopping
 from ..algorithm import Algorithm
 from ..deferred import open_numbers, refreshes
 from ..network import Network
@@ -10,6 +14,7 @@ from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..sampling import Sampling
+from ..stopping import Stop
 from ._precision import Precision, products
 from ._simulation import REWIND, Simulation
 from .spmd import Devices
@@ -27,6 +32,7 @@ def simulate(
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[dict[str, float]], None] | None = None,
     *,
+    stop: Stop | None = None,
     on_divergence: OnDivergence | None = None,
     on_progress: Callable[[Saved], None] | None = None,
     resume: Saved | None = None,
@@ -41,6 +47,10 @@ def simulate(
     each row on its own, with replacement. `on_evaluation` is handed each entry of the history as
     it is made, `on_progress` all that it takes to go on from there: given back as `resume`, the run
     goes on and ends in the same bits.
+
+    `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
+    {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}; `message`
+    of the run then says which. `run.best` is the point of the smallest upper loss.
 
     `on_divergence`: in the first round that leaves x or y not finite, "stop" raises
     `diamond.Diverged`. "shrink", also where they are a million times the start, goes back to the
@@ -65,6 +75,9 @@ def simulate(
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
     if on_divergence is None:
         on_divergence = "shrink" if "alpha" in open_numbers(algorithm) else "stop"
+    stop = stopping.checked(stop, problem.metrics)
+    if "seconds" in stop and jax.process_count() > 1:
+        raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
     with products(precision):
         given = problem, network, algorithm, seed, sampling, shrinks, resume
@@ -78,12 +91,15 @@ def simulate(
 
         if not resume:
             note()
-        while run.t < rounds:
+        while run.t < rounds and not stopping.reached(stop, run.record.entries[-1]):
             if not run.advance(_next(run.t, every, rounds, run.setting.changes, shrinks)):
                 continue  # gone back
             if run.t % every == 0 or run.t == rounds:
                 note()
-        return run.run()
+        made = run.run()
+        config = made.config | {"rounds": rounds, "every": every, "stop": stop}
+        why = stopping.reached(stop, run.record.entries[-1]) if run.t < rounds else ""
+        return replace(made, message=why, config=config)
 
 
 def _next(t: int, every: int, rounds: int, changes: bool, shrinks: bool) -> int:
