@@ -1,6 +1,6 @@
 """advise: what a problem is like, and which algorithm to take with which steps."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -76,7 +76,8 @@ def _show(found: "Advice") -> None:
     )
     table = Table(title=f"to an average metric of {found.target:.2g}, extrapolated from a pilot")
     for column in ("", "alpha", "beta", "eta", "K", "pilot", "rounds", "samples", "MB"):
-        table.add_column(column, justify="left" if not column else "right")
+        justify: Any = "right" if column else "left"
+        table.add_column(column, justify=justify, no_wrap=not column, overflow="fold")
     for p in found.prospects:
         number = lambda name: f"{p.numbers[name]:.3g}" if name in p.numbers else "-"
         cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]

@@ -156,7 +156,7 @@ def _go(plan: "Plan", quiet: bool, json: bool, estimate: bool = True) -> None:
     from ..folder.reader import open_run
     from ..folder.table import over_seeds, rows
     from .forecasts import said
-    from .results import print_table
+    from .tables import print_table
 
     if not leading():
         plan.assist()

@@ -142,4 +142,4 @@ def closing(run: Run, status: str, message: str, wall: float, digest: str) -> di
 
 def now() -> str:
     """The time, as ISO 8601 says it."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

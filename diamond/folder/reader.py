@@ -47,6 +47,11 @@ def runs(folders: Iterable[Path]) -> list[Stored]:
     return list(found.values())
 
 
+def as_begun(found: Iterable[Stored]) -> list[Stored]:
+    """The runs in the order in which they were begun, which is that of their comparison."""
+    return sorted(found, key=lambda run: run.manifest["started"])
+
+
 def one(folder: Path) -> Stored:
     """The one run at or below `folder`; raises FileNotFoundError where there is none or more."""
     found = runs([folder])
