@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import callbacks, data, hypergradient, network, problems, report, schedule, theory
+    from . import algorithms, callbacks, data, hypergradient, network, problems, report
+    from . import schedule as schedule
+    from . import theory as theory
     from .algorithms.diamond import diamond
     from .algorithms.dsgd import dsgd
     from .algorithms.gt_sgd import gt_sgd
@@ -32,6 +34,7 @@ __all__ = [
     "Network",
     "Problem",
     "Run",
+    "algorithms",
     "callbacks",
     "compare",
     "data",

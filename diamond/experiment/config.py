@@ -23,17 +23,22 @@ def _several(value: Any) -> Any:
 
 
 def _problem(value: Any, info: ValidationInfo) -> Part:
-    base = (info.context or {}).get("base", Path())
-    return value if isinstance(value, Part) else problem(value, base)
+    return value if isinstance(value, Part) else problem(value, _base(info))
+
+
+def _base(info: ValidationInfo) -> Path:
+    """Where relative paths start."""
+    found: Path = (info.context or {}).get("base", Path())
+    return found
 
 
 def _network(value: Any) -> Part:
     return value if isinstance(value, Part) else graph(value)
 
 
-def _algorithms(value: Any) -> list[Part]:
+def _algorithms(value: Any, info: ValidationInfo) -> list[Part]:
     """One or several, of which lists of options make more."""
-    of = lambda one: [one] if isinstance(one, Part) else swept(one)
+    of = lambda one: [one] if isinstance(one, Part) else swept(one, _base(info))
     each = enumerate(_several(value))
     found = gather(*(partial(within, i, partial(of, one)) for i, one in each))
     return [part for parts in found for part in parts]
@@ -70,6 +75,12 @@ class Experiment(BaseModel):
         return len(self.seed) == len(self.network) == len(self.algorithm) == 1
 
     @property
+    def sources(self) -> dict[str, str]:
+        """The user's own files: path to digest."""
+        parts = [self.problem, *self.algorithm]
+        return {path: digest for part in parts for path, digest in part.sources.items()}
+
+    @property
     def products(self) -> Literal["tf32", "bf16"] | None:
         """The precision of the products inside the losses, if not that of the numbers."""
         return self.precision if self.precision in ("tf32", "bf16") else None
@@ -93,7 +104,7 @@ class Experiment(BaseModel):
             | {
                 "algorithm": one(
                     [
-                        {"name": part.name, "label": part.label, **part.options}
+                        {"name": relative(part.name, folder), "label": part.label, **part.options}
                         for part in self.algorithm
                     ]
                 )

@@ -170,7 +170,7 @@ def _origin(job: Job, path: Path) -> Origin:
         name=job.name,
         experiment=one.name,
         problem=name,
-        algorithm=part.name,
+        algorithm=Path(part.name).name,
         label=part.label,
         options=part.options,
         command=command,
@@ -180,4 +180,4 @@ def _origin(job: Job, path: Path) -> Origin:
 
 def _sources(experiment: Experiment, path: Path) -> dict[str, str]:
     """The user's own files as seen from the run's folder, with their digests."""
-    return {relative(file, path): d for file, d in experiment.problem.sources.items()}
+    return {relative(file, path): d for file, d in experiment.sources.items()}

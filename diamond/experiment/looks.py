@@ -12,7 +12,7 @@ from ..data.where import where
 from ..network import Network
 from . import deal
 from .mistakes import BadExperiment, told
-from .parts import graph, spec
+from .parts import Part, algorithm, graph, spec
 
 T = TypeVar("T")
 
@@ -38,6 +38,11 @@ def network_of(text: str) -> tuple[Network, dict[str, Any]]:
         "non_negative": bool((matrix >= 0).all()),
         "smallest_eigenvalue": float(values[0]),
     }
+
+
+def algorithm_of(text: str) -> Part:
+    """The algorithm that `text` names, perhaps a function of a file in the present folder."""
+    return _read(text, lambda: algorithm(text, Path.cwd()))
 
 
 def data_at_hand(folder: Path | None) -> dict[str, str | None]:

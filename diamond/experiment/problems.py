@@ -1,13 +1,7 @@
 """The problem of an experiment: one that comes with the package, or the user's own function."""
 
-import hashlib
-import importlib.util
 import inspect
-import os
-import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +10,9 @@ from ..problem import Problem
 from .deal import deal, found_at, partition_options
 from .mistakes import did_you_mean, gather, wrong
 from .options import parameters, read
+from .own import Own, own
 from .parts import Part, table
 
-OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 ROWS = ("train", "valid", "test")
 EXAMPLE = '{kind = "my_problem.py:make"}'
 
@@ -33,8 +27,8 @@ def problem(value: Any, base: Path) -> Part:
     """A problem from its kind, or from a table with `kind` and options; paths start at `base`."""
     given = table(value, "kind", EXAMPLE)
     kind = given.pop("kind")
-    if own := OWN.fullmatch(kind):
-        return _own(Path(os.path.normpath(base / own["file"])), own["function"], given)
+    if found := own(kind, base, "kind"):
+        return _own(found, given)
     canonical = kind.lower().replace("-", "_")
     if canonical not in names():
         said = f"no problem {kind!r}; {did_you_mean(kind, names())}"
@@ -62,8 +56,8 @@ def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: P
 
     def build() -> Problem:
         train, valid, test, classes = deal(**rows)
-        own = {"classes": classes} if "classes" in rest else {}
-        return make(train, valid, test, **own | inner)
+        known = {"classes": classes} if "classes" in rest else {}
+        return make(train, valid, test, **known | inner)
 
     spelled = options.spelled | {"dataset": rows["dataset"]}
     spelled["partition"] = partition_options(spelled["partition"])[1]
@@ -72,41 +66,11 @@ def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: P
     return Part(name, spelled, build)
 
 
-def _own(path: Path, function: str, given: dict[str, Any]) -> Part:
+def _own(found: Own, given: dict[str, Any]) -> Part:
     """A function of the user's own file."""
-    module = _module(path)
-    make = getattr(module, function, None)
-    if not callable(make):
-        there = [name for name, found in vars(module).items() if inspect.isfunction(found)]
-        raise wrong(
-            f"{path.name} has no function {function!r}; {did_you_mean(function, there)}", "kind"
-        )
-    options = read(f"{path.name}:{function}", parameters(make), given)
-
-    def build() -> Problem:
-        with _importable(path.parent):
-            return _checked(make(**options.objects), f"{path.name}:{function}")
-
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Part(f"{path}:{function}", options.spelled, build, sources={str(path): digest})
-
-
-def _module(path: Path) -> Any:
-    """The user's file, run."""
-    if not path.is_file():
-        near = [found.name for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise wrong(f"there is no file {path}; {did_you_mean(path.name, near)}", "kind")
-    name = f"diamond_problem_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        with _importable(path.parent):
-            spec.loader.exec_module(module)
-    except Exception as cause:
-        raise wrong(f"{path.name} cannot be run: {type(cause).__name__}: {cause}", "kind") from None
-    return module
+    options = read(found.name, parameters(found.make), given)
+    build = lambda: _checked(found.called(**options.objects), found.name)
+    return Part(found.spelled, options.spelled, build, sources=found.sources)
 
 
 def _checked(made: Any, name: str) -> Problem:
@@ -114,13 +78,3 @@ def _checked(made: Any, name: str) -> Problem:
     if not isinstance(found, Problem):
         raise ValueError(f"{name} returned {type(made).__name__}; it must return a diamond.Problem")
     return found
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """The user's other files can be imported."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
