@@ -51,8 +51,8 @@ def advise(
 def _tried(names: list[str], experiment: "Experiment", batch: int) -> "dict[str, Algorithm]":
     """The algorithms named, or all, and those of the user's own that the experiment has."""
     from ..advice import ALGORITHMS, by_name
-    from ..experiment.own import SPELLED
     from ..experiment.looks import algorithm_of
+    from ..experiment.own import SPELLED
 
     own = [name for name in names if SPELLED.fullmatch(name)]
     if unknown := [name for name in names if name not in (*ALGORITHMS, *own)]:
