@@ -113,7 +113,9 @@ class Experiment(BaseModel):
 
 
 def relative(value: Any, folder: Path) -> Any:
-    """An absolute path as seen from `folder`, so that both can be moved together."""
+    """An absolute path, or several, as seen from `folder`, so that all can be moved together."""
+    if isinstance(value, list):
+        return [relative(one, folder) for one in value]
     if isinstance(value, str) and os.path.isabs(value):
         return Path(os.path.relpath(value, folder.absolute())).as_posix()
     return value

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from .. import demo, problems
+from ..data import DataError, Dataset
 from ..problem import Problem
-from .deal import deal, found_at, partition_options
+from .deal import deal, partition_options, settled
 from .mistakes import did_you_mean, gather, wrong
 from .options import parameters, read
 from .own import Own, own
 from .parts import Part, table
+from .rows import KNOWN, found_at, load
 
 ROWS = ("train", "valid", "test")
 EXAMPLE = '{kind = "my_problem.py:make"}'
@@ -44,26 +46,43 @@ def problem(value: Any, base: Path) -> Part:
 
 def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: Path) -> Part:
     """A problem that takes rows, on a data set dealt out to the agents."""
-    dealt, rest = parameters(deal), parameters(make, without=ROWS)
+    dealt, rest = parameters(deal, without=("real",)), parameters(make, without=ROWS)
+    real = "classes" not in rest  # its labels are numbers to regress on
     readers: list[Callable[[], Any]] = [lambda: read(name, {**dealt, **rest}, given)]
     if isinstance(given.get("partition"), str | dict):
         readers.append(lambda: partition_options(given["partition"]))
-    if isinstance(given.get("dataset"), str):
+    if isinstance(given.get("dataset"), str | list):
         readers.append(lambda: found_at(given["dataset"], base))
     options = gather(*readers)[0]
     of = lambda taken: {k: v for k, v in options.objects.items() if k in taken}
-    rows, inner = of(dealt) | {"dataset": found_at(given["dataset"], base)}, of(rest)
+    place = found_at(given["dataset"], base)
+    rows, inner = of(dealt) | {"dataset": place, "real": real}, of(rest)
 
     def build() -> Problem:
-        train, valid, test, classes = deal(**rows)
-        known = {"classes": classes} if "classes" in rest else {}
+        train, valid, test, classes, names = deal(**rows)
+        known: dict[str, Any] = {"classes": classes} if "classes" in rest else {}
+        known |= {"names": names} if "names" in rest and names else {}
         return make(train, valid, test, **known | inner)
 
-    spelled = options.spelled | {"dataset": rows["dataset"]}
-    spelled["partition"] = partition_options(spelled["partition"])[1]
+    spelled = {k: v for k, v in options.spelled.items() if k not in ("agents", "partition")}
+    asked = given | {"dataset": place}
+    settled(asked, None)  # what is wrong whatever the files hold
+    spelled |= {"dataset": place} | settled(asked, _at_hand(rows))
     if "classes" not in given:
         spelled.pop("classes", None)  # as many as the data set has
     return Part(name, spelled, build)
+
+
+def _at_hand(rows: dict[str, Any]) -> Dataset | None:
+    """The data set, if it is one of the user's files."""
+    dataset = rows["dataset"]
+    if isinstance(dataset, str) and dataset in KNOWN:
+        return None
+    wanted = {k: rows[k] for k in ("dataset", "label", "site", "real") if k in rows}
+    try:
+        return load(**wanted)
+    except (DataError, OSError) as cause:
+        raise wrong(str(cause), "dataset") from None
 
 
 def _own(found: Own, given: dict[str, Any]) -> Part:
