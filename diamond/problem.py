@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import validate
+from . import cache, validate
 from .cut import Cut
 from .held import Given, Held
 from .processes import together
@@ -141,6 +141,7 @@ class Problem:
         constant: float | None = None,
         names: Sequence[str] | None = None,
     ):
+        cache.compile_cache()
         self.upper, self.lower, self.init = upper, lower, init
         self.metrics, self.constant = dict(metrics or {}), constant
         self.names = None if names is None else validate.names(names, init)
@@ -162,6 +163,14 @@ class Problem:
             for part in self.rows.values():
                 part.know()
             validate.losses(self)
+
+    def __repr__(self) -> str:
+        sizes = jax.eval_shape(self.init, key(0))
+        x, y = (sum(leaf.size for leaf in jax.tree.leaves(level)) for level in sizes)
+        rows = ", ".join(f"{part} {_spoken(self.counts(part))}" for part in self.rows)
+        agents = f"{self.agents} agent{'s' * (self.agents != 1)}"
+        own = f"; metrics {', '.join(self.metrics)}" if self.metrics else ""
+        return f"<Problem: {agents}, x of {x} numbers, y of {y}; rows: {rows}{own}>"
 
     def _share(self) -> None:
         """Load the rows of the agents on this process's devices; the others load theirs."""
@@ -221,6 +230,13 @@ class Problem:
     def start(self, seed: int) -> tuple[Tree, Tree]:
         """(x_0, y_0) as strongly typed arrays: a weak type would compile the run twice."""
         return validate.point(self.init(key(seed)))
+
+
+def _spoken(counts: np.ndarray) -> str:
+    """ "60 each", "60 + 40 + 30", "30 to 600"."""
+    if (counts == counts[0]).all():
+        return f"{counts[0]} each" if len(counts) > 1 else str(counts[0])
+    return " + ".join(map(str, counts)) if len(counts) <= 5 else f"{counts.min()} to {counts.max()}"
 
 
 def halved(tree: Tree) -> Tree:

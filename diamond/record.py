@@ -71,13 +71,12 @@ class Record:
         seed: int,
         sampling: Sampling,
         resolved: Resolved,
-        compile_seconds: float,
     ):
         self.problem, self.network, self.algorithm = problem, network, algorithm
         self.place = place
         self.message = message_bytes(algorithm, place.objectives, *problem.start(seed))
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
-        self.compile_seconds = compile_seconds
+        self.compile_seconds = 0.0
         self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
         self.signs = Signs(problem, seed)
         self.entries: list[dict[str, float]] = []
@@ -91,11 +90,8 @@ class Record:
         on_evaluation: Callable[[dict[str, float]], None] | None = None,
     ) -> None:
         """Measure where the run stands after `seconds` of rounds."""
-        state = progress.state
-        metrics = tuple(self.problem.metrics.items())
-        place = self.place.objectives, self.place.rows, metrics, state.x, state.y, key(self.seed)
-        found, own = self.observe(*place, self.place.agents, self.place.shared)
-        state, spent = self.place.whole((state, progress.spent))
+        found, own = self.observe(*self._look(progress.state))
+        state, spent = self.place.whole((progress.state, progress.spent))
         spent = cost.total(spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
@@ -109,6 +105,16 @@ class Record:
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         if on_evaluation:
             on_evaluation(dict(entry))
+
+    def begin(self, progress: Any) -> None:
+        """Compile what measures, beside what is compiled meanwhile."""
+        if jax.process_count() == 1:  # processes of one job compile alike, one after another
+            self.observe.begin(*self._look(progress.state))
+
+    def _look(self, state: Any) -> tuple[Any, ...]:
+        place, metrics = self.place, tuple(self.problem.metrics.items())
+        where = state.x, state.y, key(self.seed), place.agents, place.shared
+        return place.objectives, place.rows, metrics, *where
 
     def saved(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Saved:
         """What it takes to go on from here; the lists are the record's own and grow with it."""

@@ -5,10 +5,14 @@ Ranks are not promoted silently in the core either (`test_algorithms` runs every
 """
 
 import gc
+import os
 
 import jax
 import pytest
 
+from diamond import cache
+
+os.environ[cache.VARIABLE] = "off"  # what tests compile is not the user's; processes inherit it
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)  # for what is cut over devices; the rest uses one
 

@@ -62,6 +62,9 @@ class Board:
     def begin(self, name: str, rounds: int) -> None:
         self.rows[name] = Row(rounds, "starting", since=time.monotonic())
 
+    def stage(self, name: str, said: str) -> None:
+        self.rows[name].status = said
+
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         row = self.rows[name]
         if not row.entries:
@@ -81,6 +84,11 @@ class Lines(Board):
     def __init__(self, names: Sequence[str], rounds: int):
         super().__init__(names, rounds)
         self.said = 0.0
+
+    def stage(self, name: str, said: str) -> None:
+        super().stage(name, said)
+        if said != "running":
+            talk(f"{name}: {said} ...", "dim")
 
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         super().progress(name, entries)

@@ -30,6 +30,8 @@ class Watch(Protocol):
 
     def begin(self, name: str, rounds: int) -> None: ...
 
+    def stage(self, name: str, said: str) -> None: ...  # before the first evaluation
+
     def progress(self, name: str, entries: list[dict[str, float]]) -> None: ...
 
     def say(self, name: str, message: str) -> None: ...
@@ -124,6 +126,7 @@ def _simulated(
                 resume=saved,
                 devices=one.devices,
                 precision=one.products,
+                on_stage=lambda said: watch.stage(job.name, said),
             )
             return run, "finished", run.message
         except Diverged as error:

@@ -39,6 +39,7 @@ def simulate(
     devices: Devices | None = None,
     precision: Precision | None = None,
     memory: int | None = None,
+    on_stage: Callable[[str], None] | None = None,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
@@ -46,7 +47,8 @@ def simulate(
     draws. `sampling`: "blocks" takes successive rows (shuffled once), which is fast; "rows" draws
     each row on its own, with replacement. `on_evaluation` is handed each entry of the history as
     it is made, `on_progress` all that it takes to go on from there: given back as `resume`, the run
-    goes on and ends in the same bits.
+    goes on and ends in the same bits. `on_stage` is told what goes on before the first entry:
+    "looking at the problem", where numbers are to be found, "compiling", and then "running".
 
     `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
     {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}; `message`
@@ -80,8 +82,10 @@ def simulate(
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
     with products(precision):
+        tell = on_stage or (lambda stage: None)
         given = problem, network, algorithm, seed, sampling, shrinks, resume
-        run = Simulation(*given, devices, precision, memory)
+        run = Simulation(*given, devices, precision, memory, tell)
+        tell("running")
 
         def note() -> None:
             run.record.add(run.progress, run.seconds, on_evaluation)
