@@ -82,6 +82,7 @@ def advise(
 ) -> Advice:
     """Estimate the problem's constants, run a short pilot of each algorithm, and compare.
 
+    Noise is measured where the best pilot ended: at the start, there may be none yet.
     `algorithms` by name, with `batch` and steps that choose themselves, or {"mine": algorithm}. The
     cost of reaching an average metric `target` (by default a tenth of the best pilot's) is
     extrapolated from the pilot at the rate that is guaranteed: T^(-2/3) with momentum, T^(-1/2)
@@ -97,8 +98,10 @@ def advise(
             f"level strongly convex in y, and are the losses smooth?"
         )
     aim = lowest / 10 if target is None else target
+    ahead = runs[min(reached, key=lambda name: reached[name])]
+    assert ahead is not None
     return Advice(
-        theory.estimate(problem, network, batch, seed),
+        theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y)),
         network.diameter,
         network.rounds_to_mix(),
         aim,

@@ -84,7 +84,7 @@ def _show(found: "Advice") -> None:
 
     c = found.constants
     console = Console(highlight=False)
-    noise = f"sigma_f = {c.sigma_f:.3g}, sigma_g = {c.sigma_g:.3g}"
+    noise = f"sigma_f = {c.sigma_f:.3g}, sigma_g = {c.sigma_g:.3g}, where the best pilot ended"
     console.print(f"conditioning    mu_g = {c.mu_g:.3g}, L_g = {c.L_g:.3g}: {c.condition:.3g}")
     console.print(f"noise           {noise}")
     console.print(f"heterogeneity   {c.heterogeneity:.3g} (0: agents are alike)")
