@@ -1,7 +1,9 @@
 """An experiment as a file says it: TOML, validated, completed, and written back in full."""
 
 import os
+import re
 import tomllib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -137,10 +139,16 @@ def parsed(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
         said = cause.strerror if isinstance(cause, OSError) else str(cause)
         kind = "cannot be read" if isinstance(cause, OSError) else "is not valid TOML"
         raise BadExperiment(str(path), [Mistake("", f"{kind}: {said}")]) from None
-    raw.setdefault("name", path.stem)
+    raw.setdefault("name", named(path.stem))
     for change in changes:
         _change(raw, change, str(path))
     return raw
+
+
+def named(stem: str) -> str:
+    """A file's name as that of an experiment: "my first try" is my-first-try."""
+    plain = re.sub(r"[^\w.+-]+", "-", unicodedata.normalize("NFC", stem)).strip("-.+")
+    return plain or "experiment"
 
 
 def read(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:

@@ -121,6 +121,19 @@ def best(tried: list[Tried]) -> Tried:
     return min(tried, key=lambda one: one.upper_loss)
 
 
+def edges(tried: list[Tried]) -> list[str]:
+    """In what the best setting is the smallest or the largest that was tried."""
+    found, options = [], best(tried).options
+    for name, value in options.items():
+        values = {one.options[name] for one in tried}
+        if len(values) < 2 or not all(isinstance(v, int | float) for v in values):
+            continue
+        if value in (min(values), max(values)):
+            which = "smallest" if value == min(values) else "largest"
+            found.append(f"{name} = {value:g} is the {which} that was tried")
+    return found
+
+
 def _fair(settings: dict[str, list[Any]], several: bool, source: str) -> None:
     """As many for each: more trials find better numbers, whatever the algorithm."""
     counts = [len(found) for found in settings.values()]
