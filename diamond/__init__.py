@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import callbacks, data, hypergradient, network, problems, prox, report, schedule, theory
+    from . import algorithms, callbacks, data, hypergradient, network, problems, prox, report
+    from . import schedule as schedule
+    from . import theory as theory
     from .algorithms.adasdbo import adasdbo
     from .algorithms.aid import aid
     from .algorithms.amigo import amigo
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from .algorithms.vrdbo import vrdbo
     from .comparison import Comparison, compare
     from .divergence import Diverged
+    from .loading import load
     from .network import Network
     from .problem import Problem
     from .run import Run
@@ -68,6 +71,7 @@ __all__ = [
     "Run",
     "adasdbo",
     "aid",
+    "algorithms",
     "amigo",
     "bsa",
     "callbacks",
@@ -91,6 +95,7 @@ __all__ = [
     "interact",
     "itd",
     "k_free",
+    "load",
     "lopa",
     "m_sgd",
     "ma_dsbo",
@@ -130,6 +135,7 @@ _HOMES = {
     "Problem": "problem",
     "Run": "run",
     "compare": "comparison",
+    "load": "loading",
     "simulate": "runtimes.simulate",
 }
 _ALGORITHMS = {path.stem for path in Path(__file__).parent.glob("algorithms/[!_]*.py")}

@@ -1,12 +1,13 @@
 """What to expect of a problem on a network, and which algorithm to take."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import NamedTuple
 
 from . import theory
+from .algorithm import Algorithm
 from .divergence import Diverged
 from .network import Network
 from .problem import Problem
@@ -18,6 +19,8 @@ PILOT = 100  # rounds from which costs are extrapolated
 # -d log(average metric) / d log T: the guarantees for momentum, plain sampling and full gradients
 EXPONENTS = {"diamond": 2 / 3, "m_sgd": 2 / 3, "k_free": 2 / 3, "gt_sgd": 1 / 2, "dsgd": 1 / 2}
 ALGORITHMS = tuple(EXPONENTS)
+RATES = EXPONENTS | {"interact": 1.0, "svr_interact": 1.0}
+OWN = 1 / 2  # that of a method which is none of these
 UNTRACKED = ("m_sgd", "dsgd")
 ALIKE = 0.1  # heterogeneity below which agents need no tracking
 
@@ -76,16 +79,19 @@ def advise(
     target: float | None = None,
     seed: int = 0,
     pilot: int = PILOT,
-    algorithms: Sequence[str] = ALGORITHMS,
+    algorithms: Sequence[str] | Mapping[str, Algorithm] = ALGORITHMS,
 ) -> Advice:
     """Estimate the problem's constants, run a short pilot of each algorithm, and compare.
 
-    The cost of reaching an average metric `target` (by default a tenth of the best pilot's) is
+    Noise is measured where the best pilot ended: at the start, there may be none yet.
+    `algorithms` by name, with `batch` and steps that choose themselves, or {"mine": algorithm}. The
+    cost of reaching an average metric `target` (by default a tenth of the best pilot's) is
     extrapolated from the pilot at the rate that is guaranteed: T^(-2/3) with momentum, T^(-1/2)
-    without. A forecast for choosing, not a promise.
+    without, which is also taken for a method of your own. A forecast for choosing, not a promise.
     """
     batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
-    runs = {name: _pilot(name, problem, network, batch, pilot, seed) for name in algorithms}
+    named = algorithms if isinstance(algorithms, Mapping) else by_name(algorithms, batch)
+    runs = {label: _pilot(one, problem, network, pilot, seed) for label, one in named.items()}
     reached = {name: _average(run) for name, run in runs.items()}
     lowest = min(reached.values())
     if not math.isfinite(lowest):
@@ -94,8 +100,10 @@ def advise(
             f"level strongly convex in y, and are the losses smooth?"
         )
     aim = lowest / 10 if target is None else target
+    ahead = runs[min(reached, key=lambda name: reached[name])]
+    assert ahead is not None
     return Advice(
-        theory.estimate(problem, network, batch, seed),
+        theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y)),
         network.diameter,
         network.rounds_to_mix(),
         aim,
@@ -103,10 +111,15 @@ def advise(
     )
 
 
+def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
+    """Algorithms of the package, with steps that choose themselves."""
+    module = lambda name: import_module(f".algorithms.{name}", __package__)
+    return {name: getattr(module(name), name)(batch=batch) for name in names}
+
+
 def _pilot(
-    name: str, problem: Problem, network: Network, batch: int, rounds: int, seed: int
+    algorithm: Algorithm, problem: Problem, network: Network, rounds: int, seed: int
 ) -> Run | None:
-    algorithm = getattr(import_module(f".algorithms.{name}", __package__), name)(batch=batch)
     try:
         return simulate(problem, network, algorithm, rounds, seed, max(1, rounds // 10))
     except Diverged:
@@ -122,7 +135,7 @@ def _average(run: Run | None) -> float:
 def _prospect(name: str, run: Run | None, average: float, target: float) -> Prospect:
     if run is None:
         return Prospect(name, {}, math.inf, math.inf, math.inf, math.inf)
-    rounds = run.rounds * max(average / target, 1.0) ** (1 / EXPONENTS.get(name, 1.0))
+    rounds = run.rounds * max(average / target, 1.0) ** (1 / RATES.get(name, OWN))
     first, last = ({k: run.history[k][i] for k in ("samples", "bytes")} for i in (0, -1))
     cost = lambda k: first[k] + (last[k] - first[k]) / run.rounds * rounds
     return Prospect(name, run.resolved, average, rounds, cost("samples"), cost("bytes"))

@@ -72,6 +72,17 @@ def load(folder: Path, round: int) -> Checkpoint:
         raise Damaged(f"{stem}: not a whole checkpoint ({cause})") from cause
 
 
+def newest(folder: Path) -> Checkpoint:
+    """The newest whole checkpoint; raises `Damaged` if there is none."""
+    said = [f"{folder}: no checkpoint there"]
+    for round in reversed(rounds(folder)):
+        try:
+            return load(folder, round)
+        except Damaged as damage:
+            said.append(str(damage))
+    raise Damaged(said[-1])
+
+
 def rounds(folder: Path) -> list[int]:
     """The rounds of which there is a checkpoint, whole or not, in ascending order."""
     return sorted(int(path.stem) for path in folder.glob("[0-9]*.json") if path.stem.isdigit())

@@ -11,10 +11,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from . import checkpoint, tree
 from .algorithm import Algorithm
 from .divergence import Diverged
-from .folder import Origin, Writer, closing, digest, opening
+from .folder.keep import keep, manifest
 from .folder.table import Row, over_seeds, row
 from .names import apart, folder_name
 from .network import Network
@@ -76,19 +75,7 @@ class Comparison:
         folder = Path(folder)
         names = apart(folder_name(f"{label}-seed{seed}") for label, seed in self.runs)
         for name, ((label, seed), run) in zip(names, self.runs.items()):
-            path = folder / name
-            with Writer(path) as writer:
-                writer.begin(self._manifest(label, seed), self._config(label, seed))
-                for i in range(len(run.history["round"])):
-                    entry = {name: values[i].item() for name, values in run.history.items()}
-                    writer.metrics.append(entry, {k: v[i] for k, v in run.agents.items()})
-                arrays = {f".state{name}": leaf for name, leaf in tree.named(run.state).items()}
-                checkpoint.save(writer.checkpoints, run.rounds, arrays, {})
-                shown = digest(writer.metrics.lines(), run.x, run.y)
-                why = self.diverged.get((label, seed), "")
-                status = "diverged" if why else "finished"
-                end = closing(run, status, why, self.wall[label, seed], shown)
-                writer.manifest(**end)
+            keep(run, folder / name, self._manifest(label, seed), self.wall[label, seed])
         return folder
 
     def __repr__(self) -> str:
@@ -119,28 +106,7 @@ class Comparison:
         return [names, *([cell(found, name) for name in columns] for found in rows)]
 
     def _manifest(self, label: str, seed: int) -> Row:
-        algorithm, run = self.algorithms[label], self.runs[label, seed]
-        name = type(algorithm).__name__
-        origin = Origin(
-            name=f"{label}-seed{seed}",
-            experiment="comparison",
-            problem="python",
-            algorithm=label,
-            label=label,
-            options={"class": name},
-            command="",
-            sources={},
-        )
-        fixed = seed, self.rounds, self.every, algorithm.batch, run.sampling
-        status = "diverged" if (label, seed) in self.diverged else "finished"
-        return opening(origin, self.problem, self.network, *fixed) | {"status": status}
-
-    def _config(self, label: str, seed: int) -> str:
-        return (
-            "# Made in Python by diamond.compare; manifest.json says what is known of it.\n"
-            f'name = "{label}-seed{seed}"\nrounds = {self.rounds}\nevery = {self.every}\n'
-            f"seed = {seed}\n"
-        )
+        return manifest(self.runs[label, seed], f"{label}-seed{seed}", label, "comparison")
 
 
 def compare(

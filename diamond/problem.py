@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import validate
+from . import cache, validate
 from .cut import Cut
 from .held import Given, Held
 from .processes import together
@@ -143,6 +143,7 @@ class Problem:
     Each agent's rows are put into a random order once, always the same one; `shuffle=False` keeps
     yours, which then must not be sorted: batches are runs of successive rows. `constant`, if given,
     is the upper loss of a prediction that ignores its input: a run that ends there is warned of.
+    `names`, for an x of one array, are those of its entries along the first axis: features, rows.
     """
 
     def __init__(
@@ -158,23 +159,26 @@ class Problem:
         constant: float | None = None,
         lower_level: LowerLevel = "personal",
         prox: Any = None,
+        names: Sequence[str] | None = None,
     ):
+        cache.compile_cache()
         self.upper, self.lower, self.init = upper, lower, init
         self.metrics, self.constant, self.prox = dict(metrics or {}), constant, prox
-        validate.names(self.metrics)
+        validate.metrics(self.metrics)
         self.lower_level: str = validate.lower_level(lower, lower_level, valid)
-        names = {"train": "training", "valid": "validation"}
+        called = {"train": "training", "valid": "validation"}
         given: dict[str, Any] = {"train": train, "valid": valid}
         if lower is None:
             self.upper, self.init = Alone(upper), lambda key: (init(key), None)
             self.metrics = {name: Alone(metric) for name, metric in self.metrics.items()}
             given, test = {"train": train}, valid if test is None else test
+        self.names = None if names is None else validate.names(names, self.init)
         if test is not None:
-            given["test"], names["test"] = test, "test"
-        parts = {name: validate.listed(names[name], part) for name, part in given.items()}
-        validate.agents({names[name]: len(part) for name, part in parts.items()})
+            given["test"], called["test"] = test, "test"
+        parts = {name: validate.listed(called[name], part) for name, part in given.items()}
+        validate.agents({called[name]: len(part) for name, part in parts.items()})
         order = _shuffled if shuffle else lambda rows: rows
-        self.rows = {name: Held(names[name], part, order) for name, part in parts.items()}
+        self.rows = {name: Held(called[name], part, order) for name, part in parts.items()}
         self.rows.setdefault("valid", self.rows["train"])  # what f averages over
         self.agents = len(train)  # m
         self.here: list[int] = []  # those whose rows are in this process
@@ -186,6 +190,14 @@ class Problem:
             for part in self.rows.values():
                 part.know()
             validate.losses(self)
+
+    def __repr__(self) -> str:
+        sizes = jax.eval_shape(self.init, key(0))
+        x, y = (sum(leaf.size for leaf in jax.tree.leaves(level)) for level in sizes)
+        rows = ", ".join(f"{part} {_spoken(self.counts(part))}" for part in self.rows)
+        agents = f"{self.agents} agent{'s' * (self.agents != 1)}"
+        own = f"; metrics {', '.join(self.metrics)}" if self.metrics else ""
+        return f"<Problem: {agents}, x of {x} numbers, y of {y}; rows: {rows}{own}>"
 
     def _share(self) -> None:
         """Load the rows of the agents on this process's devices; the others load theirs."""
@@ -248,6 +260,13 @@ class Problem:
     def start(self, seed: int) -> tuple[Tree, Tree]:
         """(x_0, y_0) as strongly typed arrays: a weak type would compile the run twice."""
         return validate.point(self.init(key(seed)))
+
+
+def _spoken(counts: np.ndarray) -> str:
+    """ "60 each", "60 + 40 + 30", "30 to 600"."""
+    if (counts == counts[0]).all():
+        return f"{counts[0]} each" if len(counts) > 1 else str(counts[0])
+    return " + ".join(map(str, counts)) if len(counts) <= 5 else f"{counts.min()} to {counts.max()}"
 
 
 def halved(tree: Tree) -> Tree:

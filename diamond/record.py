@@ -4,11 +4,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
-from . import cost
+from . import best, cost
 from .algorithm import Algorithm
+from .best import Best
 from .cost import Cost
 from .deferred import Found, Resolved
 from .measure import observe
@@ -70,17 +72,17 @@ class Record:
         seed: int,
         sampling: Sampling,
         resolved: Resolved,
-        compile_seconds: float,
     ):
         self.problem, self.network, self.algorithm = problem, network, algorithm
         self.place = place
         self.traffic = traffic(algorithm, place.objectives, *problem.start(seed))
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
-        self.compile_seconds = compile_seconds
+        self.compile_seconds = 0.0
         self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
         self.signs = Signs(problem, seed)
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []
+        self.best: Best | None = None
 
     def add(
         self,
@@ -89,13 +91,8 @@ class Record:
         on_evaluation: Callable[[dict[str, float]], None] | None = None,
     ) -> None:
         """Measure where the run stands after `seconds` of rounds."""
-        state = progress.state
-        metrics = tuple(self.problem.metrics.items())
-        z = getattr(state, "z", None) if self.problem.lower_level == "common" else None
-        point = state.x, state.y, z, key(self.seed)
-        place = self.place.objectives, self.place.rows, metrics, *point
-        found, own = self.observe(*place, self.place.agents, self.place.shared)
-        state, spent = self.place.whole((state, progress.spent))
+        found, own = self.observe(*self._look(progress.state))
+        state, spent = self.place.whole((progress.state, progress.spent))
         spent = cost.total(spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
@@ -104,6 +101,7 @@ class Record:
         for said in self.signs.look(entry, state, self.algorithm):
             warnings.warn(said, RuntimeWarning, stacklevel=4)
         self.entries.append(entry)
+        self.best = best.better(self.best, entry, state.x, state.y)
         own = self.place.whole(own)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         if on_evaluation:
@@ -113,13 +111,26 @@ class Record:
         """Whether the last evaluation is that of `round`: it may have been lost."""
         return bool(self.entries) and self.entries[-1]["round"] == round
 
+    def begin(self, progress: Any) -> None:
+        """Compile what measures, beside what is compiled meanwhile."""
+        if jax.process_count() == 1:  # processes of one job compile alike, one after another
+            self.observe.begin(*self._look(progress.state))
+
+    def _look(self, state: Any) -> tuple[Any, ...]:
+        place, metrics = self.place, tuple(self.problem.metrics.items())
+        z = getattr(state, "z", None) if self.problem.lower_level == "common" else None
+        where = state.x, state.y, z, key(self.seed), place.agents, place.shared
+        return place.objectives, place.rows, metrics, *where
+
     def saved(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Saved:
         """What it takes to go on from here; the lists are the record's own and grow with it."""
+        arrays = arrays | best.arrays(self.best)
         return Saved(arrays, found, seconds, self.entries, self.own)
 
-    def restore(self, saved: Saved) -> None:
-        """Go on after what was measured before."""
+    def restore(self, saved: Saved, state: Any) -> None:
+        """Go on after what was measured before; `state` is one of all agents, for its shapes."""
         self.entries, self.own = list(saved.entries), list(saved.own)
+        self.best = best.restored(state.x, state.y, saved.arrays)
 
     def renumber(self, algorithm: Algorithm, resolved: Resolved) -> None:
         """From here on, the run has these numbers."""
@@ -156,4 +167,11 @@ class Record:
             sampling=self.sampling,
             seed=self.seed,
             compile_seconds=self.compile_seconds,
+            best=self.best,
+            config={"seed": self.seed, "sampling": self.sampling, "algorithm": self._about()},
+            problem=self.problem,
         )
+
+    def _about(self) -> dict[str, Any]:
+        """What can be said of an algorithm made in Python."""
+        return {"class": type(self.algorithm).__name__, "batch": self.algorithm.batch}

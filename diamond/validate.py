@@ -127,7 +127,7 @@ def lower_level(lower: Any, given: str, valid: Any) -> str:
     return given
 
 
-def names(metrics: Mapping[str, Any]) -> None:
+def metrics(metrics: Mapping[str, Any]) -> None:
     """Metrics have names of their own."""
     for name in metrics:
         if not isinstance(name, str) or not name or name in TAKEN:
@@ -160,6 +160,19 @@ def point(start: Any) -> tuple[Tree, Tree]:
         if part is not None and not jax.tree.leaves(part):
             raise ValueError(f"init(key) gives an {name} without any array; it needs at least one")
     return x, y
+
+
+def names(given: Sequence[str], init: Any) -> tuple[str, ...]:
+    """One name for each entry of x along the first axis."""
+    leaves = jax.tree.leaves(jax.eval_shape(init, jax.random.key(0))[0])
+    shape = leaves[0].shape if len(leaves) == 1 else ()
+    if not shape or shape[0] != len(given):
+        said = f"of shape {shape}" if len(leaves) == 1 else f"{len(leaves)} arrays"
+        raise ValueError(
+            f"there are {len(given)} names for an x that is {said}; give one array, and one name "
+            f"for each entry along its first axis"
+        )
+    return tuple(map(str, given))
 
 
 def losses(problem: Any) -> None:

@@ -1,15 +1,23 @@
 """Advice: constants, prospects from a pilot, and a choice that has a reason."""
 
 import json
+from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import quad, ring
 from typer.testing import CliRunner
 
+from diamond import advice as module
 from diamond import theory
 from diamond.advice import ALIKE, Advice, Prospect, advise
 from diamond.cli import app
+from diamond.hypergradient import neumann
+from diamond.problems import hyperparameter
+from diamond.sampling import key
+from diamond.theory.noise import scatter
 
 COMMON = dict(mu_g=1.0, C_gxy=1.0, C_fy=1.0, L_fx=1.0, L_fy=1.0, L_gxy=0.0, L_gyy=0.0)
 
@@ -46,6 +54,36 @@ def test_costs_are_extrapolated_at_the_rate_of_the_theory(pilot):
     sent = 2 * 4 * 2 * 3 * 8  # both ways, four edges, x and u
     assert found.bytes == pytest.approx(found.rounds * sent, rel=0.05)
     assert np.isclose(pilot.constants.mu_g, 0.5, rtol=1e-3) and pilot.diameter == 2
+
+
+def test_noise_is_measured_where_the_run_is(monkeypatch):
+    """With penalties exp(x) y^2, h = 0 at y = 0 whatever is drawn; a pilot has left that."""
+    random = np.random.default_rng(0)
+    rows = lambda: {"a": random.normal(size=(12, 3)), "b": random.integers(0, 2, 12)}
+    made = hyperparameter([rows(), rows()], [rows(), rows()])
+    chain, objectives, start = neumann(3, 4.0), made.objectives(2), made.start(0)
+    both = jax.tree.map(lambda a: jnp.stack([a, a]), start)
+    away = jnp.array([0.0, 0.5])[:, None, None] * jnp.array([1.0, 0.0])
+    own = both[0], both[1] + away  # the second agent has moved
+    fixed = key(0), 8, 2, "blocks"
+    (still, _), (moved, _) = (scatter(chain, objectives, at, *fixed) for at in (both, own))
+    assert (np.asarray(still["sigma_f"][0]) == 0).all()
+    assert moved["sigma_f"][0][0] == 0 and moved["sigma_f"][0][1] > 1e-3
+
+    seen = {}
+    monkeypatch.setattr(theory, "estimate", lambda *given, **named: seen.update(named))
+    runs = {"slow": ended(2.0, "far"), "quick": ended(1.0, "near")}
+    monkeypatch.setattr(module, "_pilot", lambda algorithm, *_: runs[algorithm])
+    network = ring(4)
+    advise(quad().problem, network, algorithms={name: name for name in runs})
+    assert seen["at"] == ("near", "near")
+
+
+def ended(metric, where):
+    """A pilot, as far as advice asks."""
+    counts = {name: np.array([1.0, 2.0]) for name in ("samples", "bytes")}
+    history = {"round": np.array([0, 10]), "metric": np.full(2, metric), **counts}
+    return SimpleNamespace(x=where, y=where, history=history, rounds=10, resolved={})
 
 
 def test_from_the_command_line(tmp_path):

@@ -16,7 +16,7 @@ from diamond.cli import progress
 from diamond.cli.forecasts import duration
 
 VERBS = (
-    *("new", "check", "run", "compare", "resume", "show", "list", "report", "live"),
+    *("new", "check", "run", "compare", "resume", "show", "export", "list", "report", "live"),
     *("network", "data", "demo", "reproduce", "tune"),
 )
 

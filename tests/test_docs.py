@@ -26,8 +26,9 @@ def compiled_once(tmp_path_factory):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch, float32, compiled_once):
-    """In an empty folder, nothing kept in the user's cache."""
+    """In an empty folder, nothing kept in the user's cache; its files can be imported."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(cache, "compile_cache", lambda: None)
     with quickly():
         yield tmp_path

@@ -14,7 +14,7 @@ ROOT = Path(diamond.__file__).parent
 LAYERS = [
     {"_version", "tree", "schedule", "cost", "sampling", "linear", "cache", "memory", "hoist"},
     {"prox"},
-    {"colours", "callbacks", "cut", "processes", "whole", "names"},
+    {"best", "colours", "callbacks", "cut", "processes", "stopping", "whole", "names"},
     {"validate", "checkpoint", "held"},
     {"problem"},
     {"network", "data"},
@@ -26,14 +26,14 @@ LAYERS = [
     {"algorithms", "problems"},
     {"catalogue"},
     {"paper"},
-    {"measure", "run"},
+    {"measure"},
     {"signs"},
-    {"record", "divergence", "theory"},
-    {"folder", "plot"},
+    {"run", "record", "divergence", "theory", "folder", "plot"},  # a run can save and draw itself
     {"peers"},
     {"runtimes", "report"},
     {"demo", "reproduce"},
     {"experiment", "comparison", "advice"},
+    {"loading"},
     {""},  # diamond/__init__.py: the public names
     {"cli", "__main__"},
 ]

@@ -36,6 +36,15 @@ def compared(tmp_path_factory):
     return folders.compare(tmp_path_factory.mktemp("runs") / "small")
 
 
+def test_what_was_found_is_told(compared):
+    """Three numbers of x, and the round of the smallest upper loss."""
+    run = payload([compared / "diamond-seed0"])["runs"][0]
+    losses = {e["round"]: e["upper_loss"] for e in folders.lines(compared / "diamond-seed0")}
+    best = min(losses, key=losses.get)
+    assert run["answer"][0] == ["best round", f"{best}, upper loss {losses[best]:.4g}"]
+    assert [name for name, _ in run["answer"][1:]] == ["x[0]", "x[1]", "x[2]"]
+
+
 @pytest.fixture
 def runs(compared, tmp_path):
     """A copy to spoil."""

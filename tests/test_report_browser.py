@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 
 import folders
@@ -394,6 +395,47 @@ def test_hostile_names_are_shown_as_they_are(visit, compared, tmp_path):
     assert HOSTILE in page.locator("#curves-chart .legend").text_content()
 
 
+def test_a_line_over_several_labels_has_the_name_of_the_algorithm(visit, swept, tmp_path):
+    """A sweep's labels say one value each; the line goes over all."""
+    runs = shutil.copytree(swept, tmp_path / "sweep")
+    for path in runs.iterdir():
+        known = folders.manifest(path)["algorithm"]
+        folders.manifest(path, algorithm=known | {"label": f"D-SGD, {path.name}"})
+    page = visit(report.build([runs], tmp_path / "sweep.html").as_uri())
+    assert {trace["name"] for trace in plotted(page, "sensitivity")["data"]} == {"dsgd"}
+    page = visit(report.build([swept], tmp_path / "plain.html").as_uri())
+    assert {trace["name"] for trace in plotted(page, "sensitivity")["data"]} == {"D-SGD"}
+
+
+def test_every_column_of_the_agents_fits_a_laptop(visit, compared, tmp_path):
+    """With test rows and three metrics of the user's, as the built-in problems have them."""
+    path = shutil.copytree(compared / "diamond-seed0", tmp_path / "run")
+    known = folders.manifest(path)["problem"]
+    folders.manifest(path, problem=known | {"rows": known["rows"] | {"test": [100] * 5}})
+    lines = folders.lines(path)
+    for line in lines:
+        line["agents"] |= {name: line["agents"]["moved"] for name in ("accuracy", "test_loss")}
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (path / "metrics.jsonl").write_text(text)
+    page = visit(report.build([path], tmp_path / "page.html").as_uri())
+    box = page.get_by_role("region", name="Agents of the run")
+    assert "bytes" in box.inner_text() and "test loss" in box.inner_text()
+    assert box.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+def test_on_a_phone_the_legend_of_costs_leaves_its_axis_alone(visit, compared, tmp_path):
+    page = visit(
+        report.build([compared / "diamond-seed0"], tmp_path / "page.html").as_uri(),
+        viewport={"width": 390, "height": 844},
+    )
+    place = lambda part: page.locator(f"#oracle-chart {part}").first.bounding_box()
+    legend, title, bars = place(".legend"), place(".xtitle"), place(".bars")
+    assert legend["y"] + legend["height"] <= bars["y"]
+    assert bars["y"] + bars["height"] < title["y"]
+    buttons = page.locator('[data-chart="oracle"] .exports').bounding_box()
+    assert title["y"] + title["height"] <= buttons["y"] + 1
+
+
 def test_the_live_page_follows_a_run_to_its_end(visit, compared, tmp_path):
     runs = shutil.copytree(compared, tmp_path / "small")
     path = runs / "dsgd-seed0"
@@ -402,7 +444,8 @@ def test_the_live_page_follows_a_run_to_its_end(visit, compared, tmp_path):
     folders.kill(path, keep=2)
     with folders.serving(runs) as port:
         page = visit(f"http://127.0.0.1:{port}/")
-        api.expect(page.locator("#live")).to_have_text("live: 1 running", timeout=5000)
+        said = re.compile(r"^live: 1 running, [\d,.]+ rounds/s, about \d+ s left$")
+        api.expect(page.locator("#live")).to_have_text(said, timeout=5000)
         page.locator("#measure").select_option("upper_loss")
         axis(page, "samples")
         row = page.locator("#runs tr", has_text="D-SGD, seed 0")

@@ -46,6 +46,9 @@ class Silent:
     def begin(self, name, rounds):
         self.name = name, rounds
 
+    def stage(self, name, said):
+        pass
+
     def progress(self, name, entries):
         self.on_progress(entries)
 

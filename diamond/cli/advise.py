@@ -1,6 +1,6 @@
 """advise: what a problem is like, and which algorithm to take with which steps."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,8 @@ from .compute import File, Set, start
 
 if TYPE_CHECKING:
     from ..advice import Advice
+    from ..algorithm import Algorithm
+    from ..experiment.config import Experiment
 
 
 @app.command()
@@ -20,30 +22,46 @@ def advise(
     ] = None,
     pilot: Annotated[int, typer.Option(help="Rounds of each pilot.", min=10)] = 100,
     algorithm: Annotated[
-        list[str], typer.Option(help="Which to try; may be repeated. All, if none is named.")
+        list[str],
+        typer.Option(
+            help="Which to try, mine.py:make too; may be repeated. All, if none is named."
+        ),
     ] = [],  # noqa: B006
     json: Json = False,
 ) -> None:
     """Measure a problem and its network, try each algorithm shortly, and say which to prefer."""
     with reported():
         start()
-        from ..advice import ALGORITHMS
         from ..advice import advise as measured
         from ..experiment.config import load
         from ..experiment.jobs import build, precision
 
-        if unknown := [name for name in algorithm if name not in ALGORITHMS]:
-            raise typer.BadParameter(f"no {unknown[0]!r}; there are {', '.join(ALGORITHMS)}")
         experiment = load(file, set)
         with precision(experiment):
             problem, network = build(experiment, str(file)), experiment.network[0].build()
             batch = experiment.algorithm[0].build().batch
             given = problem, network, batch, target, experiment.seed[0], pilot
-            found = measured(*given, algorithm or ALGORITHMS)
+            found = measured(*given, _tried(algorithm, experiment, batch))
         if json:
             emit(_numbers(found))
         else:
             _show(found)
+
+
+def _tried(names: list[str], experiment: "Experiment", batch: int) -> "dict[str, Algorithm]":
+    """The algorithms named, or all, and those of the user's own that the experiment has."""
+    from ..advice import ALGORITHMS, by_name
+    from ..experiment.looks import algorithm_of
+    from ..experiment.own import SPELLED
+
+    own = [name for name in names if SPELLED.fullmatch(name)]
+    if unknown := [name for name in names if name not in (*ALGORITHMS, *own)]:
+        known = ", ".join(ALGORITHMS)
+        raise typer.BadParameter(f"no {unknown[0]!r}; there are {known}, or mine.py:make")
+    parts = [algorithm_of(name) for name in own]
+    parts += [] if names else [part for part in experiment.algorithm if part.sources]
+    found = by_name([name for name in names if name not in own] if names else ALGORITHMS, batch)
+    return found | {part.label: part.build() for part in parts}
 
 
 def _numbers(found: "Advice") -> dict:
@@ -66,7 +84,7 @@ def _show(found: "Advice") -> None:
 
     c = found.constants
     console = Console(highlight=False)
-    noise = f"sigma_f = {c.sigma_f:.3g}, sigma_g = {c.sigma_g:.3g}"
+    noise = f"sigma_f = {c.sigma_f:.3g}, sigma_g = {c.sigma_g:.3g}, where the best pilot ended"
     console.print(f"conditioning    mu_g = {c.mu_g:.3g}, L_g = {c.L_g:.3g}: {c.condition:.3g}")
     console.print(f"noise           {noise}")
     console.print(f"heterogeneity   {c.heterogeneity:.3g} (0: agents are alike)")
@@ -76,7 +94,8 @@ def _show(found: "Advice") -> None:
     )
     table = Table(title=f"to an average metric of {found.target:.2g}, extrapolated from a pilot")
     for column in ("", "alpha", "beta", "eta", "K", "pilot", "rounds", "samples", "MB"):
-        table.add_column(column, justify="left" if not column else "right")
+        justify: Any = "right" if column else "left"
+        table.add_column(column, justify=justify, no_wrap=not column, overflow="fold")
     for p in found.prospects:
         number = lambda name: f"{p.numbers[name]:.3g}" if name in p.numbers else "-"
         cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]

@@ -13,11 +13,29 @@ CODES = (
 )
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
-app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    """Say the version, and nothing else."""
+    if asked:
+        from .._version import __version__
+
+        typer.echo(f"diamond {__version__}")
+        raise typer.Exit
 
 
 @app.callback(epilog=CODES)
-def main() -> None:
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
     """Decentralized bilevel optimization: agents on a network, private data, no server."""
 
 

@@ -9,12 +9,17 @@ from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
 from .devices import asked_for, joined, leading, recorded, show_cores
 
 if TYPE_CHECKING:
+    from ..experiment.config import Experiment
     from ..experiment.execute import Permits
     from ..experiment.run import Plan
 
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.")]
 Set = Annotated[
     list[str], typer.Option("--set", help="Change a key, as in --set algorithm.alpha=0.1.")
+]
+Rounds = Annotated[
+    int | None,
+    typer.Option(help="So many; a run of the same file with fewer is gone on with.", min=0),
 ]
 Out = Annotated[Path, typer.Option(help="Where the folder of the run goes.")]
 Devices = Annotated[
@@ -66,6 +71,7 @@ def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
 def run(
     file: File,
     set: Set = [],  # noqa: B006
+    rounds: Rounds = None,
     out: Out = Path("runs"),
     devices: Devices = "",
     hosts: Hosts = "",
@@ -81,9 +87,11 @@ def run(
         from ..experiment.run import single
 
         asked = asked_for(devices, hosts)
-        experiment = load(file, [*set, *asked])
+        more = [] if rounds is None else [f"rounds={rounds}"]
+        experiment = load(file, [*set, *asked, *more])
         show_cores(experiment.devices)
-        _go(single(experiment, out, str(file)), quiet, json, estimate=not hosts)
+        plan = None if rounds is None else _extended(experiment, out, quiet)
+        _go(plan or single(experiment, out, str(file)), quiet, json, estimate=not hosts)
 
 
 @app.command()
@@ -142,6 +150,16 @@ def resume(
         _go(again(folder, others), quiet, json, estimate=False, permits=permits)
 
 
+def _extended(experiment: "Experiment", out: Path, quiet: bool) -> "Plan | None":
+    """What is left of the same experiment with fewer rounds, if it was run."""
+    from ..experiment.extend import extended
+
+    plan = extended(experiment, out)
+    if plan and not quiet:
+        talk(f"going on with {plan.path}, up to round {experiment.rounds:,}")
+    return plan
+
+
 def start() -> None:
     """JAX, with compiled programs kept for the next time."""
     from ..cache import compile_cache
@@ -161,7 +179,7 @@ def _go(
     from ..folder.room import room
     from ..folder.table import over_seeds, rows
     from .forecasts import said
-    from .results import print_table
+    from .tables import print_table
 
     if not leading():
         plan.assist()

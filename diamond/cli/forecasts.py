@@ -40,7 +40,8 @@ def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
     table = Table(title=f"{plan.experiment.name}: no mistake found; not run")
     columns = ("run", "compiling", "running", "rounds/s", "memory", "samples", "MB")
     for column in columns:
-        table.add_column(column, justify="left" if column == "run" else "right")
+        justify: Any = "left" if column == "run" else "right"
+        table.add_column(column, justify=justify, no_wrap=column == "run", overflow="fold")
     for name, f in found.items():
         memory = spoken(f.memory) if f.memory else "?"
         counts = f"{f.samples:,.0f}", f"{f.bytes / 1e6:,.3g}"

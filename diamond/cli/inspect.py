@@ -33,13 +33,18 @@ def network(
 
 @app.command()
 def data(
-    dataset: Annotated[str | None, typer.Argument(help="digits, mnist, ..., or a file.")] = None,
-    agents: Annotated[int, typer.Option(help="How many agents share it.")] = 9,
+    dataset: Annotated[
+        list[str] | None, typer.Argument(help="digits, mnist, ..., a file, or a file a site.")
+    ] = None,
+    agents: Annotated[int | None, typer.Option(help="How many share it; 9, or the sites.")] = None,
     partition: Annotated[
-        str, typer.Option(help="iid, by_label:shards=2, dirichlet:concentration=0.3, ...")
-    ] = "iid",
+        str | None,
+        typer.Option(help="As in a file: iid, by_label:shards=2, dirichlet:concentration=0.3, ..."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
     label: Annotated[str, typer.Option(help="The column of labels, of a csv file.")] = "label",
+    site: Annotated[str | None, typer.Option(help="The column of sites, of a csv file.")] = None,
+    real: Annotated[bool, typer.Option("--real", help="Labels are numbers to regress on.")] = False,
     folder: Data = None,
     json: Json = False,
 ) -> None:
@@ -47,7 +52,7 @@ def data(
     with reported():
         from ..experiment.looks import data_at_hand, dealt_out
 
-        if dataset is None:
+        if not dataset:
             found = data_at_hand(folder)
             if json:
                 emit(found)
@@ -55,7 +60,8 @@ def data(
                 for name, place in found.items():
                     typer.echo(f"{name:9} {place or 'not found; downloaded when first used'}")
             return
-        text, numbers = dealt_out(dataset, agents, partition, seed, folder, label)
+        given = dataset, agents, partition, seed, folder, label, site, real
+        text, numbers = dealt_out(*given)
         if json:
             emit(numbers)
         else:

@@ -12,6 +12,7 @@ from ..experiment.execute import Watch
 from ..experiment.run import Plan
 from .app import talk
 from .forecasts import duration
+from .tables import PAD, narrowed
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 16  # of a sparkline
@@ -61,6 +62,9 @@ class Board:
     def begin(self, name: str, rounds: int) -> None:
         self.rows[name] = Row(rounds, "starting", since=time.monotonic())
 
+    def stage(self, name: str, said: str) -> None:
+        self.rows[name].status = said
+
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         row = self.rows[name]
         if not row.entries:
@@ -80,6 +84,11 @@ class Lines(Board):
     def __init__(self, names: Sequence[str], rounds: int):
         super().__init__(names, rounds)
         self.said = 0.0
+
+    def stage(self, name: str, said: str) -> None:
+        super().stage(name, said)
+        if said != "running":
+            talk(f"{name}: {said} ...", "dim")
 
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         super().progress(name, entries)
@@ -104,17 +113,24 @@ class Live(Board):
     """A table that is drawn anew while the runs go on."""
 
     COLUMNS = "run round metric loss consensus samples MB r/s left course".split()
+    GOING = "course consensus MB samples loss r/s metric left".split()  # where not all fit
 
-    def __rich__(self) -> Any:
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.table import Table
 
-        table = Table(box=None, pad_edge=False)
-        for column in self.COLUMNS:
+        table = Table(box=None, pad_edge=False, padding=(0, PAD, 0, 0))
+        blank = [""] * len(self.COLUMNS)
+        rows = [[*self.cells(name, row), *blank] for name, row in self.rows.items()]
+        needs = {c: max(map(len, (c, *(r[i] for r in rows)))) for i, c in enumerate(self.COLUMNS)}
+        kept = narrowed(needs, self.GOING, options.max_width)
+        for column in kept:
             right = column not in ("run", "course")
-            table.add_column(column, justify="right" if right else "left", no_wrap=True)
-        for name, row in self.rows.items():
-            table.add_row(*self.cells(name, row))
-        return table
+            table.add_column(
+                column, justify="right" if right else "left", no_wrap=right, overflow="fold"
+            )
+        for row in rows:
+            table.add_row(*(row[self.COLUMNS.index(column)] for column in kept))
+        yield table
 
     def cells(self, name: str, row: Row) -> list[str]:
         """One run."""

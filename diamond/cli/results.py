@@ -7,14 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from .app import FAILED, Json, app, emit, reported, talk
+from .tables import columns_of, print_table
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]
-WHO = ("run", "algorithm", "network", "seed", "seeds", "diverged", "status", "round")
-MEASURED = ("metric", "upper_loss", "consensus")
-ALONE = ("local_loss", "lower_error", "disagreement")  # instead, of sites
-SPENT = ("samples", "bytes", "seconds", "waited")
-ELSEWHERE = ("stationarity", "gradients", "hvps", "jvps")
-KNOWN = {*WHO, *MEASURED, *ALONE, *SPENT, *ELSEWHERE, "digest", "started"}
 LISTED = ("run", "started", "status", "round", "metric", "upper_loss", "local_loss")
 
 
@@ -29,10 +24,11 @@ def show(
 ) -> None:
     """The last numbers of runs, as a table, CSV, LaTeX or JSON."""
     with reported():
+        from ..folder.reader import as_begun
         from ..folder.reader import runs as stored
         from ..folder.table import as_csv, as_latex, over_seeds, rows
 
-        found = stored(runs)
+        found = as_begun(stored(runs))
         if verify:
             _verify(found)
         table = over_seeds(rows(found)) if seeds else rows(found)
@@ -48,6 +44,31 @@ def show(
                 _details(found[0])
 
 
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    to: Annotated[str, typer.Option(help="npz, safetensors, or csv: a folder of tables.")] = "npz",
+    out: Annotated[
+        Path | None, typer.Option(help="The file or, of csv, the folder; RUN/answer by default.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """What a run found, x and y of every agent and of its best round, for other programs."""
+    with reported():
+        from ..folder.export import KINDS
+        from ..folder.export import export as write
+        from ..folder.reader import one
+
+        if to not in KINDS:
+            raise typer.BadParameter(f"no format {to!r}; there are {', '.join(KINDS)}")
+        made = write(one(run), to, out)
+        if json:
+            emit({"files": [str(path) for path in made]})
+        else:
+            for path in made:
+                typer.echo(path)
+
+
 @app.command("list")
 def list_runs(
     folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path("runs"),
@@ -55,11 +76,10 @@ def list_runs(
 ) -> None:
     """All runs below a folder, the newest last."""
     with reported():
-        from ..folder.reader import below
+        from ..folder.reader import as_begun, below
         from ..folder.table import rows
 
-        found = below(folder, unreadable=lambda said: talk(said, "yellow"))
-        found.sort(key=lambda run: run.manifest["started"])
+        found = as_begun(below(folder, unreadable=lambda said: talk(said, "yellow")))
         table = rows(found)
         for row, run in zip(table, found):
             row |= {"run": str(run.path), "started": run.manifest["started"]}
@@ -127,53 +147,6 @@ def live(
         serve(run, port, browser, tell)
 
 
-def print_table(table: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> None:
-    """Rows for the eye: one run as a list, many as a table without what all have in common."""
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = columns_of(table, columns)
-    if len(table) == 1 and not columns:
-        for column in shown:
-            typer.echo(f"{_heading(column):12} {cell(table[0], column)}")
-        return
-    drawn = Table(pad_edge=False, box=None)
-    for column in shown:
-        words = isinstance(table[0].get(column), str)
-        drawn.add_column(_heading(column), justify="left" if words else "right", no_wrap=not words)
-    for row in table:
-        drawn.add_row(*(cell(row, column) for column in shown))
-    Console().print(drawn)
-
-
-def columns_of(table: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> list[str]:
-    """Those to show: `columns`, or the usual ones and the user's own metrics."""
-    given = list(dict.fromkeys(key for row in table for key in row))
-    if columns:
-        return [column for column in columns if column in given]
-    own = [key for key in given if key not in KNOWN and not key.endswith("_sd")]
-    measured = MEASURED if "metric" in given else ALONE
-    usual = [*WHO, *measured, *own, *SPENT]
-    many = len(table) > 1
-    same = lambda column: many and len({str(row.get(column)) for row in table}) == 1
-    return [c for c in usual if c in given and not (c in WHO and c != "run" and same(c))]
-
-
-def _heading(column: str) -> str:
-    return "MB" if column == "bytes" else column.replace("_", " ")
-
-
-def cell(row: dict[str, Any], column: str) -> str:
-    """One number or word of a row."""
-    value, spread = row.get(column, ""), row.get(f"{column}_sd")
-    if isinstance(value, str):
-        return value
-    if column == "bytes":
-        return f"{value / 1e6:,.3g}"
-    said = f"{value:,.0f}" if column in ("samples", "round") else f"{value:.4g}"
-    return f"{said} ± {spread:.2g}" if spread else said
-
-
 def _verify(found: Sequence[Any]) -> None:
     """Compare the digests that runs were given at their end with those of their files."""
     for run in found:
@@ -200,3 +173,21 @@ def _details(run: Any) -> None:
     for name, said in lines.items():
         if said:
             typer.echo(f"{name}: {said}")
+    _answer(run)
+
+
+def _answer(run: Any) -> None:
+    """What was found: the best round, and x where it is small or its entries have names."""
+    from ..folder.table import of_x
+
+    found = run.manifest.get("answer", {})
+    if best := found.get("best"):
+        typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
+    rows = of_x(found)
+    if rows:
+        width = max(len(name) for name, _ in rows)
+        typer.echo("x, the mean of the agents:")
+        for name, values in rows:
+            typer.echo(f"  {name:{width}}  {'  '.join(f'{value: .4g}' for value in values)}")
+    elif found:
+        typer.echo(f"x: {found['size']:,} numbers; to have them:  diamond export {run.path}")

@@ -77,7 +77,7 @@ def _tune_file(
     file: Path, changes: list[str], seeds: int, out: Path, quiet: bool, json: bool
 ) -> None:
     """An experiment of the user's own."""
-    from ..experiment.tune import best, tuning
+    from ..experiment.tune import best, edges, tuning
 
     plan = tuning(file, changes, out, seeds)
     found = _run(plan, quiet)
@@ -88,6 +88,9 @@ def _tune_file(
     else:
         for label, tried in found.items():
             _show(label, tried)
+    for label, tried in found.items():
+        for said in edges(tried) if label not in failed else ():
+            talk(f"{label}: the best {said}; better may lie beyond: widen its list", "yellow")
     for label in failed:
         talk(f"{label}: every setting diverged; try smaller steps", "red")
     if path is None:
@@ -147,7 +150,7 @@ def _said(value: Any) -> str:
 
 
 def _numbers(plan: "Tuning", found: dict[str, list["Tried"]], path: Path | None) -> dict[str, Any]:
-    from ..experiment.tune import best
+    from ..experiment.tune import best, edges
 
     row = lambda one: {
         "options": one.options,
@@ -161,7 +164,11 @@ def _numbers(plan: "Tuning", found: dict[str, list["Tried"]], path: Path | None)
         "seeds": plan.seeds,
         "trials": plan.trials,
         "algorithms": {
-            label: {"best": row(best(tried)), "settings": [row(one) for one in tried]}
+            label: {
+                "best": row(best(tried)),
+                "edges": edges(tried),
+                "settings": [row(one) for one in tried],
+            }
             for label, tried in found.items()
         },
     }

@@ -5,7 +5,8 @@ from .arrays import npz
 from .cifar import cifar10
 from .dataset import DataError, Dataset
 from .known import a9a, digits, ijcnn1, mnist
-from .show import counts, picture, table
+from .several import joined
+from .show import columns, counts, picture, table
 from .svmlight import libsvm
 from .tables import csv
 
@@ -14,10 +15,12 @@ __all__ = [
     "Dataset",
     "a9a",
     "cifar10",
+    "columns",
     "counts",
     "csv",
     "digits",
     "ijcnn1",
+    "joined",
     "libsvm",
     "mnist",
     "npz",

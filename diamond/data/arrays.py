@@ -13,10 +13,11 @@ from .dataset import DataError, Dataset, encode, narrow
 DAMAGE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
 
 
-def npz(path: str | Path) -> Dataset:
+def npz(path: str | Path, real: bool = False) -> Dataset:
     """Read `features` (rows, ...) and `labels` (rows,) from an npz file.
 
-    `test_features` and `test_labels` may follow, and `sites` (rows,), the site of each row.
+    `test_features` and `test_labels` may follow, and `sites` (rows,), the site of each row. `real`:
+    the labels are numbers to regress on.
     """
     path = Path(path)
     try:
@@ -37,11 +38,12 @@ def npz(path: str | Path) -> Dataset:
             f"{path}: holds {', '.join(sorted(arrays))}; give features and labels, and perhaps "
             "test_features with test_labels, and sites"
         )
-    rows, marks = _checked(arrays["features"], arrays["labels"], path)
-    known = np.unique(marks)
+    rows, marks = _checked(arrays["features"], arrays["labels"], path, real)
+    known = () if real else np.unique(marks)
+    coded = lambda marks: marks if real else encode(marks, known, path)
     test = None
     if "test_features" in arrays:
-        rest, rest_marks = _checked(arrays["test_features"], arrays["test_labels"], path)
+        rest, rest_marks = _checked(arrays["test_features"], arrays["test_labels"], path, real)
         if rest.shape[1:] != rows.shape[1:]:
             raise DataError(
                 f"{path}: test_features of shape {rest.shape[1:]}, features of {rows.shape[1:]}; "
@@ -49,29 +51,32 @@ def npz(path: str | Path) -> Dataset:
             )
         if (rest_marks.dtype.kind == "U") != (marks.dtype.kind == "U"):
             raise DataError(f"{path}: labels and test_labels must both be numbers or both names")
-        test = (rest.reshape(len(rest), -1), encode(rest_marks, known, path))
+        test = (rest.reshape(len(rest), -1), coded(rest_marks))
     sites = arrays.get("sites")
     if sites is not None and sites.shape != marks.shape:
         raise DataError(f"{path}: sites {sites.shape} for {len(marks)} rows; name one a row")
     return Dataset(
         name=path.stem,
-        train=(rows.reshape(len(rows), -1), encode(marks, known, path)),
+        train=(rows.reshape(len(rows), -1), coded(marks)),
         test=test,
         classes=tuple(str(value) for value in known),
         shape=rows.shape[1:],
         sites=None if sites is None else sites.astype(str),
         files=(path,),
+        places=() if sites is None else tuple(map(str, np.unique(sites.astype(str)))),
     )
 
 
-def _checked(rows: NDArray, marks: NDArray, path: Path) -> tuple[NDArray[np.float32], NDArray]:
+def _checked(
+    rows: NDArray, marks: NDArray, path: Path, real: bool
+) -> tuple[NDArray[np.float32], NDArray]:
     if rows.ndim < 2 or rows.dtype.kind not in "biuf" or not rows.size:
         raise DataError(
             f"{path}: features {rows.dtype} {rows.shape}; give real numbers, one row an example"
         )
-    if marks.shape != (len(rows),) or marks.dtype.kind not in "biuU":
+    if marks.shape != (len(rows),) or marks.dtype.kind not in ("biuf" if real else "biuU"):
+        one = "real number" if real else "whole number or name"
         raise DataError(
-            f"{path}: labels {marks.dtype} {marks.shape} for {len(rows)} rows; "
-            "give one whole number or name a row"
+            f"{path}: labels {marks.dtype} {marks.shape} for {len(rows)} rows; give one {one} a row"
         )
-    return narrow(rows, path), marks
+    return narrow(rows, path), narrow(marks, path) if real else marks

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = tuple[NDArray[np.float32], NDArray[np.int32]]
+Rows = tuple[NDArray[np.float32], NDArray[Any]]
 
 
 class DataError(ValueError):
@@ -18,8 +19,10 @@ class DataError(ValueError):
 class Dataset:
     """Labelled rows: features (rows, width) float32, labels (rows,) int32 in 0..q-1.
 
-    `classes[k]` is the name of label k, `shape` the shape of one row before it was flattened,
-    `sites` the site of each training row where a table names one, `files` what was read.
+    `classes[k]` is the name of label k; there is none where the labels are real-valued targets,
+    float32. `shape` is the shape of one row before it was flattened, `names` the features' where
+    a table has a header, `sites` the site of each training row where a table names one, `places`
+    the sites in the order of the agents, `files` what was read.
     """
 
     name: str
@@ -29,6 +32,8 @@ class Dataset:
     shape: tuple[int, ...]
     sites: NDArray[np.str_] | None = None
     files: tuple[Path, ...] = ()
+    names: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 def encode(labels: NDArray, known: Sequence | NDArray, path: Path) -> NDArray[np.int32]:

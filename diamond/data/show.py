@@ -17,13 +17,23 @@ def counts(parts: Sequence[ArrayLike], labels: ArrayLike) -> NDArray[np.int64]:
 
 
 def table(
-    parts: Sequence[ArrayLike], labels: ArrayLike, classes: Sequence[str] | None = None
+    parts: Sequence[ArrayLike],
+    labels: ArrayLike,
+    classes: Sequence[str] | None = None,
+    agents: Sequence[str] | None = None,
 ) -> str:
-    """Print one line an agent: its rows, then how many of each label."""
+    """Print one line an agent: its rows, then how many of each label; `agents` are their names."""
     numbers, names = counts(parts, labels), _names(labels, classes)
-    lines = [["agent", "rows", *names]]
-    lines += [[str(k), str(row.sum()), *map(str, row)] for k, row in enumerate(numbers)]
-    lines += [["all", str(numbers.sum()), *map(str, numbers.sum(0))]]
+    each = [[int(row.sum()), *map(int, row)] for row in numbers]
+    total = [int(numbers.sum()), *map(int, numbers.sum(0))]
+    called = [str(k) for k in range(len(parts))] if agents is None else list(agents)
+    return columns(["rows", *names], [*called, "all"], [*each, total])
+
+
+def columns(head: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[float]]) -> str:
+    """Numbers under their titles, one line an agent."""
+    said = lambda value: f"{value:.4g}" if isinstance(value, float) else str(value)
+    lines = [["agent", *head], *([name, *map(said, row)] for name, row in zip(names, rows))]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))

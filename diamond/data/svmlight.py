@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .dataset import DataError, Dataset, Rows, encode
 
+LARGEST = float(np.finfo(np.float32).max)
 DENSE_LIMIT = 2**32  # bytes: a table that becomes larger is refused rather than swapped out
 _ALLOWED, _BLANK, _DIGIT = (
     np.isin(np.arange(256), list(characters))
@@ -19,17 +20,18 @@ _ALLOWED, _BLANK, _DIGIT = (
 )
 
 
-def libsvm(path: str | Path, features: int | None = None) -> Dataset:
+def libsvm(path: str | Path, features: int | None = None, real: bool = False) -> Dataset:
     """Read LIBSVM text (also .bz2 or .gz): a line is an integer label and ascending index:value.
 
-    Indices count from 1; `features` declares the width, else the highest index is taken.
+    Indices count from 1; `features` declares the width, else the highest index is taken. `real`:
+    the labels are numbers to regress on.
     """
     path = Path(path)
-    rows, labels = read(path, features)
-    known = np.unique(labels)
+    rows, labels = read(path, features, real)
+    known = () if real else np.unique(labels)
     return Dataset(
         name=path.name,
-        train=(rows, encode(labels, known, path)),
+        train=(rows, labels.astype(np.float32) if real else encode(labels, known, path)),
         test=None,
         classes=tuple(str(label) for label in known),
         shape=rows.shape[1:],
@@ -43,8 +45,10 @@ def coded(path: Path, features: int, labels: Sequence[int]) -> Rows:
     return rows, encode(found, labels, path)
 
 
-def read(path: Path, features: int | None) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Parse to dense features (rows, width) and the integer labels as written."""
+def read(
+    path: Path, features: int | None, real: bool = False
+) -> tuple[NDArray[np.float32], NDArray]:
+    """Parse to dense features (rows, width) and the labels as written: whole, or `real`."""
     raw = unpack(path) + b"\n"  # so that every line has an end
     text = np.frombuffer(raw, np.uint8)
     newline = np.flatnonzero(text == ord("\n"))
@@ -96,7 +100,10 @@ def read(path: Path, features: int | None) -> tuple[NDArray[np.float32], NDArray
     descends = (row[1:] == row[:-1]) & (index[1:] <= index[:-1])
     check(descends, entry[1:], "indices must ascend within a line")
     whole = np.isfinite(labels) & (labels == np.floor(labels)) & (abs(labels) < 2**53)
-    check(~whole, start[label], "the label must be a whole number")
+    if real:
+        check(~(abs(labels) <= LARGEST), start[label], "the label is not finite in float32")
+    else:
+        check(~whole, start[label], "the label must be a whole number")
 
     # 3) The dense table.
     width = int(index.max(initial=1)) if features is None else features
@@ -108,7 +115,7 @@ def read(path: Path, features: int | None) -> tuple[NDArray[np.float32], NDArray
         )
     dense = np.zeros((len(labels), width), np.float32)
     dense[row, index.astype(np.int64) - 1] = value
-    return dense, labels.astype(np.int64)
+    return dense, labels if real else labels.astype(np.int64)
 
 
 def unpack(path: Path) -> bytes:

@@ -13,10 +13,11 @@ LARGEST = float(np.finfo(np.float32).max)
 SHOWN = 10  # bad cells listed before the rest is only counted
 
 
-def csv(path: str | Path, label: str, site: str | None = None) -> Dataset:
+def csv(path: str | Path, label: str, site: str | None = None, real: bool = False) -> Dataset:
     """Read a csv table with a header row: a label column, feature columns, perhaps a site column.
 
-    Labels are whole numbers or names; `classes` lists them in ascending order.
+    Labels are whole numbers or names, and `classes` lists them in ascending order; `real`: they are
+    numbers to regress on.
     """
     path = Path(path)
     lines, header = _lines(path)
@@ -41,16 +42,20 @@ def csv(path: str | Path, label: str, site: str | None = None) -> Dataset:
     if bad:
         more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
         raise DataError(f"{path}: {'; '.join(bad[:SHOWN])}{more}; correct these cells")
-    marks = _whole(names[header.index(label)], lines, label, path)
-    known = np.unique(marks)
+    own = names[header.index(label)]
+    marks = _real(own, lines, label, path) if real else _whole(own, lines, label, path)
+    known = () if real else np.unique(marks)
+    sites = None if site is None else np.array(names[header.index(site)])
     return Dataset(
         name=path.stem,
-        train=(narrow(rows, path), encode(marks, known, path)),
+        train=(narrow(rows, path), marks if real else encode(marks, known, path)),
         test=None,
         classes=tuple(str(value) for value in known),
         shape=(len(columns),),
-        sites=None if site is None else np.array(names[header.index(site)]),
+        sites=sites,
         files=(path,),
+        names=tuple(header[k] for k in columns),
+        places=() if sites is None else tuple(map(str, np.unique(sites))),
     )
 
 
@@ -102,6 +107,18 @@ def _whole(names: list[str], lines: list[tuple[int, list[str]]], label: str, pat
         if not (value.is_integer() and abs(value) < 2**53):
             raise DataError(
                 f"{path}, row {number}, column {label!r}: label {value} is not a whole number; "
-                "label by whole numbers or names"
+                "label by whole numbers or names, or read it as real (the problem regression does)"
             )
     return np.array(values).astype(np.int64)
+
+
+def _real(
+    names: list[str], lines: list[tuple[int, list[str]]], label: str, path: Path
+) -> NDArray[np.float32]:
+    """Targets to regress on."""
+    bad: list[str] = []
+    values = [_number(row, name, label, bad) for (row, _), name in zip(lines, names, strict=True)]
+    if bad:
+        more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+        raise DataError(f"{path}: {'; '.join(bad[:SHOWN])}{more}; correct these targets")
+    return np.array(values, np.float32)

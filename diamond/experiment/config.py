@@ -1,7 +1,9 @@
 """An experiment as a file says it: TOML, validated, completed, and written back in full."""
 
 import os
+import re
 import tomllib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,17 +25,22 @@ def _several(value: Any) -> Any:
 
 
 def _problem(value: Any, info: ValidationInfo) -> Part:
-    base = (info.context or {}).get("base", Path())
-    return value if isinstance(value, Part) else problem(value, base)
+    return value if isinstance(value, Part) else problem(value, _base(info))
+
+
+def _base(info: ValidationInfo) -> Path:
+    """Where relative paths start."""
+    found: Path = (info.context or {}).get("base", Path())
+    return found
 
 
 def _network(value: Any) -> Part:
     return value if isinstance(value, Part) else graph(value)
 
 
-def _algorithms(value: Any) -> list[Part]:
+def _algorithms(value: Any, info: ValidationInfo) -> list[Part]:
     """One or several, of which lists of options make more."""
-    of = lambda one: [one] if isinstance(one, Part) else swept(one)
+    of = lambda one: [one] if isinstance(one, Part) else swept(one, _base(info))
     each = enumerate(_several(value))
     found = gather(*(partial(within, i, partial(of, one)) for i, one in each))
     return [part for parts in found for part in parts]
@@ -53,6 +60,7 @@ class Experiment(BaseModel):
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64", "tf32", "bf16"] = "float32"
     devices: Annotated[int, Field(ge=1)] | Literal["cores", "all"] | None = None
+    stop: dict[str, float | str] = {}
     on_divergence: Literal["stop", "shrink"] | None = None
     checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     problem: Annotated[Part, BeforeValidator(_problem)]
@@ -69,6 +77,12 @@ class Experiment(BaseModel):
         return len(self.seed) == len(self.network) == len(self.algorithm) == 1
 
     @property
+    def sources(self) -> dict[str, str]:
+        """The user's own files: path to digest."""
+        parts = [self.problem, *self.algorithm]
+        return {path: digest for part in parts for path, digest in part.sources.items()}
+
+    @property
     def products(self) -> Literal["tf32", "bf16"] | None:
         """The precision of the products inside the losses, if not that of the numbers."""
         return self.precision if self.precision in ("tf32", "bf16") else None
@@ -82,6 +96,7 @@ class Experiment(BaseModel):
         options = {key: relative(value, folder) for key, value in self.problem.options.items()}
         scalars = ["name", "rounds", "every", "sampling", "precision", "checkpoint_seconds"]
         chosen = {name: getattr(self, name) for name in ("on_divergence", "devices")}
+        chosen |= {"stop": self.stop or None}
         return tomli_w.dumps(
             {name: getattr(self, name) for name in scalars}
             | {name: value for name, value in chosen.items() if value is not None}
@@ -91,7 +106,7 @@ class Experiment(BaseModel):
             | {
                 "algorithm": one(
                     [
-                        {"name": part.name, "label": part.label, **part.options}
+                        {"name": relative(part.name, folder), "label": part.label, **part.options}
                         for part in self.algorithm
                     ]
                 )
@@ -100,7 +115,9 @@ class Experiment(BaseModel):
 
 
 def relative(value: Any, folder: Path) -> Any:
-    """An absolute path as seen from `folder`, so that both can be moved together."""
+    """An absolute path, or several, as seen from `folder`, so that all can be moved together."""
+    if isinstance(value, list):
+        return [relative(one, folder) for one in value]
     if isinstance(value, str) and os.path.isabs(value):
         return Path(os.path.relpath(value, folder.absolute())).as_posix()
     return value
@@ -122,10 +139,16 @@ def parsed(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
         said = cause.strerror if isinstance(cause, OSError) else str(cause)
         kind = "cannot be read" if isinstance(cause, OSError) else "is not valid TOML"
         raise BadExperiment(str(path), [Mistake("", f"{kind}: {said}")]) from None
-    raw.setdefault("name", path.stem)
+    raw.setdefault("name", named(path.stem))
     for change in changes:
         _change(raw, change, str(path))
     return raw
+
+
+def named(stem: str) -> str:
+    """A file's name as that of an experiment: "my first try" is my-first-try."""
+    plain = re.sub(r"[^\w.+-]+", "-", unicodedata.normalize("NFC", stem)).strip("-.+")
+    return plain or "experiment"
 
 
 def read(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:

@@ -1,25 +1,18 @@
-"""A data set by name or path, dealt out to the agents and split into their parts."""
+"""A data set dealt out to the agents and split into their parts."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .. import data
 from ..data import Dataset
-from .mistakes import did_you_mean, several, within, wrong
+from .mistakes import did_you_mean, gather, several, within, wrong
 from .options import parameters, read
+from .parts import spec
+from .rows import load
 
-KNOWN: dict[str, Callable[..., Dataset]] = {
-    "a9a": data.a9a,
-    "cifar10": data.cifar10,
-    "digits": lambda folder=None: data.digits(),
-    "ijcnn1": data.ijcnn1,
-    "mnist": data.mnist,
-}
 PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "by_label": data.partition.by_label,
     "dirichlet": data.partition.dirichlet,
@@ -27,6 +20,7 @@ PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "unequal": data.partition.unequal,
 }
 SHARES = (0.4, 0.4, 0.2)  # of training, validation and test rows
+IID, AGENTS = "iid", 9  # where nothing else is said
 ALREADY = ("labels", "labels_or_n", "agents", "seed")  # what a partition is handed anyway
 
 
@@ -37,50 +31,83 @@ class Dealt(NamedTuple):
     valid: list[dict[str, np.ndarray]]
     test: list[dict[str, np.ndarray]]
     classes: int
-
-
-def load(
-    dataset: str, folder: str | None = None, label: str = "label", site: str | None = None
-) -> Dataset:
-    """The data set of that name, or the csv, npz or LIBSVM file at that path."""
-    if dataset in KNOWN:
-        return KNOWN[dataset](folder)
-    kind = Path(dataset).suffix
-    if kind == ".csv":
-        return data.csv(dataset, label, site)
-    return data.npz(dataset) if kind == ".npz" else data.libsvm(dataset)
+    names: tuple[str, ...]  # the features', if they have any
 
 
 def deal(
-    dataset: str,
-    agents: int = 9,
-    partition: str | dict[str, Any] = "iid",
+    dataset: str | list[str],
+    agents: int | None = None,
+    partition: str | dict[str, Any] | None = None,
     shares: Sequence[float] = SHARES,
     rows: int | None = None,
     seed: int = 0,
     folder: str | None = None,
     label: str = "label",
     site: str | None = None,
+    scale: Literal["none", "standard"] = "none",
+    real: bool = False,
 ) -> Dealt:
-    """Training rows of `dataset` (all, or `rows` of them) over `agents`, as `partition` says.
+    """Training rows of `dataset` (all, or `rows` of them) over the agents.
 
-    `shares` of each agent's rows are for training, validation and test. Of a csv file, `label`
-    names the column of labels and `site` that of the agents, which then needs no partition.
+    Sites are agents: several files are a site each, a csv file may have a column `site`, an npz
+    file an array `sites`. Otherwise rows go to `agents` (9) as `partition` ("iid") says. `shares`
+    of each agent's rows are for training, validation and test. `label` names the column of labels
+    of a csv file; `real` labels are numbers to regress on. `scale` "standard" subtracts from every
+    feature the mean and divides by the deviation that it has over the training rows of all agents.
     """
-    found = load(dataset, folder, label, site)
+    found = load(dataset, folder, label, site, real)
     features, labels = found.train
     sites = found.sites
     if rows is not None:
         chosen = np.random.default_rng(seed).permutation(len(labels))[:rows]
         features, labels = features[chosen], labels[chosen]
         sites = None if sites is None else sites[chosen]
-    if site is not None and sites is not None:
-        parts = data.partition.by_column(sites)
+    if sites is not None and partition is None:
+        parts = [np.flatnonzero(sites == place) for place in found.places]
     else:
-        parts = dealer(partition)(labels, agents, seed=seed)
+        parts = dealer(partition or IID)(labels, agents or AGENTS, seed=seed)
     split = data.partition.split(parts, shares, seed)
+    if scale == "standard":
+        features = standard(features, np.concatenate(split[0]))
     train, valid, test = ([{"a": features[i], "b": labels[i]} for i in part] for part in split)
-    return Dealt(train, valid, test, len(found.classes))
+    return Dealt(train, valid, test, len(found.classes), found.names)
+
+
+def standard(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The features less their mean, by their deviation, both over `rows`; constant ones are 0."""
+    mean, spread = (of(features[rows], axis=0, dtype=np.float64) for of in (np.mean, np.std))
+    return ((features - mean) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+
+
+def settled(given: dict[str, Any], found: Dataset | None) -> dict[str, Any]:
+    """Who the agents are, as a file says it in full; raises with every mistake.
+
+    `found` is the data set where its files are at hand, `given` what was asked for.
+    """
+    several = isinstance(given.get("dataset"), list)
+    partition, agents = given.get("partition"), given.get("agents")
+    wanted = several or "site" in given
+
+    def alone() -> None:
+        if several and "site" in given:
+            raise wrong("each file is a site already; leave it out", "site")
+
+    def one_rule() -> None:
+        if wanted and partition is not None:
+            raise wrong("the sites say who has which rows; leave it out", "partition")
+
+    def as_many() -> None:
+        count = len(found.places) if found else 0
+        if found and agents is not None and agents != count:
+            said = f"is {agents}, but there are {count} sites ({', '.join(found.places[:6])}"
+            raise wrong(f"{said}{', ...' * (count > 6)}); leave it out", "agents")
+
+    sited = wanted or (found is not None and bool(found.places) and partition is None)
+    gather(alone, one_rule, *([as_many] if sited else []))
+    if sited:
+        return {"agents": len(found.places)} if found else {}
+    table = partition_options(IID if partition is None else partition)[1]
+    return {"agents": AGENTS if agents is None else agents, "partition": table}
 
 
 def dealable(given: Mapping[str, Any]) -> None:
@@ -107,22 +134,18 @@ def dealer(partition: str | dict[str, Any]) -> Callable[..., list[np.ndarray]]:
 
 
 def partition_options(partition: Any) -> tuple[Callable[..., list[np.ndarray]], dict[str, Any]]:
-    """That function, and the table that says it in full; mistakes are those of `partition`."""
-    given = {"kind": partition} if isinstance(partition, str) else dict(partition)
-    kind = given.pop("kind", None)
+    """That function, and the table that says it in full; mistakes are those of `partition`.
+
+    In short: "dirichlet:concentration=0.3", "by_label:2".
+    """
+    given = spec(partition, "kind") if isinstance(partition, str) else dict(partition)
+    kind, positions = given.pop("kind", None), given.pop("", [])
     if kind not in PARTITIONS:
         raise wrong(f"no partition {kind!r}; {did_you_mean(str(kind), PARTITIONS)}", "partition")
     taken = parameters(PARTITIONS[kind], without=ALREADY)
+    if len(positions) > len(taken):
+        said = f"{partition!r} gives more numbers than {kind} takes ({', '.join(taken) or 'none'})"
+        raise wrong(said, "partition")
+    given = dict(zip(taken, positions)) | given
     options = within("partition", lambda: read(f"the partition {kind}", taken, given))
     return partial(PARTITIONS[kind], **options.objects), {"kind": kind, **options.spelled}
-
-
-def found_at(dataset: Any, base: Path) -> str:
-    """The data set's name, or its file's whole path."""
-    if dataset in KNOWN:
-        return str(dataset)
-    path = Path(os.path.normpath(base / str(dataset)))
-    if not path.is_file():
-        said = f"no data set {dataset!r} and no such file; {did_you_mean(str(dataset), KNOWN)}"
-        raise wrong(said, "dataset")
-    return str(path)

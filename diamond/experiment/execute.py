@@ -16,6 +16,7 @@ from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..runtimes.simulate import simulate
+from ..stopping import reached
 from .config import Experiment, relative
 from .jobs import Job
 from .mistakes import BadExperiment, Mistake
@@ -35,6 +36,8 @@ class Watch(Protocol):
     """Whoever wants to see how the runs come along."""
 
     def begin(self, name: str, rounds: int) -> None: ...
+
+    def stage(self, name: str, said: str) -> None: ...  # before the first evaluation
 
     def progress(self, name: str, entries: list[dict[str, float]]) -> None: ...
 
@@ -128,7 +131,8 @@ def _simulated(
     one = job.experiment
 
     def progress(saved: Saved) -> None:
-        last = saved.entries[-1]["round"] == one.rounds
+        entry = saved.entries[-1]
+        last = entry["round"] == one.rounds or bool(reached(one.stop, entry))
         writer.note(saved, last)
         watch.progress(job.name, saved.entries)
         if stopped() and not last:
@@ -146,13 +150,15 @@ def _simulated(
                 network,
                 algorithm,
                 *fixed,
+                stop=one.stop,
                 on_divergence=one.on_divergence,
                 on_progress=progress,
                 resume=saved,
                 devices=one.devices,
                 precision=one.products,
+                on_stage=lambda said: watch.stage(job.name, said),
             )
-            return run, "finished", ""
+            return run, "finished", run.message
         except Diverged as error:
             return error.run, "diverged", str(error)
 
@@ -171,12 +177,8 @@ def unchanged(experiment: Experiment, problem: Problem, path: Path, permits: Per
     then, _ = written(path / "manifest.json")
     if not then:
         return []  # not even begun
-    before = then["problem"]
-    files = _differing(before["sources"], _sources(experiment, path))
-    rows = _differing(before.get("data", {}), data(problem)) if before.get("data") else []
     began, here = then["versions"], versions()
-    changes = [f"{name} is not what it was when the run began" for name in files]
-    changes += [f"its {name} rows are not what they were when the run began" for name in rows]
+    changes = other_inputs(experiment, problem, path, then)
     changes += [
         f"it was begun with {name} {began.get(name)} and this is {here.get(name)}"
         for name in _differing(began, here)
@@ -188,6 +190,18 @@ def unchanged(experiment: Experiment, problem: Problem, path: Path, permits: Per
         )
         raise BadExperiment(str(path), [Mistake("problem", said)])
     return changes
+
+
+def other_inputs(
+    experiment: Experiment, problem: Problem, path: Path, manifest: Mapping[str, Any]
+) -> list[str]:
+    """Which files and rows of the run are not what the manifest says they were."""
+    before = manifest["problem"]
+    files = _differing(before["sources"], _sources(experiment, path))
+    rows = _differing(before.get("data", {}), data(problem)) if before.get("data") else []
+    return [f"{name} is not what it was when the run began" for name in files] + [
+        f"its {name} rows are not what they were when the run began" for name in rows
+    ]
 
 
 def _differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -203,7 +217,7 @@ def _origin(job: Job, path: Path) -> Origin:
         name=job.name,
         experiment=one.name,
         problem=name,
-        algorithm=part.name,
+        algorithm=Path(part.name).name,
         label=part.label,
         options=part.options,
         command=command,
@@ -213,4 +227,4 @@ def _origin(job: Job, path: Path) -> Origin:
 
 def _sources(experiment: Experiment, path: Path) -> dict[str, str]:
     """The user's own files as seen from the run's folder, with their digests."""
-    return {relative(file, path): d for file, d in experiment.problem.sources.items()}
+    return {relative(file, path): d for file, d in experiment.sources.items()}

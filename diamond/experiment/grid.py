@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from .. import schedule, steps
@@ -19,7 +20,9 @@ DIGITS = 6
 Table = dict[str, Any]
 
 
-def grid(table: Table, problem: Problem, network: Network, seed: int) -> list[tuple[Table, Table]]:
+def grid(
+    table: Table, problem: Problem, network: Network, seed: int, base: Path = Path()
+) -> list[tuple[Table, Table]]:
     """Every setting to try of an algorithm's table, and what tells it from the others, in short.
 
     Where the table has lists, these. Else 27: alpha, beta, and eta with gamma, times 1/4, 1 and 4
@@ -28,7 +31,7 @@ def grid(table: Table, problem: Problem, network: Network, seed: int) -> list[tu
     """
     if sweeps.lists(table):
         return [(one, sweeps.options(one, table)) for one in sweeps.settings(table)]
-    own = _own(table, problem, network, seed)
+    own = _own(table, problem, network, seed, base)
     fixed = {key: value for key, value in table.items() if key not in ("steps", *own)}
     if "alpha" not in _given(table):
         fixed.setdefault("order", "atc")  # that of steps that choose themselves
@@ -43,9 +46,9 @@ def grid(table: Table, problem: Problem, network: Network, seed: int) -> list[tu
     return found
 
 
-def _own(table: Table, problem: Problem, network: Network, seed: int) -> dict[str, Any]:
+def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path) -> dict[str, Any]:
     """The schedules of the algorithm by name; those that choose themselves as they are at first."""
-    given, made = _given(table), algorithm(table).build()
+    given, made = _given(table), algorithm(table, base).build()
     resolved = resolve(made, Setting(problem, network, made.batch, seed))
     shapes: dict[str, Any] = {
         "alpha": schedule.ramp(steps.SLOWING, steps.WARM),

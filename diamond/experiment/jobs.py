@@ -12,6 +12,7 @@ from ..cut import Cut
 from ..names import apart, folder_name
 from ..problem import Problem
 from ..runtimes.spmd import named
+from ..stopping import checked
 from .config import Experiment
 from .mistakes import BadExperiment, Mistake
 from .parts import Part
@@ -61,6 +62,10 @@ def build(experiment: Experiment, source: str) -> Problem:
     except FAULTS as cause:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
     wrong = misfits(problem, experiment.network)
+    try:
+        checked(experiment.stop, problem.metrics)
+    except ValueError as cause:
+        wrong.append(Mistake("stop", str(cause).removeprefix("stop: ")))
     if experiment.devices is not None:
         try:
             named(experiment.devices)

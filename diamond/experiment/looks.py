@@ -1,6 +1,6 @@
 """Networks and data sets by the names that files use, looked at on their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,8 @@ from ..data.where import where
 from ..network import Network
 from . import deal
 from .mistakes import BadExperiment, told
-from .parts import graph, spec
+from .parts import Part, algorithm, graph, literal
+from .rows import found_at, load
 
 T = TypeVar("T")
 
@@ -40,6 +41,11 @@ def network_of(text: str) -> tuple[Network, dict[str, Any]]:
     }
 
 
+def algorithm_of(text: str) -> Part:
+    """The algorithm that `text` names, perhaps a function of a file in the present folder."""
+    return _read(text, lambda: algorithm(text, Path.cwd()))
+
+
 def data_at_hand(folder: Path | None) -> dict[str, str | None]:
     """Where each known data set is; None for those that are not there."""
     found = {name: None if place is None else str(place) for name, place in where(folder).items()}
@@ -47,24 +53,45 @@ def data_at_hand(folder: Path | None) -> dict[str, str | None]:
 
 
 def dealt_out(
-    dataset: str, agents: int, partition: str, seed: int, folder: Path | None, label: str
+    files: Sequence[str],
+    agents: int | None,
+    partition: str | None,
+    seed: int,
+    folder: Path | None,
+    label: str,
+    site: str | None = None,
+    real: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """What each agent would get: a table for the eye, and its numbers."""
-    name = _read(dataset, lambda: deal.found_at(dataset, Path.cwd()))
-    table = spec(partition, "kind")
-    split = _read(partition, lambda: deal.partition_options(table)[0])
-    found = deal.load(name, str(folder) if folder else None, label)
+    source = " ".join(files)
+    place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
+    found = load(place, str(folder) if folder else None, label, site, real)
+    asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
+    given = {k: v for k, v in (asked | {"site": site}).items() if v is not None}
+    settings = _read(source, lambda: deal.settled(given, found))
     features, labels = found.train
-    parts = split(labels, agents, seed=seed)
+    if "partition" in settings:
+        parts = deal.dealer(settings["partition"])(labels, settings["agents"], seed=seed)
+        names = [str(k) for k in range(len(parts))]
+    else:
+        parts = [np.flatnonzero(found.sites == one) for one in found.places]
+        names = list(found.places)
     title = f"{found.name}: {len(labels):,} rows of {features.shape[1]} features"
-    numbers = {
+    numbers: dict[str, Any] = {
         "dataset": found.name,
         "rows": len(labels),
         "features": features.shape[1],
         "classes": list(found.classes),
-        "agents": data.counts(parts, labels).tolist(),
+        "names": names,
     }
-    return f"{title}\n{data.table(parts, labels, found.classes)}", numbers
+    if real:
+        each = [
+            [len(part), float(labels[part].mean()), float(labels[part].std())] for part in parts
+        ]
+        numbers |= {"agents": each}
+        return f"{title}\n{data.columns(['rows', 'mean', 'deviation'], names, each)}", numbers
+    numbers |= {"agents": data.counts(parts, labels).tolist()}
+    return f"{title}\n{data.table(parts, labels, found.classes, names)}", numbers
 
 
 def _read(source: str, reader: Callable[[], T]) -> T:

@@ -20,7 +20,7 @@ every = 25                    # rounds between evaluations
 seed = 0                      # of the start and of every mini-batch
 
 # Your own function, in {name}.py beside this file; the other keys are its arguments.
-# Built in: digits, quadratic, meta_learning, hyperparameter.
+# Built in: digits, quadratic, meta_learning, hyperparameter, regression.
 [problem]
 kind = "{name}.py:make"
 agents = 5

@@ -4,12 +4,15 @@ import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .. import catalogue, network
+from ..algorithm import Algorithm
 from ..whole import whole
 from .mistakes import did_you_mean, gather, wrong
 from .options import Options, made, parameters
+from .own import Own, own
 
 ALIASES = {"er": "erdos_renyi"}
 
@@ -30,21 +33,28 @@ def algorithm_names() -> list[str]:
     return catalogue.names()
 
 
-def algorithm(value: Any) -> Part:
-    """An algorithm from its name, or from a table with `name`, perhaps a `label`, and options."""
+def algorithm(value: Any, base: Path | None = None) -> Part:
+    """An algorithm from its name, or from a table with `name`, perhaps a `label`, and options.
+
+    The name may be that of the user's own function, "mine.py:make", seen from `base`.
+    """
     given = table(value, "name", '{name = "diamond", alpha = 0.1}')
     name, label = given.pop("name"), given.pop("label", None)
     canonical = name.lower().replace("-", "_")
-    if canonical not in algorithm_names():
-        raise wrong(f"no algorithm {name!r}; {did_you_mean(name, algorithm_names())}", "name")
-    make = catalogue.maker(canonical)
+    mine = None if base is None else own(name, base, "name")
+    if mine is None and canonical not in algorithm_names():
+        near = did_you_mean(name, algorithm_names())
+        raise wrong(f'no algorithm {name!r}; {near}, or your own as "mine.py:make"', "name")
 
     def check_label() -> None:
         if not isinstance(label, str | None):
             raise wrong(f"must be text in quotes, not {label!r}", "label")
 
     def build() -> tuple[Any, Options]:
-        found, options = made(canonical, make, given)
+        if mine is not None:
+            found, options = _made_by(mine, given)
+        else:
+            found, options = made(canonical, catalogue.maker(canonical), given)
         try:
             whole("batch", found.batch, 1)
         except ValueError as cause:
@@ -52,7 +62,23 @@ def algorithm(value: Any) -> Part:
         return found, options
 
     _, (found, options) = gather(check_label, build)
+    if mine is not None:
+        named = label or (mine.path.stem if mine.make.__name__ == "make" else mine.make.__name__)
+        return Part(mine.spelled, options.spelled, lambda: found, named, mine.sources)
     return Part(canonical, options.spelled, lambda: found, label or canonical)
+
+
+def _made_by(mine: Own, given: dict[str, Any]) -> tuple[Any, Options]:
+    """What the user's function makes of `given`, once it is known to be an algorithm."""
+    found, options = made(mine.name, mine.called, given)
+    wanted = [name for name in vars(Algorithm) if not name.startswith("_")]
+    if missing := [name for name in wanted if not hasattr(found, name)]:
+        raise wrong(
+            f"{mine.name} returned {type(found).__name__}, which lacks {', '.join(missing)}; "
+            f"return an algorithm, as diamond.diamond(...) is one",
+            "name",
+        )
+    return found, options
 
 
 def graph_names() -> list[str]:

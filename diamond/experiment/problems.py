@@ -1,24 +1,20 @@
 """The problem of an experiment: one that comes with the package, or the user's own function."""
 
-import hashlib
-import importlib.util
 import inspect
-import os
-import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .. import demo, problems
+from ..data import DataError, Dataset
 from ..problem import Problem
-from .deal import deal, dealable, found_at, partition_options
+from .deal import deal, dealable, partition_options, settled
 from .mistakes import did_you_mean, gather, wrong
 from .options import parameters, read
+from .own import Own, digests, own
 from .parts import Part, table
+from .rows import KNOWN, found_at, load
 
-OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 ROWS = ("train", "valid", "test")
 EXAMPLE = '{kind = "my_problem.py:make"}'
 
@@ -33,8 +29,8 @@ def problem(value: Any, base: Path) -> Part:
     """A problem from its kind, or from a table with `kind` and options; paths start at `base`."""
     given = table(value, "kind", EXAMPLE)
     kind = given.pop("kind")
-    if own := OWN.fullmatch(kind):
-        return _own(Path(os.path.normpath(base / own["file"])), own["function"], given)
+    if found := own(kind, base, "kind"):
+        return _own(found, given)
     canonical = kind.lower().replace("-", "_")
     if canonical not in names():
         said = f"no problem {kind!r}; {did_you_mean(kind, names())}"
@@ -50,79 +46,54 @@ def problem(value: Any, base: Path) -> Part:
 
 def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: Path) -> Part:
     """A problem that takes rows, on a data set dealt out to the agents."""
-    dealt, rest = parameters(deal), parameters(make, without=ROWS)
+    dealt, rest = parameters(deal, without=("real",)), parameters(make, without=ROWS)
+    real = "classes" not in rest  # its labels are numbers to regress on
     readers: list[Callable[[], Any]] = [
         lambda: read(name, {**dealt, **rest}, given),
         lambda: dealable(given),
     ]
     if isinstance(given.get("partition"), str | dict):
         readers.append(lambda: partition_options(given["partition"]))
-    if isinstance(given.get("dataset"), str):
+    if isinstance(given.get("dataset"), str | list):
         readers.append(lambda: found_at(given["dataset"], base))
     options = gather(*readers)[0]
     of = lambda taken: {k: v for k, v in options.objects.items() if k in taken}
-    rows, inner = of(dealt) | {"dataset": found_at(given["dataset"], base)}, of(rest)
+    place = found_at(given["dataset"], base)
+    rows, inner = of(dealt) | {"dataset": place, "real": real}, of(rest)
 
     def build() -> Problem:
-        train, valid, test, classes = deal(**rows)
-        own = {"classes": classes} if "classes" in rest else {}
-        return make(train, valid, test, **own | inner)
+        train, valid, test, classes, names = deal(**rows)
+        known: dict[str, Any] = {"classes": classes} if "classes" in rest else {}
+        known |= {"names": names} if "names" in rest and names else {}
+        return make(train, valid, test, **known | inner)
 
-    spelled = options.spelled | {"dataset": rows["dataset"]}
-    spelled["partition"] = partition_options(spelled["partition"])[1]
+    spelled = {k: v for k, v in options.spelled.items() if k not in ("agents", "partition")}
+    asked = given | {"dataset": place}
+    settled(asked, None)  # what is wrong whatever the files hold
+    spelled |= {"dataset": place} | settled(asked, _at_hand(rows))
     if "classes" not in given:
         spelled.pop("classes", None)  # as many as the data set has
-    return Part(name, spelled, build, sources=_digests(Path(rows["dataset"])))
+    files = [place] if isinstance(place, str) else place
+    return Part(name, spelled, build, sources=digests(*map(Path, files)))
 
 
-def _own(path: Path, function: str, given: dict[str, Any]) -> Part:
-    """A function of the user's own file."""
-    module = _module(path)
-    make = getattr(module, function, None)
-    if not callable(make):
-        there = [name for name, found in vars(module).items() if inspect.isfunction(found)]
-        raise wrong(
-            f"{path.name} has no function {function!r}; {did_you_mean(function, there)}", "kind"
-        )
-    options = read(f"{path.name}:{function}", parameters(make), given)
-
-    def build() -> Problem:
-        with _importable(path.parent):
-            return _checked(make(**options.objects), f"{path.name}:{function}")
-
-    sources = _digests(path, *_beside(path))
-    return Part(f"{path}:{function}", options.spelled, build, sources=sources)
-
-
-def _digests(*paths: Path) -> dict[str, str]:
-    """Those of `paths` that are files, each with the digest of its content."""
-    files = [path for path in paths if path.is_file()]
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def _beside(path: Path) -> list[Path]:
-    """The user's other files that are imported by now: modules in or below the same folder."""
-    files = [Path(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))]
-    own = [file for file in files if file.suffix == ".py" and path.parent in file.parents]
-    return sorted(file for file in own if file != path and "site-packages" not in file.parts)
-
-
-def _module(path: Path) -> Any:
-    """The user's file, run."""
-    if not path.is_file():
-        near = [found.name for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise wrong(f"there is no file {path}; {did_you_mean(path.name, near)}", "kind")
-    name = f"diamond_problem_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+def _at_hand(rows: dict[str, Any]) -> Dataset | None:
+    """The data set, if it is one of the user's files."""
+    dataset = rows["dataset"]
+    if isinstance(dataset, str) and dataset in KNOWN:
+        return None
+    wanted = {k: rows[k] for k in ("dataset", "label", "site", "real") if k in rows}
     try:
-        with _importable(path.parent):
-            spec.loader.exec_module(module)
-    except Exception as cause:
-        raise wrong(f"{path.name} cannot be run: {type(cause).__name__}: {cause}", "kind") from None
-    return module
+        return load(**wanted)
+    except (DataError, OSError) as cause:
+        raise wrong(str(cause), "dataset") from None
+
+
+def _own(found: Own, given: dict[str, Any]) -> Part:
+    """A function of the user's own file."""
+    options = read(found.name, parameters(found.make), given)
+    build = lambda: _checked(found.called(**options.objects), found.name)
+    return Part(found.spelled, options.spelled, build, sources=found.sources)
 
 
 def _checked(made: Any, name: str) -> Problem:
@@ -130,13 +101,3 @@ def _checked(made: Any, name: str) -> Problem:
     if not isinstance(found, Problem):
         raise ValueError(f"{name} returned {type(made).__name__}; it must return a diamond.Problem")
     return found
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """The user's other files can be imported."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from .mistakes import gather, several
@@ -12,11 +13,11 @@ Place = tuple[str, ...]  # the keys that lead to an option
 NAMES = ("name", "label")
 
 
-def swept(value: Any) -> list[Part]:
+def swept(value: Any, base: Path = Path()) -> list[Part]:
     """The algorithms that a name or a table stands for; what they differ in is in their labels."""
     if not isinstance(value, dict):
-        return [algorithm(value)]
-    return gather(*(partial(algorithm, one) for one in _labelled(value)))
+        return [algorithm(value, base)]
+    return gather(*(partial(algorithm, one, base) for one in _labelled(value)))
 
 
 def _labelled(table: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,6 +3,8 @@
 import json
 import struct
 
+import numpy as np
+
 from ..folder import found
 from ..problem import Problem
 from ..record import Saved
@@ -37,6 +39,7 @@ def follow(job: Job, problem: Problem) -> None:
         one.seed[0],
         one.every,
         one.sampling,
+        stop=one.stop,
         on_divergence=one.on_divergence,
         on_progress=lambda saved: None,  # gathers what the first process writes
         resume=None if said == BEGIN else unpack(said),
@@ -49,14 +52,18 @@ def pack(saved: Saved) -> bytes:
     """What the rounds to come depend on, as bytes."""
     from safetensors.numpy import save
 
-    notes = json.dumps({"seconds": saved.seconds, "found": found.told(saved.found)}).encode()
+    own = {name: np.asarray(value).tolist() for name, value in saved.own[-1].items()}
+    last = {"seconds": saved.seconds, "entry": saved.entries[-1], "own": own}
+    notes = json.dumps(last | {"found": found.told(saved.found)}).encode()
     return struct.pack("<q", len(notes)) + notes + save(saved.arrays)
 
 
 def unpack(said: bytes) -> Saved:
-    """What `pack` packed; the history stays with the first process."""
+    """What `pack` packed; of the history, the last evaluation: the rest stays with the first."""
     from safetensors.numpy import load
 
     (length,) = struct.unpack_from("<q", said)
     notes = json.loads(said[8 : 8 + length])
-    return Saved(load(said[8 + length :]), found.read(notes["found"]), notes["seconds"], [], [])
+    own = {name: np.array(value) for name, value in notes["own"].items()}
+    past = [notes["entry"]], [own]
+    return Saved(load(said[8 + length :]), found.read(notes["found"]), notes["seconds"], *past)

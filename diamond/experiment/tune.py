@@ -91,7 +91,7 @@ class Tuning:
         """A trial, by all that fixes its numbers."""
         one = {"network": [network], "algorithm": [cut.algorithm[i]], "seed": [seed]}
         single = cut.model_copy(update=one)
-        about = {"experiment": single.toml(self.path), "sources": single.problem.sources}
+        about = {"experiment": single.toml(self.path), "sources": single.sources}
         return Wanted(cut.algorithm[i].build(), seed, about)
 
     def _with(self, tables: list[Table], name: str) -> Experiment:
@@ -109,7 +109,7 @@ def tuning(path: Path, changes: list[str], out: Path, seeds: int) -> Tuning:
     labels = apart([one.get("label", one["name"]) for one in tables])
     with precision(experiment):
         problem = build(experiment, str(path))
-        about = problem, experiment.network[0].build(), chosen[0]
+        about = problem, experiment.network[0].build(), chosen[0], path.parent.absolute()
         settings = {label: grid(one, *about) for label, one in zip(labels, tables)}
     _fair(settings, len(given) > 1, str(path))
     place = out / f"{experiment.name}-tune"
@@ -119,6 +119,19 @@ def tuning(path: Path, changes: list[str], out: Path, seeds: int) -> Tuning:
 def best(tried: list[Tried]) -> Tried:
     """The setting with the smallest late upper loss."""
     return min(tried, key=lambda one: one.upper_loss)
+
+
+def edges(tried: list[Tried]) -> list[str]:
+    """In what the best setting is the smallest or the largest that was tried."""
+    found, options = [], best(tried).options
+    for name, value in options.items():
+        values = {one.options[name] for one in tried}
+        if len(values) < 2 or not all(isinstance(v, int | float) for v in values):
+            continue
+        if value in (min(values), max(values)):
+            which = "smallest" if value == min(values) else "largest"
+            found.append(f"{name} = {value:g} is the {which} that was tried")
+    return found
 
 
 def _fair(settings: dict[str, list[Any]], several: bool, source: str) -> None:

@@ -14,8 +14,10 @@ from .. import tree
 from .._version import __version__
 from ..held import FEW, Tally
 from ..network import Network
+from ..network.mixing import RULES
 from ..problem import Problem
 from ..run import Run
+from .answer import answer
 
 FORMAT = 1
 
@@ -70,7 +72,8 @@ def opening(
             "edges": [list(edge) for edge in network.edges],
             "lam": network.lam,
             "mixing": network.mixing,
-        },
+        }
+        | _weights(network),
         "problem": _problem(origin, problem, seed),
         "seed": seed,
         "rounds": rounds,
@@ -78,6 +81,14 @@ def opening(
         "batch": batch,
         "sampling": sampling,
     }
+
+
+def _weights(network: Network) -> dict[str, Any]:
+    """The weights of the edges, where no rule gives them."""
+    if network.mixing in RULES:
+        return {}
+    rows, columns = zip(*network.edges)
+    return {"weights": np.asarray(network.weights[rows, columns]).ravel().tolist()}
 
 
 def versions() -> dict[str, str]:
@@ -138,6 +149,7 @@ def closing(run: Run, status: str, message: str, wall: float, digest: str) -> di
         "message": message,
         "finished": now(),
         "resolved": run.resolved,
+        "answer": answer(run),
         "costs": {name: np.asarray(spent).tolist() for name, spent in run.costs.items()},
         "traffic": [[i, j, int(sent)] for (i, j), sent in run.traffic.items()],
         "messages": run.messages,
@@ -149,4 +161,4 @@ def closing(run: Run, status: str, message: str, wall: float, digest: str) -> di
 
 def now() -> str:
     """The time, as ISO 8601 says it."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -54,6 +54,21 @@ def runs(folders: Iterable[Path]) -> list[Stored]:
     return list(found.values())
 
 
+def as_begun(found: Iterable[Stored]) -> list[Stored]:
+    """The runs in the order in which they were begun, which is that of their comparison."""
+    return sorted(found, key=lambda run: run.manifest["started"])
+
+
+def one(folder: Path) -> Stored:
+    """The one run at or below `folder`; raises FileNotFoundError where there is none or more."""
+    found = runs([folder])
+    if len(found) > 1:
+        names = ", ".join(str(run.path) for run in found[:4])
+        more = ", ..." if len(found) > 4 else ""
+        raise FileNotFoundError(f"{folder}: {len(found)} runs are there; name one, {names}{more}")
+    return found[0]
+
+
 def below(folder: Path, unreadable: Callable[[str], None] | None = None) -> list[Stored]:
     """The runs in `folder`: itself, or up to two levels down.
 

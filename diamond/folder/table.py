@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -56,6 +57,23 @@ def over_seeds(given: Sequence[Row]) -> list[Row]:
                 summary[f"{key}_sd"] = statistics.stdev(values) if len(values) > 1 else 0.0
         found.append(summary)
     return found
+
+
+def of_x(answer: dict[str, Any]) -> list[tuple[str, list[float]]]:
+    """The entries of x along the first axis of its leaves, by name, as `answer` holds them."""
+    found = []
+    for leaf, values in answer.get("x", {}).items():
+        rows = values if isinstance(values, list) else [values]
+        numbered = [f"x{leaf}[{i}]" for i in range(len(rows))]
+        names = answer.get("names") or (numbered if isinstance(values, list) else [f"x{leaf}"])
+        found += [(str(name), _flat(row)) for name, row in zip(names, rows)]
+    return found
+
+
+def _flat(value: Any) -> list[float]:
+    if isinstance(value, list):
+        return [number for part in value for number in _flat(part)]
+    return [math.nan if value is None else float(value)]
 
 
 def as_csv(given: Sequence[Row]) -> str:

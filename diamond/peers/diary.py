@@ -9,6 +9,7 @@ from .. import cost
 from ..cost import Cost
 from ..deferred import shown, talked
 from ..divergence import blame, unsound
+from ..folder.answer import shown as answer
 from ..folder.manifest import Origin, now, opening
 from ..folder.trajectory import digest
 from ..folder.writer import Writer
@@ -115,6 +116,7 @@ class Diary:
         rounds = agent.tick(progress) + talks * agent.network.diameter
         return {
             "resolved": resolved,
+            "answer": answer(progress.state.x, agent.problem.names),
             "costs": {name: self._alone(count) for name, count in spent},
             "traffic": [[*edge, both] for edge in edges],
             "messages": len(edges) * rounds,

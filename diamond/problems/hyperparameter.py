@@ -18,12 +18,13 @@ def hyperparameter(
     test: Sequence[Tree] | None = None,
     classes: int = 2,
     start: float = 0.0,
+    names: Sequence[str] | None = None,
 ) -> Problem:
     """f_i = cross-entropy on validation rows; g_i = cross-entropy + 1/(qp) sum_rk exp(x_r) y_rk^2.
 
     Rows are {"a": features (n, p), "b": labels (n,)}, q = `classes`; softmax regression without a
     bias. x holds the p log-penalties, shared and begun at `start`; y_i is agent i's (p, q) matrix.
-    The metrics are the accuracy and the mean cross-entropy on `test`.
+    The metrics are the accuracy and the mean cross-entropy on `test`. `names` are the features'.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
     features = np.shape(train[0]["a"])[1]
@@ -42,4 +43,6 @@ def hyperparameter(
         return jnp.mean(jnp.argmax(rows["a"] @ y, 1) == rows["b"])
 
     metrics = {"accuracy": accuracy, "test_loss": upper}
-    return Problem(upper, lower, init, train, valid, test, metrics, constant=float(np.log(classes)))
+    level = float(np.log(classes))
+    rows = train, valid, test
+    return Problem(upper, lower, init, *rows, metrics, constant=level, names=names)

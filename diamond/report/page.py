@@ -11,7 +11,9 @@ from typing import Any
 from .payload import dumps, payload
 
 HERE = Path(__file__).parent
-SCRIPTS = "data dom chart scale convergence target network costs sensitivity about main".split()
+SCRIPTS = (
+    "data dom chart scale convergence target network costs sensitivity about pace main".split()
+)
 
 
 def build(folders: list[Path], out: Path) -> Path:

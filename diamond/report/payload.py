@@ -8,6 +8,7 @@ from typing import Any
 
 from ..folder.reader import Stored
 from ..folder.reader import runs as stored
+from ..folder.table import of_x
 from .drawing import positions
 from .groups import flatten, group, varied
 from .thinning import config, thin
@@ -127,6 +128,7 @@ def _details(run: Stored, pause: int) -> dict[str, Any]:
     keys = dict.fromkeys(key for table in tables for key in table if key != "solver_error")
     return {
         "config": config(run),
+        "answer": _answer(run),
         "costs": clean(run.manifest.get("costs")),
         "traffic": run.manifest.get("traffic") or [],
         "frames": [entry["round"] for entry in kept],
@@ -134,6 +136,16 @@ def _details(run: Stored, pause: int) -> dict[str, Any]:
             key: [[number(v, 4) for v in table.get(key) or []] for table in tables] for key in keys
         },
     }
+
+
+def _answer(run: Stored) -> list[list[str]]:
+    """What it found, in words: the best round, and x where it is small or has names."""
+    found = run.manifest.get("answer") or {}
+    best = found.get("best")
+    rows = [["best round", f"{best['round']}, upper loss {best['upper_loss']:.4g}"]] if best else []
+    return rows + [
+        [name, "  ".join(f"{value:.4g}" for value in values)] for name, values in of_x(found)
+    ]
 
 
 def _every(entries: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:

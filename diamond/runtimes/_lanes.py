@@ -166,7 +166,12 @@ class Lanes:
             sampling=self.sampling,
             seed=self.seeds[lane],
             compile_seconds=self.compile_seconds / len(self.given),
+            config={"rounds": self.t, "algorithm": self._about(lane)},
+            problem=self.problem,
         )
+
+    def _about(self, lane: int) -> dict[str, Any]:
+        return {"class": type(self.given[lane]).__name__, "batch": self.given[lane].batch}
 
     def _number(self) -> None:
         self.resolved = [resolve(given, s) for given, s in zip(self.given, self.settings)]

@@ -2,6 +2,8 @@
 
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import count, takewhile
 from typing import Any
 
@@ -53,6 +55,7 @@ class Simulation:
         devices: Devices | None = None,
         precision: Precision | None = None,
         memory: int | None = None,
+        tell: Callable[[str], None] = lambda stage: None,
     ):
         self.problem, self.given, self.seed, self.sampling = problem, algorithm, seed, sampling
         found = dict(resume.found) if resume else {}
@@ -62,18 +65,23 @@ class Simulation:
         self.setting = Setting(
             *given, seed, memory=found, groups=self.place.groups, talk=self.place.talk
         )
+        tell("looking at the problem")
         self._number()
         first = start(self.algorithm, *problem.start(seed), problem.agents)
         self.progress = begin = self.place.place(first)
         self._charge(self.resolved.cost)
         self.seconds = 0.0
-        *_, compiling = self._go(self.progress, 0)  # no round at all: the time is the compiler's
         about = problem, network, self.algorithm, self.place, seed, sampling
-        self.record = Record(*about, self.resolved, compiling)
+        self.record = Record(*about, self.resolved)
+        tell("compiling")
+        begun = time.perf_counter()
+        self.record.begin(self.progress)
+        self._go(self.progress, 0)  # no round at all: the time is the compiler's
+        self.record.compile_seconds = time.perf_counter() - begun
         if resume:
             self.progress = self.place.place(tree.like(first, resume.arrays))
             self.seconds = resume.seconds
-            self.record.restore(resume)
+            self.record.restore(resume, first.state)
         kept = self._kept(first, resume.arrays) if resume else []
         self.kept = [begin, *kept] if shrinks else []
 
@@ -210,7 +218,8 @@ class Simulation:
             f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
             f"round is kept in `run` of this error"
         )
-        return Diverged(message, t, quantity, self.record.run(good))
+        run = replace(self.record.run(good), status="diverged", message=message)
+        return Diverged(message, t, quantity, run)
 
     def _lost(self, good: Progress) -> np.ndarray:
         """Of each agent to be measured here, whether its p and its v of the next round are lost."""

@@ -57,7 +57,7 @@ def forecast(
         setting = Setting(*given, seed, groups=place.groups, talk=place.talk)
         resolved = resolve(algorithm, setting)
         about = problem, network, resolved.algorithm, place, seed, sampling
-        record = Record(*about, resolved, 0.0)
+        record = Record(*about, resolved)
         tried = _try(record, place, rounds)
     evaluations = 1 + -(-rounds // every)
     seen = _renewals(setting, rounds)
@@ -89,7 +89,10 @@ def _try(record: Record, place: OneDevice | Spmd, rounds: int) -> _Tried:
         after, _ = place.advance(record.algorithm, key(record.seed), begin, until)
         return after, time.perf_counter() - begun
 
-    _, compiling = timed(0)
+    started = time.perf_counter()
+    record.begin(begin)
+    timed(0)
+    compiling = time.perf_counter() - started
     made, count, took = begin, 0, 0.0
     while took < ENOUGH and count < rounds:
         count = min(max(1, 2 * count), rounds)

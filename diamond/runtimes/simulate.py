@@ -1,10 +1,12 @@
 """All agents in one process, as one axis of every array, in one compiled program."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import jax
 
+from .. import stopping
 from ..algorithm import Algorithm
 from ..catalogue import solving
 from ..deferred import open_numbers, refreshes, suited
@@ -13,6 +15,7 @@ from ..problem import Problem
 from ..record import Saved
 from ..run import Run
 from ..sampling import Sampling
+from ..stopping import Stop
 from ..whole import whole
 from ._precision import Precision, products
 from ._simulation import REWIND, Simulation
@@ -31,12 +34,14 @@ def simulate(
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[dict[str, float]], None] | None = None,
     *,
+    stop: Stop | None = None,
     on_divergence: OnDivergence | None = None,
     on_progress: Callable[[Saved], None] | None = None,
     resume: Saved | None = None,
     devices: Devices | None = None,
     precision: Precision | None = None,
     memory: int | None = None,
+    on_stage: Callable[[str], None] | None = None,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
@@ -44,7 +49,12 @@ def simulate(
     draws. `sampling`: "blocks" takes successive rows (shuffled once), which is fast; "rows" draws
     each row on its own, with replacement. `on_evaluation` is handed each entry of the history as
     it is made, `on_progress` all that it takes to go on from there: given back as `resume`, the run
-    goes on and ends in the same bits.
+    goes on and ends in the same bits. `on_stage` is told what goes on before the first entry:
+    "looking at the problem", where numbers are to be found, "compiling", and then "running".
+
+    `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
+    {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}; `message`
+    of the run then says which. `run.best` is the point of the smallest upper loss.
 
     `on_divergence`: in the first round that leaves x or y not finite, and where a measure is not
     finite, "stop" raises `diamond.Diverged`. "shrink", also where they are a million times the
@@ -73,10 +83,15 @@ def simulate(
         raise ValueError("on_divergence='shrink' needs an algorithm with shrunk(factor)")
     if on_divergence is None:
         on_divergence = "shrink" if can and "alpha" in open_numbers(algorithm) else "stop"
+    stop = stopping.checked(stop, problem.metrics)
+    if "seconds" in stop and jax.process_count() > 1:
+        raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
     with products(precision):
+        tell = on_stage or (lambda stage: None)
         given = problem, network, algorithm, seed, sampling, shrinks, resume
-        run = Simulation(*given, devices, precision, memory)
+        run = Simulation(*given, devices, precision, memory, tell)
+        tell("running")
 
         def note() -> None:
             run.record.add(run.progress, run.seconds, on_evaluation)
@@ -89,13 +104,16 @@ def simulate(
             note()
         if not resume or alone:
             run.judge(last=run.t == rounds)
-        while run.t < rounds:
+        while run.t < rounds and not stopping.reached(stop, run.record.entries[-1]):
             if not run.advance(_next(run.t, every, rounds, run.setting.changes, shrinks)):
                 continue  # gone back
             if run.t % every == 0 or run.t == rounds:
                 note()
                 run.judge(last=run.t == rounds)
-        return run.run()
+        made = run.run()
+        config = made.config | {"rounds": rounds, "every": every, "stop": stop}
+        why = stopping.reached(stop, run.record.entries[-1]) if run.t < rounds else ""
+        return replace(made, message=why, config=config)
 
 
 def _next(t: int, every: int, rounds: int, changes: bool, shrinks: bool) -> int:

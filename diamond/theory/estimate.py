@@ -39,6 +39,7 @@ def estimate(
     radius: float = 1.0,
     terms: int = 10,
     sampling: Sampling = "blocks",
+    at: tuple[Tree, Tree] | None = None,
 ) -> Constants:
     """The constants of Assumptions 1 to 4 near (x, y), by default the problem's start.
 
@@ -48,8 +49,9 @@ def estimate(
     at the points where the searches began. Their errors are the spread (standard deviation) over
     the starting points, at the worst agent. L_g is the largest eigenvalue of the full g_yy and of a
     few mini-batches', its error their spread. The sigmas, at (x, y) and for batches of `batch`
-    rows, have standard errors; sigma_f is that of eq. (5) with K = `terms` and this L_g. What
-    compares agents (`heterogeneity`, `start`) is exact, at y*(x).
+    rows, have standard errors; sigma_f is that of eq. (5) with K = `terms` and this L_g. `at`, x
+    and y of all agents, agents first, is where to measure them instead: at y = 0 some problems have
+    no noise at all. What compares agents (`heterogeneity`, `start`) is exact, at y*(x).
 
     Counted are products with second derivatives of f as gradients, with third ones of g as hvps or
     jvps. The agents agree by max-consensus, `diameter` rounds for L_g and as many for the rest, and
@@ -68,7 +70,9 @@ def estimate(
         values, errors = _worst(found)
         values["L_g"] = max(values["L_g"], values["L_g_full"])
         chain = neumann(terms, values["L_g"])
-        sigmas, pair = scatter(chain, objectives, point, random, PAIRS, batch, sampling)
+        everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
+        points = jax.tree.map(everywhere, point) if at is None else at
+        sigmas, pair = scatter(chain, objectives, points, random, PAIRS, batch, sampling)
     for name, (value, error) in sigmas.items():
         agent = int(jnp.argmax(value))
         values[name], errors[name] = float(value[agent]), float(error[agent])

@@ -19,7 +19,7 @@ SPLIT = 1 << 20  # rounds of the second sample of a pair: far from those of the 
 def scatter(
     chain: Implicit,
     objectives: Objectives,
-    point: tuple[Tree, Tree],
+    points: tuple[Tree, Tree],
     key: jax.Array,
     pairs: int,
     batch: int,
@@ -27,6 +27,7 @@ def scatter(
 ) -> tuple[dict[str, tuple[jax.Array, jax.Array]], Cost]:
     """(sigma, its standard error) for every agent, of the gradients on `pairs` pairs of samples.
 
+    Each agent is at its own x and y: `points` have the agents first.
     Half of ||a - b||^2 of two independent gradients has the mean E ||a - E a||^2 = sigma^2, so no
     mean need be known. sigma_f is that of the hypergradient by `chain`, sigma_g of g_y, sigma_df of
     (f_x, f_y). Also what a pair cost, the mean over pairs and agents.
@@ -38,13 +39,15 @@ def scatter(
         drawn = partial(draw, links=chain.links, batch=batch, sampling=sampling)
         sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
 
-        def one(problem: Objectives, sample: Tree) -> tuple[dict[str, Tree], Cost]:
+        def one(
+            problem: Objectives, sample: Tree, point: tuple[Tree, Tree]
+        ) -> tuple[dict[str, Tree], Cost]:
             (h,), cost = chain(problem, [point], sample)
             g_y = jax.grad(problem.g, 1)(*point, sample.lower)
             df = jax.grad(problem.f, (0, 1))(*point, sample.upper)
             return {"sigma_f": h, "sigma_g": g_y, "sigma_df": df}, cost
 
-        return jax.vmap(one, (0, EACH))(objectives, sample)
+        return jax.vmap(one, (0, EACH, 0))(objectives, sample, points)
 
     def halves(t: jax.Array) -> tuple[dict[str, jax.Array], Cost]:
         (one, spent), (two, more) = gradients(t), gradients(t + SPLIT)
@@ -54,7 +57,7 @@ def scatter(
 
     found, spent = jax.lax.map(halves, jnp.arange(pairs))
     moments = {k: (a.mean(0), a.std(0, ddof=1) / jnp.sqrt(pairs)) for k, a in found.items()}
-    tiny = jnp.finfo(jax.tree.leaves(point)[0].dtype).tiny
+    tiny = jnp.finfo(jax.tree.leaves(points)[0].dtype).tiny
     sigmas = {
         k: (jnp.sqrt(mean), error / (2 * jnp.sqrt(jnp.maximum(mean, tiny))))
         for k, (mean, error) in moments.items()

@@ -23,7 +23,7 @@ function groupBars(traces, keys, title, says) {
     layout,
     rows: [["algorithm", ...keys], ...rows],
     says,
-    height: 130 + 34 * data.groups.length,
+    height: 130 + 34 * data.groups.length + 24 * Math.max(0, traces.length - 1) * (innerWidth < 700),
   };
 }
 

@@ -117,8 +117,7 @@ async function follow() {
       } else if (answer.status !== 304) {
         throw new Error(`the server answered ${answer.status}`);
       }
-      const going = data.runs.filter((run) => run.status === "running").length;
-      $("live").textContent = going ? `live: ${going} running` : "live: none running";
+      $("live").textContent = standing(data.runs);
     } catch {
       $("live").textContent = "connection lost; asking again";
     }

@@ -27,7 +27,9 @@ function drawSensitivity() {
     const [good, bad] = [mine.filter((p) => p.y !== null), mine.filter((p) => p.y === null)];
     const settings = [...new Set(good.map((p) => p.x))].sort(numeric ? (a, b) => a - b : undefined);
     const best = settings.map((x) => better(...good.filter((p) => p.x === x).map((p) => p.y)));
-    const common = { legendgroup: name, name: plain(group.label), mode: "markers" };
+    const labels = new Set(mine.map((p) => groupOf(p.run).label)); // a line over several has none of them
+    const title = labels.size === 1 ? group.label : name;
+    const common = { legendgroup: name, name: plain(title), mode: "markers" };
     const dots = (those, y, marker, said) => ({
       ...common,
       x: those.map((p) => p.x),

@@ -1,0 +1,99 @@
+"""Runs as tables on a terminal: where the width is short, numbers go, names stay."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+Row = dict[str, Any]
+NAMES = ("run", "algorithm", "network")
+WHO = (*NAMES, "seed", "seeds", "diverged", "status", "round")
+MEASURED = ("metric", "upper_loss", "consensus")
+ALONE = ("local_loss", "lower_error", "disagreement")  # instead, of sites
+SPENT = ("samples", "bytes", "seconds", "waited")
+ELSEWHERE = ("stationarity", "gradients", "hvps", "jvps")
+KNOWN = {*WHO, *MEASURED, *ALONE, *SPENT, *ELSEWHERE, "digest", "started"}
+# What goes first where not all fit, from the left; the user's own metrics come before `LATER`. A
+# run's name has its algorithm, network and seed in it.
+EARLIER = ("waited", "seconds", "consensus", "disagreement", "lower_error", "bytes", "samples")
+LATER = ("upper_loss", "local_loss", "round", "started", "diverged", "seeds")
+IN_NAME = ("seed", "network", "algorithm")
+PAD = 1  # between columns
+
+
+def print_table(table: Sequence[Row], columns: Sequence[str] = ()) -> None:
+    """Rows for the eye: one run as a list, many as a table without what all have in common."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = columns_of(table, columns)
+    if len(table) == 1 and not columns:
+        for column in shown:
+            typer.echo(f"{heading(column):12} {cell(table[0], column)}")
+        return
+    console = Console(highlight=False)
+    kept = fitting(table, shown, console.width)
+    drawn = Table(pad_edge=False, box=None, padding=(0, PAD, 0, 0))
+    for column in kept:
+        words = isinstance(table[0].get(column), str)
+        drawn.add_column(
+            heading(column),
+            justify="left" if words else "right",
+            no_wrap=not words,
+            overflow="fold",
+        )
+    for row in table:
+        drawn.add_row(*(cell(row, column) for column in kept))
+    console.print(drawn)
+    if left := [heading(column) for column in shown if column not in kept]:
+        said = f"left out at {console.width} columns: {', '.join(left)}; --json has all"
+        console.print(said, style="dim", soft_wrap=True)
+
+
+def fitting(table: Sequence[Row], columns: Sequence[str], width: int) -> list[str]:
+    """The columns that fit into `width`; names stay, whatever their length."""
+    own = [column for column in columns if column not in KNOWN]
+    order = [*EARLIER, *own, *LATER, *(IN_NAME if "run" in columns else ()), "metric", "status"]
+    needs = {c: max(len(heading(c)), *(len(cell(row, c)) for row in table)) for c in columns}
+    return narrowed(needs, order, width)
+
+
+def narrowed(needs: Mapping[str, int], order: Sequence[str], width: int) -> list[str]:
+    """The columns, of which each `needs` so much, without those that `order` gives up to fit."""
+    kept = dict(needs)
+    for column in order:
+        if sum(need + PAD for need in kept.values()) - PAD <= width:
+            break
+        kept.pop(column, None)
+    return list(kept)
+
+
+def columns_of(table: Sequence[Row], columns: Sequence[str] = ()) -> list[str]:
+    """Those to show: `columns`, or the usual ones and the user's own metrics."""
+    given = list(dict.fromkeys(key for row in table for key in row))
+    if columns:
+        return [column for column in columns if column in given]
+    own = [key for key in given if key not in KNOWN and not key.endswith("_sd")]
+    measured = MEASURED if "metric" in given else ALONE
+    usual = [*WHO, *measured, *own, *SPENT]
+    many = len(table) > 1
+    same = lambda column: many and len({str(row.get(column)) for row in table}) == 1
+    return [c for c in usual if c in given and not (c in WHO and c != "run" and same(c))]
+
+
+def heading(column: str) -> str:
+    """A column's title."""
+    return "MB" if column == "bytes" else column.replace("_", " ")
+
+
+def cell(row: Row, column: str) -> str:
+    """One number or word of a row."""
+    value, spread = row.get(column, ""), row.get(f"{column}_sd")
+    if column == "started":
+        return value[:16].replace("T", " ")
+    if isinstance(value, str):
+        return value
+    if column == "bytes":
+        return f"{value / 1e6:,.3g}"
+    said = f"{value:,.0f}" if column in ("samples", "round") else f"{value:.4g}"
+    return f"{said} ± {spread:.2g}" if spread else said

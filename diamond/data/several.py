@@ -1,0 +1,68 @@
+"""Several files as one data set: each is a site."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .dataset import DataError, Dataset
+
+
+def joined(found: Sequence[Dataset]) -> Dataset:
+    """The rows of all files; a row's site is its file's name, the sites in the order of the files.
+
+    All need the same features; a label that one file lacks is a class all the same.
+    """
+    first = found[0]
+    for other in found[1:]:
+        if (other.names, other.shape) != (first.names, first.shape):
+            raise DataError(
+                f"{other.files[0]} has the features {_features(other)}, {first.files[0]} has "
+                f"{_features(first)}; give every file the same, in the same order"
+            )
+    places = called([one.files[0] for one in found])
+    classes = _classes([one.classes for one in found])
+    recoded = [_recoded(one, classes) for one in found]
+    return Dataset(
+        name=f"{first.name} and {len(found) - 1} more" if len(found) > 1 else first.name,
+        train=(np.concatenate([one.train[0] for one in found]), np.concatenate(recoded)),
+        test=None,
+        classes=classes,
+        shape=first.shape,
+        sites=np.repeat(np.array(places), [len(marks) for marks in recoded]),
+        files=tuple(path for one in found for path in one.files),
+        names=first.names,
+        places=places,
+    )
+
+
+def called(paths: Sequence[Path]) -> tuple[str, ...]:
+    """The names of the files without their endings; with their folders' where those are alike."""
+    names = [path.stem for path in paths]
+    if len(set(names)) < len(names):
+        names = [f"{path.parent.name}/{path.stem}" for path in paths]
+    if len(set(names)) < len(names):
+        twice = next(path for path, name in zip(paths, names) if names.count(name) > 1)
+        raise DataError(f"{twice} is there twice; name every file once")
+    return tuple(names)
+
+
+def _features(one: Dataset) -> str:
+    return ", ".join(one.names) if one.names else f"of shape {one.shape}"
+
+
+def _classes(each: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """All labels of all files in ascending order: of numbers where all are, else of names."""
+    known = {name for classes in each for name in classes}
+    try:
+        return tuple(sorted(known, key=int))
+    except ValueError:
+        return tuple(sorted(known))
+
+
+def _recoded(one: Dataset, classes: tuple[str, ...]) -> np.ndarray:
+    """The labels by their place among all; real-valued targets as they are."""
+    if not one.classes:
+        return one.train[1]
+    places = np.array([classes.index(name) for name in one.classes], np.int32)
+    return places[one.train[1]]

@@ -1,0 +1,45 @@
+"""A finished run, gone on with: the same experiment, with more rounds."""
+
+from pathlib import Path
+
+from ..checkpoint import replace
+from ..folder.reader import Stored, below
+from ..folder.writer import Writer
+from .config import Experiment, load
+from .mistakes import BadExperiment, Mistake
+from .run import RUN, Plan, again
+
+FREE = {"rounds": 0, "stop": {}}  # what may differ between a run and the one that extends it
+
+
+def extended(experiment: Experiment, out: Path) -> Plan | None:
+    """The newest run of `experiment` below `out`, to be gone on with; None if there is none.
+
+    Its folder gets the new number of rounds; what was made stays as it is.
+    """
+    alike = [run for run in below(out) if _alike(run, experiment)]
+    if not alike:
+        return None
+    run = max(alike, key=lambda run: run.manifest["started"])
+    if run.manifest["status"] == "finished" and run.last["round"] >= experiment.rounds:
+        said = (
+            f"{run.path} has made {run.last['round']:,} rounds already; ask for more, or for a run "
+            f"of its own by --set rounds={experiment.rounds}"
+        )
+        raise BadExperiment(experiment.name, [Mistake("rounds", said)])
+    with Writer(run.path) as writer:
+        writer.manifest(status="interrupted", message="", rounds=experiment.rounds, digest="")
+        replace(run.path / RUN, experiment.toml(run.path).encode())
+    return again(run.path)
+
+
+def _alike(run: Stored, experiment: Experiment) -> bool:
+    """Whether a run is of that experiment, whatever its rounds."""
+    if run.manifest["status"] == "diverged" or "site" in run.manifest:
+        return False
+    try:
+        began = load(run.path / RUN)
+    except BadExperiment:
+        return False
+    text = lambda one: one.model_copy(update=FREE).toml(run.path)
+    return text(began) == text(experiment)

@@ -1,0 +1,48 @@
+"""Regression with one penalty a feature, shared: `hyperparameter` for targets that are numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..problem import Problem
+from ..tree import Tree
+
+
+def regression(
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
+    test: Sequence[Tree] | None = None,
+    start: float = 0.0,
+    names: Sequence[str] | None = None,
+) -> Problem:
+    """f_i = mean squared error on validation rows; g_i = that + 1/p sum_r exp(x_r) w_r^2.
+
+    Rows are {"a": features (n, p), "b": targets (n,)}. x holds the p log-penalties, shared and
+    begun at `start`; y_i = {"w": (p,), "b": ()} are agent i's weights and its level, which is not
+    penalized. The metrics are the mean absolute and squared error on `test`. `names` are the
+    features'.
+    """
+    features = np.shape(train[0]["a"])[1]
+
+    def init(key: jax.Array) -> tuple[Tree, Tree]:
+        return jnp.full(features, start * 1.0), {"w": jnp.zeros(features), "b": jnp.zeros(())}
+
+    def off(y: Tree, rows: Any) -> jax.Array:
+        return rows["a"] @ y["w"] + y["b"] - rows["b"]
+
+    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(off(y, rows) ** 2)
+
+    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return upper(x, y, rows) + jnp.mean(jnp.exp(x) * y["w"] ** 2)
+
+    def error(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(jnp.abs(off(y, rows)))
+
+    flat = lambda t, v: np.mean((np.asarray(v["b"]) - np.mean(t["b"])) ** 2)
+    level = float(np.mean([flat(t, v) for t, v in zip(train, valid)]))
+    metrics = {"absolute_error": error, "test_loss": upper}
+    return Problem(upper, lower, init, train, valid, test, metrics, constant=level, names=names)
