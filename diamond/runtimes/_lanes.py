@@ -1,7 +1,7 @@
 """Runs side by side as one program, the runs being an axis of their own."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..run import Run
 from ..sampling import Sampling, key
 from ._compiled import compiled
 from ._round import REMEDY, WORK, Progress, play, start, together
+from ._simulation import LOST
 
 
 class Lanes:
@@ -112,13 +113,12 @@ class Lanes:
         self._number()
         self._charge()
 
-    def measure(self) -> None:
-        """Add an entry to the histories of all lanes."""
+    def measure(self, last: bool = False) -> None:
+        """Add an entry to the histories of all lanes; no more rounds come after the `last`."""
         found, own = self.observe(*self._look())
         counts = cost.total(self.spent).mean(1)
         sent = self.t * 2 * len(self.network.edges) * self.traffic.bytes
-        sound = [np.isfinite(value) for name, value in found.items() if name not in ROUGH]
-        lost = (np.asarray(self.failed) < 0) & ~np.all(sound, axis=0)
+        lost = (np.asarray(self.failed) < 0) & self._lost(found, last)
         self.failed = jnp.where(lost, self.t, self.failed).astype(jnp.int32)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
         self.entries.append(
@@ -130,6 +130,15 @@ class Lanes:
                 "seconds": self.seconds / len(self.given),
             }
         )
+
+    def _lost(self, found: Mapping[str, Any], last: bool) -> np.ndarray:
+        """The lanes that end here for what was measured of them, as `Simulation.judge` has it."""
+        sound = lambda names: np.all([np.isfinite(found[name]) for name in names], axis=0)
+        names = [name for name in found if name not in ROUGH]
+        if last or self.t == 0:
+            return ~sound(names)
+        small = np.asarray(jax.vmap(tree.norm)((self.state.x, self.state.y))) <= LOST
+        return ~sound(names) & (small | sound(set(names) - set(self.problem.metrics)))
 
     def histories(self) -> list[dict[str, np.ndarray]]:
         """What was measured of each lane, until it failed if it did."""

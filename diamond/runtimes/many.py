@@ -170,7 +170,7 @@ def _go(lanes: Lanes, rounds: int, every: int) -> None:
         if until in renewals:
             lanes.renew()
         if until in marks:
-            lanes.measure()
+            lanes.measure(last=until == rounds)
 
 
 def _outcomes(lanes: Lanes) -> list[Outcome]:
