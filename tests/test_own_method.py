@@ -10,7 +10,7 @@ from diamond import advice, cli
 from diamond.deferred import open_numbers
 from diamond.experiment import federation
 from diamond.experiment.config import load, read
-from diamond.experiment.execute import unchanged
+from diamond.experiment.execute import Permits, unchanged
 from diamond.experiment.grid import grid
 from diamond.experiment.mistakes import BadExperiment
 
@@ -54,22 +54,23 @@ def test_it_is_run_by_name_and_its_file_is_remembered(here):
     manifest = run(one, here / "runs" / "a")
     assert manifest["status"] == "finished"
     assert manifest["algorithm"]["name"] == "mine.py:make"
-    assert list(manifest["problem"]["sources"]) == ["../../mine.py"]
+    assert set(manifest["problem"]["sources"]) == {"../../mine.py", "../../beside.py"}
     again = load(here / "runs" / "a" / "config.toml")
     assert again.algorithm[0].options == one.algorithm[0].options
     assert run(again, here / "b", Silent())["digest"] == manifest["digest"]
     built = diamond.dsgd(0.05, diamond.schedule.scaled(0.5, 0.2), 2, None, "paper")
     assert one.algorithm[0].build().numbers(3) == built.numbers(3)
-    assert unchanged(again, here / "runs" / "a") == []
+    at = again.problem.build(), here / "runs" / "a", Permits()
+    assert unchanged(again, *at) == []
     (here / "mine.py").write_text(MINE + "\n# another\n")
     with pytest.raises(BadExperiment, match=r"mine\.py is not what it was"):
-        unchanged(load(here / "runs" / "a" / "config.toml"), here / "runs" / "a")
+        unchanged(load(here / "runs" / "a" / "config.toml"), *at)
 
 
 @pytest.mark.parametrize("algorithm, said", [
     ("mein.py:make", "there is no file "),
     ("mine.py:mkae", "mine.py has no function 'mkae'; did you mean make?"),
-    ("mine.py:no_algorithm", "mine.py:no_algorithm returned int, which lacks batch"),
+    ("mine.py:no_algorithm", "no_algorithm returned int, which lacks solves, batch, stages"),
     ("mine.py:picky", "is missing: mine.py:picky needs it"),
     ({"name": "mine.py:picky", "batch": 3}, "not today"),
     ({"name": "mine.py:make", "alhpa": 3}, "is no option of mine.py:make; did you mean alpha?"),

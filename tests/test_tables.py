@@ -12,6 +12,7 @@ from diamond.cli.tables import columns_of, heading, print_table
 from diamond.folder.manifest import now
 from diamond.folder.reader import as_begun
 from diamond.folder.reader import runs as stored
+from diamond.folder.salvage import NEEDED
 from diamond.folder.table import over_seeds
 
 LABELS = ("DIAMOND, alpha=0.02, beta=0.3", "GT-SGD, alpha=0.02, beta=0.3")
@@ -78,7 +79,8 @@ def test_runs_are_shown_in_the_order_they_were_begun(tmp_path):
     """That of `compare`, which is that of the file, not of the alphabet."""
     for second, name in enumerate(["m_sgd", "dsgd", "diamond"]):
         (tmp_path / name).mkdir()
-        told = {"started": f"2026-01-02T03:04:05.00{second}+00:00", "resolved": {}}
+        needed = dict.fromkeys(NEEDED, "")
+        told = needed | {"started": f"2026-01-02T03:04:05.00{second}+00:00", "resolved": {}}
         (tmp_path / name / "manifest.json").write_text(json.dumps(told))
     assert [run.path.name for run in as_begun(stored([tmp_path]))] == ["m_sgd", "dsgd", "diamond"]
     assert "." in now()  # of runs that begin within a second

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from ..checkpoint import replace
 from ..folder.reader import Stored, below
 from ..folder.writer import Writer
 from .config import Experiment, load
@@ -28,8 +27,7 @@ def extended(experiment: Experiment, out: Path) -> Plan | None:
         )
         raise BadExperiment(experiment.name, [Mistake("rounds", said)])
     with Writer(run.path) as writer:
-        writer.manifest(status="interrupted", message="", rounds=experiment.rounds, digest="")
-        replace(run.path / RUN, experiment.toml(run.path).encode())
+        writer.extend(experiment.toml(run.path), experiment.rounds)
     return again(run.path)
 
 

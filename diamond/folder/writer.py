@@ -15,6 +15,7 @@ from .chain import follow
 from .lock import locked
 from .metrics import Metrics, Own, read, written
 from .salvage import Found, Lost, last, look, repair, set_aside
+from .salvage import manifest as legible
 from .strict import dumps
 from .trajectory import final
 
@@ -129,6 +130,14 @@ class Writer:
         self._saved = round, time.monotonic()
         self._took = self._saved[1] - begun
 
+    def extend(self, config: str, rounds: int) -> None:
+        """The run is to go on to more rounds, as `config` says; what was made stays as it is."""
+        known = self.manifest()
+        before = [*known.get("extended", []), known.get("config")]
+        checkpoint.replace(self.path / "config.toml", config.encode())
+        new = {"config": sealed(config.encode()), "extended": before, "rounds": rounds}
+        self.manifest(status="interrupted", message="", digest="", **new)
+
     def restore(self, restart: bool = False) -> tuple[Saved | None, list[str]]:
         """Where the run stood at its newest checkpoint that can be used, and what is damaged.
 
@@ -158,10 +167,12 @@ class Writer:
         return saved, there.said
 
     def _same(self, notes: dict[str, Any]) -> None:
-        """Refuse to go on by another config.toml than the checkpoint was made by."""
+        """Refuse to go on by another config.toml than the checkpoint was made by, or grew into."""
         config = self.path / "config.toml"
         held = sealed(config.read_bytes()) if config.exists() else None
-        if notes.get("config", held) != held:
+        known, _ = legible(self.path / "manifest.json")
+        before = known.get("extended", []) if known.get("config") == held else []
+        if notes.get("config", held) not in (held, *before):
             raise Lost(
                 f"{config} is not what the run was made by; restore it as it was, or begin anew by "
                 f"`diamond run {config}`"
