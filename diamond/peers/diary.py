@@ -15,6 +15,7 @@ from ..folder.writer import Writer
 from .agent import Progress
 from .halt import Halted
 from .look import look, sent
+from .names import called
 from .node import Node
 from .transport import Stopped
 
@@ -103,7 +104,9 @@ class Diary:
         rows = {part: self._alone(own) for part, (own,) in made["problem"]["rows"].items()}
         alone = {"agents": agent.network.agents, "rows": rows, "labels": None}
         site = {"name": self.origin.name, "agent": agent.number}
-        return made | {"problem": made["problem"] | alone, "site": site}
+        names = [called(self.node.names, i) for i in range(agent.network.agents)]
+        network = made["network"] | ({"sites": names} if self.node.names else {})
+        return made | {"problem": made["problem"] | alone, "network": network, "site": site}
 
     def _totals(self, progress: Progress) -> dict[str, Any]:
         agent, lines = self.node.agent, self.writer.metrics.lines()
@@ -114,6 +117,7 @@ class Diary:
         rounds = progress.t + talked(progress.found).talks * agent.network.diameter
         return {
             "resolved": resolved,
+            "compile_seconds": self.node.compiling,
             "costs": {name: self._alone(count) for name, count in spent},
             "traffic": [[*edge, both] for edge in edges],
             "messages": len(edges) * rounds,

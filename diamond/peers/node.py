@@ -8,6 +8,7 @@ again for what it has heard since, and tells the same bits once more.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from .edges import Edges
 from .frame import Envelope, FrameError
 from .halt import Halt, Halted
 from .ledger import DOWN, Ledger
+from .names import Names, called
 from .patience import Limits
 from .store import Store
 from .tally import Tally, Unsettled
@@ -51,22 +53,29 @@ class Node:
     work: Work = threaded
     on_round: Callable[[Progress], None] | None = None
     missing: Missing = "wait"
+    names: Names = field(default_factory=dict)  # of the sites, by the numbers of their agents
 
     def __post_init__(self) -> None:
         self.parts = digest(self.agent, self.rounds, self.missing)
         self.run_digest = self.parts["run"]
         who = self.agent.number, self.agent.neighbours
         self.desk = Desk(
-            *who, self.parts, self.rounds, self.limits, work=self.work, folder=self.folder
+            *who, self.parts, self.rounds, self.limits, self.work, self.folder, self.names
         )
         self.asking = Asking(self.agent, self.parts, self.transport, self.limits, self.desk)
         self.waits, self.heard = self.asking.waits, self.asking.heard
         self.messages: dict[int, list[Any]] = {}  # of the last round, the agent's own among them
         self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
+        self.compiling = 0.0  # seconds before the first of them
         self.t = 0  # rounds made
         self.halt = Halt(self.limits.connect)
         self.desk.status, self.desk.stop = self.status, self.halt.ask
         self.edges = self._edges() if self.missing == "continue" else None
+
+    @property
+    def name(self) -> str:
+        """What the agent is called."""
+        return called(self.names, self.agent.number)
 
     def _edges(self) -> Edges:
         if names := open_numbers(self.agent.given):
@@ -78,7 +87,7 @@ class Node:
         ledger = Ledger(self.agent.neighbours, self.run_digest, place)
         ways = self.asking.call, self.asking.read, self.asking.hello
         means = self.limits, self.waits, *ways, self.work
-        edges = self.desk.edges = Edges(self.agent.number, ledger, *means)
+        edges = self.desk.edges = Edges(self.agent.number, ledger, *means, self.names)
         edges.wake = self.desk.wake
         self.desk.store.spared = lambda j, t: ledger.word(j, t) == DOWN
         return edges
@@ -99,6 +108,8 @@ class Node:
             if progress.t == 0:
                 progress = await self._timed(self._find, progress)
             await self._show(progress)
+            if progress.t < self.rounds:
+                await self._warm(progress)
             while progress.t < self.rounds:
                 after = await self._timed(self._round, progress)
                 if self.agent.renews(after):
@@ -137,6 +148,19 @@ class Node:
         if self.on_round:
             await self.work(self.on_round, progress)
 
+    async def _warm(self, progress: Progress) -> None:
+        """Compile what a round takes, so that its seconds are those of computing and waiting.
+
+        The round is made alone, and thrown away.
+        """
+        begun = _clock()
+        thought = await self.work(self.agent.think, progress)
+        told = await self.work(self.agent.tell, progress, thought[0])
+        alone = dict.fromkeys(self.agent.heard, told)
+        with suppress(FloatingPointError):  # the round itself will say so
+            await self.work(self.agent.step, progress, thought, alone)
+        self.compiling = _clock() - begun
+
     async def _find(self, progress: Progress) -> Progress:
         """The numbers left to the run, from the largest of what all agents measure.
 
@@ -172,7 +196,11 @@ class Node:
         told = early or late
         messages = {j: told if message is None else message for j, message in heard.items()}
         messages[self.agent.number] = told
-        after: Progress = await self.work(self.agent.step, progress, thought, messages)
+        try:
+            after: Progress = await self.work(self.agent.step, progress, thought, messages)
+        except FloatingPointError as error:
+            said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
+            raise FloatingPointError(said) from None
         self.messages = messages
         return after
 
@@ -192,7 +220,7 @@ class Node:
         except FrameError as cause:
             what = "what it measures" if talk else "its message"
             raise FloatingPointError(
-                f"agent {self.agent.number} diverged in round {t}: {what} has {cause}; start again "
+                f"{self.name} diverged in round {t}: {what} has {cause}; start again "
                 f"with smaller steps"
             ) from None
         return arrays
