@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakSet
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from .threads import Work, threaded
 from .transport import Stopped, Transport
 
 Missing = Literal["wait", "continue"]
+WARM: WeakSet[Agent] = WeakSet()  # agents of this process whose rounds are compiled
 
 
 @dataclass
@@ -108,7 +110,7 @@ class Node:
             if progress.t == 0:
                 progress = await self._timed(self._find, progress)
             await self._show(progress)
-            if progress.t < self.rounds:
+            if progress.t < self.rounds and self.agent not in WARM:
                 await self._warm(progress)
             while progress.t < self.rounds:
                 after = await self._timed(self._round, progress)
@@ -160,6 +162,7 @@ class Node:
         with suppress(FloatingPointError):  # the round itself will say so
             await self.work(self.agent.step, progress, thought, alone)
         self.compiling = _clock() - begun
+        WARM.add(self.agent)
 
     async def _find(self, progress: Progress) -> Progress:
         """The numbers left to the run, from the largest of what all agents measure.
