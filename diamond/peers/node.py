@@ -8,7 +8,6 @@ again for what it has heard since, and tells the same bits once more.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -151,16 +150,13 @@ class Node:
             await self.work(self.on_round, progress)
 
     async def _warm(self, progress: Progress) -> None:
-        """Compile what a round takes, so that its seconds are those of computing and waiting.
+        """Compile the gradient work of a round, so that its seconds are those of computing.
 
-        The round is made alone, and thrown away.
+        What comes of it is thrown away; the vector operations of a round's end are not worth it.
         """
         begun = _clock()
         thought = await self.work(self.agent.think, progress)
-        told = await self.work(self.agent.tell, progress, thought[0])
-        alone = dict.fromkeys(self.agent.heard, told)
-        with suppress(FloatingPointError):  # the round itself will say so
-            await self.work(self.agent.step, progress, thought, alone)
+        await self.work(self.agent.tell, progress, thought[0])
         self.compiling = _clock() - begun
         WARM.add(self.agent)
 
