@@ -67,7 +67,7 @@ def outrunning():
     """The lower level bends by exp(x), and alpha drives x up."""
     upper = lambda x, y, rows: square(0 * x, y, rows) - jnp.sum(x)
     lower = lambda x, y, rows: square(x, y, rows) * jnp.exp(x[0])
-    algorithm = diamond.dsgd(alpha=4.0, batch=2)
+    algorithm = diamond.dsgd(alpha=4.0, batch=2, hypergradient=diamond.hypergradient.neumann(32))
     diamond.simulate(problem(upper, lower), diamond.network.complete(1), algorithm, 20, every=20)
 
 
@@ -135,7 +135,8 @@ def interrupted(here, experiment, **manifest):
     path = here / "runs" / experiment.name
     with Writer(path) as writer:
         (path / "config.toml").write_text(experiment.toml(path))
-        writer.manifest(status="interrupted", versions=versions(), **manifest)
+        rest = dict.fromkeys(("resolved", "algorithm", "network", "seed"), 0)
+        writer.manifest(status="interrupted", versions=versions(), **rest, **manifest)
     return path
 
 
@@ -154,6 +155,27 @@ def changed(here):
     experiment = read(TINY | {"name": "own", "problem": "mine.py:make"}, here, "own.toml")
     interrupted(here, experiment, problem={"sources": {"../../mine.py": before}})
     command("resume", "runs/own")
+
+
+def unreadable(here):
+    path = interrupted(here, tiny(name="small"), problem={"sources": {}})
+    (path / "checkpoint").mkdir()
+    (path / "checkpoint" / "0000000012.json").write_text("{")
+    command("resume", "runs/small")
+
+
+def unmeasurable():
+    gone = lambda x, y, rows: jnp.where(jnp.sum(y**2) > 0.5, jnp.nan, 1.0) + 0 * rows["b"][0]
+    far = lambda x, y, rows: square(x, y - 9, rows)
+    made = problem(lower=far, metrics={"gone": gone})
+    diamond.simulate(made, diamond.network.complete(1), steps(), 1)
+
+
+def short():
+    slow = np.array([1.0, 0.05])
+    bent = lambda x, y, rows: square(x, y * slow, rows) + 1e-4 * jnp.sum(y**2)
+    algorithm = diamond.dsgd(0.01, 0.1, batch=2)
+    diamond.simulate(problem(lower=bent), diamond.network.complete(1), algorithm, 0)
 
 
 PROVOKED = {
@@ -182,7 +204,7 @@ PROVOKED = {
     "Eigenvalues above lipschitz": lambda: run(
         steps(hypergradient=diamond.hypergradient.neumann(3, 0.5)), 1
     ),
-    "y* known too roughly": flat,
+    "No y* to be found": flat,
     "A direction that grows": growing,
     "Momentum that gathers correction": stale,
     "Features that have collapsed": collapsed,
@@ -190,6 +212,12 @@ PROVOKED = {
     "Several where one is wanted": two_seeds,
     "Another process": busy,
     "The problem has changed": changed,
+    "No checkpoint left": unreadable,
+    "Labels that are no classes": lambda: meta_learning(
+        [{"a": ROWS["a"], "b": np.array([0, 1, 0, 1, 0, 2] * 2)}], [ROWS], classes=2
+    ),
+    "Measures that are not finite": unmeasurable,
+    "A chain too short": short,
     "No run there": lambda: command("show", "runs/none"),
 }
 

@@ -198,7 +198,7 @@ def hello(**changes):
         (ask(round=ROUNDS + 1), {}, f"round {ROUNDS + 1} is not to come"),
         (ask(round=3, durable=0), {}, "round 3 is no longer kept"),
         (ask(round=3, durable=4), {}, "no such one"),
-        (hello(rounds="9"), {}, rf"another rounds \({ROUNDS} here, 9 there\)"),
+        (hello(rounds="9"), {}, rf"another rounds \({ROUNDS} at agent 1, 9 at agent 0\)"),
         (hello(problem="f" * 64), {}, "something else: another problem$"),
         (lambda node: b"\0" * 10**6, {}, "1000000 bytes; at most"),
     ],

@@ -55,7 +55,7 @@ def run(folder, killed=()):
     async def lives(wire, agent):
         for until in killed if agent.number == 1 else ():
             await life(wire, agent, folder, until)
-            assert open_run(folder / SITES[1]).manifest["status"] == "running"
+            assert open_run(folder / SITES[1]).manifest["status"] == "interrupted"  # by its lock
         await life(wire, agent, folder)
 
     async def everyone():

@@ -149,7 +149,7 @@ def test_a_key_that_is_not_in_the_roster_is_refused_at_both_ends(places):
     folder, one, two, _ = places
     new = ec.generate_private_key(ec.SECP256R1())
     kind, said = refusal(two, certified(folder, one, new))
-    assert kind is Refused and "is not in roster 1 of agent 1" in said
+    assert kind is Refused and "is not in roster 1 of site1" in said
     kind, said = refusal(certified(folder, two, new), one)
     assert kind is Unreachable and said == "its key is not the one in the roster"
 
@@ -157,7 +157,7 @@ def test_a_key_that_is_not_in_the_roster_is_refused_at_both_ends(places):
 def test_a_member_that_is_no_neighbour_is_refused(places):
     _, one, _, three = places
     reaching = altered(three, me=roster.Member(**{**vars(three.me), "neighbours": (0, 1)}))
-    assert refusal(one, reaching) == (Refused, "agent 2 is no neighbour of 0")
+    assert refusal(one, reaching) == (Refused, "site2 is no neighbour of site0")
 
 
 def test_asking_in_the_name_of_another_is_refused(places):

@@ -107,7 +107,7 @@ def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
     assert kind is Refused and said.endswith("roster 1 is superseded, take the new bundle")
     kind, said = refusal(two, new)
     assert kind is Unreachable  # will be back with the new roster
-    assert said == "agent 1 has roster 1, not yet 2; start it again with its new bundle"
+    assert said == "site1 has roster 1, not yet 2; start it again with its new bundle"
 
     async def good():
         async with site(other), Client(new, limit(LAYOUT), SOON) as client:

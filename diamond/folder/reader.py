@@ -92,8 +92,8 @@ def open_run(path: Path) -> Stored:
     known, damage = manifest(path / "manifest.json")
     if damage or not known:
         raise DamagedRun(
-            f"{path / 'manifest.json'} is damaged ({damage or 'it is gone'}); if the run was not "
-            f"finished, `diamond resume {path}` writes it anew"
+            f"{path / 'manifest.json'} is damaged ({damage or 'it is gone'}); run it again, or "
+            f"`diamond resume {path}`, which writes it anew"
         )
     known["resolved"] = numbers(known["resolved"])
     if known["status"] == "running" and abandoned(path / ".lock"):

@@ -19,7 +19,7 @@ from .lipschitz import SAFETY, curvatures
 ROWS = 256  # of each agent, at most
 BIAS = 0.05  # (1 - mu / L)^K: what the truncated series may leave out
 TERMS = (4, 8, 16, 32)  # few, because each is compiled
-POOR = 0.5  # left out by the longest chain: worth a warning
+POOR = 0.75  # left out by the longest chain: worth a warning
 LONG = 1000  # terms that are worth proposing
 BENT = 1e-3  # -mu / L from which the lower level is not convex, and not only by rounding
 FLAT = 1e-9  # mu / L that counts as none

@@ -51,15 +51,15 @@ def _parts(agent: Agent) -> dict[str, str]:
     }
 
 
-def differing(mine: Mapping[str, str], other: Any) -> str:
-    """The parts that differ, in words; empty if none does."""
+def differing(mine: Mapping[str, str], other: Any, here: str = "here", there: str = "there") -> str:
+    """The parts that differ, in words; empty if none does. `here`, `there`: whose they are."""
     if not isinstance(other, dict):
         return "it does not say what"
     names = [name for name in mine if name != "run" and mine[name] != other.get(name)]
     said = []
     for name in names:
         long = max(len(str(value.get(name))) for value in (mine, other)) > 20
-        values = "" if long else f" ({mine[name]} here, {other.get(name)} there)"
+        values = "" if long else f" ({mine[name]} {here}, {other.get(name)} {there})"
         said.append(f"another {name}{values}")
     return ", ".join(said)
 

@@ -11,7 +11,7 @@ from .edges import Edges
 from .frame import Ask, Envelope, FrameError, Layout
 from .heard import Heard
 from .patience import Limits, Wait, insist
-from .transport import REQUEST, Transport
+from .transport import REQUEST, Differs, Transport, Unreachable
 
 
 class Asking:
@@ -45,7 +45,8 @@ class Asking:
             return self.read(j, t, answer, talk, layout) if answer else None
 
         with self.heard[j].awaited():
-            found = await insist(attempt, f"{wanted} of agent {j}", self.limits, self.waits[j])
+            whose = f"{wanted} of {self.desk.call(j)}"
+            found = await insist(attempt, whose, self.limits, self.waits[j])
         self.heard[j].round = round
         return found
 
@@ -63,17 +64,44 @@ class Asking:
         return frame.decode(message, Envelope(self.parts["run"], j, t, talk), expected)
 
     async def meet(self, edges: Edges | None) -> None:
-        """Compare with every neighbour that has not finished what the two are about to run."""
+        """Compare with every neighbour that has not finished what the two are about to run.
+
+        An agent that differs from all of them is the odd one out: it is told what differs, and
+        stops. Whoever agrees with one of them waits for the others to be started again.
+        """
+        others = [j for j in self.agent.neighbours if j not in self.desk.finished]
+        differs: dict[int, str] = {}
+
+        async def attempt(j: int) -> bool:
+            try:
+                found = await self.hello(j)
+            except Differs as cause:
+                differs[j] = str(cause)
+                if len(differs) < len(others):
+                    raise Unreachable(
+                        f"{cause}; it is waited for until it is started anew"
+                    ) from None
+                raise Differs(
+                    f"{self.desk.call(self.agent.number)} runs something else than all its "
+                    f"neighbours: {'; '.join(differs[k] for k in others)}; start it again with "
+                    f"what they run"
+                ) from None
+            except Unreachable as cause:
+                known = self.desk.differs.get(j)
+                raise Unreachable(
+                    f"{cause}; it ran something else: {known}" if known else str(cause)
+                ) from None
+            differs.pop(j, None)
+            return found
 
         async def greet(j: int) -> None:
             with self.heard[j].awaited():
                 if edges:
                     return await edges.meet(j)
-                whose = f"greeting of agent {j}"
-                await insist(lambda: self.hello(j), whose, self.limits, self.waits[j])
+                whose = f"greeting of {self.desk.call(j)}"
+                await insist(lambda: attempt(j), whose, self.limits, self.waits[j])
 
-        neighbours = self.agent.neighbours
-        await all_of(greet(j) for j in neighbours if j not in self.desk.finished)
+        await all_of(greet(j) for j in others)
 
     async def hello(self, j: int) -> bool:
         """One try to greet j."""

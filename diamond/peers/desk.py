@@ -9,10 +9,11 @@ from . import frame, saved
 from .agreement import differing
 from .edges import STUCK, Edges, tell
 from .frame import Ask
+from .names import UNKNOWN, Names, called
 from .patience import Limits
 from .store import Gone, Store
 from .threads import Work
-from .transport import REQUEST, Refused, Stopped
+from .transport import REQUEST, Differs, Refused, Stopped
 
 
 class Desk:
@@ -30,10 +31,13 @@ class Desk:
         limits: Limits,
         work: Work,
         folder: Path | None,
+        names: Names = UNKNOWN,
     ):
         self.agent, self.parts, self.last = agent, parts, last  # the last tick
         self.limits, self.work, self.folder = limits, work, folder
+        self.names = names
         self.store = Store(neighbours)
+        self.differs: dict[int, str] = {}  # neighbours that asked while running something else
         self.edges: Edges | None = None  # where rounds are made without neighbours that are away
         self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
         self.durable = 0  # the agent itself is never set back before this round
@@ -44,13 +48,19 @@ class Desk:
         self._news = asyncio.Event()
         self._failure = ""
 
+    def call(self, agent: int) -> str:
+        """What the agent is called."""
+        return called(self.names, agent)
+
     async def answer(self, sender: int, request: bytes) -> bytes:
         """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
         header, _ = frame.unpack(request, REQUEST)
         if sender not in (*self.store.durable, self.agent):
-            raise Refused(f"agent {sender} is no neighbour of agent {self.agent}")
+            raise Refused(f"{self.call(sender)} is no neighbour of {self.call(self.agent)}")
         if header.get("sender") != sender:
-            raise Refused(f"agent {sender} asks in the name of agent {header.get('sender')}")
+            other = header.get("sender")
+            other = self.call(other) if isinstance(other, int) else "nobody"
+            raise Refused(f"{self.call(sender)} asks in the name of {other}")
         if header.get("kind") == "ping":
             return frame.pack({"kind": "ping"})
         if header.get("kind") == "status":
@@ -58,14 +68,17 @@ class Desk:
         if sender == self.agent:
             return self._own(header.get("kind"))
         if header.get("kind") == "hello":
-            if said := differing(self.parts, header.get("parts")):
-                raise Refused(f"agent {self.agent} runs something else: {said}")
+            whose = f"at {self.call(self.agent)}", f"at {self.call(sender)}"
+            if said := differing(self.parts, header.get("parts"), *whose):
+                self.differs[sender] = said
+                raise Differs(f"{self.call(self.agent)} runs something else: {said}")
+            self.differs.pop(sender, None)
             if isinstance(within := header.get("within"), float) and within > 0:
                 self._within[sender] = within
             return frame.pack({"kind": "hello", "durable": self.durable})
         ask = frame.decode_ask(header)
         if ask.run != self.parts["run"]:
-            raise Refused(f"agent {self.agent} runs something else: another digest")
+            raise Refused(f"{self.call(self.agent)} runs something else: another digest")
         if ask.round > self.last:
             raise Refused(f"round {ask.round} is not to come; the run has {self.last}")
         return await self._serve(ask, header["kind"])
@@ -73,7 +86,7 @@ class Desk:
     def _own(self, kind: object) -> bytes:
         """What the agent's own operator gets, who may also stop it."""
         if kind != "stop":
-            raise Refused(f"agent {self.agent} has no messages for itself")
+            raise Refused(f"{self.call(self.agent)} has no messages for itself")
         self.stop()
         return frame.pack({"kind": "stop", **self.status()})
 
@@ -103,7 +116,7 @@ class Desk:
         try:
             found = self.store.get(ask.round, ask.talk) if kind == "ask" else None
         except Gone as gone:
-            raise Refused(f"agent {self.agent}: {gone}") from None
+            raise Refused(f"{self.call(self.agent)}: {gone}") from None
         if found is None and self.edges and self.edges.stuck:
             return tell(STUCK)
         return found

@@ -16,6 +16,7 @@ from ..folder.writer import Writer
 from .agent import Progress
 from .halt import Halted
 from .look import look, sent
+from .names import called
 from .node import Node
 from .transport import Stopped
 
@@ -104,7 +105,9 @@ class Diary:
         rows = {part: self._alone(own) for part, (own,) in made["problem"]["rows"].items()}
         alone = {"agents": agent.network.agents, "rows": rows, "labels": None}
         site = {"name": self.origin.name, "agent": agent.number}
-        return made | {"problem": made["problem"] | alone, "site": site}
+        names = [called(self.node.names, i) for i in range(agent.network.agents)]
+        network = made["network"] | ({"sites": names} if self.node.names else {})
+        return made | {"problem": made["problem"] | alone, "network": network, "site": site}
 
     def _totals(self, progress: Progress) -> dict[str, Any]:
         agent, lines = self.node.agent, self.writer.metrics.lines()
@@ -117,6 +120,7 @@ class Diary:
         return {
             "resolved": resolved,
             "answer": answer(progress.state.x, agent.problem.names),
+            "compile_seconds": self.node.compiling,
             "costs": {name: self._alone(count) for name, count in spent},
             "traffic": [[*edge, both] for edge in edges],
             "messages": len(edges) * rounds,

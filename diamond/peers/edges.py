@@ -39,6 +39,7 @@ from typing import Any, TypeVar
 from . import frame
 from .frame import Ask, FrameError
 from .ledger import DOWN, UP, YES, Ledger
+from .names import UNKNOWN, Names, called
 from .patience import PAUSES, Limits, Wait, insist
 from .store import NEVER
 from .threads import Work
@@ -74,7 +75,9 @@ class Edges:
         read: Callable[[int, int, bytes], list[Any]],
         greet: Callable[[int], Awaitable[Any]],
         work: Work,
+        names: Names = UNKNOWN,
     ):
+        self.names = names
         self.agent, self.ledger, self.limits, self.waits = agent, ledger, limits, waits
         self.call, self.read, self.greet, self.work = call, read, greet, work
         self.wake: Callable[[], None] = lambda: None  # tells those who wait for a word
@@ -86,7 +89,9 @@ class Edges:
     async def meet(self, j: int) -> None:
         """Greet j before the first round; it may be away."""
         try:
-            await self._insist(lambda: self.greet(j), f"greeting of agent {j}", j, NEVER)
+            await self._insist(
+                lambda: self.greet(j), f"greeting of {called(self.names, j)}", j, NEVER
+            )
         except Absent:
             pass  # it is sought
 
@@ -166,7 +171,7 @@ class Edges:
             self._heed(j, t, hear(answer))
             return None
 
-        return await self._insist(attempt, f"message of round {t} of agent {j}", j, t)
+        return await self._insist(attempt, f"message of round {t} of {called(self.names, j)}", j, t)
 
     async def _agree(self, j: int, t: int) -> None:
         """Until j has said yes, if this agent leads, or up; raises `Absent` if it says down."""
@@ -177,7 +182,7 @@ class Edges:
             self._heed(j, t, said)
             return True if said == good else None
 
-        await self._insist(attempt, f"word of agent {j} on round {t}", j, t)
+        await self._insist(attempt, f"word of {called(self.names, j)} on round {t}", j, t)
 
     def _heed(self, j: int, t: int, said: str) -> None:
         if said == DOWN or (said == STUCK and not self._bound(j, t)):
@@ -220,7 +225,8 @@ class Edges:
                     return False
                 if {held, word} == {UP, DOWN} and not alone:
                     raise Refused(
-                        f"round {t} is {held} here and {word} at agent {j}: one of the two has "
+                        f"round {t} is {held} here and {word} at "
+                        f"{called(self.names, j)}: one of the two has "
                         f"lost its journal; restore its newer checkpoint"
                     )
                 if held == "" or (held == YES and word != YES and not alone):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakSet
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from .edges import Edges
 from .frame import Envelope, FrameError
 from .halt import Halt, Halted
 from .ledger import DOWN, Ledger
+from .names import Names, called
 from .patience import Limits
 from .store import Store
 from .tally import Tally, Unsettled
@@ -31,6 +33,7 @@ from .threads import Work, threaded
 from .transport import Stopped, Transport
 
 Missing = Literal["wait", "continue"]
+WARM: WeakSet[Agent] = WeakSet()  # agents of this process whose rounds are compiled
 
 
 @dataclass
@@ -51,6 +54,7 @@ class Node:
     work: Work = threaded
     on_round: Callable[[Progress], None] | None = None
     missing: Missing = "wait"
+    names: Names = field(default_factory=dict)  # of the sites, by the numbers of their agents
 
     def __post_init__(self) -> None:
         self.parts = digest(self.agent, self.rounds, self.missing)
@@ -58,17 +62,23 @@ class Node:
         who = self.agent.number, self.agent.neighbours
         self.last = self.rounds * self.agent.exchanges  # of the clock of peers: exchanges
         self.desk = Desk(
-            *who, self.parts, self.last, self.limits, work=self.work, folder=self.folder
+            *who, self.parts, self.last, self.limits, self.work, self.folder, self.names
         )
         self.asking = Asking(self.agent, self.parts, self.transport, self.limits, self.desk)
         self.waits, self.heard = self.asking.waits, self.asking.heard
         # Of the last round, of each exchange: all messages, the agent's own among them.
         self.messages: list[dict[int, list[Any]]] = []
         self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
+        self.compiling = 0.0  # seconds before the first of them
         self.t = 0  # rounds made
         self.halt = Halt(self.limits.connect)
         self.desk.status, self.desk.stop = self.status, self.halt.ask
         self.edges = self._edges() if self.missing == "continue" else None
+
+    @property
+    def name(self) -> str:
+        """What the agent is called."""
+        return called(self.names, self.agent.number)
 
     def _edges(self) -> Edges:
         if names := open_numbers(self.agent.given):
@@ -80,7 +90,7 @@ class Node:
         ledger = Ledger(self.agent.neighbours, self.run_digest, place)
         ways = self.asking.call, self.asking.read, self.asking.hello
         means = self.limits, self.waits, *ways, self.work
-        edges = self.desk.edges = Edges(self.agent.number, ledger, *means)
+        edges = self.desk.edges = Edges(self.agent.number, ledger, *means, self.names)
         edges.wake = self.desk.wake
         self.desk.store.spared = lambda j, t: ledger.word(j, t) == DOWN
         return edges
@@ -102,6 +112,8 @@ class Node:
             if progress.t == 0:
                 progress = await self._timed(self._find, progress)
             await self._show(progress)
+            if progress.t < self.rounds and self.agent not in WARM:
+                await self._warm(progress)
             while progress.t < self.rounds:
                 after = await self._timed(self._round, progress)
                 if self.agent.renews(after):
@@ -139,6 +151,18 @@ class Node:
         self.t = progress.t
         if self.on_round:
             await self.work(self.on_round, progress)
+
+    async def _warm(self, progress: Progress) -> None:
+        """Compile the gradient work of a round, so that its seconds are those of computing.
+
+        What comes of it is thrown away; the vector operations of a round's end are not worth it.
+        """
+        begun = _clock()
+        for turn in range(self.agent.exchanges):
+            thought = await self.work(self.agent.think, progress, turn)
+            await self.work(self.agent.tell, progress, turn, thought)
+        self.compiling = _clock() - begun
+        WARM.add(self.agent)
 
     async def _find(self, progress: Progress) -> Progress:
         """The numbers left to the run, from the largest of what all agents measure.
@@ -187,7 +211,11 @@ class Node:
         told = early or late
         messages = {j: told if message is None else message for j, message in heard.items()}
         messages[self.agent.number] = told
-        after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
+        try:
+            after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
+        except FloatingPointError as error:
+            said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
+            raise FloatingPointError(said) from None
         return after, messages
 
     async def _think(self, progress: Progress, turn: int) -> tuple[Thought, list[Any], float]:
@@ -207,9 +235,8 @@ class Node:
         except FrameError as cause:
             what = "what it measures" if talk else "its message"
             raise FloatingPointError(
-                f"agent {self.agent.number} diverged in round {t // self.agent.exchanges}: {what} "
-                f"has {cause}; start again "
-                f"with smaller steps"
+                f"{self.name} diverged in round {t // self.agent.exchanges}: {what} has {cause}; "
+                f"start again with smaller steps"
             ) from None
         return arrays
 

@@ -12,7 +12,7 @@ from . import strict
 from .frame import FrameError
 from .patience import Limits
 from .roster import Bundle, Member, fingerprint, host
-from .transport import REQUEST, Refused, Stopped, Unreachable
+from .transport import REQUEST, Differs, Refused, Stopped, Unreachable
 
 METHOD, VERSION = "/diamond.peers/call", "roster-version"
 Answer = Callable[[int, bytes], Awaitable[bytes]]  # (sender, request) -> answer
@@ -65,6 +65,8 @@ class Server:
             await context.abort(CODES.FAILED_PRECONDITION, str(reason))
         except Stopped as reason:
             await context.abort(CODES.ABORTED, str(reason))
+        except Differs as reason:
+            await context.abort(CODES.OUT_OF_RANGE, str(reason))
         except Refused as reason:
             await context.abort(CODES.PERMISSION_DENIED, str(reason))
         except FrameError as reason:
@@ -79,7 +81,7 @@ class Server:
         if sender is None:
             raise self._unknown(key, context)
         if sender.number not in (*self._bundle.me.neighbours, self._bundle.me.number):
-            raise Refused(f"agent {sender.number} is no neighbour of {self._bundle.me.number}")
+            raise Refused(f"{sender.name} is no neighbour of {self._bundle.me.name}")
         return sender
 
     def _unknown(self, key: str, context: Any) -> Exception:
@@ -88,13 +90,13 @@ class Server:
         theirs, mine = int(told) if str(told).isdecimal() else 0, self._bundle.roster.version
         if theirs > mine:
             return Outdated(
-                f"agent {self._bundle.me.number} has roster {mine}, not yet {theirs}; start it "
+                f"{self._bundle.me.name} has roster {mine}, not yet {theirs}; start it "
                 f"again with its new bundle"
             )
         superseded = f": roster {theirs} is superseded, take the new bundle" * (theirs < mine)
         return Refused(
             f"the certificate is of this federation, but its key {key[:16]}... is not in roster "
-            f"{mine} of agent {self._bundle.me.number}{superseded}"
+            f"{mine} of {self._bundle.me.name}{superseded}"
         )
 
 
@@ -142,6 +144,8 @@ class Client:
             said = error.details() or error.code().name
             if error.code() is CODES.ABORTED:
                 raise Stopped(said) from None
+            if error.code() is CODES.OUT_OF_RANGE:
+                raise Differs(said) from None
             if error.code() is CODES.PERMISSION_DENIED:
                 raise Refused(said) from None
             raise Unreachable(_plain(said)) from None

@@ -13,6 +13,10 @@ class Refused(PermissionError):
     """A neighbour that answered no; asking again is of no use."""
 
 
+class Differs(Refused):
+    """A neighbour that runs something else, as long as neither is started again."""
+
+
 class Stopped(Refused):
     """A neighbour whose own run has failed for good, and so has everyone's."""
 

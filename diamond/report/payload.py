@@ -75,6 +75,7 @@ def payload(folders: list[Path]) -> dict[str, Any]:
         "problems": [clean(problem) for problem in problems],
         "machines": [clean(machine) for machine in machines],
         "swept": varied(manifests, "name"),
+        "alone": alone(runs),
         "thinned": thinning.step,
         "runs": rows,
     }

@@ -90,7 +90,9 @@ def run(
 
     async def work(writer: Writer) -> Progress:
         async with Client(site, limit(agent.largest), limits) as client:
-            node = Node(agent, rounds, client, folder, every, limits, missing=missing)
+            names = {member.number: member.name for member in site.roster.members}
+            fixed = agent, rounds, client, folder, every, limits
+            node = Node(*fixed, missing=missing, names=names)
             diary = Diary(writer, node, origin, config)
             node.on_round = partial(_noted, diary, watch)
             if watch:
@@ -117,17 +119,21 @@ def rehearse(
     rounds: int,
     seed: int = 0,
     sampling: Sampling = "blocks",
+    names: Sequence[str] = (),
 ) -> list[Progress]:
     """The run of all sites in this process, over a wire without TLS: each problem has one's rows.
 
-    The same messages and the same bits as between sites; a trial of what is to be deployed.
+    The same messages and the same bits as between sites; a trial of what is to be deployed. `names`
+    are those of the sites, in the order of the problems.
     """
 
     async def everyone() -> list[Progress]:
         wire = Wire()
         for number, problem in enumerate(problems):
             agent = Agent(problem, network, algorithm, number, seed, sampling)
-            wire.nodes[number] = Node(agent, rounds, wire.end(number), work=inline)
+            called = dict(enumerate(names))
+            node = Node(agent, rounds, wire.end(number), work=inline, names=called)
+            wire.nodes[number] = node
         return list(await asyncio.gather(*(node.run() for node in wire.nodes.values())))
 
     _check(rounds, seed)

@@ -31,6 +31,7 @@ function fillControls() {
   sweep.option = fillSelect("option", sweptOptions().map((name) => [name, name]), sweep.option);
   sweep.measure = fillSelect("swept-measure", measures, sweep.measure);
   $("sensitivity-section").hidden = !sweep.option;
+  $("target-section").hidden = data.alone; // sites run together: none is better than another
 }
 
 // Put the measures under the titles of their parts.

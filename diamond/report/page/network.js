@@ -55,6 +55,9 @@ function edgeTraces(run, { edges, positions, agents }, colours) {
   return crowded ? lines : [...lines, middles];
 }
 
+// A site is called by its name, other agents by their numbers.
+const agentName = (network, i) => network.sites?.[i] ?? String(i);
+
 function drawNetwork(colours) {
   const run = theRun();
   const network = networkOf(run);
@@ -66,22 +69,23 @@ function drawNetwork(colours) {
     x: network.positions.map(([x]) => x),
     y: network.positions.map(([, y]) => y),
     mode: few ? "markers+text" : "markers",
-    text: values.map((_, i) => String(i)),
-    textfont: { color: values.map(scale.ink), size: 13 },
+    text: values.map((_, i) => agentName(network, i)),
+    ...(network.sites && { textposition: "bottom center" }),
+    textfont: { color: network.sites ? colours.ink : values.map(scale.ink), size: 13 },
     marker: {
       size: few ? 30 : Math.max(6, 160 / Math.sqrt(network.agents)),
       color: values.map(scale.colour),
       line: { color: colours.paper, width: few ? 2 : 0.5 },
     },
     customdata: values.map(format),
-    hovertemplate: `agent %{text}: %{customdata}<extra>${plain(ownTitle(seen.own))}</extra>`,
+    hovertemplate: `${network.sites ? "" : "agent "}%{text}: %{customdata}<extra>${plain(ownTitle(seen.own))}</extra>`,
     showlegend: false,
   };
   const hidden = { visible: false, range: [-1.2, 1.2] };
   const axes = { xaxis: hidden, yaxis: { ...hidden, scaleanchor: "x" } };
   const layout = { ...axes, margin: { l: 0, r: 0, t: 0, b: 0 }, uirevision: run.id };
   const says = `${network.name}, ${network.agents} agents and ${network.edges.length} edges, by ${ownTitle(seen.own)}`;
-  const row = (value, i) => [i, ...network.positions[i], run.frames[frameOf(run)], value, agentBytes(run, i)];
+  const row = (value, i) => [agentName(network, i), ...network.positions[i], run.frames[frameOf(run)], value, agentBytes(run, i)];
   const rows = [["agent", "x", "y", "round", seen.own, "bytes"], ...values.map(row)];
   return { traces: [...edgeTraces(run, network, colours), nodes, ...scale.bars], layout, rows, says };
 }
@@ -147,10 +151,11 @@ function showFrame() {
 
 function showAgents() {
   const run = theRun();
-  const { positions, edges } = networkOf(run);
+  const network = networkOf(run);
+  const { positions, edges } = network;
   const { rows = {}, labels } = data.problems[run.problem];
   const columns = [
-    ["agent", (i) => String(i)],
+    [network.sites ? "site" : "agent", (i) => agentName(network, i)],
     ["peers", (i) => String(edges.filter((edge) => edge.includes(i)).length)],
     ...Object.keys(rows).map((part) => [`${part} rows`, (i) => format(rows[part][i])]),
     ...(labels ? [["labels", (i) => histogram(labels[i])]] : []),
