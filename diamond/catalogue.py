@@ -52,12 +52,24 @@ class Row(NamedTuple):
     rule: str  # how far it was checked
 
 
-def row(name: str) -> Row:
-    """The method `name`, as its constructor makes it without arguments."""
+class Kind(NamedTuple):
+    """Of a problem, as far as a method adapts to it."""
+
+    lower_level: str
+    prox: None = None
+
+
+def row(name: str, level: str | None = None) -> Row:
+    """The method `name`, as its constructor makes it without arguments.
+
+    For a lower level of this kind; None: the first that it solves.
+    """
     make = maker(name)
     method = make()
     title, rule = _said(make)
     solves = ", ".join(method.solves)
+    if hasattr(method, "suited"):
+        method = method.suited(Kind(level or method.solves[0]))
     if not hasattr(method, "directions"):
         about = getattr(method, "about", "; ".join(["its own"] * 6))
         return Row._make((name, solves, *about.split("; "), title, rule))
@@ -126,7 +138,10 @@ def markdown() -> str:
         heading = {"none": "No lower level"}.get(level, f"A {level} lower level")
         lines += ["", f"### {heading}", ""]
         lines += [f"| {' | '.join(shown)} |", f"| {' | '.join('---' for _ in shown)} |"]
-        for found in table():
-            if level in found.solves.split(", "):
-                lines.append(f"| {' | '.join(getattr(found, field) for field in shown)} |")
+        for found in (row(name, level) for name in solving(level)):
+            lines.append(f"| {' | '.join(getattr(found, field) for field in shown)} |")
     return "\n".join(lines[1:])
+
+
+if __name__ == "__main__":
+    print(markdown())

@@ -165,3 +165,8 @@ def test_every_method_says_where_it_is_from_and_how_far_it_was_checked():
         assert all(row), row
     shown = catalogue.markdown()
     assert all(f"| {name} |" in shown for name in METHODS)
+
+
+def test_the_table_of_the_docs_is_that_of_the_code():
+    page = (Path(__file__).parents[1] / "docs" / "methods.md").read_text()
+    assert page.endswith(f"\n{catalogue.markdown()}\n"), "python -m diamond.catalogue makes it"

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from .app import FAILED, Json, app, emit, reported, talk
-from .tables import columns_of, print_table
+from .tables import columns_of, print_table, print_words
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]
+ALGORITHMS = Path("algorithms")  # as an argument of `list`
 LISTED = ("run", "started", "status", "round", "metric", "upper_loss", "local_loss")
 
 
@@ -71,11 +72,15 @@ def export(
 
 @app.command("list")
 def list_runs(
-    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path("runs"),
+    folder: Annotated[
+        Path, typer.Argument(help="Where to look; or `algorithms`, for all there are.")
+    ] = Path("runs"),
     json: Json = False,
 ) -> None:
-    """All runs below a folder, the newest last."""
+    """All runs below a folder, the newest last; or all algorithms."""
     with reported():
+        if folder == ALGORITHMS and not folder.is_dir():
+            return _list_algorithms(json)
         from ..folder.reader import as_begun, below
         from ..folder.table import rows
 
@@ -90,6 +95,17 @@ def list_runs(
         else:
             sites = all("metric" not in row for row in table)
             print_table(table, LISTED if sites else LISTED[:-1])
+
+
+def _list_algorithms(json: bool) -> None:
+    """What each is made of, tells and costs, read off the code."""
+    from ..catalogue import table
+
+    found = [row._asdict() for row in table()]
+    if json:
+        return emit({"algorithms": found})
+    shown = ["name", "solves", "directions", "estimator", "moves", "plan", "reference"]
+    print_words(found, shown)
 
 
 @app.command()

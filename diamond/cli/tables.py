@@ -50,6 +50,19 @@ def print_table(table: Sequence[Row], columns: Sequence[str] = ()) -> None:
         console.print(said, style="dim", soft_wrap=True)
 
 
+def print_words(table: Sequence[Row], columns: Sequence[str]) -> None:
+    """Rows of words, folded where the width is short; the first column stays whole."""
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(pad_edge=False, box=None, padding=(0, PAD, 0, 0))
+    for i, column in enumerate(columns):
+        drawn.add_column(heading(column), no_wrap=i == 0, overflow="fold")
+    for row in table:
+        drawn.add_row(*(str(row[column]) for column in columns))
+    Console(highlight=False).print(drawn)
+
+
 def fitting(table: Sequence[Row], columns: Sequence[str], width: int) -> list[str]:
     """The columns that fit into `width`; names stay, whatever their length."""
     own = [column for column in columns if column not in KNOWN]
