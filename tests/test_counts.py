@@ -18,6 +18,7 @@ from diamond import cost
 from diamond import hypergradient as hg
 from diamond.cost import Cost
 from diamond.deferred import Found, Setting, resolve, talked
+from diamond.hypergradient.conditioning import condition
 from diamond.runtimes.many import many
 
 AGENTS = 4
@@ -146,3 +147,14 @@ def test_a_chain_too_short_for_the_condition_says_what_it_leaves_out(kappa):
         (only,) = said
         assert terms == 32 and f"(1 - mu/L)^K = {bias:.2g}" in str(only.message)
         assert "conjugate_gradient() or exact()" in str(only.message)
+
+
+def test_a_lower_level_that_is_not_convex_is_said_to_be_so_once():
+    setting = Setting(quad().problem, ring(AGENTS), 4, 0)
+    bent = {"curvature": np.full(AGENTS, 2.0), "mu": np.array([0.5, -0.4, 0.5, 0.5])}
+    setting.memory.update({name: Found(value) for name, value in bent.items()})
+    with pytest.warns(RuntimeWarning, match=r"not convex in y: g_yy of agent 1 has.* -0\.4"):
+        condition(setting)
+    again = setting.at(POINT, POINT)
+    again.memory.update({name: Found(value) for name, value in bent.items()})
+    condition(again)  # a second warning would be an error
