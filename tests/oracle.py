@@ -92,18 +92,26 @@ def lower(x, y, rows):
     return jnp.mean(jnp.logaddexp(y - rows, rows - y) + 0.5 * jnp.exp(0.1 * x) * y**2 + x * y)
 
 
-def problem(train=7, valid=5):
+def problem(train=7, valid=5, lower_level="personal"):
     random = np.random.default_rng(2)
     init = lambda key: (jnp.full(SIZE, 0.1), jnp.full(SIZE, 0.2))
     rows = [random.normal(size=(n, SIZE)) for n in (train, valid)]
-    return Problem(upper, lower, init, rows[:1], rows[1:])
+    if lower_level == "none":
+        alone = lambda x, rows: upper(x, jnp.full(SIZE, 0.2), rows)
+        return Problem(alone, None, lambda key: init(key)[0], rows[:1])
+    return Problem(upper, lower, init, rows[:1], rows[1:], lower_level=lower_level)
 
 
-def counted():
-    """Rows of gradients, Hessian-products and Jacobian-products so far."""
-    of_f = {seen["f x T"], seen["f y T"]}  # both blocks at once
+def counted(f_apart=False, g_together=False):
+    """Rows of gradients, Hessian-products and Jacobian-products so far.
+
+    Both blocks of a gradient of f are taken at once, unless they are wanted at different points;
+    those of g one by one, unless both are wanted at one.
+    """
+    of_f, of_g = ([seen[f"{name} {block} T"] for block in "xy"] for name in "fg")
+    of_f, of_g = sum(of_f) if f_apart else max(of_f), max(of_g) if g_together else sum(of_g)
     return {
-        "gradients": seen["g y T"] + seen["g x T"] + max(of_f),
+        "gradients": of_g + of_f,
         "hvps": seen["g' y"] + seen["g' y T"],
         "jvps": seen["g' x"] + seen["g' x T"],
     }

@@ -30,9 +30,15 @@ def own(problem, agent):
 def like(problem, parts):
     """The same problem on other rows."""
     rest = {"metrics": problem.metrics, "shuffle": False, "constant": problem.constant}
+    losses = problem.upper, problem.lower, problem.init
+    if problem.lower is None:  # given as functions of x alone
+        losses = problem.upper.loss, None, lambda key: problem.init(key)[0]
+        parts = {"train": parts["train"]}
+    else:
+        rest["lower_level"] = problem.lower_level
     with pytest.MonkeyPatch.context() as patch:
         unchecked(patch)  # was looked over already
-        return Problem(problem.upper, problem.lower, problem.init, **parts, **rest)
+        return Problem(*losses, **parts, **rest)
 
 
 def agents(problem, network, algorithm, **options):

@@ -5,12 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
-from helpers import ALGORITHMS, ESTIMATORS, build, end, quad, ring, sample_of
+from helpers import ALGORITHMS, ESTIMATORS, METHODS, build, end, quad, ring, sample_of
 
 import diamond
 from diamond import cost
 from diamond import hypergradient as hg
+from diamond.algorithms.parts.directions import Penalty
 from diamond.cost import Cost
+from diamond.deferred import Setting, resolve
 from diamond.hypergradient.lipschitz import SAFETY
 
 BATCH, TRAIN, VALID, ROUNDS, PERIOD, TERMS, STEPS = 2, 7, 5, 6, 4, 5, 4
@@ -47,6 +49,25 @@ def test_gradients_and_products_are_those_made(problem, name, estimator):
     assert {k: said[k] for k in seen} == seen
     assert said["gradients"] > 0
     assert said["samples"] == samples(problem, name, estimator)
+
+
+OTHERS = [name for name in METHODS if name not in ALGORITHMS]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_method_counts_what_it_makes(name):
+    """Also where the lower level is common, or there is none."""
+    given = dict(alpha=0.01, beta=0.1, delta=0.1, eta=0.3, gamma=0.3, theta=0.3, inner=2)
+    method = build(name, hypergradient=ESTIMATORS["neumann_sum"], batch=1, period=PERIOD, **given)
+    known = oracle.problem(TRAIN, VALID, method.solves[0])
+    method = resolve(method, Setting(known, ONE, 1, 0)).algorithm  # what that costs is no round's
+    said, seen = spent(known, method)
+    words = getattr(method, "plan", "xyz").split()
+    apart = any("z" in word and "x" not in word for word in words)
+    penalty = isinstance(getattr(method, "directions", None), Penalty)
+    seen = oracle.counted(f_apart=apart, g_together=penalty and not apart)
+    assert {k: said[k] for k in seen} == seen
+    assert said["gradients"] > 0 and said["samples"] > 0
 
 
 def samples(problem, name, estimator):
