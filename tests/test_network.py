@@ -535,6 +535,12 @@ def test_sparse_sum_runs_in_the_order_of_neighbours(x64):
     assert sparse_mixer(net)(jnp.array([0.0, 3.0, 3e16, -3e16]))[0] == in_order
 
 
+@pytest.mark.parametrize("net", [network.ring(5), network.erdos_renyi(9, 0.4), network.star(PASS)])
+def test_all_forms_of_a_small_network_give_the_same_bits(net):
+    leaf = jnp.asarray(np.random.default_rng(0).standard_normal((net.agents, 50)), jnp.float32)
+    np.testing.assert_array_equal(dense_mixer(net)(leaf), sparse_mixer(net)(leaf))
+
+
 def test_mixer_refuses_leaves_it_cannot_mix():
     mix = mixer(network.ring(9))
     with pytest.raises(

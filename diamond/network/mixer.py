@@ -98,6 +98,8 @@ class Mixer:
                 f"leaf{jax.tree_util.keystr(where)} is of type {leaf.dtype}, which has no "
                 "averages; convert it to a float first"
             )
+        if self.matrix is not None and self.agents <= PASS:
+            return self._in_order(leaf)
         if self.matrix is not None:
             # A GPU would otherwise round to TF32, and the agents' average would drift.
             highest = jax.lax.Precision.HIGHEST
@@ -107,6 +109,14 @@ class Mixer:
             return self.buckets[0](leaf, leaf)
         rows = [bucket(leaf, leaf[own]) for bucket, own in zip(self.buckets, self.members)]
         return jnp.concatenate(rows)[self.places]
+
+    def _in_order(self, leaf: jax.Array) -> jax.Array:
+        """Agent after agent: as fast as a product of so few, in the bits of all other forms."""
+        assert self.matrix is not None
+        total = jnp.zeros_like(leaf)
+        for sender, weights in zip(leaf, self.matrix.T.astype(leaf.dtype), strict=True):
+            total += weights.reshape(-1, *[1] * (leaf.ndim - 1)) * (sender - leaf)
+        return total
 
 
 def mixer(network: Network) -> Mixer:
