@@ -36,7 +36,7 @@ def test_the_demo_ends_as_the_simulation_though_one_site_is_killed(demo, monkeyp
     assert sorted(run.path.name for run in sites) == sorted(peers_demo.SITES)
     for run in sites:
         assert run.manifest["status"] == "finished" and run.last["round"] == 30
-        assert run.manifest["resolved"]["lipschitz"] == sites[0].manifest["resolved"]["lipschitz"]
+        assert run.manifest["resolved"]["alpha"] == sites[0].manifest["resolved"]["alpha"]
         log = (tmp_path / "demo-peers" / "federation" / f"{run.path.name}.log").read_text()
         assert log.count("neighbours") == 1 + (run.path.name == peers_demo.VICTIM)  # starts
     assert (tmp_path / "demo-peers" / "report.html").exists()
