@@ -32,7 +32,7 @@ with mu added to the curvature of each g_i. Without a lower level, phi = 1.
 """
 
 import math
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -158,6 +158,7 @@ def _ratio(setting: Setting) -> Found:
     return Found(float(_upper(setting)[2]), lasting=True)
 
 
+@cache
 def alpha(
     order: Order,
     lags: int = 1,
@@ -176,16 +177,19 @@ def alpha(
     return ramp(Scaled(Deferred("alpha", rule), SLOWING), WARM)
 
 
+@cache
 def beta(move: str = "local") -> Schedule:
     """beta_t of a y that is agreed upon by `move`, and delta_t of z."""
     return Scaled(Deferred("beta", partial(_beta, move=move)), SLOWING)
 
 
+@cache
 def rate() -> Any:
     """beta_0, as a number."""
     return Deferred("beta", partial(_beta, move="local"))
 
 
+@cache
 def inner(move: str = "local") -> Any:
     """How many steps y, agreed upon by `move`, makes for one of x."""
     return Deferred("inner", partial(_inner, move=move))

@@ -25,7 +25,9 @@ SCALE = Scale("tiny", rounds=6, every=2, seeds=2, rows=None)
 SETTINGS = [((0.3, 1.0, 3.0), 0), ((0.3, 1.0, 3.0), 1), ((1.0, 0.3, 1.0), 0)]
 STORED = json.loads(resources.files("diamond.reproduce").joinpath(tuning.STORE).read_text())
 # Nine agents with eight training rows each bend more than MNIST does: L_g is too small for them.
-pytestmark = pytest.mark.filterwarnings("ignore:mini-batch Hessians", "ignore:y. is known")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:mini-batch Hessians", "ignore:y. is known", "ignore:y. cannot be found"
+)
 
 
 def rows(dataset, folder):
