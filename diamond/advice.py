@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from inspect import signature
 from typing import NamedTuple
 
 from . import theory
 from .algorithm import Algorithm
+from .catalogue import maker
 from .divergence import Diverged
 from .network import Network
 from .problem import Problem
@@ -17,11 +18,15 @@ from .whole import whole
 
 PILOT = 100  # rounds from which costs are extrapolated
 # -d log(average metric) / d log T: the guarantees for momentum, plain sampling and full gradients
-EXPONENTS = {"diamond": 2 / 3, "m_sgd": 2 / 3, "k_free": 2 / 3, "gt_sgd": 1 / 2, "dsgd": 1 / 2}
-ALGORITHMS = tuple(EXPONENTS)
-RATES = EXPONENTS | {"interact": 1.0, "svr_interact": 1.0}
+RATES = dict.fromkeys(("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3)
+RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
 OWN = 1 / 2  # that of a method which is none of these
-UNTRACKED = ("m_sgd", "dsgd")
+ALGORITHMS = {  # to try, by the lower level of the problem
+    "personal": ("diamond", "m_sgd", "k_free", "gt_sgd", "dsgd"),
+    "common": ("sparkle", "diamond_common", "ma_dsbo", "d_soba"),
+    "none": ("gt_storm", "gt_sgd", "exact_diffusion", "dsgd"),
+}
+UNTRACKED = ("m_sgd", "dsgd", "d_soba")
 ALIKE = 0.1  # heterogeneity below which agents need no tracking
 
 
@@ -40,7 +45,7 @@ class Prospect(NamedTuple):
 class Advice:
     """Constants of the problem, prospects of each algorithm, and the one to prefer."""
 
-    constants: theory.Constants
+    constants: theory.Constants | None  # None where there is no lower level
     diameter: int
     rounds_to_mix: int
     target: float
@@ -49,7 +54,7 @@ class Advice:
     @property
     def best(self) -> Prospect:
         """The one that needs the fewest samples; untracked ones only where agents are alike."""
-        alike = self.constants.heterogeneity < ALIKE
+        alike = self.constants is not None and self.constants.heterogeneity < ALIKE
         fit = [p for p in self.prospects if alike or p.algorithm not in UNTRACKED]
         return min(fit or self.prospects, key=lambda p: p.samples)
 
@@ -58,14 +63,18 @@ class Advice:
         """The reason, in words."""
         c, best = self.constants, self.best.algorithm
         said = [f"{best} needs the fewest samples to an average metric of {self.target:.2g}"]
-        if c.heterogeneity >= ALIKE:
+        out = [p.algorithm for p in self.prospects if p.algorithm in UNTRACKED]
+        if c is None:
+            said.append(f"untracked methods ({', '.join(out)}) stop short where agents differ")
+            return "; ".join(said if out else said[:1])
+        if c.heterogeneity >= ALIKE and out:
             said.append(
                 f"agents differ (heterogeneity {c.heterogeneity:.2g}), so untracked methods "
-                f"({', '.join(UNTRACKED)}) would stop short and were left out"
+                f"({', '.join(out)}) would stop short and were left out"
             )
         if best == "k_free":
             said.append("it draws three mini-batches a round and needs no chain")
-        elif c.condition > 10:
+        elif c.condition > 10 and any(p.algorithm == "k_free" for p in self.prospects):
             said.append(
                 f"the lower level's condition {c.condition:.0f} makes k_free take small steps"
             )
@@ -79,17 +88,20 @@ def advise(
     target: float | None = None,
     seed: int = 0,
     pilot: int = PILOT,
-    algorithms: Sequence[str] | Mapping[str, Algorithm] = ALGORITHMS,
+    algorithms: Sequence[str] | Mapping[str, Algorithm] | None = None,
 ) -> Advice:
     """Estimate the problem's constants, run a short pilot of each algorithm, and compare.
 
     Noise is measured where the best pilot ended: at the start, there may be none yet.
-    `algorithms` by name, with `batch` and steps that choose themselves, or {"mine": algorithm}. The
-    cost of reaching an average metric `target` (by default a tenth of the best pilot's) is
+    `algorithms` by name, with `batch` and steps that choose themselves, or {"mine": algorithm};
+    None: some for the problem's lower level. Constants are those of each agent's own f_i and g_i,
+    also where the lower level is common; without one there are none. The cost of reaching an
+    average metric `target` (by default a tenth of the best pilot's) is
     extrapolated from the pilot at the rate that is guaranteed: T^(-2/3) with momentum, T^(-1/2)
     without, which is also taken for a method of your own. A forecast for choosing, not a promise.
     """
     batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
+    algorithms = ALGORITHMS[problem.lower_level] if algorithms is None else algorithms
     named = algorithms if isinstance(algorithms, Mapping) else by_name(algorithms, batch)
     runs = {label: _pilot(one, problem, network, pilot, seed) for label, one in named.items()}
     reached = {name: _average(run) for name, run in runs.items()}
@@ -102,8 +114,11 @@ def advise(
     aim = lowest / 10 if target is None else target
     ahead = runs[min(reached, key=lambda name: reached[name])]
     assert ahead is not None
+    known = None
+    if problem.lower_level != "none":
+        known = theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y))
     return Advice(
-        theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y)),
+        known,
         network.diameter,
         network.rounds_to_mix(),
         aim,
@@ -112,9 +127,10 @@ def advise(
 
 
 def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
-    """Algorithms of the package, with steps that choose themselves."""
-    module = lambda name: import_module(f".algorithms.{name}", __package__)
-    return {name: getattr(module(name), name)(batch=batch) for name in names}
+    """Algorithms of the catalogue, with steps that choose themselves."""
+    takes = lambda make: "batch" in signature(make).parameters
+    makers = {name: maker(name) for name in names}
+    return {name: make(batch=batch) if takes(make) else make() for name, make in makers.items()}
 
 
 def _pilot(

@@ -197,3 +197,23 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(method, lower_level):
     again = diamond.simulate(*given, every=3, resume=saved[1])
     assert same_bits(whole.state, again.state)
     assert whole.history["samples"].tolist() == again.history["samples"].tolist()
+
+
+def test_a_file_whose_algorithm_does_not_solve_its_problem_is_refused_as_a_mistake(tmp_path):
+    from typer.testing import CliRunner
+
+    from diamond import cli
+
+    file = tmp_path / "common.toml"
+    file.write_text(
+        """
+        rounds = 2
+        problem = {kind = "quadratic", agents = 3, lower_level = "common"}
+        network = "ring:3"
+        algorithm = ["sparkle", "diamond"]
+        """
+    )
+    found = CliRunner().invoke(cli.app, ["compare", str(file)])
+    assert found.exit_code == 2
+    assert "algorithm[1]: diamond: the problem has a common lower level" in found.output
+    assert "those that do: adasdbo" in found.output

@@ -41,26 +41,31 @@ def advise(
             problem, network = build(experiment, str(file)), experiment.network[0].build()
             batch = experiment.algorithm[0].build().batch
             given = problem, network, batch, target, experiment.seed[0], pilot
-            found = measured(*given, _tried(algorithm, experiment, batch))
+            level = problem.lower_level
+            found = measured(*given, _tried(algorithm, experiment, batch, level))
         if json:
             emit(_numbers(found))
         else:
             _show(found)
 
 
-def _tried(names: list[str], experiment: "Experiment", batch: int) -> "dict[str, Algorithm]":
-    """The algorithms named, or all, and those of the user's own that the experiment has."""
+def _tried(
+    names: list[str], experiment: "Experiment", batch: int, level: str
+) -> "dict[str, Algorithm]":
+    """The algorithms named, or some for the lower level, and the user's own of the experiment."""
     from ..advice import ALGORITHMS, by_name
+    from ..catalogue import solving
     from ..experiment.looks import algorithm_of
     from ..experiment.own import SPELLED
 
-    own = [name for name in names if SPELLED.fullmatch(name)]
-    if unknown := [name for name in names if name not in (*ALGORITHMS, *own)]:
-        known = ", ".join(ALGORITHMS)
+    own, there = [name for name in names if SPELLED.fullmatch(name)], solving(level)
+    if unknown := [name for name in names if name not in (*there, *own)]:
+        known = ", ".join(there)
         raise typer.BadParameter(f"no {unknown[0]!r}; there are {known}, or mine.py:make")
     parts = [algorithm_of(name) for name in own]
     parts += [] if names else [part for part in experiment.algorithm if part.sources]
-    found = by_name([name for name in names if name not in own] if names else ALGORITHMS, batch)
+    by = [name for name in names if name not in own] if names else ALGORITHMS[level]
+    found = by_name(by, batch)
     return found | {part.label: part.build() for part in parts}
 
 
@@ -68,7 +73,7 @@ def _numbers(found: "Advice") -> dict:
     from dataclasses import asdict
 
     return {
-        "constants": asdict(found.constants),
+        "constants": asdict(found.constants) if found.constants else None,
         "diameter": found.diameter,
         "rounds_to_mix": found.rounds_to_mix,
         "target": found.target,
@@ -84,12 +89,15 @@ def _show(found: "Advice") -> None:
 
     c = found.constants
     console = Console(highlight=False)
-    noise = f"sigma_f = {c.sigma_f:.3g}, sigma_g = {c.sigma_g:.3g}, where the best pilot ended"
-    console.print(f"conditioning    mu_g = {c.mu_g:.3g}, L_g = {c.L_g:.3g}: {c.condition:.3g}")
-    console.print(f"noise           {noise}")
-    console.print(f"heterogeneity   {c.heterogeneity:.3g} (0: agents are alike)")
+    lam = ""
+    if c is not None:
+        noise = f"sigma_f = {c.sigma_f:.3g}, sigma_g = {c.sigma_g:.3g}, where the best pilot ended"
+        console.print(f"conditioning    mu_g = {c.mu_g:.3g}, L_g = {c.L_g:.3g}: {c.condition:.3g}")
+        console.print(f"noise           {noise}")
+        console.print(f"heterogeneity   {c.heterogeneity:.3g} (0: agents are alike)")
+        lam = f"lam = {c.lam:.3f}, "
     console.print(
-        f"network         lam = {c.lam:.3f}, diameter {found.diameter}, {found.rounds_to_mix} "
+        f"network         {lam}diameter {found.diameter}, {found.rounds_to_mix} "
         f"rounds to mix to 1/1000"
     )
     table = Table(title=f"to an average metric of {found.target:.2g}, extrapolated from a pilot")

@@ -11,6 +11,7 @@ import jax
 from ..cut import Cut
 from ..names import apart, folder_name
 from ..problem import Problem
+from ..runtimes.simulate import fits
 from ..runtimes.spmd import named
 from ..stopping import checked
 from .config import Experiment
@@ -61,7 +62,7 @@ def build(experiment: Experiment, source: str) -> Problem:
         problem: Problem = experiment.problem.build()
     except FAULTS as cause:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
-    wrong = misfits(problem, experiment.network)
+    wrong = misfits(problem, experiment.network) + unfit(problem, experiment.algorithm)
     try:
         checked(experiment.stop, problem.metrics)
     except ValueError as cause:
@@ -91,6 +92,18 @@ def misfits(problem: Problem, networks: Sequence[Part]) -> list[Mistake]:
         for i, network in enumerate(made)
         if network.agents != problem.agents
     ]
+
+
+def unfit(problem: Problem, algorithms: Sequence[Part]) -> list[Mistake]:
+    """The algorithms that do not solve such a problem."""
+    found = []
+    for i, part in enumerate(algorithms):
+        try:
+            fits(problem, part.build())
+        except ValueError as cause:
+            where = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
+            found.append(Mistake(where, f"{part.label}: {cause}"))
+    return found
 
 
 def fresh(out: Path, name: str) -> Path:

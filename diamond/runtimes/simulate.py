@@ -159,6 +159,17 @@ def check(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "
             f"network of {problem.agents}"
         )
+    fits(problem, algorithm)
+    if rounds < 0 or every < 1:
+        raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
+    if algorithm.batch < 1:
+        raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
+    if sampling not in ("blocks", "rows"):
+        raise ValueError(f"no sampling {sampling!r}; there are 'blocks' and 'rows'")
+
+
+def fits(problem: Problem, algorithm: Algorithm) -> None:
+    """Refuse an algorithm for another kind of lower level, or that cannot take the prox of x."""
     if problem.lower_level not in algorithm.solves:
         kind = problem.lower_level
         has = "no lower level" if kind == "none" else f"a {kind} lower level"
@@ -167,9 +178,3 @@ def check(
             f"{', '.join(algorithm.solves)}); those that do: {', '.join(solving(kind))}"
         )
     suited(algorithm, problem)
-    if rounds < 0 or every < 1:
-        raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
-    if algorithm.batch < 1:
-        raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
-    if sampling not in ("blocks", "rows"):
-        raise ValueError(f"no sampling {sampling!r}; there are 'blocks' and 'rows'")
