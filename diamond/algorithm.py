@@ -13,18 +13,17 @@ Estimate = Any  # a pytree: what the gradient work of a stage came to
 
 
 class Message(NamedTuple):
-    """What an agent tells its neighbours, or the change that the network makes to it:
+    """What an agent tells its neighbours, or the change that the network makes to it,
 
-        average:  sum_j R_ij (s_j - s_i)             what agents are to agree on: x, or a common y
-        total:    sum_j (C_ij s_j - C_ji s_i)        what keeps its sum over the agents: trackers
+        sum_j M_ij (s_j - s_i)
 
-    A sum over links, with R = C = M where they go both ways; of a link that is down, the term is
-    missing. Rows of R, weights of the receiver, sum to 1 over whom it hears; columns of C, weights
-    of the sender, over whom it tells. The changes of a total add up to 0, whatever links are down.
+    a sum over links: of one that is down, the term is missing. The changes add up to 0 over the
+    agents. A method says which part agents are to agree on and which must keep its total; where
+    links go both ways, M serves for both.
     """
 
-    average: Tree = None
-    total: Tree = None
+    average: Tree = None  # x, or a common y
+    total: Tree = None  # trackers
 
 
 class Stage(Protocol):

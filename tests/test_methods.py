@@ -170,3 +170,15 @@ def test_every_method_says_where_it_is_from_and_how_far_it_was_checked():
 def test_the_table_of_the_docs_is_that_of_the_code():
     page = (Path(__file__).parents[1] / "docs" / "methods.md").read_text()
     assert page.endswith(f"\n{catalogue.markdown()}\n"), "python -m diamond.catalogue makes it"
+
+
+def test_packages_bring_methods_by_entry_points(monkeypatch):
+    from importlib.metadata import EntryPoint, EntryPoints
+
+    from diamond.experiment.parts import algorithm
+
+    group = "diamond.algorithms"
+    brought = EntryPoint("theirs", "diamond.algorithms.gt_sgd:gt_sgd", group)
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: EntryPoints([brought]))
+    assert "theirs" in catalogue.names() and catalogue.maker("theirs") is diamond.gt_sgd
+    assert algorithm({"name": "theirs", "alpha": 0.1}).build() == diamond.gt_sgd(alpha=0.1)

@@ -6,6 +6,7 @@ import pytest
 from helpers import end, quad, ring, same_bits, steps
 
 import diamond
+from diamond.cost import total
 from diamond.network import from_graph
 
 ALPHA, ROUNDS = 0.1, 12
@@ -128,6 +129,18 @@ def test_all_nine_pairs_of_corrections_reach_the_common_solution(x, yz):
     state = end(q.problem, ring(4), method, 3000).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-9)
     np.testing.assert_allclose(state.y, q.lower_solution(q.minimizer()), atol=1e-9)
+
+
+def test_differences_of_gradients_stand_for_both_products():
+    """D-SOBA-FO is D-SOBA where g is quadratic, but for rounding; and makes no products."""
+    problem = quad(lower_level="common").problem
+    given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
+    one, two = (end(problem, ring(4), diamond.d_soba(**given, first_order=f), 8) for f in (0, 1))
+    np.testing.assert_allclose(one.state.x, two.state.x, atol=1e-9)
+    np.testing.assert_allclose(one.state.z, two.state.z, atol=1e-9)
+    assert np.abs(two.state.z).min() > 1e-3
+    products = total(two.spent)[:, 2:]
+    assert not products.any() and total(one.spent)[:, 2:].all()
 
 
 def test_one_after_another_the_later_sees_the_earlier():
