@@ -111,11 +111,11 @@ class Mixer:
         return jnp.concatenate(rows)[self.places]
 
     def _in_order(self, leaf: jax.Array) -> jax.Array:
-        """Agent after agent: as fast as a product of so few, in the bits of all other forms."""
+        """Agent after agent: as fast as a product of so few, in the order of peers."""
         assert self.matrix is not None
-        total = jnp.zeros_like(leaf)
+        total, each = jnp.zeros_like(leaf), (-1, *[1] * (leaf.ndim - 1))
         for sender, weights in zip(leaf, self.matrix.T.astype(leaf.dtype), strict=True):
-            total += weights.reshape(-1, *[1] * (leaf.ndim - 1)) * (sender - leaf)
+            total += weights.reshape(each) * (sender[None] - leaf)
         return total
 
 
