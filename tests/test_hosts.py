@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from diamond.folder.writer import Writer
+
 EXPERIMENT = """
 name = "small"
 rounds = 3000
@@ -149,8 +151,9 @@ def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(fo
     _, complaint = processes[1 - victim].communicate(timeout=60)
     assert time.monotonic() - killed < 20 and processes[1 - victim].returncode != 0
     assert "another" in complaint and ("lost" in complaint or "died" in complaint)
-    config = folder / "lost" / "small" / "config.toml"
-    config.write_text(config.read_text().replace("rounds = 100000", "rounds = 3000"))
+    text = (folder / "lost" / "small" / "config.toml").read_text()
+    with Writer(folder / "lost" / "small") as writer:
+        writer.extend(text.replace("rounds = 100000", "rounds = 3000"), 3000)
     made = max(int(path.stem) for path in place.glob("*.json"))
     assert made < 3000, "killed too late for what follows"
     for process in job(folder, "resume", "lost/small", "--quiet", size=2):
