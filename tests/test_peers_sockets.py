@@ -63,5 +63,6 @@ def test_sites_go_on_without_one_that_is_killed_and_it_catches_up(tmp_path, calm
         ledger.close()
     assert words[0, 1] == words[1, 0] and words[1, 2] == words[2, 1]
     assert words[0, 1][:4] == [UP] * 4 and words[0, 1][-1] == words[1, 2][-1] == DOWN
-    u, p = (sum(one[f".state.{name}"].astype(float) for one in states) for name in "up")
+    kept = (".state.memory.x", ".state.old.x")  # u and p
+    u, p = (sum(one[name].astype(float) for one in states) for name in kept)
     np.testing.assert_allclose(u, p, atol=1e-6 * np.abs(p).max())
