@@ -86,10 +86,10 @@ def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch):
 
 
 class Trouble:
-    """A fault that begins when the victim comes to `phase` after five steps."""
+    """A fault that begins when the victim comes to `phase` after some steps."""
 
-    def __init__(self, kind, phase, folder):
-        self.kind, self.phase = kind, phase
+    def __init__(self, kind, phase, folder, later=5):
+        self.kind, self.phase, self.later = kind, phase, later
         self.cluster = Cluster(folder, faults=[self.hop])
         self.begun, self.hits, self.steps = None, 0, 0
         self.random = np.random.default_rng(0)
@@ -97,7 +97,7 @@ class Trouble:
     def tick(self, agent, label):
         self.steps += agent == VICTIM and label == "step"
         phases = {"tell": "before", "step": "after", "checkpoint": "checkpoint"}
-        if agent == VICTIM and self.steps >= 5 and phases.get(label) == self.phase:
+        if agent == VICTIM and self.steps >= self.later and phases.get(label) == self.phase:
             self.begin()
 
     def begin(self):
@@ -112,7 +112,7 @@ class Trouble:
     async def hop(self, hop, content):
         if VICTIM not in hop[:2]:
             return content
-        transfer = hop.receiver == VICTIM and hop.back and self.steps >= 5
+        transfer = hop.receiver == VICTIM and hop.back and self.steps >= self.later
         if transfer and self.phase == "transfer" and self.begun is None:
             try:
                 self.begin()
@@ -155,6 +155,23 @@ def test_the_matrix_of_faults(tmp_path, monkeypatch, kind, phase):
     assert trouble.begun is not None
     assert trouble.hits > 0 or trouble.cluster.deaths == 1
     assert trouble.cluster.deaths == (kind in ("kill", "old checkpoint"))
+
+
+def test_from_a_damaged_first_checkpoint_the_way_back_is_the_start(tmp_path, monkeypatch):
+    trouble = Trouble("old checkpoint", "after", tmp_path, later=EVERY + 1)
+    with watched(monkeypatch, trouble.tick):
+        ends_well(trouble.cluster)
+    assert trouble.cluster.deaths == 1
+    assert len(list(tmp_path.rglob("*.damaged-1"))) == 2  # its arrays, and what vouches for them
+
+
+def test_where_no_checkpoint_is_left_the_start_is_refused(tmp_path):
+    Cluster(tmp_path).run()
+    for kept in (tmp_path / str(VICTIM) / "checkpoint").glob("*.json"):
+        kept.write_bytes(kept.read_bytes()[:-9])
+    for _ in range(2):  # once damaged, then set aside
+        with pytest.raises(OtherRun, match=r"none of its checkpoints can be read \(.*; restore"):
+            Cluster(tmp_path).run()
 
 
 def test_a_neighbour_that_stays_away_is_named_with_the_time_waited(tmp_path):

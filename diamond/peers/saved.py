@@ -38,8 +38,9 @@ def restore(folder: Path, run: str, start: Progress, store: Store) -> Progress:
     """Where the newest whole checkpoint leaves the agent, with `store` filled; else `start`.
 
     The algorithm is that of `start` still: the numbers found are yet to be put into it.
-    Checkpoints that are damaged are set aside: the one before them counts. Raises `OtherRun` where
-    none is left: neighbours that are further on cannot be joined from the start.
+    Checkpoints that are damaged are set aside: the one before them counts, or the start if there
+    was one only, since neighbours keep all messages until there are two (`safe`). Raises `OtherRun`
+    where more than one is damaged and none is left: the neighbours have forgotten what it takes.
     """
     states, damage = folder / STATES, ""
     for round in reversed(checkpoint.rounds(states)):
@@ -60,10 +61,11 @@ def restore(folder: Path, run: str, start: Progress, store: Store) -> Progress:
         state, spent = tree.like(_Own(start.state, start.spent), kept.arrays)
         numbers = found.read(kept.notes["found"])
         return start._replace(t=kept.round, state=state, spent=spent, found=numbers)
-    if damage:
+    once = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
+    if len(once) > 1:
         raise OtherRun(
-            f"{folder}: none of its checkpoints can be read ({damage}); restore one from a copy, "
-            f"or move the folder away at every site, and all begin anew"
+            f"{folder}: none of its checkpoints can be read ({damage or 'set aside'}); restore one "
+            f"from a copy, or move the folder away at every site, and all begin anew"
         )
     return start
 
