@@ -22,7 +22,7 @@ import warnings
 import auto_problems
 
 import diamond
-from diamond.schedule import power
+from diamond.numbers.schedule import power
 
 BATCH = 16
 CLOSED = 0.01

@@ -29,9 +29,9 @@ def child(agents, devices, rank, size, where):
     import speed
 
     import diamond
+    from diamond.core.sampling import key
     from diamond.runtimes._round import start
     from diamond.runtimes.spmd import placed
-    from diamond.sampling import key
 
     work, network = speed.problem(agents), diamond.network.ring(agents)
     alpha = diamond.schedule.power(0.1)

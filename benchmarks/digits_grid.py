@@ -18,8 +18,8 @@ from pathlib import Path
 import jax
 
 import diamond
-from diamond import demo
-from diamond.paper import method
+from diamond.experiment import demo
+from diamond.reproduce.paper import method
 
 EVERY, SEEDS = 50, (1, 2, 3, 4, 5)
 ALPHA, BETA, ETA = (0.3, 1.0, 3.0), (0.1, 0.3, 1.0), (0.3, 1.0, 3.0)

@@ -25,13 +25,13 @@ import numpy as np
 
 import diamond
 from diamond import hypergradient as hg
+from diamond.core.sampling import key
 from diamond.reproduce import tune
 from diamond.reproduce.case import FULL, Case
 from diamond.runtimes import many
 from diamond.runtimes._one_device import OneDevice
 from diamond.runtimes._precision import products
 from diamond.runtimes._round import start
-from diamond.sampling import key
 
 PRECISIONS = ("float32", "tf32", "bf16")
 PRODUCT = 2 * 64 * 256 * 1024 * 1024

@@ -11,7 +11,8 @@ condition 3, and is unstable at 30 and 300.
 import numpy as np
 
 import diamond
-from diamond import demo, schedule
+from diamond import schedule
+from diamond.experiment import demo
 
 SEEDS = (0, 1, 2)
 

@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
+from diamond.core.sampling import key
 from diamond.network.mixer import mixer
 from diamond.peers import authority
 from diamond.runtimes._round import advance, start
-from diamond.sampling import key
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from faulting import ports
 
 SITES = (5, 9)

@@ -14,9 +14,8 @@ from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
-from diamond import demo
 from diamond.cli.progress import Quiet
-from diamond.experiment import execute, run
+from diamond.experiment import demo, execute, runner
 from diamond.experiment.config import read
 from diamond.report import build
 
@@ -59,12 +58,12 @@ def main():
     for name in METHODS:
         watch.around(execute.Writer, name)
     for name in FUNCTIONS:
-        watch.around(run if name in ("finished", "unchanged") else execute, name)
+        watch.around(runner if name in ("finished", "unchanged") else execute, name)
     settings = demo.settings() | {"rounds": ROUNDS, "seed": list(range(SEEDS))}
     settings |= {"algorithm": demo.algorithm("DIAMOND")}
     with tempfile.TemporaryDirectory() as folder:
-        plan = run.comparison(read(settings, Path(), "the benchmark"), Path(folder), "")
-        run.begin(plan)
+        plan = runner.comparison(read(settings, Path(), "the benchmark"), Path(folder), "")
+        runner.begin(plan)
         begun = time.perf_counter()
         plan.execute(Quiet([job.name for job, _ in plan.jobs], ROUNDS))
         with watch.counting("report"):

@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.deferred import Setting, resolve
+from diamond.core.sampling import key
 from diamond.network.mixer import mixer
+from diamond.numbers.open_numbers import Setting, resolve
 from diamond.runtimes._round import advance, start
-from diamond.sampling import key
 
 FEATURES, ROWS, BATCH, ROUNDS, REPEATS = 123, 16_000, 64, 1000, 5
 LIPSCHITZ = 1.0

@@ -3,15 +3,18 @@
 min_x 1/m sum_i f_i(x, y_i*(x))  subject to  y_i*(x) = argmin_y g_i(x, y)
 """
 
+import sys
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import algorithms, callbacks, data, hypergradient, network, problems, prox, report
-    from . import schedule as schedule
+    from . import algorithms, data, hypergradient, network, problems, report
     from . import theory as theory
     from .algorithms.adasdbo import adasdbo
     from .algorithms.aid import aid
@@ -55,12 +58,14 @@ if TYPE_CHECKING:
     from .algorithms.ttsa import ttsa
     from .algorithms.vrbo import vrbo
     from .algorithms.vrdbo import vrdbo
-    from .comparison import Comparison, compare
-    from .divergence import Diverged
-    from .loading import load
+    from .experiment import callbacks
+    from .experiment.comparison import Comparison, compare
+    from .experiment.loading import load
+    from .measure.divergence import Diverged
     from .network import Network
-    from .problem import Problem
-    from .run import Run
+    from .numbers import schedule as schedule
+    from .problem import Problem, prox
+    from .runs.run import Run
     from .runtimes.simulate import simulate
 
 __all__ = [
@@ -129,23 +134,32 @@ __all__ = [
 # Where the names come from, when first asked for: `diamond --help` need not wait for JAX. Those
 # not listed are modules.
 _HOMES = {
-    "Comparison": "comparison",
-    "Diverged": "divergence",
+    "Comparison": "experiment.comparison",
+    "Diverged": "measure.divergence",
     "Network": "network",
     "Problem": "problem",
-    "Run": "run",
-    "compare": "comparison",
-    "load": "loading",
+    "Run": "runs.run",
+    "compare": "experiment.comparison",
+    "load": "experiment.loading",
     "simulate": "runtimes.simulate",
+}
+# Modules with a name of their own here, as in `from diamond.schedule import Power`.
+_MODULES = {
+    "algorithm": "rounds.algorithm",
+    "callbacks": "experiment.callbacks",
+    "cost": "core.cost",
+    "prox": "problem.prox",
+    "schedule": "numbers.schedule",
+    "tree": "core.tree",
 }
 _ALGORITHMS = {path.stem for path in Path(__file__).parent.glob("algorithms/[!_]*.py")}
 _HOMES |= {name: f"algorithms.{name}" for name in _ALGORITHMS}  # a file there is a name here
 
 
 def __getattr__(name: str) -> Any:
-    if name not in (*__all__, *_HOMES):
+    if name not in (*__all__, *_HOMES, *_MODULES):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_HOMES.get(name, name)}", __name__)
+    module = import_module(f".{_HOMES.get(name) or _MODULES.get(name, name)}", __name__)
     found = getattr(module, name) if name in _HOMES else module
     globals()[name] = found  # asked once
     return found
@@ -153,3 +167,22 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_HOMES})
+
+
+class _Modules(MetaPathFinder, Loader):
+    """Finds the modules of `_MODULES` where they are kept."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        package, _, name = fullname.rpartition(".")
+        return ModuleSpec(fullname, self) if package == __name__ and name in _MODULES else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(f".{_MODULES[spec.name.rpartition('.')[2]]}", __name__)
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._own  # it remains what it was: that of the module's own name
+
+
+sys.meta_path.append(_Modules())

@@ -18,9 +18,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from diamond import cache  # noqa: E402
+from diamond.machine import compilation_cache  # noqa: E402
 
-os.environ[cache.VARIABLE] = "off"  # what tests compile is not the user's; processes inherit it
+os.environ[compilation_cache.VARIABLE] = (
+    "off"  # what tests compile is not the user's; processes inherit it
+)
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)  # for what is cut over devices; the rest uses one
 

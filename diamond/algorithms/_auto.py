@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from .. import steps as automatic
-from ..schedule import Number, Schedule, schedule
-from ..steps import Order
-from ..whole import whole
+from ..auto import step_sizes as automatic
+from ..auto.step_sizes import Order
+from ..core.whole_numbers import whole
+from ..numbers.schedule import Number, Schedule, schedule
 
 Step = Schedule | Number | None  # None: chooses itself
 Steps = Literal["auto"] | Mapping[str, Schedule | Number]

@@ -3,7 +3,7 @@
 Rule: [M mid][V].
 """
 
-from ..schedule import Number, Schedule
+from ..numbers.schedule import Number, Schedule
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import penalty

@@ -3,7 +3,7 @@
 Rule: [S] for one agent, ours for several [V].
 """
 
-from ..schedule import Number, Schedule
+from ..numbers.schedule import Number, Schedule
 from ._auto import Order, Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import penalty

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import jax
 
-from .. import tree
-from ..algorithm import Message
+from ..core import tree
+from ..core.sampling import Sample
+from ..core.tree import Tree
+from ..numbers.schedule import Number, Schedule, weight
 from ..problem import Objectives
-from ..sampling import Sample
-from ..schedule import Number, Schedule, weight
-from ..tree import Tree
+from ..rounds.algorithm import Message
 from ._auto import Step, Steps, choose
 from .parts.matrices import Ingredients, blank, hypergradient, ingredients, like
 from .parts.single import Single, floor

@@ -3,8 +3,8 @@
 Rule: [M hi][V]; y steps once x has moved.
 """
 
+from ..auto.step_sizes import rate
 from ..hypergradient import unrolled
-from ..steps import rate
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit

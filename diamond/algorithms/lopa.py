@@ -5,7 +5,7 @@ Rule: [M mid][V].
 
 from typing import Literal
 
-from ..schedule import Number
+from ..numbers.schedule import Number
 from ._auto import Order, Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import carried

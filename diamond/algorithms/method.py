@@ -4,7 +4,7 @@ import re
 from typing import Any, Literal
 
 from ..hypergradient import Hypergradient, neumann
-from ..schedule import Number, Schedule
+from ..numbers.schedule import Number, Schedule
 from ._auto import Order, Step, Steps, choose, loops
 from .parts import Loop, Variable
 from .parts.directions import along

@@ -4,7 +4,7 @@ Rule: [M hi][V].
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ..schedule import Number
+from ..numbers.schedule import Number
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit

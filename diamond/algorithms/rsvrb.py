@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import jax
 
-from .. import tree
-from ..algorithm import Message
-from ..schedule import Number
+from ..core import tree
+from ..numbers.schedule import Number
+from ..rounds.algorithm import Message
 from ._auto import Step, Steps, choose
 from .parts.matrices import Ingredients, Momentum, State, like
 from .parts.single import floor

@@ -3,8 +3,8 @@
 Rule: [M mid][V].
 """
 
-from ..prox import ball
-from ..schedule import Number
+from ..numbers.schedule import Number
+from ..problem.prox import ball
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import carried

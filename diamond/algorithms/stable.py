@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from .. import tree
-from ..algorithm import Message
-from ..cost import Cost
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import Sample
+from ..numbers.schedule import Number
 from ..problem import Objectives
-from ..sampling import Sample
-from ..schedule import Number
+from ..rounds.algorithm import Message
 from ._auto import Step, Steps, choose
 from .parts.matrices import Ingredients, Momentum, State, convex, like
 from .parts.single import floor

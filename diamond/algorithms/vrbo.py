@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 
-from .. import tree
+from ..core import tree
+from ..core.tree import Tree
 from ..hypergradient import Hypergradient, neumann_sum
-from ..schedule import Schedule
-from ..tree import Tree
+from ..numbers.schedule import Schedule
 from ._auto import Step, Steps, choose
 from .parts.directions import Implicit, implicit
 from .parts.estimators import recursive

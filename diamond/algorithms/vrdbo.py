@@ -4,7 +4,7 @@ Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 """
 
 from ..hypergradient import Hypergradient, neumann
-from ..schedule import Number
+from ..numbers.schedule import Number
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit

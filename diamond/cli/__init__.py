@@ -1,18 +1,29 @@
 """The command line: parse, call, print. JAX is imported inside the commands, not before."""
 
-from . import advise, compute, demo, inspect, keys, net, paper, results, tune, watch
+from . import (
+    advise,
+    demo,
+    experiments,
+    inspect,
+    net,
+    net_renew,
+    net_status,
+    reproduce,
+    results,
+    tune,
+)
 from .app import app
 
 __all__ = [
     "advise",
     "app",
-    "compute",
     "demo",
+    "experiments",
     "inspect",
-    "keys",
     "net",
-    "paper",
+    "net_renew",
+    "net_status",
+    "reproduce",
     "results",
     "tune",
-    "watch",
 ]

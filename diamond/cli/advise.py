@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import Json, app, emit, reported
-from .compute import File, Set, start
+from .experiments import File, Set, start
 
 if TYPE_CHECKING:
-    from ..advice import Advice
-    from ..algorithm import Algorithm
+    from ..experiment.advice import Advice
     from ..experiment.config import Experiment
+    from ..rounds.algorithm import Algorithm
 
 
 @app.command()
@@ -32,7 +32,7 @@ def advise(
     """Measure a problem and its network, try each algorithm shortly, and say which to prefer."""
     with reported():
         start()
-        from ..advice import advise as measured
+        from ..experiment.advice import advise as measured
         from ..experiment.config import load
         from ..experiment.jobs import build, precision
 
@@ -53,10 +53,10 @@ def _tried(
     names: list[str], experiment: "Experiment", batch: int, level: str
 ) -> "dict[str, Algorithm]":
     """The algorithms named, or some for the lower level, and the user's own of the experiment."""
-    from ..advice import ALGORITHMS, by_name
     from ..catalogue import solving
-    from ..experiment.looks import algorithm_of
-    from ..experiment.own import SPELLED
+    from ..experiment.advice import ALGORITHMS, by_name
+    from ..experiment.previews import algorithm_of
+    from ..experiment.user_functions import SPELLED
 
     own, there = [name for name in names if SPELLED.fullmatch(name)], solving(level)
     if unknown := [name for name in names if name not in (*there, *own)]:

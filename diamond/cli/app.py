@@ -48,7 +48,7 @@ def talk(message: str = "", style: str = "", err: bool = True) -> None:
 
 def emit(result: Any) -> None:
     """A result as JSON."""
-    from ..folder.strict import dumps
+    from ..runs.strict_json import dumps
 
     typer.echo(dumps(result, indent=1))
 
@@ -70,11 +70,11 @@ def reported() -> Iterator[None]:
 def _tell(error: Exception) -> int | None:
     """Say what is wrong, and the exit code of it; None for what is no fault of the user's."""
     from ..data import DataError
-    from ..experiment.mistakes import BadExperiment
-    from ..folder.lock import Busy
-    from ..folder.reader import DamagedRun
-    from ..folder.salvage import Lost
-    from ..memory import TooLarge
+    from ..experiment.validation_errors import BadExperiment
+    from ..machine.memory import TooLarge
+    from ..runs.lock import Busy
+    from ..runs.reader import DamagedRun
+    from ..runs.recovery import Lost
 
     if isinstance(error, BadExperiment):
         count = len(error.mistakes)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .app import Json, app, emit, reported, talk
-from .compute import Out, Quiet, executed, start
+from .experiments import Out, Quiet, executed, start
 from .peers_demo import demo_of_peers
 
 if TYPE_CHECKING:
-    from ..folder.reader import Stored
+    from ..runs.reader import Stored
 
 COLUMNS = ("", "upper loss", "own loss", "accuracy", "metric", "samples", "MB", "s")
 LEGEND = (
@@ -39,12 +39,13 @@ def demo(
         if not quiet:
             talk("starting JAX and compiling ...", "dim")
         start()
-        from .. import demo, plot
+        from ..experiment import demo
         from ..experiment.config import read
-        from ..experiment.run import begin, comparison
-        from ..folder.reader import open_run
-        from ..folder.table import rows
+        from ..experiment.runner import begin, comparison
         from ..report import build
+        from ..runs import plot
+        from ..runs.reader import open_run
+        from ..runs.table import rows
 
         plan = comparison(read(demo.settings(), Path(), "the demo"), out, "the demo")
         network = plan.experiment.network[0].build()

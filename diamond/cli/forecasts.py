@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..experiment.run import Plan
-from ..memory import spoken
+from ..experiment.runner import Plan
+from ..machine.memory import spoken
 from ..runtimes.forecast import Forecast
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import FAILED, Json, app, emit, reported, talk
-from .sites import Connect, Place, Rows, agreed, digest_of, installed, own_problem, plainly
+from .net_sites import Connect, Place, Rows, agreed, digest_of, installed, own_problem, plainly
 
 if TYPE_CHECKING:
     from ..peers.agent import Agent
-    from ..peers.patience import Limits
     from ..peers.roster import Bundle
+    from ..peers.timeouts import Limits
 
 net = typer.Typer(no_args_is_help=True, help="Sites that run together, without a server.")
 app.add_typer(net, name="net")
@@ -65,9 +65,9 @@ def start(
     """Run this site's part, or go on with it; the neighbours are waited for."""
     with plainly(), agreed(bundle) as (site, federation):
         from ..experiment.federation import origin
-        from ..peers.patience import Limits
+        from ..peers.timeouts import Limits
         from ..runtimes.peers import run
-        from .standing import watching
+        from .net_progress import watching
 
         folder = out / federation.name / site.me.name
         who = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
@@ -113,7 +113,7 @@ def doctor(
     """Try every edge of this site; name those that fail, and why."""
     with plainly(), agreed(bundle) as (site, federation):
         from ..peers.agent import Agent
-        from ..peers.patience import Limits
+        from ..peers.timeouts import Limits
 
         agent = None
         if problem:
@@ -135,8 +135,8 @@ async def _examine(
     site: "Bundle", agent: "Agent | None", rounds: int, missing: str, limits: "Limits"
 ) -> dict[str, str]:
     """What there is to say of each neighbour: "good", or what fails."""
-    from ..peers.agreement import digest
     from ..peers.frame import FrameError, pack
+    from ..peers.handshake import digest
     from ..peers.rpc import Client
     from ..peers.transport import REQUEST, Refused, Unreachable
 

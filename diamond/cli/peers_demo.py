@@ -6,8 +6,8 @@ from pathlib import Path
 import typer
 
 from .app import FAILED, emit, talk
-from .compute import start
-from .sites import plainly
+from .experiments import start
+from .net_sites import plainly
 
 CLOSE = 1e-5  # of the simulation, relative: rounding in float32 over a hundred rounds
 

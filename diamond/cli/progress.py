@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..experiment.execute import Watch
-from ..experiment.run import Plan
+from ..experiment.runner import Plan
 from .app import talk
 from .forecasts import duration
 from .tables import PAD, narrowed

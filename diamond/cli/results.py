@@ -25,9 +25,9 @@ def show(
 ) -> None:
     """The last numbers of runs, as a table, CSV, LaTeX or JSON."""
     with reported():
-        from ..folder.reader import as_begun
-        from ..folder.reader import runs as stored
-        from ..folder.table import as_csv, as_latex, over_seeds, rows
+        from ..runs.reader import as_begun
+        from ..runs.reader import runs as stored
+        from ..runs.table import as_csv, as_latex, over_seeds, rows
 
         found = as_begun(stored(runs))
         if verify:
@@ -56,9 +56,9 @@ def export(
 ) -> None:
     """What a run found, x and y of every agent and of its best round, for other programs."""
     with reported():
-        from ..folder.export import KINDS
-        from ..folder.export import export as write
-        from ..folder.reader import one
+        from ..runs.export import KINDS
+        from ..runs.export import export as write
+        from ..runs.reader import one
 
         if to not in KINDS:
             raise typer.BadParameter(f"no format {to!r}; there are {', '.join(KINDS)}")
@@ -81,8 +81,8 @@ def list_runs(
     with reported():
         if folder == ALGORITHMS and not folder.is_dir():
             return _list_algorithms(json)
-        from ..folder.reader import as_begun, below
-        from ..folder.table import rows
+        from ..runs.reader import as_begun, below
+        from ..runs.table import rows
 
         found = as_begun(below(folder, unreadable=lambda said: talk(said, "yellow")))
         table = rows(found)
@@ -194,7 +194,7 @@ def _details(run: Any) -> None:
 
 def _answer(run: Any) -> None:
     """What was found: the best round, and x where it is small or its entries have names."""
-    from ..folder.table import of_x
+    from ..runs.table import of_x
 
     found = run.manifest.get("answer", {})
     if best := found.get("best"):

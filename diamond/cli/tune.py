@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
-from .compute import Quiet, Set, start
+from .experiments import Quiet, Set, start
 from .inspect import Data
 
 if TYPE_CHECKING:

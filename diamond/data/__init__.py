@@ -4,9 +4,9 @@ from . import partition
 from .arrays import npz
 from .cifar import cifar10
 from .dataset import DataError, Dataset
-from .known import a9a, digits, ijcnn1, mnist
-from .several import joined
+from .several_files import joined
 from .show import columns, counts, picture, table
+from .standard_datasets import a9a, digits, ijcnn1, mnist
 from .svmlight import libsvm
 from .tables import csv
 

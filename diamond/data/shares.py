@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..whole import whole
+from ..core.whole_numbers import whole
 from .dataset import DataError
 
 

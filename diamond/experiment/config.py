@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from .mistakes import BadExperiment, Mistake, gather, told, within
-from .parts import Part, graph, literal
+from .components import Part, graph, literal
 from .problems import problem
 from .sweeps import swept
+from .validation_errors import BadExperiment, Mistake, gather, told, within
 
 Whole = Annotated[int, Field(ge=0)]
 

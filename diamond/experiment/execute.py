@@ -7,20 +7,20 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from ..divergence import Diverged
-from ..folder.manifest import Origin, closing, data, opening, versions
-from ..folder.manifest import now as time
-from ..folder.salvage import manifest as written
-from ..folder.writer import Writer
+from ..measure.divergence import Diverged
+from ..measure.stopping import reached
 from ..problem import Problem
-from ..record import Saved
-from ..run import Run
+from ..runs.manifest import Origin, closing, data, opening, versions
+from ..runs.manifest import now as time
+from ..runs.recovery import manifest as written
+from ..runs.run import Run
+from ..runs.snapshot import Snapshot
+from ..runs.writer import Writer
 from ..runtimes.simulate import simulate
-from ..stopping import reached
 from .config import Experiment, relative
 from .jobs import Job
-from .mistakes import BadExperiment, Mistake
-from .team import lead
+from .multi_process import lead
+from .validation_errors import BadExperiment, Mistake
 
 Manifest = dict[str, Any]
 
@@ -84,7 +84,7 @@ def execute(
 
 def _opened(
     writer: Writer, job: Job, problem: Problem, watch: Watch, permits: Permits
-) -> Saved | None:
+) -> Snapshot | None:
     """Where an earlier attempt left the run; None if it begins now."""
     saved, complaints = writer.restore(permits.restart)
     for complaint in complaints:
@@ -109,7 +109,7 @@ def _opening(writer: Writer, job: Job, problem: Problem) -> Manifest:
 
 
 def _confess(
-    writer: Writer, job: Job, problem: Problem, watch: Watch, saved: Saved, changes: list[str]
+    writer: Writer, job: Job, problem: Problem, watch: Watch, saved: Snapshot, changes: list[str]
 ) -> None:
     """Say, in the manifest too, that the run goes on with something else than it began with."""
     now, known = _opening(writer, job, problem), writer.manifest()
@@ -125,12 +125,12 @@ def _simulated(
     problem: Problem,
     watch: Watch,
     stopped: Callable[[], bool],
-    saved: Saved | None,
+    saved: Snapshot | None,
 ) -> tuple[Run, str, str]:
     """The run, what became of it, and why."""
     one = job.experiment
 
-    def progress(saved: Saved) -> None:
+    def progress(saved: Snapshot) -> None:
         entry = saved.entries[-1]
         last = entry["round"] == one.rounds or bool(reached(one.stop, entry))
         writer.note(saved, last)

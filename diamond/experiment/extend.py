@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from ..folder.reader import Stored, below
-from ..folder.writer import Writer
+from ..runs.reader import Stored, below
+from ..runs.writer import Writer
 from .config import Experiment, load
-from .mistakes import BadExperiment, Mistake
-from .run import RUN, Plan, again
+from .runner import RUN, Plan, again
+from .validation_errors import BadExperiment, Mistake
 
 FREE = {"rounds": 0, "stop": {}}  # what may differ between a run and the one that extends it
 

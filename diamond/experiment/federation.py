@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ..deferred import open_numbers
-from ..folder.manifest import Origin
 from ..network import Network
-from .mistakes import BadExperiment, Mistake, told
-from .parts import Part, algorithm, graph
+from ..numbers.open_numbers import open_numbers
+from ..runs.manifest import Origin
+from .components import Part, algorithm, graph
+from .validation_errors import BadExperiment, Mistake, told
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}$")]

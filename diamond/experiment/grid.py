@@ -5,13 +5,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from .. import schedule, steps
-from ..deferred import Setting, resolve
+from ..auto import step_sizes
 from ..hypergradient.lipschitz import hardest
 from ..network import Network
+from ..numbers import schedule
+from ..numbers.open_numbers import Setting, resolve
 from ..problem import Problem
 from . import schedules, sweeps
-from .parts import algorithm
+from .components import algorithm
 
 FACTORS = (1 / 4, 1.0, 4.0)
 FINE = tuple(4 ** (k / 4) for k in range(-4, 5))  # of alpha where there is no eta: 27 as well
@@ -51,10 +52,10 @@ def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path
     given, made = _given(table), algorithm(table, base).build()
     resolved = resolve(made, Setting(problem, network, made.batch, seed))
     shapes: dict[str, Any] = {
-        "alpha": schedule.ramp(steps.SLOWING, steps.WARM),
-        "beta": steps.SLOWING,
+        "alpha": schedule.ramp(step_sizes.SLOWING, step_sizes.WARM),
+        "beta": step_sizes.SLOWING,
     }
-    shapes |= {name: steps.FADING for name in ("eta", "gamma")}
+    shapes |= {name: step_sizes.FADING for name in ("eta", "gamma")}
     auto = {
         name: _times(shape, resolved.numbers["eta" if name == "gamma" else name])
         for name, shape in shapes.items()

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import jax
 
-from ..cut import Cut
-from ..names import apart, folder_name
+from ..machine.sharding import Cut
+from ..measure.stopping import checked
 from ..problem import Problem
 from ..runtimes.simulate import fits
 from ..runtimes.spmd import named
-from ..stopping import checked
+from .components import Part
 from .config import Experiment
-from .mistakes import BadExperiment, Mistake
-from .parts import Part
+from .folder_names import apart, folder_name
+from .validation_errors import BadExperiment, Mistake
 
 FAULTS = (ValueError, TypeError, OSError, ImportError)  # that making a problem may raise
 

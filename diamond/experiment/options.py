@@ -11,10 +11,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
 from .. import hypergradient
-from ..deferred import Deferred
 from ..hypergradient import Hypergradient
+from ..numbers.open_numbers import Deferred
 from . import schedules
-from .mistakes import did_you_mean, several, wrong
+from .validation_errors import did_you_mean, several, wrong
 
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=False)
 HYPERGRADIENTS: dict[str, Callable[..., Any]] = {

@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import checkpoint, demo, tree
+from ..core import tree
 from ..peers.authority import found
 from ..problems import meta_learning
+from ..runs import checkpoint
 from ..runtimes.simulate import simulate
+from . import demo
 from .federation import Federation, read
 
 NAME, SITES, VICTIM = "demo-peers", ("north", "east", "south", "west", "centre"), "south"

@@ -5,15 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .. import demo, problems
+from .. import problems
 from ..data import DataError, Dataset
 from ..problem import Problem
-from .deal import deal, dealable, partition_options, settled
-from .mistakes import did_you_mean, gather, wrong
+from . import demo
+from .components import Part, table
+from .datasets import KNOWN, found_at, load
 from .options import parameters, read
-from .own import Own, digests, own
-from .parts import Part, table
-from .rows import KNOWN, found_at, load
+from .partitioning import deal, dealable, partition_options, settled
+from .user_functions import Own, digests, own
+from .validation_errors import did_you_mean, gather, wrong
 
 ROWS = ("train", "valid", "test")
 EXAMPLE = '{kind = "my_problem.py:make"}'

@@ -6,8 +6,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from .mistakes import gather, several
-from .parts import Part, algorithm
+from .components import Part, algorithm
+from .validation_errors import gather, several
 
 Place = tuple[str, ...]  # the keys that lead to an option
 NAMES = ("name", "label")

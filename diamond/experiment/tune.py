@@ -7,14 +7,14 @@ from itertools import count, islice, product
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import replace
 from ..problem import Problem
-from ..runtimes.remembered import Trial, Wanted, remembered, score
+from ..runs.checkpoint import replace
+from ..runtimes.trial_cache import Trial, Wanted, remembered, score
+from .components import table
 from .config import Experiment, parsed, read
 from .grid import Table, grid
 from .jobs import apart, build, precision
-from .mistakes import BadExperiment, Mistake
-from .parts import table
+from .validation_errors import BadExperiment, Mistake
 
 FIRST = 100  # seeds of the trials are from here on, those of the experiment left out
 TUNED = "tuned.toml"  # in the folder of a tuning: the experiment with what was found

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sampling, tree
-from ..cost import Cost
-from ..deferred import Setting, own, resolve
+from ..core import sampling, tree
+from ..core.cost import Cost
+from ..core.sampling import EACH, Sampling
+from ..core.tree import Tree
+from ..numbers.open_numbers import Setting, own, resolve
 from ..problem import Objectives, Problem
-from ..sampling import EACH, Sampling
-from ..tree import Tree
 from .exact import exact
 from .protocol import Hypergradient
 

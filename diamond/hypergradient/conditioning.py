@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import linear, sampling, tree
-from ..cost import Cost
-from ..deferred import Deferred, Found, Measured, Setting
+from ..core import linear_solvers, sampling, tree
+from ..core.cost import Cost
+from ..core.tree import Tree
+from ..numbers.open_numbers import Deferred, Found, Measured, Setting
 from ..problem import Objectives, Rows
-from ..tree import Tree
 from .implicit import hessian
 from .lipschitz import SAFETY, curvatures
 
@@ -44,7 +44,9 @@ def smallest(setting: Setting) -> np.ndarray:
             look = lambda rows, point, _: _smallest(block(rows(1)), *point, key)
             found, counts = setting.each(look, setting.point)
             rows = np.asarray(counts, np.int64)
-            return np.asarray(found)[:, None], Cost(samples=rows, hvps=linear.LANCZOS * rows)
+            return np.asarray(found)[:, None], Cost(
+                samples=rows, hvps=linear_solvers.LANCZOS * rows
+            )
 
         found, cost = setting.talk.alone("mu", measure)
         return Found(found[:, 0], cost)
@@ -78,7 +80,7 @@ def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> tuple[jax.Ar
     """mu of each agent, and how many rows it is of."""
 
     def alone(problem: Objectives, x: Tree, y: Tree) -> jax.Array:
-        return linear.lanczos(hessian(problem, (x, y), None), tree.normal(key, y)).smallest
+        return linear_solvers.lanczos(hessian(problem, (x, y), None), tree.normal(key, y)).smallest
 
     return jax.vmap(alone)(few, x, y), few.train.count
 

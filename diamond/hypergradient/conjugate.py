@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import jax
 
-from .. import linear
-from ..cost import Cost
+from ..core import linear_solvers
+from ..core.cost import Cost
+from ..core.sampling import Sample
+from ..core.tree import Tree
+from ..core.whole_numbers import whole
 from ..problem import Objectives
-from ..sampling import Sample
-from ..tree import Tree
-from ..whole import whole
 from .implicit import Implicit, hessian
 from .protocol import Point
 
@@ -32,7 +32,7 @@ class ConjugateGradient:
     ) -> tuple[list[Tree], Cost]:
         where = sample.link(0)
         products = [hessian(problem, point, where) for point in points]
-        solve = linear.conjugate_gradient
+        solve = linear_solvers.conjugate_gradient
         solved = [solve(h, b, self.steps, self.tolerance) for h, b in zip(products, b)]
         iterations = sum(k for _, k in solved)
         spent = Cost(problem.train.fresh(where), hvps=iterations * problem.train.size(where))

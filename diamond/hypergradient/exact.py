@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import jax
 
-from .. import linear
-from ..cost import Cost
+from ..core import linear_solvers
+from ..core.cost import Cost
+from ..core.sampling import Sample
+from ..core.tree import Tree
 from ..problem import Objectives
-from ..sampling import Sample
-from ..tree import Tree
 from .implicit import Implicit, hessian
 from .protocol import Point
 
@@ -25,7 +25,7 @@ class Dense:
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         where = sample.link(0)
-        z = [linear.dense(hessian(problem, p, where), b) for p, b in zip(points, b)]
+        z = [linear_solvers.dense(hessian(problem, p, where), b) for p, b in zip(points, b)]
         size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
         rows = problem.train.size(where)
         return z, Cost(problem.train.fresh(where), hvps=len(points) * size * rows)

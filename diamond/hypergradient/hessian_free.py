@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import tree
-from ..cost import Cost
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import Sample, Where
+from ..core.tree import Tree
+from ..numbers.schedule import Number
 from ..problem import Objectives
-from ..sampling import Sample, Where
-from ..schedule import Number
-from ..tree import Tree
 from .neumann import at_least_one, given
 from .protocol import Point
 

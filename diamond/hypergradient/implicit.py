@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 import jax
 
-from .. import tree
-from ..cost import Cost
-from ..linear import Product
+from ..core import tree
+from ..core.cost import Cost
+from ..core.linear_solvers import Product
+from ..core.sampling import Sample, Where
+from ..core.tree import Tree
 from ..problem import Objectives
-from ..sampling import Sample, Where
-from ..tree import Tree
 from .protocol import Point
 
 

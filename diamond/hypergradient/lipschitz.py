@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sampling, tree
-from ..cost import Cost
-from ..deferred import Deferred, Found, Measured, Own, Setting, own
-from ..linear import power_iteration
+from ..core import sampling, tree
+from ..core.cost import Cost
+from ..core.linear_solvers import power_iteration
+from ..core.tree import Tree
+from ..numbers.open_numbers import Deferred, Found, Measured, Own, Setting, own
 from ..problem import Objectives, Problem
-from ..tree import Tree
 from .implicit import hessian
 
 BATCHES = 8  # Hessians looked at, per agent

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..cost import Cost
+from ..core.cost import Cost
+from ..core.sampling import Sample
+from ..core.tree import Tree
 from ..problem import Objectives
-from ..sampling import Sample
-from ..tree import Tree
 
 Point = tuple[Tree, Tree]  # (x, y)
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import jax
 
-from .. import tree
-from ..cost import Cost
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import Sample
+from ..core.tree import Tree
+from ..core.whole_numbers import whole
+from ..numbers.schedule import Number
 from ..problem import Objectives
-from ..sampling import Sample
-from ..schedule import Number
-from ..tree import Tree
-from ..whole import whole
 from .protocol import Point
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from ..cut import Cut
+from ..machine.sharding import Cut
 from .mixer import PASS, Bucket
 from .network import Network
 

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import cost, tree
-from ..algorithm import Algorithm, Estimate, Message, State
-from ..cost import Cost
-from ..deferred import AllHere, Found, Setting, Talk, refreshes, resolve, suited, swap
-from ..messages import messages
+from ..core import cost, tree
+from ..core.cost import Cost
+from ..core.sampling import Sample, Sampling, draw, key
 from ..network import Network
+from ..numbers.open_numbers import AllHere, Found, Setting, Talk, refreshes, resolve, suited, swap
 from ..problem import Objectives, Problem
-from ..sampling import Sample, Sampling, draw, key
+from ..rounds.algorithm import Algorithm, Estimate, Message, State
+from ..rounds.traffic import messages
 from .frame import Layout, layout
 
 

@@ -15,22 +15,22 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ..deferred import open_numbers
-from . import frame, saved
+from ..numbers.open_numbers import open_numbers
+from . import checkpoints, frame
 from .agent import Agent, Progress, Thought
-from .agreement import digest
-from .asking import Asking, all_of
-from .desk import Desk
-from .edges import Edges
+from .client import Asking, all_of
+from .edge_journal import DOWN, Ledger
+from .edge_states import Edges
 from .frame import Envelope, FrameError
-from .halt import Halt, Halted
-from .ledger import DOWN, Ledger
-from .names import Names, called
-from .patience import Limits
-from .store import Store
-from .tally import Tally, Unsettled
-from .threads import Work, threaded
+from .handshake import digest
+from .max_consensus import Tally, Unsettled
+from .outbox import Store
+from .service import Desk
+from .shutdown import Halt, Halted
+from .site_names import Names, called
+from .timeouts import Limits
 from .transport import Stopped, Transport
+from .worker_thread import Work, threaded
 
 Missing = Literal["wait", "continue"]
 WARM: WeakSet[Agent] = WeakSet()  # agents of this process whose rounds are compiled
@@ -99,12 +99,12 @@ class Node:
         """All rounds, from the checkpoint if there is one; returns once no neighbour needs more."""
         progress = self.agent.begin()
         if self.folder:
-            progress = saved.restore(self.folder, self.run_digest, progress, self.desk.store)
+            progress = checkpoints.restore(self.folder, self.run_digest, progress, self.desk.store)
             if progress.t:
                 progress = self.agent.numbered(progress)
-            safe = self.agent.exchanges * saved.safe(self.folder)
+            safe = self.agent.exchanges * checkpoints.safe(self.folder)
             self.desk.durable = min(safe, self.agent.tick(progress))
-            self.desk.finished = saved.finished(self.folder, self.run_digest)
+            self.desk.finished = checkpoints.finished(self.folder, self.run_digest)
         try:
             if self.edges:
                 self.edges.ledger.restore(self.agent.tick(progress))
@@ -261,8 +261,10 @@ class Node:
         if self.folder is None:
             self.desk.durable = self.agent.tick(progress)
         else:
-            await self.work(saved.save, self.folder, self.run_digest, progress, self.desk.store)
-            self.desk.durable = self.agent.exchanges * saved.safe(self.folder)
+            await self.work(
+                checkpoints.save, self.folder, self.run_digest, progress, self.desk.store
+            )
+            self.desk.durable = self.agent.exchanges * checkpoints.safe(self.folder)
         if self.edges:
             await self.edges.turn(
                 self.agent.tick(progress), self.desk.durable, self.desk.store.floor
@@ -275,7 +277,7 @@ class Node:
         """
         if self.folder is not None:
             check = Store(self.agent.neighbours)
-            restored = saved.restore(self.folder, self.run_digest, self.agent.begin(), check)
+            restored = checkpoints.restore(self.folder, self.run_digest, self.agent.begin(), check)
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
         self.desk.durable = self.last

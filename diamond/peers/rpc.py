@@ -10,8 +10,8 @@ from cryptography import x509
 
 from . import strict
 from .frame import FrameError
-from .patience import Limits
 from .roster import Bundle, Member, fingerprint, host
+from .timeouts import Limits
 from .transport import REQUEST, Differs, Refused, Stopped, Unreachable
 
 METHOD, VERSION = "/diamond.peers/call", "roster-version"

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..tree import Tree
-from ..whole import whole
+from ..core.tree import Tree
+from ..core.whole_numbers import whole
 
 PARTS = ("training", "validation", "test")
 

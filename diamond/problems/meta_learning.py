@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.tree import Tree
+from ..core.whole_numbers import whole
 from ..problem import Problem
-from ..tree import Tree
-from ..whole import whole
 from ._labels import labelled
 
 ACTIVATIONS = {

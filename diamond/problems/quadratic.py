@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.tree import Tree
+from ..core.whole_numbers import whole
 from ..problem import Problem
-from ..tree import Tree
-from ..whole import whole
 
 
 class Quadratic(NamedTuple):

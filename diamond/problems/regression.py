@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.tree import Tree
 from ..problem import Problem
-from ..tree import Tree
 
 
 def regression(

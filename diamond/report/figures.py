@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..folder.reader import runs as stored
+from ..runs.reader import runs as stored
 from .groups import group
 from .payload import AXES, MEASURES, number
 

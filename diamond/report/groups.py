@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from ..colours import colours
+from ..runs.colours import colours
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 Manifest = dict[str, Any]

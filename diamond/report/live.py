@@ -8,7 +8,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from ..folder.reader import runs as stored
+from ..runs.reader import runs as stored
 from .page import render
 from .payload import dumps, payload
 

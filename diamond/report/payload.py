@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..folder.reader import Stored
-from ..folder.reader import runs as stored
-from ..folder.table import of_x
-from .drawing import positions
+from ..runs.reader import Stored
+from ..runs.reader import runs as stored
+from ..runs.table import of_x
+from .graph_layout import positions
 from .groups import flatten, group, varied
 from .thinning import config, thin
 

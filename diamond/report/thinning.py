@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ..folder.reader import Stored
+from ..runs.reader import Stored
 
 SPACE = 700_000  # characters of a page beside the scripts, which take 1.25 MB of its 2
 FACT = 700  # characters of a run's facts

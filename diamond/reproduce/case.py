@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import data, network, paper, problems
-from ..algorithm import Algorithm
+from .. import data, network, problems
 from ..hypergradient import neumann
 from ..network import Network
 from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+from . import paper
 
 SHARES = (0.4, 0.4, 0.2)  # training, validation and test rows of each agent
 BATCH, TERMS = 32, 10  # the paper states neither

@@ -11,9 +11,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from .. import theory
-from ..paper import METHODS
 from . import drawing, figures
 from .case import BATCH, TERMS, Case, Scale
+from .paper import METHODS
 from .tune import SEEDS, grid, tune
 
 CASES = {

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..paper import COLOURS
 from .case import Case
 from .figures import Line
+from .paper import COLOURS
 from .trials import Trial
 
 PALETTE = [*COLOURS.values(), "#E69F00", "#56B4E9"]

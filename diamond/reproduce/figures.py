@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..paper import METHODS
-from ..runtimes.remembered import Trial, score
+from ..runtimes.trial_cache import Trial, score
 from . import trials
 from .case import Case, Scale
+from .paper import METHODS
 from .tune import constants
 
 DEGREES = (0.3, 0.5, 0.8)

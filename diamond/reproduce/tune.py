@@ -7,10 +7,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..paper import METHODS, MOMENTUM
-from ..runtimes.remembered import score
+from ..runtimes.trial_cache import score
 from . import trials
 from .case import PUBLISHED, Case, Constants, Scale
+from .paper import METHODS, MOMENTUM
 
 # Factors a, b, e of alpha_t = a s, beta_t = b s, eta_t = gamma_t = e s^2 with s = (2 + t)^(-1/3).
 # Methods without momentum have no e; they get nine values of a instead of three: 27 trials each.

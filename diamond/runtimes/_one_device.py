@@ -3,14 +3,14 @@
 import jax
 import jax.numpy as jnp
 
-from ..algorithm import Algorithm
-from ..deferred import AllHere
-from ..memory import Budget, Fitted
+from ..core.sampling import Sampling
+from ..core.tree import Tree
+from ..machine.memory import Budget, Fitted
 from ..network import Network
 from ..network.mixer import mixer
+from ..numbers.open_numbers import AllHere
 from ..problem import Problem
-from ..sampling import Sampling
-from ..tree import Tree
+from ..rounds.algorithm import Algorithm
 from ._precision import Precision, working
 from ._round import REMEDY, WORK, Progress, advance, together
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import cost, tree
-from ..algorithm import Algorithm, Estimate, Message, State
-from ..cost import Cost
-from ..deferred import own
-from ..memory import even, grouped
+from ..core import cost, tree
+from ..core.cost import Cost
+from ..core.sampling import EACH, Sample, Sampling, draw
+from ..machine.memory import even, grouped
 from ..network.mixer import Mixer
+from ..numbers.open_numbers import own
 from ..problem import Objectives, Rows
-from ..sampling import EACH, Sample, Sampling, draw
+from ..rounds.algorithm import Algorithm, Estimate, Message, State
 from ._compiled import compiled
 
 CACHE = 2**18  # bytes of rows to work on at a time

@@ -10,17 +10,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import cost, tree
-from ..algorithm import Algorithm
-from ..cost import Cost
-from ..deferred import Found, Rows, Setting, refreshes, resolve
-from ..divergence import Diverged, blame, culprit, directions, explain, unsound, whose
+from ..core import cost, tree
+from ..core.cost import Cost
+from ..core.sampling import Sampling, key
 from ..hypergradient.lipschitz import raised
+from ..measure.divergence import Diverged, blame, culprit, directions, explain, unsound, whose
+from ..measure.record import Record
 from ..network import Network
+from ..numbers.open_numbers import Found, Rows, Setting, refreshes, resolve
 from ..problem import Problem
-from ..record import Record, Saved
-from ..run import Run
-from ..sampling import Sampling, key
+from ..rounds.algorithm import Algorithm
+from ..runs.run import Run
+from ..runs.snapshot import Snapshot
 from ._precision import Precision
 from ._round import Progress, estimate, samples, start
 from .spmd import Devices, placed
@@ -51,7 +52,7 @@ class Simulation:
         seed: int,
         sampling: Sampling,
         shrinks: bool,
-        resume: Saved | None,
+        resume: Snapshot | None,
         devices: Devices | None = None,
         precision: Precision | None = None,
         memory: int | None = None,

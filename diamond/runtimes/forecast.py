@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import cost
-from ..algorithm import Algorithm
-from ..deferred import Setting, refreshes, resolve, spoken
+from ..core import cost
+from ..core.sampling import Sampling, key
+from ..measure.record import Record
 from ..network import Network
+from ..numbers.open_numbers import Setting, refreshes, resolve, spoken
 from ..problem import Problem
-from ..record import Record
-from ..sampling import Sampling, key
+from ..rounds.algorithm import Algorithm
 from ._one_device import OneDevice
 from ._precision import Precision, products
 from ._round import Progress, start

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..algorithm import Algorithm
-from ..deferred import open_numbers, refreshes
-from ..divergence import Diverged
-from ..memory import TooLarge
+from ..core.sampling import Sampling
+from ..core.whole_numbers import whole
+from ..machine.memory import TooLarge
+from ..measure.divergence import Diverged
 from ..network import Network
+from ..numbers.open_numbers import open_numbers, refreshes
 from ..problem import Problem
-from ..run import Run
-from ..sampling import Sampling
-from ..whole import whole
-from ._lanes import Lanes
+from ..rounds.algorithm import Algorithm
+from ..runs.run import Run
+from ._batched_runs import Lanes
 from .simulate import check, simulate
 
 LANES = 288  # runs side by side, at most

@@ -6,18 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..algorithm import Algorithm
-from ..folder.manifest import Origin
-from ..folder.writer import Writer
+from ..core.sampling import Sampling
+from ..core.whole_numbers import whole
 from ..network import Network
 from ..peers.agent import Agent, Progress
-from ..peers.diary import Diary
-from ..peers.inprocess import Wire, inline, play
+from ..peers.in_process import Wire, inline, play
 from ..peers.node import Missing, Node
-from ..peers.patience import Limits
+from ..peers.run_folder import Diary
+from ..peers.timeouts import Limits
 from ..problem import Problem
-from ..sampling import Sampling
-from ..whole import whole
+from ..rounds.algorithm import Algorithm
+from ..runs.manifest import Origin
+from ..runs.writer import Writer
 
 
 class Watch(Protocol):

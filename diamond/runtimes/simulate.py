@@ -6,17 +6,17 @@ from typing import Literal
 
 import jax
 
-from .. import stopping
-from ..algorithm import Algorithm
 from ..catalogue import solving
-from ..deferred import open_numbers, refreshes, suited
+from ..core.sampling import Sampling
+from ..core.whole_numbers import whole
+from ..measure import stopping
+from ..measure.stopping import Stop
 from ..network import Network
+from ..numbers.open_numbers import open_numbers, refreshes, suited
 from ..problem import Problem
-from ..record import Saved
-from ..run import Run
-from ..sampling import Sampling
-from ..stopping import Stop
-from ..whole import whole
+from ..rounds.algorithm import Algorithm
+from ..runs.run import Run
+from ..runs.snapshot import Snapshot
 from ._precision import Precision, products
 from ._simulation import REWIND, Simulation
 from .spmd import Devices
@@ -36,8 +36,8 @@ def simulate(
     *,
     stop: Stop | None = None,
     on_divergence: OnDivergence | None = None,
-    on_progress: Callable[[Saved], None] | None = None,
-    resume: Saved | None = None,
+    on_progress: Callable[[Snapshot], None] | None = None,
+    resume: Snapshot | None = None,
     devices: Devices | None = None,
     precision: Precision | None = None,
     memory: int | None = None,

@@ -14,18 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .. import tree
-from ..algorithm import Algorithm
-from ..cut import Cut
-from ..deferred import AllHere, Talk
-from ..memory import Budget, Fitted
+from ..core import tree
+from ..core.sampling import Sampling
+from ..core.tree import Tree
+from ..machine.memory import Budget, Fitted
+from ..machine.sharding import Cut
 from ..network import Network
 from ..network.exchange import AXIS, Exchange, Way, exchange
+from ..numbers.open_numbers import AllHere, Talk
 from ..problem import Objectives, Problem, Rows
-from ..sampling import Sampling
-from ..tree import Tree
+from ..rounds.algorithm import Algorithm
 from ._compiled import compiled
-from ._gathered import Gathered
+from ._gather import Gathered
 from ._one_device import OneDevice
 from ._precision import Precision, working
 from ._round import REMEDY, WORK, Progress, play

@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import lower, tree
-from ..cost import Cost
+from ..core import tree
+from ..core.cost import Cost
+from ..core.linear_solvers import LANCZOS, lanczos
+from ..core.sampling import Sample, Sampling, key
+from ..core.tree import Tree
+from ..hypergradient import lower_solution
 from ..hypergradient.conjugate import ConjugateGradient
 from ..hypergradient.implicit import Implicit, hessian
 from ..hypergradient.neumann import neumann
-from ..linear import LANCZOS, lanczos
 from ..network import Network
 from ..problem import Objectives, Problem
-from ..sampling import Sample, Sampling, key
-from ..tree import Tree
 from .constants import Constants, Start
 from .forms import BOUNDS, Bound
 from .noise import scatter
@@ -117,9 +118,9 @@ def _explore(objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, r
 
 def _agent(problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
     x, y = point
-    solution = lower.solve(problem, x, y)
-    tolerance = lower.tolerance(tree.norm(y).dtype)
-    exact = Implicit(ConjugateGradient(lower.CG_STEPS, tolerance=tolerance))
+    solution = lower_solution.solve(problem, x, y)
+    tolerance = lower_solution.tolerance(tree.norm(y).dtype)
+    exact = Implicit(ConjugateGradient(lower_solution.CG_STEPS, tolerance=tolerance))
     solved = x, solution.y
     (h,), reading = exact(problem, [solved], Sample(None, None, None, None, None))
 

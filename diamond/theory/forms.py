@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from .. import tree
+from ..core import tree
+from ..core.tree import Tree
 from ..problem import Objectives
-from ..tree import Tree
 from .search import Form
 
 

@@ -5,12 +5,12 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from .. import tree
-from ..cost import Cost
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import EACH, Sampling, draw
+from ..core.tree import Tree
 from ..hypergradient.implicit import Implicit
 from ..problem import Objectives
-from ..sampling import EACH, Sampling, draw
-from ..tree import Tree
 
 SPLIT = 1 << 20  # rounds of the second sample of a pair: far from those of the first
 

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import tree
-from ..tree import Tree
+from ..core import tree
+from ..core.tree import Tree
 
 Form = Callable[..., jax.Array]  # (point, v_1, .., v_n) -> number, linear in every v_j
 

@@ -21,7 +21,7 @@ is changed here, and why (`printed=True` leaves 3, 4 and the limit of 5 as they 
 import math
 from typing import NamedTuple
 
-from ..schedule import Schedule, paper
+from ..numbers.schedule import Schedule, paper
 from .constants import Constants
 from .lemmas import bias, lemma1, lemma2, terms
 

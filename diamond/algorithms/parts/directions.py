@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ... import tree
-from ...cost import Cost
+from ...core import tree
+from ...core.cost import Cost
+from ...core.sampling import Sample
+from ...core.tree import Tree
+from ...numbers.schedule import Number, Schedule, schedule
 from ...problem import Objectives
-from ...sampling import Sample
-from ...schedule import Number, Schedule, schedule
-from ...tree import Tree
 from .point import STATIC, Point
 
 Found = tuple[list[Point], Cost]

@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import tree
-from ...cost import Cost
-from ...deferred import Deferred, Found, Measured, Setting
-from ...sampling import Sample
-from ...schedule import Number, Schedule, schedule, weight
-from ...tree import Tree
-from ...whole import whole
+from ...core import tree
+from ...core.cost import Cost
+from ...core.sampling import Sample
+from ...core.tree import Tree
+from ...core.whole_numbers import whole
+from ...numbers.open_numbers import Deferred, Found, Measured, Setting
+from ...numbers.schedule import Number, Schedule, schedule, weight
 from .point import STATIC, Point, over
 
 Estimated = tuple[Point, Any, Cost]  # the directions, what the estimator keeps, what it cost

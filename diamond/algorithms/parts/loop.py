@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ... import tree
-from ...algorithm import Message
-from ...cost import Cost
+from ...core import tree
+from ...core.cost import Cost
+from ...core.sampling import Sample
+from ...core.tree import Tree
+from ...numbers.schedule import Number, Scaled, Schedule
 from ...problem import Objectives, Problem
-from ...sampling import Sample
-from ...schedule import Number, Scaled, Schedule
-from ...tree import Tree
+from ...rounds.algorithm import Message
 from . import estimators, moves
 from .directions import Gradient
 from .point import STATIC, Point

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from ... import tree
-from ...algorithm import Message
-from ...cost import Cost
+from ...core import tree
+from ...core.cost import Cost
+from ...core.sampling import Sample
+from ...core.tree import Tree
+from ...numbers.schedule import Number, Schedule, weight
 from ...problem import Objectives
-from ...sampling import Sample
-from ...schedule import Number, Schedule, weight
-from ...tree import Tree
+from ...rounds.algorithm import Message
 from .single import Single
 
 LARGEST = 2000  # numbers in y: g_yy has the square of it

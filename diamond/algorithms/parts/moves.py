@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 
-from ... import tree
-from ...algorithm import Message
-from ...deferred import Deferred, Found, Setting
-from ...schedule import Number
-from ...tree import Tree
+from ...core import tree
+from ...core.tree import Tree
+from ...numbers.open_numbers import Deferred, Found, Setting
+from ...numbers.schedule import Number
+from ...rounds.algorithm import Message
 from .point import STATIC
 
 Order = Literal["paper", "atc"]

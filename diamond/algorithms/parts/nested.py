@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ... import tree
-from ...algorithm import Message
-from ...cost import Cost
+from ...core import tree
+from ...core.cost import Cost
+from ...core.sampling import Sample
+from ...core.tree import Tree
+from ...numbers.schedule import Number
 from ...problem import Objectives
-from ...sampling import Sample
-from ...schedule import Number
-from ...tree import Tree
+from ...rounds.algorithm import Message
 from .point import Point
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ...tree import Tree
+from ...core.tree import Tree
 
 STATIC = {"static": True}  # of a dataclass field that is part of the program, not a number
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ...deferred import Deferred, Found, Setting
 from ...hypergradient.conditioning import smallest
-from ...schedule import Number, Scaled
+from ...numbers.open_numbers import Deferred, Found, Setting
+from ...numbers.schedule import Number, Scaled
 
 
 class Single:

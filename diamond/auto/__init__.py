@@ -1,0 +1,1 @@
+"""The rule that chooses step sizes, and what it measures for that."""

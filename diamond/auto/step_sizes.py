@@ -1,0 +1,237 @@
+"""Step sizes that choose themselves, from what each agent measures on its own rows.
+
+No row is pooled: an agent measures curvature and noise of its own f_i and g_i, at the start and a
+few times later, where it stands by then. y_i is its own, and so is beta_i; alpha is everyone's.
+
+    beta_i,t = 1 / (1.5 L_i) s_t,  L_i: the worst curvature of a sampled g_yy (2 / L_i: the limit)
+    eta_t = gamma_t = eta_0 (1 + t / 10)^(-2/3),  eta_0 = 0.2 r between 0.1 and 1
+    alpha_t = q / (1 + q) min(c phi / L_l, k sqrt(eta_0) / sigma_L) s_t,  q = 2 r / eta_0
+    alpha_t = r / (1 + r) / (L_l / (c phi) + sigma_L^2 / L_l) s_t  without momentum
+
+with s_t = (1 + t / 200)^(-1/3); half of that alpha in the paper's order of mixing, and (1 + t) / 25
+of it in the first rounds, while y is far from y* and h not the h that was measured. L_l is the
+curvature of l_i(x) = f_i(x, y_i*(x)); r = ||h||^2 / variance of the sampled hypergradient h, of
+which momentum leaves the share eta_0 / 2; sigma_L the noise in its change from point to point, for
+which momentum pays: what it gathers has the variance (sigma_L alpha ||u||)^2 / (2 eta). Variances
+are those of a mean over the agents; the smallest r and the largest sigma_L count. A moving average
+with the weight theta_t = eta_0 s_t leaves as little noise as momentum does but lags by 1 / theta
+rounds: alpha is at most eta_0 / (2 L_l) then.
+
+phi = 2 sqrt(beta mu), at most 1, is how fast y follows: its directions do so at rates between
+beta mu and 1, and the geometric middle is taken, of the worst agent. Where y lags (beta mu < 0.15)
+the largest L_l counts, k = 0.6, and alpha never grows again: x does not see the l whose curvature
+was measured. Where y follows, the mean of the L_l counts, which bounds the curvature of the mean,
+k = 1.25, and alpha may grow, at most four times at a look. c = 1.5. Where y makes several steps
+for one of x, beta mu is 1 - (1 - beta mu)^inner.
+
+A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
+of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
+Lanczos over the network (`hypergradient.pooled`), with mu at least L / 300: agents with few rows
+are flat alone and not together. y follows at half the smaller of beta mu and 1 - lam. L_l is found
+with mu added to the curvature of each g_i. Without a lower level, phi = 1.
+"""
+
+import math
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ..core import sampling
+from ..core.cost import Cost
+from ..hypergradient.conditioning import block, condition, smallest
+from ..hypergradient.lipschitz import curvatures
+from ..hypergradient.network_spectrum import ends
+from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill
+from ..numbers.schedule import Scaled, Schedule, power, ramp
+from . import upper_curvature
+
+Order = Literal["paper", "atc"]
+Noise = Literal["plain", "momentum", "average", "none"]
+MARGIN = 1.5  # between beta and 1 / L
+STEP = {"paper": 0.5, "atc": 1.0}  # of alpha
+SHARE = {"local": 1.0, "gossip": 1.0, "gt": 0.5, "extra": 0.5, "ed": 1.0}  # by move
+MOST = 300.0  # L / mu of a lower level in common, as far as alpha is concerned
+HALF = 0.5  # of the rate at which an average, or a y in common, follows
+INNER = 10  # steps of y for one of x, at most
+SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
+SLOWING, FADING = power(SLOW ** (1 / 3), SLOW), power(FADE ** (2 / 3), FADE, 2 / 3)
+WARM = 25.0  # rounds in which alpha rises, until the second look
+AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first; the least eta_0
+LENGTH = 1.5  # c: alpha L_l / phi
+FOLLOWS = 0.15  # beta mu from which y follows x
+MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
+
+
+class Regime(NamedTuple):
+    """How far alpha may go."""
+
+    kept: float  # k: alpha sigma_L / sqrt(eta_0)
+    growth: float  # from one look to the next, at most
+
+
+LAGS, KEEPS_UP = Regime(0.6, 1.0), Regime(1.25, 4.0)
+
+
+def _beta(setting: Setting, move: str) -> Found:
+    if setting.problem.lower_level == "common":
+        return Found(SHARE[move] / (MARGIN * _largest(setting)))
+    return Found(1 / (MARGIN * curvatures(setting)))
+
+
+def _largest(setting: Setting) -> float:
+    """max_i L_i."""
+
+    def compute(setting: Setting) -> Found:
+        own = curvatures(setting)
+        (found,), cost = setting.talk.largest("common", lambda: (own[:, None], Cost()))
+        return Found(float(found), cost, agreed=1, talks=1)
+
+    return setting.once("_largest", compute)
+
+
+def _condition(setting: Setting) -> float:
+    """L / mu of the lower level."""
+    level = setting.problem.lower_level
+    if level == "none":
+        return 1 / MARGIN
+    if level == "personal":
+        return condition(setting)
+
+    def compute(setting: Setting) -> Found:
+        found = ends(setting)
+        if found is not None:
+            return Found(_largest(setting) / max(found[0], found[1] / MOST))
+        own = smallest(setting)
+        (flattest,), cost = setting.talk.largest("flattest", lambda: (-own[:, None], Cost()))
+        least = max(-float(flattest), _largest(setting) / MOST)
+        return Found(_largest(setting) / least, cost, agreed=1, talks=1)
+
+    return setting.once("condition", compute)
+
+
+def _rate(setting: Setting, inner: Any, move: str) -> float:
+    """beta mu: how much of y's error a round removes; of its disagreement too, if y is common."""
+    times = setting.once("inner", inner.compute) if isinstance(inner, Deferred) else inner
+    rate = 1 - (1 - min(1.0, SHARE[move] / (MARGIN * _condition(setting)))) ** times
+    if setting.problem.lower_level == "common" and setting.network is not None:
+        rate = HALF * min(rate, 1 - setting.network.lam**times)
+    return rate
+
+
+def _inner(setting: Setting, move: str) -> Found:
+    """As many steps of y as halve its error, INNER at most."""
+    wanted = math.log(2) * MARGIN * _condition(setting) / SHARE[move]
+    return Found(int(np.clip(math.ceil(wanted), 1, INNER)), lasting=True)
+
+
+def _alpha(
+    setting: Setting, order: Order, lags: int, noise: Noise, inner: Any, move: str, lower: str
+) -> Found:
+    rate = _rate(setting, inner, lower)
+    regime = KEEPS_UP if rate >= FOLLOWS else LAGS
+    largest, mean, _, shaky = np.maximum(_upper(setting), 1e-30)  # l may not depend on x at all
+    curvature = mean if rate >= FOLLOWS else largest
+    step = (rate if lags == 2 else LENGTH * min(1.0, 2 * math.sqrt(rate))) / curvature
+    if noise == "plain":
+        ratio = setting.once("ratio", _ratio)
+        step = ratio / (1 + ratio) / (1 / step + shaky**2 / curvature)
+    if noise in ("momentum", "average"):
+        eta = setting.once("eta", _eta)
+        ratio = 2 * setting.once("ratio", _ratio) / eta
+        most = {
+            "momentum": regime.kept * math.sqrt(eta) / shaky,
+            "average": HALF * eta / curvature,
+        }
+        step = ratio / (1 + ratio) * min(step, most[noise])
+    grown = regime.growth * setting.before("alpha", math.inf)
+    share = SHARE[move] if move in ("extra", "ed") else STEP[order]
+    return Found(float(min(share * step, grown)))
+
+
+def _eta(setting: Setting) -> Found:
+    ratio = setting.once("ratio", _ratio)
+    return Found(float(np.clip(AVERAGED * ratio, LEAST, 1.0)), lasting=True)
+
+
+def _ratio(setting: Setting) -> Found:
+    """r at the start: where h vanishes it says nothing."""
+    return Found(float(_upper(setting)[2]), lasting=True)
+
+
+@cache
+def alpha(
+    order: Order,
+    lags: int = 1,
+    noise: Noise = "plain",
+    inner: Any = 1,
+    move: str = "gt",
+    lower: str = "local",
+) -> Schedule:
+    """alpha_t of an algorithm that mixes in this order.
+
+    `lags` 2: it carries z as well as y; two lags make an oscillator, which is stable for
+    alpha L_l < (beta + delta) mu. `noise`: of plain samples, under momentum, averaged, or "none"
+    where gradients are of all rows. `inner`: steps of y for one of x. `move` of x, `lower` of y.
+    """
+    rule = partial(_alpha, order=order, lags=lags, noise=noise, inner=inner, move=move, lower=lower)
+    return ramp(Scaled(Deferred("alpha", rule), SLOWING), WARM)
+
+
+@cache
+def beta(move: str = "local") -> Schedule:
+    """beta_t of a y that is agreed upon by `move`, and delta_t of z."""
+    return Scaled(Deferred("beta", partial(_beta, move=move)), SLOWING)
+
+
+@cache
+def rate() -> Any:
+    """beta_0, as a number."""
+    return Deferred("beta", partial(_beta, move="local"))
+
+
+@cache
+def inner(move: str = "local") -> Any:
+    """How many steps y, agreed upon by `move`, makes for one of x."""
+    return Deferred("inner", partial(_inner, move=move))
+
+
+def eta() -> Schedule:
+    """eta_t, and gamma_t."""
+    return Scaled(Deferred("eta", _eta), FADING)
+
+
+def theta() -> Schedule:
+    """theta_t, the weight of the new in a moving average: it shrinks no faster than alpha_t."""
+    return Scaled(Deferred("eta", _eta), SLOWING)
+
+
+def _upper(setting: Setting) -> np.ndarray:
+    """L_l, the largest and the mean; r and sigma_L, the worst, with noise averaged over all."""
+
+    def compute(setting: Setting) -> Found:
+        estimator, m = fill(setting.estimator, setting), setting.agents
+        common = setting.problem.lower_level == "common"
+        mu = _largest(setting) / _condition(setting) if common else None
+        every = m if m <= MANY else 0  # L_l of every agent, each in a place of its own
+
+        def measure() -> Measured:
+            def look(rows: Rows, point: Any, numbers: Any) -> Any:
+                few, key = block(rows(1)), sampling.key(setting.seed)
+                about = estimator, few, rows(setting.batch), *point, key, numbers, mu
+                found = upper_curvature.look(*about)
+                return *found, numbers
+
+            bends, ratio, shaky, cost, numbers = setting.each(look, setting.point)
+            found = np.zeros((len(bends), 3 + every))
+            found[:, :3] = np.stack([bends, -ratio, shaky], axis=1)
+            if every:
+                found[np.arange(len(bends)), 3 + np.asarray(numbers)] = bends
+            return found, Cost(*(np.asarray(c, np.int64) for c in cost))
+
+        found, cost = setting.talk.largest("upper", measure)
+        largest, ratio, shaky, *bends = (float(value) for value in found)
+        told = [largest, float(np.mean(bends or largest)), -m * ratio, shaky / math.sqrt(m)]
+        return Found(np.array(told), cost, agreed=3 + every, talks=1)
+
+    return setting.once("_upper", compute)

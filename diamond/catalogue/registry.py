@@ -1,0 +1,36 @@
+"""Every method by its name.
+
+The files of diamond/algorithms are the registry; packages add to it by entry points of the group
+`diamond.algorithms`, each a function that makes a method.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+from .. import algorithms
+
+COMPOSED = "method"  # makes any method, and is none itself
+LEVELS = ("personal", "common", "none")
+
+
+def names() -> list[str]:
+    """Every method by name: those of this package, and those that others bring."""
+    own = [m.name for m in pkgutil.iter_modules(algorithms.__path__)]
+    found = {name for name in own if name[0] != "_" and name != "parts"}
+    return sorted(found | {point.name for point in entry_points(group="diamond.algorithms")})
+
+
+def maker(name: str) -> Callable[..., Any]:
+    """The function that makes the method of this name."""
+    for point in entry_points(group="diamond.algorithms"):
+        if point.name == name:
+            return point.load()
+    return getattr(importlib.import_module(f"{algorithms.__name__}.{name}"), name)
+
+
+def solving(level: str) -> list[str]:
+    """The names of all methods for this kind of lower level."""
+    return [name for name in names() if name != COMPOSED and level in maker(name)().solves]

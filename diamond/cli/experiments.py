@@ -1,0 +1,232 @@
+"""new, check, run, compare, resume: experiments from files."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
+from .devices import asked_for, joined, leading, recorded, show_cores
+
+if TYPE_CHECKING:
+    from ..experiment.config import Experiment
+    from ..experiment.execute import Permits
+    from ..experiment.runner import Plan
+
+File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.")]
+Set = Annotated[
+    list[str], typer.Option("--set", help="Change a key, as in --set algorithm.alpha=0.1.")
+]
+Rounds = Annotated[
+    int | None,
+    typer.Option(help="So many; a run of the same file with fewer is gone on with.", min=0),
+]
+Out = Annotated[Path, typer.Option(help="Where the folder of the run goes.")]
+Devices = Annotated[
+    str, typer.Option(help="Cut the agents over 'cores', 'all' devices, or so many of them.")
+]
+Hosts = Annotated[
+    str,
+    typer.Option(
+        help="One of several processes: HOST:PORT where process 0 listens, or 'auto' under SLURM "
+        "or Open MPI. Nothing is encrypted: for trusted networks."
+    ),
+]
+Rank = Annotated[int | None, typer.Option(help="With --hosts: which process this is, from 0.")]
+Size = Annotated[int | None, typer.Option(help="With --hosts: how many processes there are.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Writes NAME.toml and NAME.py.")],
+    folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
+) -> None:
+    """Write a commented experiment and a problem of your own, ready to run."""
+    with reported():
+        from ..experiment.template import write
+
+        for path in write(folder, name):
+            typer.echo(path)
+    talk(f"try it:  diamond run {folder / name}.toml")
+
+
+@app.command()
+def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
+    """Find every mistake of an experiment, and estimate what it takes, without running it."""
+    with reported():
+        start()
+        from ..experiment.runner import comparison, every_mistake
+        from .forecasts import as_dict, show
+
+        plan = comparison(every_mistake(file, set), Path("runs"), str(file))
+        found = plan.forecasts()
+        if json:
+            emit({"file": str(file), "mistakes": [], "runs": as_dict(found)})
+        else:
+            show(plan, found)
+
+
+@app.command()
+def run(
+    file: File,
+    set: Set = [],  # noqa: B006
+    rounds: Rounds = None,
+    out: Out = Path("runs"),
+    devices: Devices = "",
+    hosts: Hosts = "",
+    rank: Rank = None,
+    size: Size = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run the experiment of a file once: a folder with all numbers, gone on with if interrupted."""
+    with reported(), joined(hosts, rank, size):
+        start()
+        from ..experiment.config import load
+        from ..experiment.runner import single
+
+        asked = asked_for(devices, hosts)
+        more = [] if rounds is None else [f"rounds={rounds}"]
+        experiment = load(file, [*set, *asked, *more])
+        show_cores(experiment.devices)
+        plan = None if rounds is None else _extended(experiment, out, quiet)
+        _go(plan or single(experiment, out, str(file)), quiet, json, estimate=not hosts)
+
+
+@app.command()
+def compare(
+    file: File,
+    set: Set = [],  # noqa: B006
+    out: Out = Path("runs"),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run every algorithm of a file on every network from every seed: lists are sweeps."""
+    with reported():
+        start()
+        from ..experiment.config import load
+        from ..experiment.runner import begin, comparison
+        from ..runs.writable import room
+
+        plan = comparison(load(file, set), out, str(file))
+        room(plan.path, plan.size)
+        begin(plan)
+        _go(plan, quiet, json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    devices: Devices = "",
+    hosts: Hosts = "",
+    rank: Rank = None,
+    size: Size = None,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="Begin anew where no checkpoint can be read; nothing is deleted."
+        ),
+    ] = False,
+    changed_data: Annotated[
+        bool,
+        typer.Option(
+            "--changed-data", help="Go on although rows, files or packages are not what they were."
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Go on with what was interrupted or killed; the end is that of the uninterrupted run."""
+    with reported(), joined(hosts, rank, size):
+        start()
+        from ..experiment.execute import Permits
+        from ..experiment.runner import again
+
+        chosen = devices or ("all" if hosts else "")
+        show_cores(chosen or recorded(folder))
+        others = int(chosen) if chosen.isdigit() else chosen or None
+        permits = Permits(restart, changed_data)
+        _go(again(folder, others), quiet, json, estimate=False, permits=permits)
+
+
+def _extended(experiment: "Experiment", out: Path, quiet: bool) -> "Plan | None":
+    """What is left of the same experiment with fewer rounds, if it was run."""
+    from ..experiment.extend import extended
+
+    plan = extended(experiment, out)
+    if plan and not quiet:
+        talk(f"going on with {plan.path}, up to round {experiment.rounds:,}")
+    return plan
+
+
+def start() -> None:
+    """JAX, with compiled programs kept for the next time."""
+    from ..machine.compilation_cache import compile_cache
+
+    compile_cache()
+
+
+def _go(
+    plan: "Plan",
+    quiet: bool,
+    json: bool,
+    estimate: bool = True,
+    permits: "Permits | None" = None,
+) -> None:
+    """Estimate, run, and print the table; exits by what became of the runs."""
+    from ..runs.reader import open_run
+    from ..runs.table import over_seeds, rows
+    from ..runs.writable import room
+    from .forecasts import said
+    from .tables import print_table
+
+    if not leading():
+        plan.assist()
+        return
+    room(plan.path, plan.size)
+    compiled: dict[str, float] = {}
+    if estimate:
+        if not quiet:
+            talk("compiling, and trying a few rounds ...", "dim")
+        found = plan.forecasts()
+        compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
+        if not quiet:
+            talk(said(plan, found), "dim")
+    manifests = executed(plan, quiet, compiled, permits)
+    table = rows([open_run(path) for _, path in plan.jobs])
+    if json:
+        emit({"folder": str(plan.path), "runs": table})
+    else:
+        print_table(table)
+        if len(plan.experiment.seed) > 1:
+            typer.echo("\nover the seeds:")
+            print_table(over_seeds(table))
+        typer.echo(f"folder: {plan.path}")
+        if len(manifests) == 1:
+            typer.echo(f"digest: {manifests[0]['digest']}")
+    _end(manifests)
+
+
+def executed(
+    plan: "Plan", quiet: bool, compiled: dict[str, float], permits: "Permits | None" = None
+) -> list[dict[str, Any]]:
+    """The manifests of a plan's runs, watched while they run; Ctrl-C says how to go on."""
+    from ..experiment.execute import Permits
+    from .interrupt import gently
+    from .progress import watching
+
+    try:
+        with gently() as stopped, watching(plan, quiet) as watch:
+            return plan.execute(watch, stopped, compiled, permits or Permits())
+    except KeyboardInterrupt:
+        talk(f"interrupted; go on with:  diamond resume {plan.path}", "yellow")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _end(manifests: list[dict[str, Any]]) -> None:
+    diverged = [manifest for manifest in manifests if manifest["status"] == "diverged"]
+    for manifest in diverged:
+        talk(f"{manifest['name']} {manifest['message'].split('. The state before')[0]}", "red")
+    if diverged:
+        raise typer.Exit(DIVERGED)

@@ -1,0 +1,37 @@
+"""net renew: new keys for the sites of a federation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .app import Json, emit, talk
+from .net import net
+from .net_sites import plainly
+
+
+@net.command()
+def renew(
+    folder: Annotated[Path, typer.Argument(help="The folder that `net init` made.")],
+    site: Annotated[str | None, typer.Option(help="This site only.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="The certificates last so long.")] = 365,
+    json: Json = False,
+) -> None:
+    """New keys and certificates, and a roster that lists them; the old keys are refused."""
+    with plainly():
+        from ..peers.authority import renew
+        from ..peers.roster import signed
+
+        bundles = renew(folder, site, days)
+        roster = signed(folder)
+        if json:
+            places = {name: str(path) for name, path in bundles.items()}
+            emit({"version": roster.version, "bundles": places})
+            return
+        for name, path in bundles.items():
+            typer.echo(f"{name}: {path}")
+        others = [member.name for member in roster.members if member.name not in bundles]
+        talk(f"roster {roster.version}; carry each folder to its site over a safe way")
+        if others:
+            talk(f"{', '.join(others)}: roster.json and roster.sig of their folders are enough")
+        talk("sites take it when they are started again; until all have, they wait for one another")

@@ -1,0 +1,101 @@
+"""What the commands of `diamond net` share: the bundle of a site, its problem, its troubles."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import BAD_INPUT, DIVERGED, FAILED, INTERRUPTED, reported, talk
+
+if TYPE_CHECKING:
+    from ..experiment.components import Part
+    from ..experiment.federation import Federation
+    from ..peers.roster import Bundle
+
+Place = Annotated[Path, typer.Argument(help="The bundle of this site, a folder.")]
+Rows = Annotated[Path | None, typer.Option("--data", help="Handed to it as `data`: your own rows.")]
+Connect = Annotated[float, typer.Option(help="Seconds for one try to reach a neighbour.")]
+
+
+@contextmanager
+def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
+    """The bundle and the federation it is of, in whose precision JAX works meanwhile."""
+    import jax
+
+    from ..experiment.federation import agreed
+    from ..machine.compilation_cache import compile_cache
+    from ..peers.roster import load
+
+    compile_cache()
+    site = load(bundle)
+    sites = {member.name: member.address for member in site.roster.members}
+    federation = agreed(site.roster.federation, site.roster.terms, sites)
+    with jax.enable_x64(federation.precision == "float64"):
+        yield site, federation
+
+
+def own_problem(kind: str, data: Path | None) -> "Part":
+    """The problem that the user's function makes of the site's rows."""
+    from pydantic import ValidationError
+
+    from ..experiment.problems import problem
+    from ..experiment.validation_errors import BadExperiment, Mistake
+
+    given = {"kind": kind} | ({"data": str(data)} if data else {})
+    try:
+        return problem(given, Path.cwd())
+    except ValidationError as error:
+        said = [Mistake("problem", e["ctx"]["said"]) for e in error.errors()]
+        raise BadExperiment(kind, said) from None
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """As `reported`, for what sites have to say as well."""
+    with reported():
+        installed()
+        from ..peers.checkpoints import OtherRun
+        from ..peers.roster import BadBundle
+        from ..peers.shutdown import Halted
+        from ..peers.timeouts import GaveUp
+        from ..peers.transport import Refused
+
+        try:
+            yield
+        except (BadBundle, OtherRun) as error:
+            talk(str(error), "red")
+            raise typer.Exit(BAD_INPUT) from None
+        except FloatingPointError as error:
+            talk(str(error), "red")
+            raise typer.Exit(DIVERGED) from None
+        except Halted as error:
+            talk(f"{error}; the same command goes on", "yellow")
+            raise typer.Exit(INTERRUPTED) from None
+        except (Refused, GaveUp) as error:
+            talk(str(error), "red")
+            raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt:
+            talk("interrupted; the same command goes on from the checkpoint", "yellow")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def installed() -> None:
+    """Say what is missing where the extra was not installed."""
+    for name in ("cryptography", "grpc", "msgpack"):
+        if find_spec(name) is None:
+            talk(f"{name} is missing: pip install 'diamond-bilevel[net]'", "red")
+            raise typer.Exit(BAD_INPUT)
+
+
+def digest_of(x: Any) -> str:
+    """sha256 of x."""
+    import hashlib
+
+    import jax
+    import numpy as np
+
+    leaves = jax.tree.leaves(x)
+    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()

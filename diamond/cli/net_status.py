@@ -1,0 +1,91 @@
+"""net status, net stop: what a running site and its neighbours are doing, and its end."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import FAILED, Json, emit, talk
+from .net import net
+from .net_sites import Connect, Place, plainly
+
+if TYPE_CHECKING:
+    from ..peers.roster import Bundle, Member
+
+Own = Annotated[
+    str | None, typer.Option("--listen", help="Where this site listens, if not as in the roster.")
+]
+
+
+@net.command()
+def status(bundle: Place, connect: Connect = 5.0, listen: Own = None, json: Json = False) -> None:
+    """Ask this site and its neighbours for their round, and for whom they wait."""
+    with plainly():
+        from ..peers.roster import load
+
+        site = load(bundle)
+        found = asyncio.run(_ask(site, "status", [site.me, *site.neighbours], connect, listen))
+        if json:
+            emit(found)
+        else:
+            for name, told in found.items():
+                typer.echo(f"{name}: {_said(site, told)}")
+        if "error" in found[site.me.name]:
+            raise typer.Exit(FAILED)
+
+
+@net.command()
+def stop(bundle: Place, connect: Connect = 5.0, listen: Own = None, json: Json = False) -> None:
+    """Ask this site to stop after its round, with a checkpoint; the others are not stopped."""
+    with plainly():
+        from ..peers.roster import load
+
+        site = load(bundle)
+        (told,) = asyncio.run(_ask(site, "stop", [site.me], connect, listen)).values()
+        if json:
+            emit(told)
+        elif "error" not in told:
+            typer.echo(f"{site.me.name} stops after its round, {told['round'] + 1} at the latest")
+        if "error" in told:
+            talk(f"{site.me.name}: {_said(site, told)}", "red")
+            raise typer.Exit(FAILED)
+    talk("`diamond net start` with the same words goes on from there")
+
+
+async def _ask(
+    site: "Bundle", kind: str, members: "Iterable[Member]", connect: float, own: str | None
+) -> dict[str, dict[str, Any]]:
+    """What each of the members answers; {"error": why} if it does not."""
+    from ..peers.frame import FrameError, pack, unpack
+    from ..peers.rpc import Client
+    from ..peers.timeouts import Limits
+    from ..peers.transport import REQUEST, Refused, Unreachable
+
+    async def one(client: Client, member: "Member") -> dict[str, Any]:
+        try:
+            request = pack({"kind": kind, "sender": site.me.number})
+            header, _ = unpack(await client.call(member.number, request), REQUEST)
+            return {name: value for name, value in header.items() if name != "kind"}
+        except (Refused, Unreachable, FrameError) as cause:
+            return {"error": f"{member.address}: {cause}"}
+
+    async with Client(site, REQUEST, Limits(connect, connect), own) as client:
+        found = await asyncio.gather(*(one(client, member) for member in members))
+    return {member.name: told for member, told in zip(members, found)}
+
+
+def _said(site: "Bundle", told: dict[str, Any]) -> str:
+    """The answer of a member in words."""
+    from .forecasts import duration
+
+    if "error" in told:
+        return str(told["error"])
+    name = lambda number: site.roster.members[number].name
+    words = [f"{told['state']}, round {told['round']} of {told['rounds']}"]
+    for wait in told["waiting"]:
+        why = f" ({wait['why']})" if wait["why"] else ""
+        words.append(f"has waited for {name(wait['agent'])} for {duration(wait['seconds'])}{why}")
+    if told["away"]:
+        words.append(f"goes on without {', '.join(map(name, told['away']))}")
+    return "; ".join(words)

@@ -1,0 +1,43 @@
+"""reproduce: what the paper did."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .app import Json, app, emit, reported
+
+FIGURES = ("fig1", "fig2", "fig3", "fig4")
+Data = Annotated[Path | None, typer.Option(help="Folder of the data sets.", envvar="DIAMOND_DATA")]
+Out = Annotated[Path, typer.Option(help="Where numbers, tables and figures go.")]
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[str, typer.Argument(help="fig1, fig2, fig3, fig4 or all.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Small: minutes on two cores.")] = False,
+    constants: Annotated[str, typer.Option(help="tuned, loss or published.")] = "tuned",
+    data: Data = None,
+    out: Out = Path("runs/reproduce"),
+    json: Json = False,
+) -> None:
+    """Run an experiment of the paper on the real data: table, figure and all numbers."""
+    from rich.console import Console
+
+    from ..machine.compilation_cache import compile_cache
+
+    if figure != "all" and figure not in FIGURES:
+        raise typer.BadParameter(f"no figure {figure!r}; there are {', '.join(FIGURES)} and all")
+    if constants not in ("tuned", "loss", "published"):
+        raise typer.BadParameter(f"no constants {constants!r}; there are tuned, loss, published")
+    compile_cache()
+    from ..reproduce import command
+    from ..reproduce.case import FULL, QUICK
+
+    scale = QUICK if quick else FULL
+    given = scale, constants, out, data, Console(stderr=json)
+    with reported():
+        names = FIGURES if figure == "all" else (figure,)
+        made = [command.reproduce(name, *given) for name in names]
+    if json:
+        emit({"figures": made})

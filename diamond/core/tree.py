@@ -1,0 +1,87 @@
+"""Arithmetic on pytrees, leaf by leaf."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Tree = Any  # a pytree of arrays
+Number = Any  # a Python number or a scalar array
+
+
+def add(a: Tree, b: Tree) -> Tree:
+    """a + b."""
+    return jax.tree.map(lambda a, b: a + b, a, b)
+
+
+def sub(a: Tree, b: Tree) -> Tree:
+    """a - b."""
+    return jax.tree.map(lambda a, b: a - b, a, b)
+
+
+def scale(c: Number, a: Tree) -> Tree:
+    """c a, in the precision of a."""
+    return jax.tree.map(lambda a: jnp.asarray(c, a.dtype) * a, a)
+
+
+def axpy(c: Number, a: Tree, b: Tree) -> Tree:
+    """c a + b, in the precision of a."""
+    return jax.tree.map(lambda a, b: jnp.asarray(c, a.dtype) * a + b, a, b)
+
+
+def zeros(a: Tree) -> Tree:
+    """0, shaped as a."""
+    return jax.tree.map(jnp.zeros_like, a)
+
+
+def dot(a: Tree, b: Tree) -> jax.Array:
+    """<a, b>, over all leaves."""
+    products = jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b))
+    return jax.tree.reduce(jnp.add, products) if products else jnp.zeros(())  # of nothing: 0
+
+
+def norm(a: Tree) -> jax.Array:
+    """||a||, over all leaves."""
+    return jnp.sqrt(dot(a, a))
+
+
+def select(choose: jax.Array, a: Tree, b: Tree) -> Tree:
+    """a where `choose`, else b."""
+    return jax.tree.map(lambda a, b: jnp.where(choose, a, b), a, b)
+
+
+def finite(a: Tree) -> jax.Array:
+    """Whether every number in every leaf is finite."""
+    return jax.tree.reduce(
+        jnp.logical_and, jax.tree.map(lambda a: jnp.isfinite(a).all(), a), jnp.bool_(True)
+    )
+
+
+def normal(key: jax.Array, a: Tree) -> Tree:
+    """Standard normal numbers, shaped as a."""
+    leaves, structure = jax.tree.flatten(a)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves)]
+    return jax.tree.unflatten(structure, drawn)
+
+
+def named(a: Tree) -> dict[str, Any]:
+    """The leaves of a by their place in it, such as ".state.x[0]['w']"."""
+    leaves = jax.tree_util.tree_leaves_with_path(a)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def like(a: Tree, leaves: Mapping[str, Any]) -> Tree:
+    """The tree of a's structure with `leaves`, which `named` gave, in their places."""
+    expected = named(a)
+    for name, leaf in expected.items():
+        found = leaves.get(name)
+        if found is None or (found.shape, found.dtype) != (leaf.shape, leaf.dtype):
+            said = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
+            raise ValueError(
+                f"{name} is {said} where {leaf.dtype}{list(leaf.shape)} belongs: these arrays are "
+                f"of another problem, algorithm or precision"
+            )
+    structure = jax.tree.structure(a)
+    return jax.tree.unflatten(structure, [jnp.asarray(leaves[name]) for name in expected])

@@ -1,0 +1,157 @@
+"""What to expect of a problem on a network, and which algorithm to take."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import NamedTuple
+
+from .. import theory
+from ..catalogue import maker
+from ..core.whole_numbers import whole
+from ..measure.divergence import Diverged
+from ..network import Network
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+from ..runs.run import Run
+from ..runtimes.simulate import simulate
+
+PILOT = 100  # rounds from which costs are extrapolated
+# -d log(average metric) / d log T: the guarantees for momentum, plain sampling and full gradients
+RATES = dict.fromkeys(("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3)
+RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
+OWN = 1 / 2  # that of a method which is none of these
+ALGORITHMS = {  # to try, by the lower level of the problem
+    "personal": ("diamond", "m_sgd", "k_free", "gt_sgd", "dsgd"),
+    "common": ("sparkle", "diamond_common", "ma_dsbo", "d_soba"),
+    "none": ("gt_storm", "gt_sgd", "exact_diffusion", "dsgd"),
+}
+UNTRACKED = ("m_sgd", "dsgd", "d_soba")
+ALIKE = 0.1  # heterogeneity below which agents need no tracking
+
+
+class Prospect(NamedTuple):
+    """One algorithm with steps that choose themselves: its pilot, and what a target would take."""
+
+    algorithm: str
+    numbers: dict[str, float]  # alpha, beta, K, ... as found
+    metric: float  # average over the pilot
+    rounds: float  # to the target; infinite if the pilot diverged
+    samples: float  # of an agent
+    bytes: float  # over the whole network
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Constants of the problem, prospects of each algorithm, and the one to prefer."""
+
+    constants: theory.Constants | None  # None where there is no lower level
+    diameter: int
+    rounds_to_mix: int
+    target: float
+    prospects: list[Prospect]
+
+    @property
+    def best(self) -> Prospect:
+        """The one that needs the fewest samples; untracked ones only where agents are alike."""
+        alike = self.constants is not None and self.constants.heterogeneity < ALIKE
+        fit = [p for p in self.prospects if alike or p.algorithm not in UNTRACKED]
+        return min(fit or self.prospects, key=lambda p: p.samples)
+
+    @property
+    def why(self) -> str:
+        """The reason, in words."""
+        c, best = self.constants, self.best.algorithm
+        said = [f"{best} needs the fewest samples to an average metric of {self.target:.2g}"]
+        out = [p.algorithm for p in self.prospects if p.algorithm in UNTRACKED]
+        if c is None:
+            said.append(f"untracked methods ({', '.join(out)}) stop short where agents differ")
+            return "; ".join(said if out else said[:1])
+        if c.heterogeneity >= ALIKE and out:
+            said.append(
+                f"agents differ (heterogeneity {c.heterogeneity:.2g}), so untracked methods "
+                f"({', '.join(out)}) would stop short and were left out"
+            )
+        if best == "k_free":
+            said.append("it draws three mini-batches a round and needs no chain")
+        elif c.condition > 10 and any(p.algorithm == "k_free" for p in self.prospects):
+            said.append(
+                f"the lower level's condition {c.condition:.0f} makes k_free take small steps"
+            )
+        return "; ".join(said)
+
+
+def advise(
+    problem: Problem,
+    network: Network,
+    batch: int = 64,
+    target: float | None = None,
+    seed: int = 0,
+    pilot: int = PILOT,
+    algorithms: Sequence[str] | Mapping[str, Algorithm] | None = None,
+) -> Advice:
+    """Estimate the problem's constants, run a short pilot of each algorithm, and compare.
+
+    Noise is measured where the best pilot ended: at the start, there may be none yet.
+    `algorithms` by name, with `batch` and steps that choose themselves, or {"mine": algorithm};
+    None: some for the problem's lower level. Constants are those of each agent's own f_i and g_i,
+    also where the lower level is common; without one there are none. The cost of reaching an
+    average metric `target` (by default a tenth of the best pilot's) is
+    extrapolated from the pilot at the rate that is guaranteed: T^(-2/3) with momentum, T^(-1/2)
+    without, which is also taken for a method of your own. A forecast for choosing, not a promise.
+    """
+    batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
+    algorithms = ALGORITHMS[problem.lower_level] if algorithms is None else algorithms
+    named = algorithms if isinstance(algorithms, Mapping) else by_name(algorithms, batch)
+    runs = {label: _pilot(one, problem, network, pilot, seed) for label, one in named.items()}
+    reached = {name: _average(run) for name, run in runs.items()}
+    lowest = min(reached.values())
+    if not math.isfinite(lowest):
+        raise ValueError(
+            f"every pilot of {pilot} rounds diverged with the steps found for it; is the lower "
+            f"level strongly convex in y, and are the losses smooth?"
+        )
+    aim = lowest / 10 if target is None else target
+    ahead = runs[min(reached, key=lambda name: reached[name])]
+    assert ahead is not None
+    known = None
+    if problem.lower_level != "none":
+        known = theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y))
+    return Advice(
+        known,
+        network.diameter,
+        network.rounds_to_mix(),
+        aim,
+        [_prospect(name, run, reached[name], aim) for name, run in runs.items()],
+    )
+
+
+def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
+    """Algorithms of the catalogue, with steps that choose themselves."""
+    takes = lambda make: "batch" in signature(make).parameters
+    makers = {name: maker(name) for name in names}
+    return {name: make(batch=batch) if takes(make) else make() for name, make in makers.items()}
+
+
+def _pilot(
+    algorithm: Algorithm, problem: Problem, network: Network, rounds: int, seed: int
+) -> Run | None:
+    try:
+        return simulate(problem, network, algorithm, rounds, seed, max(1, rounds // 10))
+    except Diverged:
+        return None
+
+
+def _average(run: Run | None) -> float:
+    if run is None:
+        return math.inf
+    return float(theory.averages(run.history["round"], run.history["metric"])[-1])
+
+
+def _prospect(name: str, run: Run | None, average: float, target: float) -> Prospect:
+    if run is None:
+        return Prospect(name, {}, math.inf, math.inf, math.inf, math.inf)
+    rounds = run.rounds * max(average / target, 1.0) ** (1 / RATES.get(name, OWN))
+    first, last = ({k: run.history[k][i] for k in ("samples", "bytes")} for i in (0, -1))
+    cost = lambda k: first[k] + (last[k] - first[k]) / run.rounds * rounds
+    return Prospect(name, run.resolved, average, rounds, cost("samples"), cost("bytes"))

@@ -1,0 +1,147 @@
+"""The parts of an experiment by name: algorithms and networks, each with its options."""
+
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import catalogue, network
+from ..core.whole_numbers import whole
+from ..rounds.algorithm import Algorithm
+from .options import Options, made, parameters
+from .user_functions import Own, own
+from .validation_errors import did_you_mean, gather, wrong
+
+ALIASES = {"er": "erdos_renyi"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One choice of an experiment: its name and options as a file says them, and how to make it."""
+
+    name: str
+    options: dict[str, Any]
+    build: Callable[[], Any] = field(compare=False, repr=False)
+    label: str = field(default="", compare=False)  # for names of runs and for legends
+    sources: dict[str, str] = field(default_factory=dict)  # the user's files: path to digest
+
+
+def algorithm_names() -> list[str]:
+    """Those of the registry."""
+    return catalogue.names()
+
+
+def algorithm(value: Any, base: Path | None = None) -> Part:
+    """An algorithm from its name, or from a table with `name`, perhaps a `label`, and options.
+
+    The name may be that of the user's own function, "mine.py:make", seen from `base`.
+    """
+    given = table(value, "name", '{name = "diamond", alpha = 0.1}')
+    name, label = given.pop("name"), given.pop("label", None)
+    canonical = name.lower().replace("-", "_")
+    mine = None if base is None else own(name, base, "name")
+    if mine is None and canonical not in algorithm_names():
+        near = did_you_mean(name, algorithm_names())
+        raise wrong(f'no algorithm {name!r}; {near}, or your own as "mine.py:make"', "name")
+
+    def check_label() -> None:
+        if not isinstance(label, str | None):
+            raise wrong(f"must be text in quotes, not {label!r}", "label")
+
+    def build() -> tuple[Any, Options]:
+        if mine is not None:
+            found, options = _made_by(mine, given)
+        else:
+            found, options = made(canonical, catalogue.maker(canonical), given)
+        try:
+            whole("batch", found.batch, 1)
+        except ValueError as cause:
+            raise wrong(str(cause), "batch") from None
+        return found, options
+
+    _, (found, options) = gather(check_label, build)
+    if mine is not None:
+        named = label or (mine.path.stem if mine.make.__name__ == "make" else mine.make.__name__)
+        return Part(mine.spelled, options.spelled, lambda: found, named, mine.sources)
+    return Part(canonical, options.spelled, lambda: found, label or canonical)
+
+
+def _made_by(mine: Own, given: dict[str, Any]) -> tuple[Any, Options]:
+    """What the user's function makes of `given`, once it is known to be an algorithm."""
+    found, options = made(mine.name, mine.called, given)
+    wanted = [name for name in vars(Algorithm) if not name.startswith("_")]
+    if missing := [name for name in wanted if not hasattr(found, name)]:
+        raise wrong(
+            f"{mine.name} returned {type(found).__name__}, which lacks {', '.join(missing)}; "
+            f"return an algorithm, as diamond.diamond(...) is one",
+            "name",
+        )
+    return found, options
+
+
+def graph_names() -> list[str]:
+    """The graphs that a file can name."""
+    return sorted(set(network.__all__) - {"Network", "from_graph"})
+
+
+def graph(value: Any) -> Part:
+    """A network from "er:9,p=0.3,seed=0", "ring:5", "torus:3x3", or a table with `graph`."""
+    raw = spec(value, "graph") if isinstance(value, str) else value
+    given = table(raw, "graph", '"er:9,p=0.3,seed=0" or {graph = "ring", agents = 5}')
+    name = given.pop("graph")
+    canonical = ALIASES.get(name.lower(), name.lower().replace("-", "_"))
+    if canonical not in graph_names():
+        known = [*graph_names(), *ALIASES]
+        raise wrong(f"no graph {name!r}; {did_you_mean(name, known)}", *_at(value))
+    make = getattr(network, canonical)
+    taken = parameters(make)
+    positions = given.pop("", [])
+    if len(positions) > len(taken):
+        raise wrong(f"{value!r} gives more numbers than {canonical} takes ({', '.join(taken)})")
+    given = dict(zip(taken, positions)) | given
+    found, options = made(canonical, make, given)
+    label = value if isinstance(value, str) else found.name
+    return Part(canonical, options.spelled, lambda: found, label)
+
+
+def table(value: Any, key: str, example: str) -> dict[str, Any]:
+    """`value` as a table that has the text `key`; a text alone is that key."""
+    if isinstance(value, str):
+        return {key: value}
+    if not isinstance(value, dict):
+        raise wrong(f"must be a name or a table, as in {example}, not {value!r}")
+    if key not in value:
+        raise wrong(f"is missing, as in {example}", key)
+    if not isinstance(value[key], str):
+        raise wrong(f"must be text in quotes, not {value[key]!r}", key)
+    return dict(value)
+
+
+def _at(value: Any) -> tuple[str, ...]:
+    return () if isinstance(value, str) else ("graph",)
+
+
+def spec(text: str, key: str) -> dict[str, Any]:
+    """{key: name, "": positions, option: value} of "name:3x3,option=value"."""
+    name, _, rest = text.partition(":")
+    found: dict[str, Any] = {key: name.strip()}
+    positions: list[Any] = []
+    for word in filter(None, (word.strip() for word in rest.split(","))):
+        option, equals, value = word.partition("=")
+        if equals:
+            found[option.strip()] = literal(value.strip())
+        elif re.fullmatch(r"\d+(x\d+)+", word):
+            positions += [int(side) for side in word.split("x")]
+        else:
+            positions.append(literal(word))
+    return found | {"": positions} if positions else found
+
+
+def literal(text: str) -> Any:
+    """A TOML value, or the text itself where it is none."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

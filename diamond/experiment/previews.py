@@ -1,0 +1,101 @@
+"""Networks and data sets by the names that files use, looked at on their own."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import ValidationError
+
+from .. import data
+from ..data.locations import where
+from ..network import Network
+from . import partitioning
+from .components import Part, algorithm, graph, literal
+from .datasets import found_at, load
+from .validation_errors import BadExperiment, told
+
+T = TypeVar("T")
+
+
+def network_of(text: str) -> tuple[Network, dict[str, Any]]:
+    """The network that `text` names, and what is to be known of it."""
+    made: Network = _read(text, lambda: graph(text)).build()
+    matrix = made.matrix
+    values = np.linalg.eigvalsh(matrix)
+    return made, {
+        "agents": made.agents,
+        "edges": len(made.edges),
+        "mixing": made.mixing,
+        "lam": made.lam,
+        "gap": 1 - made.lam,
+        "diameter": made.diameter,
+        "rounds_to_mix": made.rounds_to_mix(),
+        "degree_least": int(made.degrees.min()),
+        "degree_most": int(made.degrees.max()),
+        "drawn": made.draws,
+        "symmetric": bool(np.array_equal(matrix, matrix.T)),
+        "rows_sum_to_1": bool(np.abs(matrix.sum(1) - 1).max() < 1e-9),
+        "non_negative": bool((matrix >= 0).all()),
+        "smallest_eigenvalue": float(values[0]),
+    }
+
+
+def algorithm_of(text: str) -> Part:
+    """The algorithm that `text` names, perhaps a function of a file in the present folder."""
+    return _read(text, lambda: algorithm(text, Path.cwd()))
+
+
+def data_at_hand(folder: Path | None) -> dict[str, str | None]:
+    """Where each known data set is; None for those that are not there."""
+    found = {name: None if place is None else str(place) for name, place in where(folder).items()}
+    return {"digits": "in the package", **found}
+
+
+def dealt_out(
+    files: Sequence[str],
+    agents: int | None,
+    partition: str | None,
+    seed: int,
+    folder: Path | None,
+    label: str,
+    site: str | None = None,
+    real: bool = False,
+) -> tuple[str, dict[str, Any]]:
+    """What each agent would get: a table for the eye, and its numbers."""
+    source = " ".join(files)
+    place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
+    found = load(place, str(folder) if folder else None, label, site, real)
+    asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
+    given = {k: v for k, v in (asked | {"site": site}).items() if v is not None}
+    settings = _read(source, lambda: partitioning.settled(given, found))
+    features, labels = found.train
+    if "partition" in settings:
+        parts = partitioning.dealer(settings["partition"])(labels, settings["agents"], seed=seed)
+        names = [str(k) for k in range(len(parts))]
+    else:
+        parts = [np.flatnonzero(found.sites == one) for one in found.places]
+        names = list(found.places)
+    title = f"{found.name}: {len(labels):,} rows of {features.shape[1]} features"
+    numbers: dict[str, Any] = {
+        "dataset": found.name,
+        "rows": len(labels),
+        "features": features.shape[1],
+        "classes": list(found.classes),
+        "names": names,
+    }
+    if real:
+        each = [
+            [len(part), float(labels[part].mean()), float(labels[part].std())] for part in parts
+        ]
+        numbers |= {"agents": each}
+        return f"{title}\n{data.columns(['rows', 'mean', 'deviation'], names, each)}", numbers
+    numbers |= {"agents": data.counts(parts, labels).tolist()}
+    return f"{title}\n{data.table(parts, labels, found.classes, names)}", numbers
+
+
+def _read(source: str, reader: Callable[[], T]) -> T:
+    try:
+        return reader()
+    except ValidationError as error:
+        raise BadExperiment(source, told(error, {}, ())) from None

@@ -1,0 +1,183 @@
+"""Experiments into folders: one run, a comparison of many, or what an earlier one left undone."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+from pydantic import ValidationError
+
+from ..core.sampling import key
+from ..machine.memory import TooLarge
+from ..problem import Problem
+from ..runs.checkpoint import replace
+from ..runtimes.forecast import Forecast, forecast
+from .components import graph
+from .config import Experiment, load, parsed
+from .execute import Manifest, Permits, Watch, execute, finished
+from .jobs import FAULTS, Job, build, fresh, jobs, misfits, precision
+from .multi_process import dismiss, follow
+from .problems import problem
+from .validation_errors import BadExperiment, Mistake
+
+COMPARISON = "experiment.toml"  # in a folder of runs: the comparison they belong to
+COPIES = 12  # of x and y: four in a state, two checkpoints and the one being written
+RUN = "config.toml"  # in a run's own folder
+
+
+class Plan(NamedTuple):
+    """What is to be run, and where."""
+
+    experiment: Experiment
+    problem: Problem
+    path: Path
+    jobs: list[tuple[Job, Path]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the checkpoints of all runs, roughly: a few times x and y of all agents."""
+        leaves = jax.tree.leaves(jax.eval_shape(self.problem.init, key(0)))
+        one = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) * self.problem.agents
+        return COPIES * one * len(self.jobs)
+
+    def forecasts(self) -> dict[str, Forecast]:
+        """What each run will take; seeds differ in nothing, so one of them is tried."""
+        found: dict[str, Forecast] = {}
+        seen: dict[tuple[int, int], Forecast] = {}
+        large: dict[tuple[int, int], Mistake] = {}
+        with precision(self.experiment):
+            for job, _ in self.jobs:
+                one = job.experiment
+                same = id(one.algorithm[0]), id(one.network[0])
+                if same in seen:
+                    found[job.name] = seen[same]._replace(compile_seconds=0.0)
+                elif same not in large:
+                    try:
+                        found[job.name] = seen[same] = self._forecast(one)
+                    except TooLarge as error:
+                        large[same] = Mistake(job.name, str(error))
+        if large:
+            raise BadExperiment(self.experiment.name, large.values())
+        return found
+
+    def _forecast(self, one: Experiment) -> Forecast:
+        network, algorithm = one.network[0].build(), one.algorithm[0].build()
+        fixed = one.rounds, one.seed[0], one.every, one.sampling, one.devices, one.products
+        return forecast(self.problem, network, algorithm, *fixed)
+
+    def assist(self) -> None:
+        """Carry this process's agents in the run that the first process writes down."""
+        with precision(self.experiment):
+            for job, _ in self.jobs:
+                follow(job, self.problem)
+
+    def execute(
+        self,
+        watch: Watch,
+        stopped: Callable[[], bool] = lambda: False,
+        compiled: dict[str, float] | None = None,
+        permits: Permits = Permits(),
+    ) -> list[Manifest]:
+        """Run what is not finished yet; a run that diverges does not stop the others."""
+        manifests = []
+        with precision(self.experiment):
+            for job, path in self.jobs:
+                done = finished(path)
+                if done is None:
+                    took = (compiled or {}).get(job.name, 0.0)
+                    done = execute(job, self.problem, path, watch, stopped, took, permits)
+                else:
+                    if jax.process_count() > 1:
+                        dismiss()
+                    watch.end(job.name, done)
+                manifests.append(done)
+        return manifests
+
+
+def single(experiment: Experiment, out: Path, source: str) -> Plan:
+    """One run, in a new folder below `out`."""
+    if not experiment.single:
+        counts = {
+            "algorithm": len(experiment.algorithm),
+            "network": len(experiment.network),
+            "seed": len(experiment.seed),
+        }
+        wrong = [
+            Mistake(key, f"has {count} entries; one run takes one: use `diamond compare`")
+            for key, count in counts.items()
+            if count > 1
+        ]
+        raise BadExperiment(source, wrong)
+    with precision(experiment):
+        problem = build(experiment, source)
+    path = fresh(out, experiment.name)
+    return Plan(experiment, problem, path, [(jobs(experiment)[0]._replace(name=path.name), path)])
+
+
+def comparison(experiment: Experiment, out: Path, source: str) -> Plan:
+    """Every algorithm on every network from every seed, in a new folder of folders."""
+    with precision(experiment):
+        problem = build(experiment, source)
+    path = fresh(out, experiment.name)
+    return _among(experiment, problem, path)
+
+
+def every_mistake(path: Path, changes: Sequence[str] = ()) -> Experiment:
+    """The experiment in the file at `path`; raises `BadExperiment` with all that is wrong.
+
+    Where some of it cannot be read, the problem is made all the same, if it can be, and compared
+    with the networks.
+    """
+    try:
+        return load(path, changes)
+    except BadExperiment as error:
+        raw, found = parsed(path, changes), list(error.mistakes)
+        several = raw.get("network", [])
+        try:
+            made = problem(raw["problem"], path.parent.absolute())
+            graphs = [graph(one) for one in (several if isinstance(several, list) else [several])]
+        except (ValidationError, KeyError):
+            raise error from None
+        try:
+            with jax.enable_x64(raw.get("precision") == "float64"):
+                found += misfits(made.build(), graphs)
+        except FAULTS as cause:
+            found.append(Mistake("problem", str(cause)))
+        raise BadExperiment(error.source, found) from None
+
+
+def begin(plan: Plan) -> None:
+    """Write down what a comparison consists of, so that it can be gone on with."""
+    plan.path.mkdir(parents=True, exist_ok=True)
+    replace(plan.path / COMPARISON, plan.experiment.toml(plan.path).encode())
+
+
+def again(path: Path, devices: int | str | None = None) -> Plan:
+    """What is left of the run or comparison in the folder `path`; `devices`: on others than before.
+
+    A run that was not cut over devices before is not cut now: its sums are in another order.
+    """
+    if (path / COMPARISON).is_file():
+        experiment = load(path / COMPARISON)
+        with precision(experiment):
+            return _among(experiment, build(experiment, str(path)), path)
+    if not (path / RUN).is_file():
+        said = "is no run: there is neither config.toml nor experiment.toml in it"
+        raise BadExperiment(str(path), [Mistake("", said)])
+    experiment = load(path / RUN)
+    if not experiment.single:
+        raise BadExperiment(str(path / RUN), [Mistake("", "does not describe a single run")])
+    if devices is not None:
+        if experiment.devices is None:
+            said = "was begun on one device, without `devices`: it goes on as it was, without"
+            raise BadExperiment(str(path / RUN), [Mistake("devices", said)])
+        experiment = experiment.model_copy(update={"devices": devices})
+    with precision(experiment):
+        problem = build(experiment, str(path))
+    name = path.absolute().name
+    return Plan(experiment, problem, path, [(jobs(experiment)[0]._replace(name=name), path)])
+
+
+def _among(experiment: Experiment, problem: Problem, path: Path) -> Plan:
+    found = [(job, path / job.name) for job in jobs(experiment)]
+    return Plan(experiment, problem, path, found)

@@ -1,0 +1,103 @@
+"""A new experiment to start from: a file of settings and a problem of the user's own."""
+
+import re
+from pathlib import Path
+
+from .validation_errors import BadExperiment, Mistake
+
+EXPERIMENT = """\
+# An experiment. Try it, then change it:
+#
+#   diamond check {name}.toml      every mistake, and what it will take
+#   diamond run {name}.toml        one run, in runs/{name}/
+#   diamond run {name}.toml --set rounds=2000 --set algorithm.batch=32
+#
+# Lists are sweeps for `diamond compare`:  seed = [0, 1, 2]
+#   network = ["ring:5", "er:5,p=0.5"]      algorithm = ["diamond", "gt_sgd"]
+
+rounds = 500
+every = 25                    # rounds between evaluations
+seed = 0                      # of the start and of every mini-batch
+
+# Your own function, in {name}.py beside this file; the other keys are its arguments.
+# Built in: digits, quadratic, meta_learning, hyperparameter, regression.
+[problem]
+kind = "{name}.py:make"
+agents = 5
+noise = 0.5
+
+# Or in short:  network = "er:5,p=0.5,seed=0",  "ring:5",  "torus:2x3"
+[network]
+graph = "er"
+agents = 5
+p = 0.5
+seed = 0
+mixing = "laplacian"          # or metropolis, max_degree, best_constant
+
+# For a comparison, write [[algorithm]] and repeat it.
+[algorithm]
+name = "diamond"              # or gt_sgd, m_sgd, dsgd, interact, svr_interact, ...
+batch = 16
+# Step sizes choose themselves. To choose them yourself, as numbers or functions of the round t:
+# alpha = 0.1                 # of x;  "power(0.3)" is 0.3 (2 + t)^(-1/3)
+# beta = 0.1                  # of y;  must stay below 2 / L_g
+# hypergradient = {{ name = "neumann", terms = 10 }}
+"""
+
+PROBLEM = '''\
+"""Sites share one ridge penalty a feature (x); each keeps its own regression (y)."""
+
+import jax.numpy as jnp
+import numpy as np
+
+import diamond
+
+FEATURES = 8
+
+
+def upper(x, y, rows):
+    """f: how well a site's regression does on its validation rows."""
+    return jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
+
+
+def lower(x, y, rows):
+    """g: what a site's regression minimizes on its training rows, for the penalties exp(x)."""
+    return upper(x, y, rows) + jnp.mean(jnp.exp(x) * y**2)
+
+
+def error(x, y, rows):
+    """A metric of your own, reported beside the others."""
+    return jnp.mean(jnp.abs(rows["a"] @ y - rows["b"]))
+
+
+def make(agents: int = 5, noise: float = 0.5) -> diamond.Problem:
+    """The problem: put your own data here, one table of rows an agent."""
+
+    def site(seed: int, count: int):
+        random = np.random.default_rng(seed)
+        a = random.normal(size=(count, FEATURES))
+        return {"a": a, "b": a[:, 0] - a[:, 1] + noise * random.normal(size=count)}
+
+    return diamond.Problem(
+        upper=upper,
+        lower=lower,
+        init=lambda key: (jnp.zeros(FEATURES), jnp.zeros(FEATURES)),
+        train=[site(i, 60 + 20 * i) for i in range(agents)],
+        valid=[site(100 + i, 60) for i in range(agents)],
+        metrics={"error": error},
+    )
+'''
+
+
+def write(folder: Path, name: str) -> list[Path]:
+    """Write NAME.toml and NAME.py; what is there already is left alone."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        said = f"{name!r} is no name for a Python file; use letters, digits and _"
+        raise BadExperiment("diamond new", [Mistake("", said)])
+    files = {folder / f"{name}.toml": EXPERIMENT.format(name=name), folder / f"{name}.py": PROBLEM}
+    if there := [path for path in files if path.exists()]:
+        raise FileExistsError(f"{there[0]} is there already; choose another name")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    return list(files)

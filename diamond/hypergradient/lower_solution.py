@@ -1,0 +1,153 @@
+"""y*(x) and the exact hypergradient, on all rows: what measures are made of.
+
+Of one agent, whose lower level is its own, or of all agents together, who have one in common:
+1/m sum_i g_i is then what `Together` makes of their gradients and products.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from ..core import linear_solvers, tree
+from ..core.cost import Cost
+from ..core.partial_evaluation import hoisted
+from ..core.tree import Tree
+from ..problem import Objectives
+
+NEWTON_STEPS = 50
+CG_STEPS = 500
+
+
+class Solution(NamedTuple):
+    """The lower level solved at x."""
+
+    y: Tree  # y*(x)
+    error: jax.Array  # the last Newton step relative to 1 + ||y||: about the distance to y*(x)
+    cost: Cost  # in rows
+
+
+def tolerance(dtype: Any) -> float:
+    """The `error` that counts as solved: precision^(2/3), 2e-5 in float32, 4e-11 in float64."""
+    return float(jnp.finfo(dtype).eps) ** (2 / 3)
+
+
+class Oracle(Protocol):
+    """Derivatives of f and g on all rows, of one agent or in the mean over all."""
+
+    @property
+    def rows(self) -> Any: ...  # training rows behind a derivative of g
+
+    def lower(self, x: Tree, y: Tree) -> Tree:
+        """g_y."""
+
+    def upper(self, x: Tree, y: Tree) -> tuple[Tree, Tree]:
+        """f_x and f_y."""
+
+    def cross(self, x: Tree, y: Tree, z: Tree) -> Tree:
+        """g_xy z."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """One agent's."""
+
+    problem: Objectives
+
+    @property
+    def rows(self) -> Any:
+        return self.problem.train.count
+
+    def lower(self, x: Tree, y: Tree) -> Tree:
+        return jax.grad(self.problem.g, 1)(x, y, None)
+
+    def upper(self, x: Tree, y: Tree) -> tuple[Tree, Tree]:
+        return jax.grad(self.problem.f, (0, 1))(x, y, None)
+
+    def cross(self, x: Tree, y: Tree, z: Tree) -> Tree:
+        return jax.vjp(lambda x: self.lower(x, y), x)[1](z)[0]
+
+
+@dataclass(frozen=True)
+class Together:
+    """The mean over all agents, of whom `mean(function, ...)` asks each for function(own, ...)."""
+
+    mean: Callable[..., Tree]
+    rows: Any
+
+    def lower(self, x: Tree, y: Tree) -> Tree:
+        return self.mean(lambda own, x, y: own.lower(x, y), x, y)
+
+    def upper(self, x: Tree, y: Tree) -> tuple[Tree, Tree]:
+        return self.mean(lambda own, x, y: own.upper(x, y), x, y)
+
+    def cross(self, x: Tree, y: Tree, z: Tree) -> Tree:
+        return self.mean(lambda own, x, y, z: own.cross(x, y, z), x, y, z)
+
+
+def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
+    """y*(x) = argmin_y g(x, y) of one agent, from a first guess y."""
+    return newton(Own(problem), x, y)
+
+
+def hypergradient(problem: Objectives, x: Tree, y: Tree) -> Tree:
+    """f_x - g_xy [g_yy]^-1 f_y at (x, y) on all rows, eq. (4): exact at y = y*(x), eq. (3)."""
+    return implicit(Own(problem), x, y)
+
+
+def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
+    """y*(x) = argmin_y g(x, y) from a first guess y, by Newton's method with CG inside.
+
+    A step is halved until ||g_y|| shrinks (along Newton's direction it must, g being strongly
+    convex). Ends when the step is below `tolerance`, when rounding lets ||g_y|| shrink no more, or
+    after 50 steps.
+    """
+    gradient = hoisted(lambda y: oracle.lower(x, y), y)
+    small = tolerance(tree.norm(y).dtype)
+
+    def unfinished(carry: Any) -> jax.Array:
+        _, _, error, k, stuck, _ = carry
+        return (k < NEWTON_STEPS) & (error > small) & ~stuck
+
+    def step(carry: Any) -> Any:
+        y, size, _, k, _, (gradients, products) = carry
+        value, product = jax.linearize(gradient, y)
+        move, iterations = linear_solvers.conjugate_gradient(product, value, CG_STEPS, small)
+
+        def worse(search: Any) -> jax.Array:
+            rate, new, _ = search
+            return ~(new < size) & (rate > 1e-6)
+
+        def halve(search: Any) -> Any:
+            rate, tried = search[0] / 2, search[2]
+            return rate, tree.norm(gradient(tree.axpy(-rate, move, y))), tried + 1
+
+        first = jnp.ones_like(size), tree.norm(gradient(tree.axpy(-1, move, y))), jnp.int32(1)
+        rate, new, tried = jax.lax.while_loop(worse, halve, first)
+        stuck = ~(new < size)
+        length = tree.norm(move)  # 0 where the curvature is not positive: nothing is solved there
+        lost = (length == 0) & (tree.norm(value) > 0)
+        error = jnp.where(lost, jnp.inf, length / (1 + tree.norm(y)))
+        moved = tree.select(stuck, y, tree.axpy(-rate, move, y))
+        spent = gradients + 1 + tried, products + iterations
+        return moved, jnp.where(stuck, size, new), error, k + 1, stuck, spent
+
+    size = tree.norm(gradient(y))
+    spent = jnp.int32(1), jnp.int32(0)
+    carry = (y, size, jnp.full_like(size, jnp.inf), jnp.int32(0), size == 0, spent)
+    y, size, error, _, _, (gradients, products) = jax.lax.while_loop(unfinished, step, carry)
+    rows = oracle.rows
+    cost = Cost(samples=rows, gradients=gradients * rows, hvps=products * rows)
+    return Solution(y, jnp.where(size == 0, 0, error), cost)
+
+
+def implicit(oracle: Oracle, x: Tree, y: Tree) -> Tree:
+    """f_x - g_xy [g_yy]^-1 f_y at (x, y)."""
+    f_x, f_y = oracle.upper(x, y)
+    product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
+    z, _ = linear_solvers.conjugate_gradient(
+        product, f_y, CG_STEPS, tolerance(tree.norm(f_y).dtype)
+    )
+    return tree.sub(f_x, oracle.cross(x, y, z))

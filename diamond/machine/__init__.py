@@ -1,0 +1,1 @@
+"""What the hardware and JAX are like: memory, devices, processes, compiled programs."""

@@ -1,0 +1,121 @@
+"""A run that is no longer finite: when, where, why, and what to do."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core import tree
+from ..core.cost import Cost
+from ..hypergradient.lipschitz import SAFETY, bends, bounds, hardest, in_use
+from ..numbers.open_numbers import Setting
+from ..rounds.algorithm import Algorithm
+from ..runs.run import Run
+
+ROUGH = ("solver_error",)  # infinite where the lower level could not be solved, which is said
+
+
+class Diverged(RuntimeError):
+    """Raised by a runtime. `run` holds the last good state and the history until then."""
+
+    def __init__(self, message: str, round: int, quantity: str, run: Run):
+        super().__init__(message)
+        self.round, self.quantity, self.run = round, quantity, run
+
+
+def directions(estimate: Any) -> tuple[Any, Any]:
+    """p and v of what a stage estimated; all of it as p, if it does not tell them apart."""
+    found = estimate[0] if isinstance(estimate, tuple) and estimate else estimate
+    return getattr(found, "x", estimate), getattr(found, "y", None)
+
+
+def culprit(lost: np.ndarray, state: Any) -> str:
+    """The first quantity of a round that is not finite, and an agent that has it.
+
+    `lost`: of every agent, whether its p and its v are not finite.
+    """
+    broken = lambda part: ~np.asarray(jax.vmap(tree.finite)(part))
+    named = [("p, the upper direction,", lost[:, 0]), ("v, the lower direction,", lost[:, 1])]
+    for name, part in [*named, ("x", broken(state.x)), ("y", broken(state.y))]:
+        if part.any():
+            return f"{name} of agent {int(np.argmax(part))}"
+    return "x or y"  # finite here, by a rounding; in the compiled rounds it was not
+
+
+def unsound(entry: Mapping[str, float]) -> list[str]:
+    """The measures of an evaluation that are not finite."""
+    return [n for n, value in entry.items() if n not in ROUGH and not np.isfinite(value)]
+
+
+def whose(names: Collection[str], entry: Mapping[str, float], own: Mapping[str, Any]) -> str:
+    """Measures that are not finite, and the agents whose own they are, in words."""
+    lost = [~np.isfinite(np.asarray(own[name], float)) for name in names if name in own]
+    agents = np.flatnonzero(np.any(lost, axis=0)).tolist() if lost else []
+    of = f" (agent {', '.join(map(str, agents[:8]))})" if agents else ""
+    return ", ".join(f"{name} is {entry[name]}" for name in list(names)[:4]) + of
+
+
+def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str | None:
+    """Why measures are not finite, where it is no step that is too large."""
+    if set(wrong) <= set(metrics):
+        return "the losses are finite there, so look into the metric itself for 0/0 or log(0)"
+    if round == 0:
+        return (
+            "no round has been made, so no step is at fault: look at the rows of these agents, and "
+            "at the losses for log(0), 0/0 or a label that is no class"
+        )
+    return None
+
+
+def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
+    """The likely cause, from the curvature of the lower level at the start and at `state`."""
+    found = setting.memory  # the numbers that the run has found for itself
+    every, algorithm = algorithm, hardest(algorithm)
+    numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
+    start = dataclasses.replace(setting, moved=None).point
+    (largest,), _ = setting.talk.largest("start", lambda: (bends(setting, start), Cost()))
+    limit = 2 / largest
+    said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
+    betas = [(float(algorithm.numbers(s).get("beta", 0.0)), s) for s in (0, t)]
+    beta, s = max(betas, key=lambda pair: pair[0])
+    if beta > limit and "beta" not in found:
+        return (
+            f"beta_{s} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
+            f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
+        )
+    if "lipschitz" in found and (outrun := _outrun(setting, every, state)):
+        return outrun
+    chain = in_use(algorithm)
+    if chain is not None and chain < largest / 2:
+        return (
+            f"lipschitz = {chain:.3g} lies below half of L_g = {largest:.3g}, so the chain of "
+            f"eq. (5) grows; give at least {SAFETY * largest:.3g}, or None to have it estimated"
+        )
+    return (
+        f"beta stays below 2/L_g = {limit:.3g}, so alpha is the likely cause ({said}); "
+        f"try alpha ten times smaller"
+    )
+
+
+def _outrun(setting: Setting, algorithm: Algorithm, state: Any) -> str | None:
+    """Whether the lower level bends more now than an L that was found before allows."""
+    chain = bounds(algorithm)
+    if chain is None:
+        return None
+    now, _ = setting.talk.alone("now", lambda: (bends(setting, (state.x, state.y)), Cost()))
+    seen = now[:, 0]
+    off = np.nan_to_num(seen / chain, nan=np.inf)  # nan: too large for its precision
+    if off.max() <= 1:
+        return None
+    i = int(np.argmax(off))
+    by = f"by {seen[i]:.3g}" if np.isfinite(seen[i]) else "without bound"
+    remedy = "use on_divergence='shrink', or give an alpha a quarter as large"
+    if "shrunk" in setting.memory:
+        remedy = "shrinking all steps did not help: give an alpha far below the one found"
+    return (
+        f"g_yy of agent {i} bends {by} there, more than the lipschitz = "
+        f"{np.broadcast_to(chain, seen.shape)[i]:.3g} found before: x has moved too fast for what "
+        f"was found; {remedy}"
+    )

@@ -1,0 +1,126 @@
+"""Early signs that a run goes wrong, each said once, with cause and remedy."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core import tree
+from ..hypergradient import lower_solution
+from ..hypergradient.lipschitz import hardest, in_use
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+
+GROWN = 100.0  # times its smallest: a direction that should shrink
+STABLE = 1.0  # beta times the curvature of g_yy; 2 is the limit
+STALE = 10.0  # ||mean of p|| / ||grad l||: momentum has gathered more than the gradient
+VANISHED = 1e-3  # of the first ||grad l||^2
+NEAR = 5e-3  # of the loss of a prediction that ignores the features
+
+
+class Signs:
+    """What was seen of a run so far, and what has been said."""
+
+    def __init__(self, problem: Problem, seed: int):
+        self.problem = problem
+        self.tolerance = lower_solution.tolerance(jax.tree.leaves(problem.start(seed))[0].dtype)
+        self.said: set[str] = set()
+        self.least: dict[str, tuple[float, int]] = {}  # of each direction: its size, the round
+        self.first: float | None = None  # ||grad l||^2 at the first evaluation
+
+    def look(self, entry: dict[str, float], state: Any, algorithm: Algorithm) -> list[str]:
+        """What `entry` and the state it was measured at give reason to say."""
+        if self.first is None:
+            self.first = entry["stationarity"]
+        if not np.isfinite(entry["metric"]):
+            return []  # on its way to diverge: that will be said
+        numbers = hardest(algorithm).numbers(int(entry["round"]))
+        numbers = {name: float(value) for name, value in numbers.items()}
+        found = {
+            "solver": self._solver(entry),
+            "chain": _chain(entry, algorithm),
+            "growth": self._growth(entry, state, numbers),
+            "momentum": _momentum(entry, state, numbers),
+            "collapse": self._collapse(entry),
+        }
+        new = {kind: said for kind, said in found.items() if said and kind not in self.said}
+        self.said |= new.keys() - {"solver"}
+        return list(new.values())
+
+    def _solver(self, entry: dict[str, float]) -> str | None:
+        if entry["solver_error"] <= 100 * self.tolerance:
+            return None
+        if entry["solver_error"] == np.inf:
+            return (
+                f"y* cannot be found at round {entry['round']}: g_yy is not positive definite on "
+                f"the way to it, so the measures there mean nothing; the lower level must be "
+                f"strongly convex in y: add a term such as 0.01 ||y||^2 to it"
+            )
+        return (
+            f"y* is known to {entry['solver_error']:.1e} only at round {entry['round']} "
+            f"({self.tolerance:.1e} is wanted), so the measures there are rough; is the lower "
+            f"level strongly convex in y?"
+        )
+
+    def _growth(self, entry: dict[str, float], state: Any, numbers: dict) -> str | None:
+        """Directions shrink as a run converges; one that grows instead is near its limit."""
+        for name, step in (("u", "alpha"), ("p", "alpha"), ("v", "beta")):
+            direction = getattr(state, name, None)
+            if direction is None or not entry["round"]:
+                continue
+            size = float(np.max(jax.vmap(tree.norm)(direction)))
+            least, since = self.least.get(name, (np.inf, 0))
+            if size < least:
+                self.least[name] = size, int(entry["round"])
+            elif size > GROWN * least > 0:
+                if numbers.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
+                    step = "beta"  # y is what grows, and takes x along
+                return (
+                    f"{name} has grown {size / least:.0f}-fold between rounds {since} and "
+                    f"{entry['round']}: {step} = {numbers.get(step, np.nan):.3g} is near the limit "
+                    f"of what is stable; halve {step}, or use on_divergence='shrink'"
+                )
+        return None
+
+    def _collapse(self, entry: dict[str, float]) -> str | None:
+        """Saturated units: no gradient, and the loss of a prediction that ignores its input."""
+        level = self.problem.constant
+        if level is None or not entry["round"] or self.first is None:
+            return None
+        vanished = entry["stationarity"] < VANISHED * self.first
+        if not vanished or abs(entry["upper_loss"] - level) > NEAR * level:
+            return None
+        return (
+            f"the upper loss {entry['upper_loss']:.4g} at round {entry['round']} is that of a "
+            f"prediction that ignores the features ({level:.4g}), and its gradient has vanished: "
+            f"the shared features have collapsed; start again with an alpha a third as large"
+        )
+
+
+def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:
+    chain, seen = in_use(algorithm), entry.get("curvature", 0.0)
+    if chain is None or seen <= chain:
+        return None
+    return (
+        f"mini-batch Hessians g_yy have eigenvalues up to {seen:.3g} at round "
+        f"{entry['round']}, above lipschitz = {chain:.3g} that eq. (5) divides by: the "
+        f"hypergradient is off, and beyond {2 * chain:.3g} it explodes; give lipschitz = "
+        f"{1.5 * seen:.2g} or more"
+    )
+
+
+def _momentum(entry: dict[str, float], state: Any, numbers: dict) -> str | None:
+    """The mean of p estimates grad l; one much larger is the correction, not the gradient."""
+    p = getattr(state, "p", None)
+    if p is None or "eta" not in numbers or not entry["round"] or not entry["stationarity"]:
+        return None
+    mean = jax.tree.map(lambda a: a.mean(0), p)
+    ratio = float(tree.norm(mean)) / entry["stationarity"] ** 0.5
+    spread = entry["consensus"] + entry["lower_error"]  # away from x_i = xbar, y_i = y_i* it may
+    if ratio <= STALE or spread > entry["stationarity"]:
+        return None
+    return (
+        f"the mean of p is {ratio:.0f} times grad l at round {entry['round']}: momentum has "
+        f"gathered more correction than gradient (eta = {numbers['eta']:.2g}, alpha = "
+        f"{numbers['alpha']:.3g}); make eta three times as large, or alpha a third"
+    )

@@ -1,0 +1,191 @@
+"""How good the agents' point is: the three terms of eq. (11), the losses, the user's metrics."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from ..core import tree
+from ..core.cost import Cost
+from ..core.tree import Tree
+from ..hypergradient import lower_solution
+from ..hypergradient.lipschitz import curvature
+from ..machine.memory import grouped
+from ..problem import Loss, Objectives, Rows
+
+Metrics = tuple[tuple[str, Loss], ...]
+OPTIONS = {"xla_gpu_enable_triton_gemm": False}  # as fast, and compiled in a quarter of the time
+
+
+def measure(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Mapping[str, Loss],
+    x: Tree,
+    y: Tree,
+    z: Tree = None,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """The measures of all agents together, and those that each agent has of its own.
+
+        metric = ||grad l(xbar)||^2 + sum_i ||x_i - xbar||^2 + sum_i ||y_i*(x_i) - y_i||^2   (11)
+
+    Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with
+    the consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
+    `lower.tolerance`, and `solver_error` is the largest error that was left. `upper_loss` is the
+    objective itself, l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is the mean of
+    f_i(x_i, y_i), which agents can lower by not agreeing on x. Both are on all validation rows.
+    Metrics are averages over the agents, each at its own (x_i, y_i).
+
+    Where the lower level is common, y*(xbar) is that of 1/m sum_i g_i, `lower_error` the sum of
+    ||y*(xbar) - y_i||^2, and `y_consensus` and `z_consensus` (of a `z` that the method carries) are
+    the distances to the mean, not part of the metric. Where there is none, `lower_error` is 0. With
+    a prox, `stationarity` is ||xbar - prox(xbar - grad l(xbar))||^2 and `upper_loss` contains the
+    regularizer.
+    """
+    return _measure(problem, rows, tuple(metrics.items()), x, y, z)
+
+
+def survey(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    x: Tree,
+    y: Tree,
+    z: Tree,
+    key: jax.Array,
+    agents: int | None = None,
+    shared: NamedSharding | None = None,
+    size: int | None = None,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """`measure`, and the `curvature` of g_yy on a few mini-batches there.
+
+    Only the first `agents` count; the others are copies that fill the devices. What is averaged is
+    first brought together (`shared`, on every device) and then added agent by agent, so that any
+    number of devices gives the same bits. `size` agents of a device are measured side by side, all
+    if None.
+    """
+    together, own = _measure(problem, rows, metrics, x, y, z, agents, shared, size)
+    if problem.lower is None:  # nothing bends there
+        return together, own
+    numbers = jnp.arange(problem.train.count.shape[0])
+    bends = curvature(problem, x, y, key, jnp.minimum(numbers, (agents or len(numbers)) - 1))
+    return together | {"curvature": bends.max()}, own
+
+
+observe = jax.jit(
+    survey, static_argnames=("metrics", "agents", "shared", "size"), compiler_options=OPTIONS
+)
+
+
+def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower_solution.Solution]:
+    """The lower level solved at each of `xs`, from one solution to the next: compiled once."""
+
+    def step(y: Tree, x: Tree) -> tuple[Tree, lower_solution.Solution]:
+        found = lower_solution.solve(problem, x, y)
+        return found.y, found
+
+    _, found = jax.lax.scan(step, y, jax.tree.map(lambda *a: jnp.stack(a), *xs))
+    return [jax.tree.map(lambda a: a[k], found) for k in range(len(xs))]
+
+
+def _each(
+    alone: Callable[..., Any], shared: NamedSharding | None, size: int | None
+) -> Callable[..., Any]:
+    """`alone` for every agent, `size` of a device's side by side."""
+    here = grouped(alone, size)
+    if shared is None:
+        return here
+    cut = PartitionSpec(shared.mesh.axis_names)
+    return jax.shard_map(here, mesh=shared.mesh, in_specs=cut, out_specs=cut, check_vma=False)
+
+
+@partial(jax.jit, static_argnames=("metrics", "agents", "shared", "size"))
+def _measure(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    x: Tree,
+    y: Tree,
+    z: Tree,
+    agents: int | None = None,
+    shared: NamedSharding | None = None,
+    size: int | None = None,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    def total(a: jax.Array) -> jax.Array:
+        """The sum over the agents; one by one where they are cut over devices."""
+        if shared is None:
+            return a.sum(0)
+        rows = jax.lax.with_sharding_constraint(a, shared)[:agents]
+        return jax.lax.scan(lambda sum, row: (sum + row, None), jnp.zeros_like(a[0]), rows)[0]
+
+    count = agents or problem.train.count.shape[0]
+    average = lambda each: jax.tree.map(lambda a: total(a) / count, each)
+    mean, level = average(x), problem.lower_level
+
+    def asked(function: Callable[..., Tree], *given: Tree) -> Tree:
+        """The mean of function(own, ...) over all agents."""
+        everywhere = lambda a: jnp.broadcast_to(a, (problem.train.count.shape[0], *a.shape))
+        each = _each(lambda own, *given: function(lower_solution.Own(own), *given), shared, size)
+        return average(each(problem, *jax.tree.map(everywhere, given)))
+
+    def agreed() -> tuple[lower_solution.Solution, Tree]:
+        """y*(xbar) of a common lower level, and the hypergradient there."""
+        oracle = lower_solution.Together(asked, jnp.sum(problem.train.count))
+        found = lower_solution.newton(oracle, mean, average(y))
+        return found, lower_solution.implicit(oracle, mean, found.y)
+
+    def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
+        if level == "personal":
+            mine, there = _solved(problem, (x, mean), y)
+            gradient = lower_solution.hypergradient(problem, mean, there.y)
+        elif level == "common":
+            mine, gradient = common
+            there = mine
+        else:
+            mine = there = lower_solution.Solution(None, jnp.zeros(()), Cost())
+            gradient = jax.grad(problem.f)(mean, None, None)
+        off, gap = tree.sub(x, mean), tree.sub(mine.y, y)
+        own = {
+            "consensus": tree.dot(off, off),
+            "lower_error": tree.dot(gap, gap),
+            "upper_loss": problem.f(mean, there.y, None),
+            "local_loss": problem.f(x, y, None),
+            "solver_error": jnp.maximum(mine.error, there.error),
+        }
+        return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}
+
+    with jax.default_matmul_precision("highest"):
+        common: Any = agreed() if level == "common" else None
+        gradients, own = _each(alone, shared, size)(problem, rows, x, y)
+    gradient, sums = average(gradients), jax.tree.map(total, own)
+    regularizer = 0.0
+    if problem.prox is not None:  # ||xbar - prox(xbar - grad l(xbar))||^2
+        gradient = tree.sub(mean, problem.prox(tree.sub(mean, gradient), 1.0))
+        regularizer = problem.prox.value(mean)
+    stationarity = tree.dot(gradient, gradient)
+    apart = {}
+    if level == "common":
+
+        def spread(s: Tree) -> jax.Array:
+            off = jax.tree.map(lambda a, mean: a - mean, s, average(s))
+            return total(jax.vmap(lambda a: tree.dot(a, a))(off))
+
+        apart = {
+            f"{name}_consensus": spread(s) for name, s in (("y", y), ("z", z)) if s is not None
+        }
+    together = {
+        "stationarity": stationarity,
+        "consensus": sums["consensus"],
+        "lower_error": sums["lower_error"],
+        **apart,
+        "metric": stationarity + sums["consensus"] + sums["lower_error"],
+        "definition1": stationarity + sums["consensus"] / count + sums["lower_error"],
+        "upper_loss": sums["upper_loss"] / count + regularizer,
+        "local_loss": sums["local_loss"] / count,
+        **{name: sums[name] / count for name, _ in metrics},
+        "solver_error": own["solver_error"].max(),
+    }
+    return together, own

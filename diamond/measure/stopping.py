@@ -1,0 +1,59 @@
+"""When a run ends before its last round: at a target, or when a budget is spent.
+
+A stop is {name: value}: a measure ends the run where it is at most the value, a cost where it is at
+least that. A measure that is to rise says so, {"accuracy": ">= 0.9"}.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Collection, Mapping
+
+from ..core.cost import Cost
+
+Stop = Mapping[str, float | str]
+COSTS = (*Cost._fields, "bytes", "seconds")
+MEASURES = (
+    *("metric", "upper_loss", "stationarity", "consensus", "lower_error"),
+    *("definition1", "local_loss"),
+)
+RULE = re.compile(r"\s*(?P<sign><=|>=)\s*(?P<value>\S+)\s*")
+
+
+def checked(stop: Stop | None, own: Collection[str] = ()) -> dict[str, float | str]:
+    """`stop`, once every name is known and every value a number; `own`: the user's metrics."""
+    known = (*MEASURES, *COSTS, *own)
+    for name, given in (stop or {}).items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            said = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise ValueError(f"stop: no measure or cost {name!r}; {said}")
+        sign, value = _rule(name, given)
+        if name in COSTS and (sign, value > 0) != (">=", True):
+            raise ValueError(f"stop: {name} = {given!r}; a cost ends a run at a number above 0")
+    return dict(stop or {})
+
+
+def reached(stop: Stop, entry: Mapping[str, float]) -> str:
+    """Why the run ends at this evaluation; empty if it goes on."""
+    for name, given in stop.items():
+        sign, value = _rule(name, given)
+        if entry[name] <= value if sign == "<=" else entry[name] >= value:
+            return (
+                f"stopped at round {entry['round']:.0f}: {name} {entry[name]:.4g} {sign} {value:g}"
+            )
+    return ""
+
+
+def _rule(name: str, given: float | str) -> tuple[str, float]:
+    """The sign and the number."""
+    sign, text = ">=" if name in COSTS else "<=", given
+    if isinstance(given, str) and (rule := RULE.fullmatch(given)):
+        sign, text = rule["sign"], rule["value"]
+    try:
+        value = math.nan if isinstance(text, bool) else float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f'stop: {name} = {given!r}; give a finite number, or text as ">= 0.9"')
+    return sign, value

@@ -1,0 +1,1 @@
+"""Schedules of step sizes, and numbers left open until a run finds them."""

@@ -1,0 +1,150 @@
+"""Step sizes and momentum weights as functions of the round t.
+
+The numbers inside a schedule are arguments of the compiled program: another number does not
+compile it anew. Any callable of t (optax's schedules, a lambda) is a schedule too; there, another
+function object does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+
+from ..core.tree import Number
+
+Schedule = Callable[[Number], Number]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Constant:
+    """c."""
+
+    c: Number
+
+    def __call__(self, t: Number) -> Number:
+        return self.c
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Power:
+    """c (omega + t)^-exponent."""
+
+    c: Number
+    omega: Number
+    exponent: Number
+
+    def __call__(self, t: Number) -> Number:
+        return self.c * (self.omega + jnp.asarray(t, float)) ** -self.exponent
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled:
+    """c s_t."""
+
+    c: Number
+    of: Schedule
+
+    def __call__(self, t: Number) -> Number:
+        return self.c * self.of(t)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Squared:
+    """c s_{t-1}^2."""
+
+    c: Number
+    of: Schedule
+
+    def __call__(self, t: Number) -> Number:
+        return self.c * self.of(jnp.maximum(jnp.asarray(t, float) - 1, 0)) ** 2
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Ramp:
+    """s_t min(1, (1 + t) / rounds)."""
+
+    of: Schedule
+    rounds: Number
+
+    def __call__(self, t: Number) -> Number:
+        return self.of(t) * jnp.minimum(1.0, (1 + jnp.asarray(t, float)) / self.rounds)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Custom:
+    """A function of the user's own."""
+
+    function: Schedule = field(metadata={"static": True})
+
+    def __call__(self, t: Number) -> Number:
+        return self.function(t)
+
+
+def constant(c: Number) -> Constant:
+    """c in every round."""
+    return Constant(c * 1.0)
+
+
+def power(c: Number, omega: Number = 2.0, exponent: Number = 1 / 3) -> Power:
+    """c (omega + t)^-exponent: alpha_t of Theorem 1, for the exponent 1/3."""
+    return Power(c * 1.0, omega * 1.0, exponent * 1.0)
+
+
+def scaled(c: Number, of: Schedule | Number) -> Scaled:
+    """c s_t: beta_t = c_beta alpha_t of Theorem 1."""
+    return Scaled(c * 1.0, schedule(of))
+
+
+def squared(c: Number, of: Schedule | Number) -> Squared:
+    """c s_{t-1}^2: eta_{t+1} = c_eta alpha_t^2 of Theorem 1 (and c s_0^2 at t = 0)."""
+    return Squared(c * 1.0, schedule(of))
+
+
+def ramp(of: Schedule | Number, rounds: Number) -> Ramp:
+    """s_t, reached from below in so many rounds."""
+    return Ramp(schedule(of), rounds * 1.0)
+
+
+def paper(
+    c_alpha: Number, c_beta: Number, c_eta: Number, c_gamma: Number, omega: Number = 2.0
+) -> dict[str, Schedule]:
+    """alpha_t = c_alpha (omega + t)^(-1/3), beta_t = c_beta alpha_t, eta_{t+1} = c_eta alpha_t^2,
+
+    gamma_{t+1} = c_gamma alpha_t^2: the four schedules of Theorem 1, as keyword arguments.
+    """
+    alpha = power(c_alpha, omega)
+    return {
+        "alpha": alpha,
+        "beta": scaled(c_beta, alpha),
+        "eta": squared(c_eta, alpha),
+        "gamma": squared(c_gamma, alpha),
+    }
+
+
+def bsa(c_alpha: Number, c_beta: Number) -> dict[str, Schedule]:
+    """alpha_t = c_alpha (1 + t)^(-1/2), beta_t = c_beta (1 + t)^(-1/2): BSA, in public code."""
+    return {"alpha": power(c_alpha, 1.0, 1 / 2), "beta": power(c_beta, 1.0, 1 / 2)}
+
+
+def ttsa(c_alpha: Number, c_beta: Number) -> dict[str, Schedule]:
+    """alpha_t = c_alpha (1 + t)^(-3/5), beta_t = c_beta (1 + t)^(-2/5): TTSA's two time scales."""
+    return {"alpha": power(c_alpha, 1.0, 3 / 5), "beta": power(c_beta, 1.0, 2 / 5)}
+
+
+def schedule(value: Schedule | Number) -> Schedule:
+    """A number or any function of t, as a schedule."""
+    if isinstance(value, Constant | Power | Scaled | Squared | Ramp | Custom):
+        return value
+    return Custom(value) if callable(value) else Constant(value * 1.0)
+
+
+def weight(eta: Schedule, t: Number) -> jax.Array:
+    """A momentum weight: eta_t clipped to [0, 1], and 1 in round 0, where there is no past."""
+    return jnp.where(jnp.asarray(t) == 0, 1.0, jnp.clip(eta(t), 0.0, 1.0))

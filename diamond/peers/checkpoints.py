@@ -1,0 +1,90 @@
+"""What an agent needs to go on after a crash, on its disk."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..core import tree
+from ..runs import checkpoint, resolved_numbers
+from ..runs.checkpoint import Damaged
+from ..runs.recovery import unused
+from .agent import Progress
+from .outbox import Store
+
+STATES, FINISHED = "checkpoint", "finished.json"
+
+
+class _Own(NamedTuple):
+    """The arrays of a `Progress`, by the names that they have in any run's checkpoint."""
+
+    state: Any
+    spent: Any
+
+
+class OtherRun(ValueError):
+    """A folder with the checkpoint of another run."""
+
+
+def save(folder: Path, run: str, progress: Progress, store: Store) -> None:
+    """Write where the agent stands and the messages its neighbours may still need."""
+    arrays = tree.named(_Own(progress.state, progress.spent)) | store.arrays()
+    durable = {str(j): d for j, d in store.durable.items()}
+    notes = {"run": run, "durable": durable, "found": resolved_numbers.told(progress.found)}
+    checkpoint.save(folder / STATES, progress.t, arrays, notes)
+
+
+def restore(folder: Path, run: str, start: Progress, store: Store) -> Progress:
+    """Where the newest whole checkpoint leaves the agent, with `store` filled; else `start`.
+
+    The algorithm is that of `start` still: the numbers found are yet to be put into it.
+    Checkpoints that are damaged are set aside: the one before them counts, or the start if there
+    was one only, since neighbours keep all messages until there are two (`safe`). Raises `OtherRun`
+    where more than one is damaged and none is left: the neighbours have forgotten what it takes.
+    """
+    states, damage = folder / STATES, ""
+    for round in reversed(checkpoint.rounds(states)):
+        try:
+            kept = checkpoint.load(states, round)
+        except Damaged as found_out:
+            damage = damage or str(found_out)
+            for file in checkpoint.files(states, round):
+                if file.exists():
+                    os.rename(file, unused(file))
+            continue
+        if kept.notes["run"] != run:
+            raise OtherRun(
+                f"{folder} has a checkpoint of another run (another problem, algorithm, network, "
+                f"seed or number of rounds); choose another folder or remove it"
+            )
+        store.restore(kept.arrays, kept.notes["durable"])
+        state, spent = tree.like(_Own(start.state, start.spent), kept.arrays)
+        numbers = resolved_numbers.read(kept.notes["found"])
+        return start._replace(t=kept.round, state=state, spent=spent, found=numbers)
+    once = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
+    if len(once) > 1:
+        raise OtherRun(
+            f"{folder}: none of its checkpoints can be read ({damage or 'set aside'}); restore one "
+            f"from a copy, or move the folder away at every site, and all begin anew"
+        )
+    return start
+
+
+def safe(folder: Path) -> int:
+    """The round that the agent would be set back to if its newest checkpoint were damaged."""
+    kept = checkpoint.rounds(folder / STATES)
+    return kept[-2] if len(kept) > 1 else 0
+
+
+def finish(folder: Path, run: str, neighbours: set[int]) -> None:
+    """Write which neighbours have finished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = {"run": run, "neighbours": sorted(neighbours)}
+    checkpoint.replace(folder / FINISHED, json.dumps(told).encode())
+
+
+def finished(folder: Path, run: str) -> set[int]:
+    """The neighbours that have finished."""
+    path = folder / FINISHED
+    told = json.loads(path.read_bytes()) if path.exists() else {}
+    return set(told["neighbours"]) if told.get("run") == run else set()

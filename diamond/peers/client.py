@@ -1,0 +1,156 @@
+"""What an agent asks its neighbours, again and again until they answer."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from . import frame
+from .agent import Agent
+from .edge_states import Edges
+from .frame import Ask, Envelope, FrameError, Layout
+from .neighbour_status import Heard
+from .service import Desk
+from .timeouts import Limits, Wait, insist
+from .transport import REQUEST, Differs, Transport, Unreachable
+
+
+class Asking:
+    """The agent's side of every question to a neighbour; the desk is the other side.
+
+    `waits` and `heard` know, for each neighbour, what was waited for and what came last.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        parts: Mapping[str, str],
+        transport: Transport,
+        limits: Limits,
+        desk: Desk,
+    ):
+        self.agent, self.parts, self.transport = agent, parts, transport
+        self.limits, self.desk, self.last = limits, desk, desk.last
+        self.waits = {j: Wait() for j in agent.neighbours}
+        self.heard = {j: Heard() for j in agent.neighbours}
+
+    async def pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
+        """What j says in exchange t, or about numbers before it."""
+        round = t // self.agent.exchanges
+        wanted = f"measurements before round {round}" if talk else f"message of round {round}"
+        if t == self.last and not talk:
+            wanted = "word that it has finished"
+
+        async def attempt() -> list[Any] | None:
+            answer = await self.call(j, "ask", t, talk)
+            return self.read(j, t, answer, talk, layout) if answer else None
+
+        with self.heard[j].awaited():
+            whose = f"{wanted} of {self.desk.call(j)}"
+            found = await insist(attempt, whose, self.limits, self.waits[j])
+        self.heard[j].round = round
+        return found
+
+    async def call(self, j: int, kind: str, t: int, talk: int = 0) -> bytes:
+        """One try to get the message of j, or its word on the edge; empty if it is not there."""
+        ask = Ask(self.parts["run"], self.agent.number, t, self.desk.durable, talk)
+        return await self.transport.call(j, frame.encode_ask(ask, kind))
+
+    def read(
+        self, j: int, t: int, message: bytes, talk: int = 0, layout: Layout | None = None
+    ) -> list[Any]:
+        """The arrays in a message of j."""
+        last = t == self.last and not talk
+        expected = () if last else self.agent.layout(t) if layout is None else layout
+        return frame.decode(message, Envelope(self.parts["run"], j, t, talk), expected)
+
+    async def meet(self, edges: Edges | None) -> None:
+        """Compare with every neighbour that has not finished what the two are about to run.
+
+        An agent that differs from all of them is the odd one out: it is told what differs, and
+        stops. Whoever agrees with one of them waits for the others to be started again.
+        """
+        others = [j for j in self.agent.neighbours if j not in self.desk.finished]
+        differs: dict[int, str] = {}
+
+        async def attempt(j: int) -> bool:
+            try:
+                found = await self.hello(j)
+            except Differs as cause:
+                differs[j] = str(cause)
+                if len(differs) < len(others):
+                    raise Unreachable(
+                        f"{cause}; it is waited for until it is started anew"
+                    ) from None
+                raise Differs(
+                    f"{self.desk.call(self.agent.number)} runs something else than all its "
+                    f"neighbours: {'; '.join(differs[k] for k in others)}; start it again with "
+                    f"what they run"
+                ) from None
+            except Unreachable as cause:
+                known = self.desk.differs.get(j)
+                raise Unreachable(
+                    f"{cause}; it ran something else: {known}" if known else str(cause)
+                ) from None
+            differs.pop(j, None)
+            return found
+
+        async def greet(j: int) -> None:
+            with self.heard[j].awaited():
+                if edges:
+                    return await edges.meet(j)
+                whose = f"greeting of {self.desk.call(j)}"
+                await insist(lambda: attempt(j), whose, self.limits, self.waits[j])
+
+        await all_of(greet(j) for j in others)
+
+    async def hello(self, j: int) -> bool:
+        """One try to greet j."""
+        within = float(self.limits.round)
+        mine = {"sender": self.agent.number, "parts": dict(self.parts), "within": within}
+        request = frame.pack({"kind": "hello", **mine})
+        told, _ = frame.unpack(await self.transport.call(j, request), REQUEST)
+        durable = told.get("durable")
+        if type(durable) is not int or not 0 <= durable <= self.last:
+            raise FrameError("a greeting that does not say up to where it is kept")
+        self.desk.store.heard(j, durable)
+        return True
+
+    async def part(self, edges: Edges | None) -> None:
+        """Until every neighbour has finished, too, and knows that this agent has."""
+        await all_of(self._part(j, edges) for j in self.agent.neighbours)
+
+    async def _part(self, j: int, edges: Edges | None) -> None:
+        """Until j answers that it has finished, or has asked as one that has.
+
+        Its answer means that it knows of this one. Its question does not, so it may ask again for
+        as long as a try takes.
+        """
+
+        async def told() -> None:
+            await self.desk.known(j)
+            await asyncio.sleep(self.limits.connect)
+
+        async def asked() -> None:
+            if edges:
+                return await edges.farewell(j, self.last)
+            await self.pull(j, self.last)
+            await self.desk.know(j)
+
+        ways = [asyncio.ensure_future(told()), asyncio.ensure_future(asked())]
+        try:
+            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in done:
+                way.result()
+        finally:
+            for way in ways:
+                way.cancel()
+
+
+async def all_of(works: Any) -> list[Any]:
+    """As `asyncio.gather`, but when one fails the others are stopped."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,166 @@
+"""What became of each edge in each round, written down before anyone can act on it.
+
+On the disk it is a journal: entries are appended, forced to the disk, and come with the message
+that was heard where the edge was up, so that an agent that was set back to its checkpoint makes
+the same rounds again without asking anyone. Each checkpoint begins a new file of it, headed by all
+that is known of the rounds before; files older than the checkpoint before the last are removed.
+"""
+
+import json
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..runs import checkpoint
+from . import frame
+from .frame import FrameError
+
+UP, DOWN, YES = "up", "down", "yes"  # yes: bound by what the other end decides
+LENGTH = struct.Struct("<Q")
+
+
+class Words:
+    """One word a round, as runs: rounds are settled in their order, and mostly alike."""
+
+    def __init__(self, runs: Iterable[tuple[int, str]] = (), end: int = 0):
+        self.runs, self.end = [(int(t), str(word)) for t, word in runs], end
+
+    def get(self, t: int) -> str:
+        """The word of round t; empty if there is none (yet)."""
+        place = bisect_right(self.runs, t, key=lambda run: run[0]) - 1
+        return self.runs[place][1] if t < self.end and place >= 0 else ""
+
+    def put(self, t: int, word: str) -> None:
+        """The word of round t; only a `YES` is ever replaced."""
+        held = self.get(t)
+        if held == word:
+            return
+        if held not in ("", YES) or t < self.end - 1:
+            raise ValueError(f"round {t} is {held or 'over'}, it cannot become {word}")
+        if held == YES:
+            self.runs.pop()
+        elif t > self.end:
+            self.runs.append((self.end, ""))
+        if not self.runs or self.runs[-1][1] != word:
+            self.runs.append((t, word))
+        self.end = t + 1
+
+    def forget(self, before: int) -> None:
+        """Rounds before `before` are of no interest any more."""
+        while len(self.runs) > 1 and self.runs[1][0] <= before:
+            self.runs.pop(0)
+
+
+class Ledger:
+    """The words on all edges of one agent; kept in `folder` if there is one."""
+
+    def __init__(self, neighbours: Iterable[int], run: str, folder: Path | None = None):
+        self.words = {j: Words() for j in neighbours}
+        self.heard: dict[tuple[int, int], bytes] = {}  # messages to make rounds with again
+        self.run, self.folder = run, folder
+        self._stream: BinaryIO | None = None
+
+    def word(self, j: int, t: int) -> str:
+        """What became of the edge to j in round t."""
+        return self.words[j].get(t)
+
+    def write(self, j: int, t: int, word: str, message: bytes = b"") -> None:
+        """Write the word down; it holds from when this returns."""
+        self._append(_entry(self._header(j, t, word), message))
+        self.words[j].put(t, word)
+
+    def turn(self, t: int, safe: int, wanted: int) -> None:
+        """A checkpoint of round t is there: begin a new file; `safe` and `wanted`: what to keep.
+
+        The agent itself is never set back before round `safe`, nor a neighbour before `wanted`.
+        """
+        for words in self.words.values():
+            words.forget(min(safe, wanted))
+        self.heard = {(j, s): m for (j, s), m in self.heard.items() if s >= t}
+        if self.folder is None:
+            return
+        self.close()
+        told = {str(j): [words.runs, words.end] for j, words in self.words.items()}
+        head = _entry({"kind": "all", "run": self.run}, json.dumps(told).encode())
+        head += b"".join(_entry(self._header(j, s, UP), m) for (j, s), m in self.heard.items())
+        self._stream = _begun(self.folder / f"{t:010d}.log", head)
+        rounds = [int(path.stem) for path in self.folder.glob("*.log")]
+        oldest = max((s for s in rounds if s <= safe), default=0)
+        for s in rounds:
+            if s < oldest:
+                (self.folder / f"{s:010d}.log").unlink()
+
+    def restore(self, t: int) -> None:
+        """Read what was written down; messages of rounds from t on are kept in memory."""
+        if self.folder is None:
+            return
+        paths = sorted(self.folder.glob("*.log"))
+        for number, path in enumerate(paths):
+            for header, content in _entries(path):
+                self._apply(header, content, t, first=number == 0)
+        if paths:
+            self._stream = paths[-1].open("ab")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._stream:
+            self._stream.close()
+            self._stream = None
+
+    def _apply(self, header: dict[str, Any], content: bytes, t: int, first: bool) -> None:
+        if header["run"] != self.run:
+            return
+        if header["kind"] == "all":
+            if first:
+                told = json.loads(content).items()
+                self.words = {int(j): Words(runs, end) for j, (runs, end) in told}
+            return
+        j, round = header["neighbour"], header["round"]
+        if self.word(j, round) in ("", YES):
+            self.words[j].put(round, header["kind"])
+        if header["kind"] == UP and round >= t:
+            self.heard[j, round] = content
+
+    def _header(self, j: int, t: int, word: str) -> dict[str, Any]:
+        return {"kind": word, "run": self.run, "neighbour": j, "round": t}
+
+    def _append(self, entry: bytes) -> None:
+        if self.folder is None:
+            return
+        if self._stream is None:
+            self._stream = _begun(self.folder / f"{0:010d}.log", b"")
+        self._stream.write(entry)
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
+
+def _begun(path: Path, head: bytes) -> BinaryIO:
+    """A new file with that head."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint.replace(path, head)
+    return path.open("ab")
+
+
+def _entry(header: dict[str, Any], content: bytes) -> bytes:
+    packed = frame.pack(header, content)
+    return LENGTH.pack(len(packed)) + packed
+
+
+def _entries(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """The whole entries of a file, which is cut off after them: a torn one never took effect."""
+    content, start, found = path.read_bytes(), 0, []
+    while start + LENGTH.size <= len(content):
+        (length,) = LENGTH.unpack_from(content, start)
+        entry = content[start + LENGTH.size : start + LENGTH.size + length]
+        try:
+            header, rest = frame.unpack(entry, len(entry))
+        except FrameError:
+            break
+        found.append((header, bytes(rest)))
+        start += LENGTH.size + length
+    if start < len(content):
+        os.truncate(path, start)
+    return found

@@ -1,0 +1,144 @@
+"""What all agents must have in common, as digests that tell nothing else of it."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._version import __version__
+from ..core import tree
+from ..core.sampling import draw
+from ..numbers.open_numbers import Deferred, swap
+from ..problem import Objectives, Rows
+from .agent import Agent
+
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def digest(agent: Agent, rounds: int, missing: str = "wait") -> dict[str, str]:
+    """Every part of the run by name; "run" is the digest of all of them.
+
+    A problem counts by what its losses compute, line by line of their jaxprs, and by where it
+    starts; its rows do not count, and neither does how many an agent has.
+    """
+    parts = {**_parts(agent), "rounds": str(rounds), "missing": missing}
+    return parts | {"run": _digest(*(f"{name}={value};" for name, value in parts.items()))}
+
+
+@lru_cache(maxsize=8)
+def _parts(agent: Agent) -> dict[str, str]:
+    weights = agent.network.weights
+    return {
+        "diamond": __version__,
+        "jax": jax.__version__,
+        "precision": jnp.zeros(()).dtype.name,
+        "problem": _digest(
+            agent.problem.lower_level,
+            repr(agent.problem.prox),
+            *_losses(agent),
+            *_leaves(agent.problem.start(agent.seed)),
+        ),
+        "algorithm": _digest(*_rules(agent), *_leaves(agent.outline), *_open(agent.given)),
+        "network": _digest(weights.data, weights.indices, weights.indptr),
+        "seed": str(agent.seed),
+        "sampling": agent.sampling,
+    }
+
+
+def differing(mine: Mapping[str, str], other: Any, here: str = "here", there: str = "there") -> str:
+    """The parts that differ, in words; empty if none does. `here`, `there`: whose they are."""
+    if not isinstance(other, dict):
+        return "it does not say what"
+    names = [name for name in mine if name != "run" and mine[name] != other.get(name)]
+    said = []
+    for name in names:
+        long = max(len(str(value.get(name))) for value in (mine, other)) > 20
+        values = "" if long else f" ({mine[name]} {here}, {other.get(name)} {there})"
+        said.append(f"another {name}{values}")
+    return ", ".join(said)
+
+
+def _losses(agent: Agent) -> list[str]:
+    problem = _abstract(agent)
+    x, y = agent.problem.start(agent.seed)
+    names = "f" if problem.lower is None else "fg"
+    of = lambda name: jax.make_jaxpr(lambda problem: getattr(problem, name)(x, y, 0))(problem)
+    return [_plain(of(name)) for name in names]
+
+
+def _rules(agent: Agent) -> list[str]:
+    """What the algorithm computes in a round, whatever its numbers and the losses are."""
+    bowl = lambda x, y, rows: tree.dot(x, x) + tree.dot(y, y)
+    problem = _abstract(agent)
+    problem = replace(problem, upper=bowl, lower=None if problem.lower is None else bowl)
+    state, t, rule, found = agent.begin().state, jnp.int32(0), agent.outline, []
+    rows = problem.train.count, problem.valid.count
+    for number, stage in enumerate(rule.stages):
+        blocks = partial(draw, links=stage.links, batch=rule.batch, sampling="blocks")
+        sample = jax.eval_shape(blocks, agent.key, t, t, rows)
+
+        def before(algorithm: Any, problem: Objectives, state: Any, t: Any, sample: Any) -> Any:
+            stage = algorithm.stages[number]
+            estimate, cost = stage.estimate(problem, state, t, sample)
+            return estimate, stage.outgoing(state, estimate, t), cost
+
+        def after(algorithm: Any, state: Any, estimate: Any, told: Any, t: Any) -> Any:
+            return algorithm.stages[number].update(state, estimate, told, told, t)
+
+        estimate, mixed, _ = jax.eval_shape(before, rule, problem, state, t, sample)
+        first = jax.make_jaxpr(before)(rule, problem, state, t, sample)
+        then = jax.make_jaxpr(after)(rule, state, estimate, mixed, t)
+        found += [f"{stage.times}", _plain(first), _plain(then)]
+    return found
+
+
+def _open(algorithm: Any) -> list[str]:
+    """Which numbers are left to the run, and by which rule each is found."""
+    found: list[str] = []
+
+    def note(open: Deferred) -> Any:
+        rule = open.compute if isinstance(open.compute, partial) else partial(open.compute)
+        options = sorted(rule.keywords.items())
+        where = f"{rule.func.__module__}.{rule.func.__qualname__}"
+        found.append(f"{open.name}: {where} {_plain(options)}")
+        return open
+
+    swap(algorithm, note)
+    return found
+
+
+def _abstract(agent: Agent) -> Objectives:
+    """The agent's objectives with the shapes of one row, the same for all agents."""
+
+    def rows(own: Rows) -> Rows:
+        shape = lambda a: jax.ShapeDtypeStruct((1, own.batch, *a.shape[2:]), a.dtype)
+        count: Any = jax.ShapeDtypeStruct((), jnp.int32)
+        return Rows(jax.tree.map(shape, own.data), count, own.batch, 0)
+
+    own = agent.objectives
+    train, valid = rows(own.train), rows(own.valid)
+    return replace(own, train=train, valid=valid)
+
+
+def _plain(written: Any) -> str:
+    return ADDRESS.sub("", str(written))
+
+
+def _leaves(given: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(given)]
+
+
+def _digest(*parts: Any) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            found.update(part.encode())
+        else:
+            found.update(f"{part.dtype}{part.shape}".encode() + np.asarray(part).tobytes())
+    return found.hexdigest()

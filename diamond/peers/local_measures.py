@@ -1,0 +1,81 @@
+"""What a site can tell of its run alone: nobody there knows the mean of all x."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import cost, tree
+from ..core.cost import Cost
+from ..core.tree import Tree
+from ..hypergradient import lower_solution
+from ..measure.measures import Metrics
+from ..numbers.open_numbers import spoken
+from ..problem import Objectives, Rows
+from .agent import Agent, Progress
+
+
+def look(
+    agent: Agent, progress: Progress, told: Sequence[Mapping[int, Sequence[Any]]]
+) -> dict[str, float]:
+    """One evaluation, all exact and on all of the site's rows.
+
+    `local_loss` is f_i(x_i, y_i); `lower_error` is ||y_i*(x_i) - y_i||^2 where the lower level is
+    the site's own (nobody knows y* of a common one); metrics are measured at (x_i, y_i); `samples`
+    and so on are counted as in `diamond.Run`, of this agent alone, and `bytes` are those it sent.
+    `disagreement` is the squared distance of the x that it told in the last round to the mean of
+    those that it and its neighbours told.
+    """
+    problem, metrics = agent.problem, tuple(agent.problem.metrics.items())
+    rows = problem.stack(problem.measured).of(0)
+    found = _look(problem.objectives().of(0), rows, metrics, progress.state.x, progress.state.y)
+    spent = zip(Cost._fields, cost.total(progress.spent))
+    return {
+        "round": progress.t,
+        **{name: float(value) for name, value in found.items()},
+        "disagreement": disagreement(agent, told),
+        **{name: float(count) for name, count in spent},
+        "bytes": sent(agent, progress),
+    }
+
+
+@partial(jax.jit, static_argnums=2)
+def _look(
+    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree
+) -> dict[str, jax.Array]:
+    with jax.default_matmul_precision("highest"):
+        found = {
+            "local_loss": problem.f(x, y, None),
+            **{name: rows.mean(loss, x, y) for name, loss in metrics},
+        }
+        if problem.lower_level == "personal":
+            solved = lower_solution.solve(problem, x, y)
+            gap = tree.sub(solved.y, y)
+            found |= {"lower_error": tree.dot(gap, gap), "solver_error": solved.error}
+    return jax.tree.map(jnp.asarray, found)
+
+
+def disagreement(agent: Agent, told: Sequence[Mapping[int, Sequence[Any]]]) -> float:
+    """||x_i - mean_j x_j||^2 over the agent and its neighbours, as last told; 0 before round 0."""
+    for turn, messages in reversed(list(enumerate(told))):
+        found = {j: _x(agent.unpacked(arrays, turn).average) for j, arrays in messages.items()}
+        if found[agent.number]:
+            mean = [np.mean(leaves, axis=0) for leaves in zip(*found.values())]
+            return float(sum(((a - b) ** 2).sum() for a, b in zip(found[agent.number], mean)))
+    return 0.0
+
+
+def _x(average: Any) -> list[np.ndarray]:
+    """The arrays of x in what is to be averaged; none if it is not in it."""
+    if isinstance(average, dict):
+        average = average.get("x")
+    return [np.asarray(leaf, float) for leaf in jax.tree.leaves(getattr(average, "x", average))]
+
+
+def sent(agent: Agent, progress: Progress) -> int:
+    """Bytes of all arrays that the agent has sent: in rounds, and to find numbers."""
+    talked = spoken(progress.found) * agent.network.diameter
+    return len(agent.neighbours) * (progress.t * agent.bytes + talked)

@@ -1,0 +1,134 @@
+"""A site's run as an ordinary run folder, with what the site can tell alone."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..core import cost
+from ..core.cost import Cost
+from ..measure.divergence import blame, unsound
+from ..numbers.open_numbers import shown, talked
+from ..runs.manifest import Origin, now, opening
+from ..runs.solution import shown as answer
+from ..runs.trajectory_digest import digest
+from ..runs.writer import Writer
+from .agent import Progress
+from .local_measures import look, sent
+from .node import Node
+from .shutdown import Halted
+from .site_names import called
+from .transport import Stopped
+
+TIMES = ("seconds", "waited")  # of rounds, and of these what went into waiting for neighbours
+SPENT = ("round", "bytes", *Cost._fields)
+
+
+class Diary:
+    """Writes an evaluation every so many rounds as checkpoints are, and what became of the run.
+
+    A line is on the disk before the checkpoint of its round, so what a killed site has lost is
+    what lies beyond its checkpoint, and that is dropped when it comes back.
+    """
+
+    def __init__(self, writer: Writer, node: Node, origin: Origin, config: str):
+        self.writer, self.node, self.origin, self.config = writer, node, origin, config
+        self.entries: list[dict[str, Any]] = []
+        self.wall = 0.0  # seconds of earlier sittings
+        self.past = dict.fromkeys(TIMES, 0.0)
+        self.progress: Progress | None = None
+
+    def note(self, progress: Progress) -> None:
+        """Measure where the agent stands, if it is time to."""
+        if self.progress is None:
+            self._open(progress)
+        self.progress = progress
+        node = self.node
+        due = progress.t % node.every == 0 or progress.t == node.rounds
+        if not due or (self.entries and self.entries[-1]["round"] == progress.t):
+            return
+        entry = look(node.agent, progress, node.messages)
+        own = {name: self._alone(value) for name, value in entry.items() if name not in SPENT}
+        took = dict(zip(TIMES, (node.seconds, node.waited)))
+        entry |= {name: self.past[name] + took[name] for name in TIMES}
+        self.writer.append(entry, own)
+        self.writer.metrics.sync()
+        self.entries.append(entry)
+        if wrong := unsound(entry):
+            said = ", ".join(f"{name} is {entry[name]}" for name in wrong)
+            cause = blame(wrong, node.agent.problem.metrics, progress.t)
+            raise FloatingPointError(
+                f"{self.origin.name} diverged by round {progress.t}: {said}; "
+                f"{cause or 'start again with smaller steps'}"
+            )
+
+    def _open(self, progress: Progress) -> None:
+        """Begin, or go on after what was written up to where the agent stands."""
+        known = self.writer.manifest()
+        if progress.t == 0 or not known:
+            self.writer.begin(self._opening(), self.config, anew=progress.t == 0)
+        else:
+            self.writer.manifest(status="running", message="", finished=None)
+            self.wall = known.get("wall_seconds", 0.0)
+        lines = self.writer.after(progress.t)
+        self.entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
+        if lines:
+            self.past = {name: lines[-1][name] for name in TIMES}
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """The run, after which the folder says how it ended."""
+        try:
+            yield
+        except (FloatingPointError, Stopped) as error:
+            self._close("diverged", str(error))
+            raise
+        except BaseException as error:
+            asked = isinstance(error, KeyboardInterrupt | asyncio.CancelledError | Halted)
+            self._close("interrupted", "" if asked else f"{type(error).__name__}: {error}")
+            raise
+        self._close("finished", "")
+
+    def _close(self, status: str, message: str) -> None:
+        """Write what became of the run."""
+        wall = self.wall + self.writer.wall
+        end: dict[str, Any] = {"status": status, "message": message, "wall_seconds": wall}
+        if self.progress is not None and status != "interrupted":
+            end |= {"finished": now(), **self._totals(self.progress)}
+        if self.progress is not None:
+            self.writer.manifest(**end)
+
+    def _opening(self) -> dict[str, Any]:
+        agent = self.node.agent
+        fixed = agent.seed, self.node.rounds, self.node.every, agent.outline.batch, agent.sampling
+        made = opening(self.origin, agent.problem, agent.network, *fixed)
+        rows = {part: self._alone(own) for part, (own,) in made["problem"]["rows"].items()}
+        alone = {"agents": agent.network.agents, "rows": rows, "labels": None}
+        site = {"name": self.origin.name, "agent": agent.number}
+        names = [called(self.node.names, i) for i in range(agent.network.agents)]
+        network = made["network"] | ({"sites": names} if self.node.names else {})
+        return made | {"problem": made["problem"] | alone, "network": network, "site": site}
+
+    def _totals(self, progress: Progress) -> dict[str, Any]:
+        agent, lines = self.node.agent, self.writer.metrics.lines()
+        resolved = shown(progress.found)
+        spent = zip(Cost._fields, cost.total(progress.spent).tolist())
+        edges = [sorted((agent.number, j)) for j in agent.neighbours]
+        both = 2 * sent(agent, progress) // max(len(edges), 1)
+        talks = talked(progress.found).talks
+        rounds = agent.tick(progress) + talks * agent.network.diameter
+        return {
+            "resolved": resolved,
+            "answer": answer(progress.state.x, agent.problem.names),
+            "compile_seconds": self.node.compiling,
+            "costs": {name: self._alone(count) for name, count in spent},
+            "traffic": [[*edge, both] for edge in edges],
+            "messages": len(edges) * rounds,
+            "digest": digest(lines, progress.state.x, progress.state.y),
+        }
+
+    def _alone(self, value: Any) -> list[Any]:
+        """The value among those of all agents, which are not known here."""
+        found: list[Any] = [None] * self.node.agent.network.agents
+        found[self.node.agent.number] = value
+        return found

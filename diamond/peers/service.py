@@ -1,0 +1,153 @@
+"""What an agent answers its neighbours when they ask."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import checkpoints, frame
+from .edge_states import STUCK, Edges, tell
+from .frame import Ask
+from .handshake import differing
+from .outbox import Gone, Store
+from .site_names import UNKNOWN, Names, called
+from .timeouts import Limits
+from .transport import REQUEST, Differs, Refused, Stopped
+from .worker_thread import Work
+
+
+class Desk:
+    """Agent `agent`'s side of every question: its messages, what it runs, who has finished.
+
+    `parts` is the digest of what all agents have in common. `folder` remembers who has finished.
+    """
+
+    def __init__(
+        self,
+        agent: int,
+        neighbours: Iterable[int],
+        parts: Mapping[str, str],
+        last: int,
+        limits: Limits,
+        work: Work,
+        folder: Path | None,
+        names: Names = UNKNOWN,
+    ):
+        self.agent, self.parts, self.last = agent, parts, last  # the last tick
+        self.limits, self.work, self.folder = limits, work, folder
+        self.names = names
+        self.store = Store(neighbours)
+        self.differs: dict[int, str] = {}  # neighbours that asked while running something else
+        self.edges: Edges | None = None  # where rounds are made without neighbours that are away
+        self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
+        self.durable = 0  # the agent itself is never set back before this round
+        self.finished: set[int] = set()  # neighbours that need nothing any more
+        self.status: Callable[[], dict[str, Any]] = dict  # where the agent stands
+        self.stop: Callable[[], None] = lambda: None  # asks it to stop after its round
+        self._knowing = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._failure = ""
+
+    def call(self, agent: int) -> str:
+        """What the agent is called."""
+        return called(self.names, agent)
+
+    async def answer(self, sender: int, request: bytes) -> bytes:
+        """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
+        header, _ = frame.unpack(request, REQUEST)
+        if sender not in (*self.store.durable, self.agent):
+            raise Refused(f"{self.call(sender)} is no neighbour of {self.call(self.agent)}")
+        if header.get("sender") != sender:
+            other = header.get("sender")
+            other = self.call(other) if isinstance(other, int) else "nobody"
+            raise Refused(f"{self.call(sender)} asks in the name of {other}")
+        if header.get("kind") == "ping":
+            return frame.pack({"kind": "ping"})
+        if header.get("kind") == "status":
+            return frame.pack({"kind": "status", **self.status()})
+        if sender == self.agent:
+            return self._own(header.get("kind"))
+        if header.get("kind") == "hello":
+            whose = f"at {self.call(self.agent)}", f"at {self.call(sender)}"
+            if said := differing(self.parts, header.get("parts"), *whose):
+                self.differs[sender] = said
+                raise Differs(f"{self.call(self.agent)} runs something else: {said}")
+            self.differs.pop(sender, None)
+            if isinstance(within := header.get("within"), float) and within > 0:
+                self._within[sender] = within
+            return frame.pack({"kind": "hello", "durable": self.durable})
+        ask = frame.decode_ask(header)
+        if ask.run != self.parts["run"]:
+            raise Refused(f"{self.call(self.agent)} runs something else: another digest")
+        if ask.round > self.last:
+            raise Refused(f"round {ask.round} is not to come; the run has {self.last}")
+        return await self._serve(ask, header["kind"])
+
+    def _own(self, kind: object) -> bytes:
+        """What the agent's own operator gets, who may also stop it."""
+        if kind != "stop":
+            raise Refused(f"{self.call(self.agent)} has no messages for itself")
+        self.stop()
+        return frame.pack({"kind": "stop", **self.status()})
+
+    async def _serve(self, ask: Ask, kind: str) -> bytes:
+        """What is asked for, waited for during half of the time an answer may take."""
+        now = asyncio.get_running_loop().time()
+        until = now + min(self.limits.round, self._within.get(ask.sender, self.limits.round)) / 2
+        self.store.heard(ask.sender, ask.durable)
+        if ask.durable == self.last:
+            await self.know(ask.sender)
+        while True:
+            if self._failure:
+                raise Stopped(self._failure)
+            if (found := await self._found(ask, kind)) is not None:
+                return found
+            news = self._news
+            try:
+                async with asyncio.timeout_at(until):
+                    await news.wait()
+            except TimeoutError:
+                return b""
+
+    async def _found(self, ask: Ask, kind: str) -> bytes | None:
+        """What there is to say now."""
+        if self.edges and (said := await self.edges.reply(ask, kind)):
+            return said
+        try:
+            found = self.store.get(ask.round, ask.talk) if kind == "ask" else None
+        except Gone as gone:
+            raise Refused(f"{self.call(self.agent)}: {gone}") from None
+        if found is None and self.edges and self.edges.stuck:
+            return tell(STUCK)
+        return found
+
+    def publish(self, round: int, content: bytes, talk: int = 0) -> None:
+        """From now on, `content` is the message of `round`, or said before it."""
+        self.store.put(round, content, talk)
+        self.wake()
+
+    def fail(self, why: str) -> None:
+        """From now on, every question gets this for an answer."""
+        self._failure = why
+        self.wake()
+
+    async def know(self, j: int) -> None:
+        """Neighbour j has finished; remembered before it gets an answer."""
+        async with self._knowing:
+            if j in self.finished:
+                return
+            if self.folder is not None:
+                known = {*self.finished, j}
+                await self.work(checkpoints.finish, self.folder, self.parts["run"], known)
+            self.finished.add(j)
+        self.wake()
+
+    async def known(self, j: int) -> None:
+        """Until neighbour j has asked as one that has finished."""
+        while j not in self.finished:
+            await self._news.wait()
+
+    def wake(self) -> None:
+        """Let those who wait look again."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()

@@ -1,0 +1,6 @@
+"""What the agents solve, with the rows that each of them has."""
+
+from .problem import Agents, LowerLevel, Problem
+from .rows import Loss, Objectives, Rows, halved
+
+__all__ = ["Agents", "Loss", "LowerLevel", "Objectives", "Problem", "Rows", "halved"]

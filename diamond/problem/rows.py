@@ -1,0 +1,109 @@
+"""Rows of the agents as arrays of a compiled program, and the losses that average over them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..core.sampling import Where
+from ..core.tree import Tree
+
+Loss = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, rows) -> value, an average over the rows
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Rows:
+    """Rows of all agents, padded to the largest count; or of one.
+
+    Agent i's rows are followed by its first ones again, round and round: a block may start at
+    any row, and no padding is ever foreign to the agent. One agent's rows are either `of(i)`, which
+    leaves the data where they are (blocks are cut from there), or what mapping the agent axis away
+    leaves (for work on all rows).
+    """
+
+    data: Tree  # (agents, most rows + batch - 1, ...)
+    count: jax.Array  # (agents,), the rows each agent really has
+    batch: int = field(metadata={"static": True})  # rows in a block
+    agent: Any = None  # whose rows these are, in data of all agents
+
+    def of(self, agent: Any) -> "Rows":
+        """The rows of one agent."""
+        return Rows(self.data, self.count[agent], self.batch, agent)
+
+    def take(self, where: Where) -> Tree:
+        """One agent's block that starts at `where`, or its rows numbered `where`."""
+        here = () if self.agent is None else (self.agent,)
+        if jnp.ndim(where):
+            return jax.tree.map(lambda a: a[(*here, where)], self.data)
+
+        def block(a: jax.Array) -> jax.Array:
+            shape = (self.batch, *a.shape[len(here) + 1 :])
+            first = [jnp.asarray(i, jnp.int32) for i in (*here, where, *(0 for _ in shape[1:]))]
+            sizes = (*(1 for _ in here), *shape)
+            return jax.lax.dynamic_slice(a, first, sizes).reshape(shape)
+
+        return jax.tree.map(block, self.data)
+
+    def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
+        """The average of `loss` over all of one agent's rows: exact, padding or not."""
+        data = self.data
+        if self.agent is not None:
+            data = jax.tree.map(lambda a: a[self.agent], data)
+        length = jax.tree.leaves(data)[0].shape[0] - self.batch + 1
+        rows = jax.tree.map(lambda a: a[:length, None], data)
+        values = jax.vmap(loss, (None, None, 0))(x, y, rows)
+        return jnp.sum(jnp.where(jnp.arange(length) < self.count, values, 0)) / self.count
+
+    def evaluate(self, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
+        """`loss` on the rows at `where`; on all of them if None."""
+        return self.mean(loss, x, y) if where is None else loss(x, y, self.take(where))
+
+    def size(self, where: Where) -> Any:
+        """How many rows `where` stands for."""
+        return self.count if where is None else self.batch
+
+    def fresh(self, where: Where) -> Any:
+        """How many rows `where` adds to those already drawn: none, if all rows are in use."""
+        return 0 if where is None else self.batch
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Objectives:
+    """f and g with the rows they average over: of all agents, or of one.
+
+    Its leaves are the data, so data are arguments of the compiled program, never constants in it.
+    """
+
+    train: Rows
+    valid: Rows
+    upper: Loss = field(metadata={"static": True})
+    lower: Any = field(metadata={"static": True})  # None: there is no lower level
+    lower_level: str = field(default="personal", metadata={"static": True})
+    prox: Any = field(default=None, metadata={"static": True})
+    half: bool = field(default=False, metadata={"static": True})  # losses see x as bfloat16
+
+    def of(self, agent: Any) -> "Objectives":
+        """Those of one agent."""
+        return replace(self, train=self.train.of(agent), valid=self.valid.of(agent))
+
+    def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
+        """f(x, y; xi), xi the validation rows at `where`."""
+        return self.valid.evaluate(self.upper, self.seen(x), y, where)
+
+    def g(self, x: Tree, y: Tree, where: Where) -> jax.Array:
+        """g(x, y; zeta), zeta the training rows at `where`."""
+        return self.train.evaluate(self.lower, self.seen(x), y, where)
+
+    def seen(self, x: Tree) -> Tree:
+        """x as the losses see it."""
+        return halved(x) if self.half else x
+
+
+def halved(tree: Tree) -> Tree:
+    """Its real numbers as bfloat16."""
+    real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
+    return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if real(a) else a, tree)

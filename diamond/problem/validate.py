@@ -1,0 +1,243 @@
+"""Refusals: what cannot be solved is said before anything is compiled, with agent and remedy."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import tree
+from ..core.tree import Tree
+
+TAKEN = frozenset(  # by what every evaluation holds
+    "round stationarity consensus y_consensus z_consensus lower_error metric definition1 "
+    "upper_loss local_loss "
+    "solver_error curvature disagreement samples gradients hvps jvps bytes seconds waited agents "
+    "run algorithm network seed seeds diverged status digest started".split()
+)
+PROBE = 8  # rows on which a loss is compared with the average of its single rows
+
+
+class Form(NamedTuple):
+    """What rows are like, however many: the same for all agents."""
+
+    structure: str
+    kinds: dict[str, str]  # of each leaf, type and shape of a row
+
+
+def listed(name: str, parts: Sequence[Any]) -> list[Any]:
+    """One entry an agent."""
+    if isinstance(parts, Mapping) or not isinstance(parts, Sequence):
+        raise TypeError(
+            f"the {name} rows must be a list with one pytree of arrays per agent, "
+            f"not {type(parts).__name__}; wrap the rows of a single agent in a list"
+        )
+    return list(parts)
+
+
+def one(name: str, agent: int, given: Any) -> Tree:
+    """An agent's rows as numpy arrays: at least one, as many in each leaf, finite."""
+    if callable(given):
+        try:
+            given = given()
+        except Exception as cause:
+            raise ValueError(
+                f"agent {agent}'s {name} rows cannot be loaded: its function raised "
+                f"{type(cause).__name__}: {cause}"
+            ) from cause
+    rows = jax.tree.map(np.asarray, given)
+    leaves = jax.tree_util.tree_leaves_with_path(rows)
+    if not leaves:
+        raise ValueError(
+            f"agent {agent} has no {name} rows: its pytree holds no array; give it some, or "
+            f"leave it out of train, valid and network"
+        )
+    for path, leaf in leaves:
+        _leaf(name, agent, jax.tree_util.keystr(path), leaf, leaves[0][1])
+    return rows
+
+
+def _leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.ndarray) -> None:
+    where = f"agent {agent}'s {name} rows{path and f' {path}'}"
+    if leaf.ndim == 0:
+        raise ValueError(f"{where} are a single number; the first axis must be the rows")
+    if len(leaf) == 0:
+        raise ValueError(
+            f"agent {agent} has 0 {name} rows; give it some, or leave it out of train, valid "
+            f"and network"
+        )
+    if len(leaf) != len(first):
+        raise ValueError(
+            f"{where} number {len(leaf)}, another leaf's {len(first)}; every leaf needs one "
+            f"entry a row"
+        )
+    if leaf.dtype.kind not in "biuf":
+        raise TypeError(f"{where} have dtype {leaf.dtype}; convert them to numbers")
+    if np.issubdtype(leaf.dtype, np.inexact) and not np.isfinite(leaf).all():
+        bad = int(np.argwhere(~np.isfinite(leaf))[0][0])
+        raise ValueError(
+            f"{where} are not finite: row {bad} is the first with NaN or infinity; remove or "
+            f"repair it"
+        )
+
+
+def form(rows: Tree) -> Form:
+    """What these rows are like."""
+    leaves = jax.tree_util.tree_leaves_with_path(rows)
+    kind = lambda leaf: f"{leaf.dtype}{list(leaf.shape[1:])}"
+    kinds = {jax.tree_util.keystr(path): kind(leaf) for path, leaf in leaves}
+    return Form(str(jax.tree.structure(rows)), kinds)
+
+
+def alike(name: str, agent: int, mine: Form, first: Form) -> None:
+    """The rows of `agent` are like those of agent 0."""
+    if mine.structure != first.structure:
+        raise ValueError(
+            f"agent {agent}'s {name} rows have the structure {mine.structure}, agent "
+            f"0's {first.structure}; all agents need the same"
+        )
+    for path, kind in mine.kinds.items():
+        if kind != first.kinds[path]:
+            raise ValueError(
+                f"a row of agent {agent}'s {name} rows {path} is {kind}, of agent 0's "
+                f"{first.kinds[path]}; bring all agents to the same shape and dtype"
+            )
+
+
+def agents(lengths: Mapping[str, int]) -> None:
+    """As many agents in every part, and at least one."""
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name} rows for {count}" for name, count in lengths.items())
+        raise ValueError(f"there are {said} agents; give every agent an entry in each list")
+    if 0 in lengths.values():
+        raise ValueError("there is no agent: the lists of rows are empty; give one entry an agent")
+
+
+def lower_level(lower: Any, given: str, valid: Any) -> str:
+    """Whose the lower level is: "personal", "common", or "none"."""
+    if given not in ("personal", "common"):
+        raise ValueError(
+            f"lower_level = {given!r}; there are 'personal' and 'common' (none at all: lower=None)"
+        )
+    if lower is None:
+        return "none"
+    if valid is None:
+        raise TypeError("valid is missing: the upper loss averages over its rows")
+    return given
+
+
+def metrics(metrics: Mapping[str, Any]) -> None:
+    """Metrics have names of their own."""
+    for name in metrics:
+        if not isinstance(name, str) or not name or name in TAKEN:
+            raise ValueError(
+                f"a metric cannot be called {name!r}: every evaluation has something of that name; "
+                f"call it my_{name}"
+            )
+
+
+def point(start: Any) -> tuple[Tree, Tree]:
+    """(x_0, y_0) as strongly typed floating-point arrays."""
+    if not isinstance(start, tuple) or len(start) != 2:
+        raise TypeError(f"init(key) must return the tuple (x0, y0), not {type(start).__name__}")
+
+    def strong(name: str, leaf: Any) -> jax.Array:
+        try:
+            leaf = jnp.asarray(leaf)
+        except TypeError:
+            raise TypeError(
+                f"init(key) gives {name} with a {type(leaf).__name__} in it; give arrays only: of "
+                f"a module of equinox, eqx.partition(module, eqx.is_inexact_array)[0], and "
+                f"eqx.combine it with the rest inside the losses"
+            ) from None
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise TypeError(f"init(key) gives {name} of dtype {leaf.dtype}; it must be floating")
+        return leaf.astype(leaf.dtype)
+
+    x, y = (jax.tree.map(lambda leaf: strong(n, leaf), part) for n, part in zip("xy", start))
+    for name, part in (("x0", x), ("y0", y)):
+        if part is not None and not jax.tree.leaves(part):
+            raise ValueError(f"init(key) gives an {name} without any array; it needs at least one")
+    return x, y
+
+
+def names(given: Sequence[str], init: Any) -> tuple[str, ...]:
+    """One name for each entry of x along the first axis."""
+    leaves = jax.tree.leaves(jax.eval_shape(init, jax.random.key(0))[0])
+    shape = leaves[0].shape if len(leaves) == 1 else ()
+    if not shape or shape[0] != len(given):
+        said = f"of shape {shape}" if len(leaves) == 1 else f"{len(leaves)} arrays"
+        raise ValueError(
+            f"there are {len(given)} names for an x that is {said}; give one array, and one name "
+            f"for each entry along its first axis"
+        )
+    return tuple(map(str, given))
+
+
+def losses(problem: Any) -> None:
+    """f, g and the metrics: scalars, finite, averages over rows, of a y that keeps its shapes."""
+    x, y = problem.start(0)
+    shapes = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype.name), a)
+    again = problem.start(1)
+    for name, one, two in zip("xy", (x, y), again):
+        if shapes(one) != shapes(two):
+            raise ValueError(
+                f"init(key) gives {name}0 of shapes {shapes(one)} with one key and {shapes(two)} "
+                f"with another; every agent and seed needs the same shapes"
+            )
+    # Near, not at the start: there, all zero perhaps, a sum and a mean may agree.
+    keys = jax.random.split(jax.random.key(7))
+    nudge = lambda key, a: tree.axpy(0.1, tree.normal(key, a), a)
+    x, y = nudge(keys[0], x), nudge(keys[1], y)
+    _average("upper", problem.upper, problem, "valid", x, y)
+    if problem.lower is not None:
+        _average("lower", problem.lower, problem, "train", x, y)
+    for name, metric in problem.metrics.items():
+        _average(f"metric {name!r}", metric, problem, problem.measured, x, y)
+    if problem.lower is None:
+        return
+    if not jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, _lower_gradient(problem, x, y))):
+        raise ValueError(
+            "lower: its gradient in y is zero at a random point for every agent; it must depend "
+            "on y (y_i* = argmin_y g_i is not defined otherwise)"
+        )
+
+
+def _lower_gradient(problem: Any, x: Tree, y: Tree) -> Tree:
+    rows = jax.tree.map(lambda a: jnp.asarray(a[:PROBE]), problem.rows["train"][problem.here[0]])
+    return jax.grad(problem.lower, argnums=1)(x, y, rows)
+
+
+def _average(name: str, loss: Any, problem: Any, part: str, x: Tree, y: Tree) -> None:
+    probe = lambda a: jnp.asarray(np.take(a, np.arange(PROBE) % len(a), axis=0))
+    here = [problem.rows[part][agent] for agent in problem.here]
+    rows = jax.tree.map(lambda *a: jnp.stack([probe(a) for a in a]), *here)
+
+    def both(rows: Tree) -> tuple[jax.Array, ...]:
+        together = loss(x, y, rows)
+        if jnp.shape(together) != ():
+            raise ValueError(
+                f"{name} returned shape {jnp.shape(together)} for {PROBE} rows; it must return a "
+                f"scalar: use jnp.mean"
+            )
+        singles = jax.vmap(lambda row: loss(x, y, jax.tree.map(lambda a: a[None], row)))(rows)
+        return together, jnp.mean(singles), jnp.mean(jnp.abs(singles))
+
+    found = map(np.asarray, jax.jit(jax.vmap(both))(rows))
+    for agent, value, average, size in zip(problem.here, *found):
+        if not np.isfinite(value):
+            raise ValueError(
+                f"{name} is {value} on agent {agent}'s first rows, near the point that init "
+                f"gives; check its data and the loss for log(0), 0/0 or overflow"
+            )
+        if abs(value - average) > 1e-3 * max(abs(value), size, 1e-6):
+            looks = (
+                " (it looks like a sum: use jnp.mean)" if value * average > 2 * average**2 else ""
+            )
+            raise ValueError(
+                f"{name} is not an average over rows{looks}: on {PROBE} rows of agent {agent} it "
+                f"is {value:.6g}, the average over those rows one by one is {average:.6g}. Full "
+                f"losses and mini-batch gradients would disagree; terms without rows are fine, "
+                f"anything else that ties rows together is not"
+            )

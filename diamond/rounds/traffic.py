@@ -1,0 +1,41 @@
+"""What the messages of a round are like, and how many bytes of them travel."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from ..core.sampling import draw, key
+from ..numbers.open_numbers import own
+from ..problem import Objectives
+from .algorithm import Algorithm, Message
+
+
+class Traffic(NamedTuple):
+    """What one agent tells one neighbour in a round."""
+
+    exchanges: int
+    bytes: int
+
+
+def messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
+    """The message of each stage, as shapes."""
+    return jax.eval_shape(_messages, algorithm, problem, x, y)
+
+
+def traffic(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> Traffic:
+    """Of one round, on one link, one way."""
+    told = messages(algorithm, problem, x, y)
+    times = [stage.times * bool(jax.tree.leaves(m)) for stage, m in zip(algorithm.stages, told)]
+    size = lambda m: sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(m))
+    return Traffic(sum(times), sum(k * size(m) for k, m in zip(times, told)))
+
+
+@jax.jit  # never run: its shapes are remembered, so that another run traces nothing
+def _messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
+    algorithm = own(algorithm, 0)
+    state, found = algorithm.init(x, y), []
+    for stage in algorithm.stages:
+        sample = draw(key(0), 0, 0, (1, 1), stage.links, algorithm.batch, "blocks")
+        estimate, _ = stage.estimate(problem.of(0), state, 0, sample)
+        found.append(stage.outgoing(state, estimate, 0))
+    return found

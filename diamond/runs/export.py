@@ -1,0 +1,103 @@
+"""What a run found, as files for other programs: NPZ, safetensors, CSV."""
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import best_point, checkpoint
+from .reader import Stored
+
+LEAF = re.compile(
+    rf"(?P<of>\.state|{re.escape(best_point.PLACE)})\.(?P<level>[xy])(?!\w)(?P<leaf>.*)", re.S
+)
+STEPS = re.compile(r"\w+")
+
+
+def export(run: Stored, kind: str, out: Path | None = None) -> list[Path]:
+    """x, y and the best point of a run as files of that kind; returns them.
+
+    NPZ: `x`, `y`, `best/x`, `best/y`, or `x/w` and so on where they have several arrays, agents
+    first, and `history/NAME`. safetensors: the same without the history. CSV, in a folder: x.csv
+    and y.csv, an entry a line and an agent a column, and history.csv.
+    """
+    return KINDS[kind](run, out)
+
+
+def arrays(run: Stored) -> dict[str, np.ndarray]:
+    """x, y and the best point at the newest checkpoint, agents first, by names such as "x/w/0"."""
+    found = {}
+    for name, leaf in checkpoint.newest(run.path / "checkpoint").arrays.items():
+        if match := LEAF.fullmatch(name):
+            first = [] if match["of"] == ".state" else ["best"]
+            place = "/".join([*first, match["level"], *STEPS.findall(match["leaf"])])
+            found[place] = leaf[None] if "site" in run.manifest else leaf
+    return found
+
+
+def _npz(run: Stored, out: Path | None) -> list[Path]:
+    path = out or run.path / "answer.npz"
+    columns = [name for name in run.last if name != "agents"]
+    history = {f"history/{name}": np.array([e[name] for e in run.lines]) for name in columns}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as stream:
+        np.savez(stream, **arrays(run) | history)  # type: ignore[arg-type]
+    return [path]
+
+
+def _safetensors(run: Stored, out: Path | None) -> list[Path]:
+    from safetensors.numpy import save_file
+
+    path = out or run.path / "answer.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: np.ascontiguousarray(leaf) for name, leaf in arrays(run).items()}, path)
+    return [path]
+
+
+def _csv(run: Stored, out: Path | None) -> list[Path]:
+    folder = out or run.path / "answer"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = arrays(run)
+    names = run.manifest.get("answer", {}).get("names")
+    levels = {level: _level(found, level, names if level == "x" else None) for level in "xy"}
+    columns = [name for name in run.last if name != "agents"]
+    tables: dict[str, Any] = levels | {
+        "history": [columns, *([line[name] for name in columns] for line in run.lines)]
+    }
+    return [_table(folder / f"{name}.csv", rows) for name, rows in tables.items()]
+
+
+def _level(found: dict[str, np.ndarray], level: str, names: list[str] | None) -> list[list[Any]]:
+    """A line an entry, a column an agent; of x, which they share, their mean as well."""
+    leaves = {n: a for n, a in found.items() if n == level or n.startswith(f"{level}/")}
+    agents = len(next(iter(leaves.values())))
+    mean = ["mean"] if level == "x" else []
+    rows: list[list[Any]] = [["entry", *mean, *(f"agent {i}" for i in range(agents))]]
+    for name, leaf in leaves.items():
+        for place in np.ndindex(leaf.shape[1:]):
+            values = leaf[(slice(None), *place)]
+            own = [float(values.mean())] if mean else []
+            rows.append([_entry(name, place, names), *own, *map(float, values)])
+    return rows
+
+
+def _entry(leaf: str, place: tuple[int, ...], names: list[str] | None) -> str:
+    """ "age", "age[1]", "x/w[0, 1]"."""
+    first, rest = (names[place[0]], place[1:]) if names and place else (leaf, place)
+    return f"{first}{list(rest)}" if rest else first
+
+
+def _table(path: Path, rows: list[list[Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+    return path
+
+
+KINDS: dict[str, Callable[[Stored, Path | None], list[Path]]] = {
+    "npz": _npz,
+    "safetensors": _safetensors,
+    "csv": _csv,
+}

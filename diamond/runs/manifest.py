@@ -1,0 +1,164 @@
+"""manifest.json: what a run was, on what it ran, and what became of it."""
+
+import datetime
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core import tree
+from .._version import __version__
+from ..problem.local_rows import FEW, Tally
+from ..network import Network
+from ..network.mixing import RULES
+from ..problem import Problem
+from .run import Run
+from .solution import answer
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run comes from: names that its objects do not know."""
+
+    name: str
+    experiment: str
+    problem: str
+    algorithm: str
+    label: str
+    options: dict[str, Any]
+    command: str
+    sources: dict[str, str]  # the user's own files, with their digests
+
+
+def opening(
+    origin: Origin,
+    problem: Problem,
+    network: Network,
+    seed: int,
+    rounds: int,
+    every: int,
+    batch: int,
+    sampling: str,
+) -> dict[str, Any]:
+    """The manifest of a run that begins."""
+    return {
+        "format": FORMAT,
+        "name": origin.name,
+        "experiment": origin.experiment,
+        "status": "running",
+        "message": "",
+        "versions": versions(),
+        "device": jax.devices()[0].device_kind,
+        "platform": platform.platform(),
+        "precision": "float64" if jax.config.jax_enable_x64 else "float32",  # type: ignore[attr-defined]
+        "command": origin.command,
+        "started": now(),
+        "finished": None,
+        "algorithm": {
+            "name": origin.algorithm,
+            "label": origin.label,
+            "options": origin.options,
+        },
+        "resolved": {},
+        "network": {
+            "name": network.name,
+            "agents": network.agents,
+            "edges": [list(edge) for edge in network.edges],
+            "lam": network.lam,
+            "mixing": network.mixing,
+        }
+        | _weights(network),
+        "problem": _problem(origin, problem, seed),
+        "seed": seed,
+        "rounds": rounds,
+        "every": every,
+        "batch": batch,
+        "sampling": sampling,
+    }
+
+
+def _weights(network: Network) -> dict[str, Any]:
+    """The weights of the edges, where no rule gives them."""
+    if network.mixing in RULES:
+        return {}
+    rows, columns = zip(*network.edges)
+    return {"weights": np.asarray(network.weights[rows, columns]).ravel().tolist()}
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers depend on."""
+    return {
+        "diamond": __version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
+    x, y = problem.start(seed)
+    size = lambda level: sum(leaf.size for leaf in jax.tree.leaves(level))
+    return {
+        "name": origin.problem,
+        "agents": problem.agents,
+        "x_size": size(x),
+        "y_size": size(y),
+        "rows": {part: problem.counts(part).tolist() for part in problem.rows},
+        "labels": labels(problem.rows["train"].tallies()),
+        "sources": origin.sources,
+        "data": data(problem),
+    }
+
+
+def data(problem: Problem) -> dict[str, str]:
+    """The digest of every part of the rows; none where some are in another process."""
+    if len(problem.here) < problem.agents:
+        return {}
+    found = {}
+    for part, held in problem.rows.items():
+        hashed = hashlib.sha256()
+        for agent in range(problem.agents):
+            for name, leaf in tree.named(held[agent]).items():
+                whole = np.asarray(leaf, order="C")
+                hashed.update(f"{agent}{name}{whole.dtype}{whole.shape}".encode())
+                hashed.update(whole.data if whole.size else b"")
+        found[part] = hashed.hexdigest()
+    return found
+
+
+def labels(tallies: Sequence[Tally]) -> list[list[int]] | None:
+    """How often each agent has each label; None unless one column of the rows looks like labels."""
+    if any(tally is None for tally in tallies):
+        return None
+    known = sorted({label for tally in tallies for label in tally or ()})
+    if len(known) > FEW:
+        return None
+    return [[(tally or {}).get(label, 0) for label in known] for tally in tallies]
+
+
+def closing(run: Run, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:
+    """What the manifest gains when the run has ended."""
+    return {
+        "status": status,
+        "message": message,
+        "finished": now(),
+        "resolved": run.resolved,
+        "answer": answer(run),
+        "costs": {name: np.asarray(spent).tolist() for name, spent in run.costs.items()},
+        "traffic": [[i, j, int(sent)] for (i, j), sent in run.traffic.items()],
+        "messages": run.messages,
+        "compile_seconds": run.compile_seconds,
+        "wall_seconds": wall,
+        "digest": digest,
+    }
+
+
+def now() -> str:
+    """The time, as ISO 8601 says it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,50 @@
+"""Runs to pictures."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .colours import OKABE_ITO
+from .reader import Stored
+
+PANELS = {
+    "upper_loss": r"upper loss $\ell(\bar x)$",
+    "metric": "metric, eq. (11)",
+    "stationarity": r"$\|\nabla \ell(\bar x)\|^2$",
+    "consensus": r"$\sum_i \|x_i - \bar x\|^2$",
+    "lower_error": r"$\sum_i \|y_i^* - y_i\|^2$",
+}
+
+
+def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str = "round") -> Path:
+    """Losses, error terms and user metrics of `runs` against rounds, samples, bytes or seconds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    first = next(iter(runs.values()))
+    own = [
+        name for name in first.last["agents"] if name not in (*PANELS, "local_loss", "solver_error")
+    ]
+    panels = {**PANELS, **{name: name for name in own}}
+    columns = 3
+    figure, axes = plt.subplots(
+        -(-len(panels) // columns), columns, figsize=(11, 6.4), layout="constrained", squeeze=False
+    )
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, (name, label) in zip(axes.flat, panels.items()):
+        for colour, (method, run) in zip(OKABE_ITO, runs.items()):
+            shown = run.lines[1:] if name == "consensus" else run.lines  # round 0: all agree
+            course = [[line[key] for line in shown] for key in (along, name)]
+            axis.plot(*course, color=colour, label=method)
+        if name not in (*own, "upper_loss"):
+            axis.set_yscale("log")
+        axis.set_title(label, fontsize=10)
+        axis.set_xlabel(along)
+        axis.grid(alpha=0.3)
+    axes.flat[0].legend(fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+    return path

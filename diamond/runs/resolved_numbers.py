@@ -1,0 +1,34 @@
+"""Numbers that a run had to find, in the notes of its checkpoints."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core.cost import Cost
+from ..numbers.open_numbers import Found
+
+
+def told(memory: Mapping[str, Found]) -> dict[str, Any]:
+    """The numbers by name, as JSON; a Python number stays one."""
+    return {name: _told(found) for name, found in memory.items()}
+
+
+def read(notes: Mapping[str, Any]) -> dict[str, Found]:
+    """The numbers that `told` wrote."""
+    return {name: _found(entry) for name, entry in notes.items()}
+
+
+def _told(found: Found) -> dict[str, Any]:
+    kind = None if isinstance(found.value, int | float) else str(np.asarray(found.value).dtype)
+    value = found.value if kind is None else np.asarray(found.value).tolist()
+    cost = [np.asarray(spent).tolist() for spent in found.cost]
+    return found._asdict() | {"value": value, "dtype": kind, "cost": cost}
+
+
+def _found(told: Mapping[str, Any]) -> Found:
+    kind, value = told["dtype"], told["value"]
+    value = value if kind is None else np.asarray(value, kind)
+    rest = {name: told[name] for name in Found._fields}
+    cost = (spent if isinstance(spent, int) else np.asarray(spent) for spent in told["cost"])
+    return Found(**rest | {"value": value, "cost": Cost(*cost)})

@@ -1,0 +1,83 @@
+"""What a run leaves behind."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..rounds.algorithm import State
+from .best_point import Best
+from ..network import Network
+from ..problem import Problem
+from ..core.sampling import Sampling
+from ..core.tree import Tree
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """Final iterates, what was measured on the way, and what it cost.
+
+    `history`: one entry an evaluation, round 0 included: `round`; the measures of
+    `diamond.measure`; `samples`, `gradients`, `hvps`, `jvps` (oracle calls in rows, mean over the
+    agents); `bytes` (sent over all edges, both ways); `curvature` (the largest
+    eigenvalue of g_yy on a few mini-batches there); `seconds` (of the rounds alone, without
+    compiling and measuring). `agents`: the measures that each agent has of its own, (evaluations,
+    agents). `costs`: the final counts of every agent. `traffic`: bytes sent over each edge, both
+    ways together. `resolved`: numbers that were left to the run to find (L_g, ...). `best`: the
+    point of the smallest upper loss among those measured; None where runs were made side by side as
+    one program. `status` and `message`: "finished" or "diverged", and why it ended before its
+    time. `config`: what was asked for. `problem`: that of the run; None where `diamond.load`
+    cannot make it again.
+    """
+
+    x: Tree
+    y: Tree
+    history: dict[str, np.ndarray]
+    agents: dict[str, np.ndarray]
+    state: State
+    rounds: int
+    network: Network
+    costs: dict[str, np.ndarray]
+    traffic: dict[tuple[int, int], int]
+    messages: int
+    resolved: dict[str, float]
+    sampling: Sampling
+    seed: int
+    compile_seconds: float
+    best: Best | None = None
+    status: str = "finished"
+    message: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    problem: Problem | None = None
+
+    def save(self, folder: str | Path) -> Path:
+        """A run folder as `diamond run` leaves one, for `diamond.load`, `show`, `report`, `export`.
+
+        A folder that holds a run already is refused.
+        """
+        from .saving import keep, manifest
+
+        folder = Path(folder)
+        if (folder / "manifest.json").exists():
+            raise FileExistsError(f"{folder} holds a run already; choose another folder")
+        return keep(self, folder, manifest(self, folder.absolute().name))
+
+    def plot(self, path: str | Path = "run.png", along: str = "round") -> Path:
+        """Losses, error terms and metrics against rounds, samples, bytes or seconds, as a picture.
+
+        The ending of `path` says of which kind; needs the extra `plot`.
+        """
+        from .saving import lines
+        from .reader import Stored
+        from .plot import convergence
+
+        name = str(self.config.get("algorithm", {}).get("label", "run"))
+        stored = Stored(Path(path), {}, lines(self))
+        return convergence({name: stored}, Path(path), repr(self)[1:-1], along)
+
+    def __repr__(self) -> str:
+        last: dict[str, Any] = {k: v[-1] for k, v in self.history.items()}
+        named = [name for name in ("metric", "upper_loss", "local_loss") if name in last][:2]
+        said = ", ".join(f"{name} {last[name]:.4g}" for name in named)
+        return f"<Run: {self.rounds} rounds of {self.network.agents} agents, {said}>"

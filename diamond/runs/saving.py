@@ -1,0 +1,63 @@
+"""A run made in Python, as a folder."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import best_point, checkpoint
+from ..core import tree
+from .run import Run
+from .manifest import Origin, closing, opening
+from .trajectory_digest import digest
+from .writer import Writer
+
+
+def keep(run: Run, path: Path, manifest: dict[str, Any], wall: float | None = None) -> Path:
+    """Write `run` into the folder `path`, with the manifest of its beginning."""
+    with Writer(path) as writer:
+        writer.begin(manifest, _config(manifest))
+        for line in lines(run):
+            writer.metrics.append({k: v for k, v in line.items() if k != "agents"}, line["agents"])
+        arrays = {f".state{name}": leaf for name, leaf in tree.named(run.state).items()}
+        checkpoint.save(writer.checkpoints, run.rounds, arrays | best_point.arrays(run.best), {})
+        shown = digest(writer.metrics.lines(), run.x, run.y)
+        took = float(run.history["seconds"][-1]) if wall is None else wall
+        writer.manifest(**closing(run, run.status, run.message, took, shown))
+    return path
+
+
+def manifest(run: Run, name: str, label: str = "", experiment: str = "python") -> dict[str, Any]:
+    """What can be said of a run made in Python, under that name."""
+    if run.problem is None:
+        raise ValueError(
+            "the run does not know its problem, so there is nothing to say of its rows; copy its "
+            "folder instead, or load it by diamond.load(folder, problem)"
+        )
+    about = run.config.get("algorithm", {})
+    label = label or about.get("label", "run")
+    known = {"class": about["class"]} if "class" in about else about
+    origin = Origin(name, experiment, "python", label, label, known, "", {})
+    gaps = np.diff(run.history["round"])
+    every = int(gaps.max()) if len(gaps) else max(run.rounds, 1)
+    rounds = run.config.get("rounds", run.rounds)
+    fixed = run.seed, rounds, every, about.get("batch", 1), run.sampling
+    return opening(origin, run.problem, run.network, *fixed) | {"status": run.status}
+
+
+def lines(run: Run) -> list[dict[str, Any]]:
+    """The evaluations as metrics.jsonl has them."""
+    return [
+        {name: np.asarray(values)[i].item() for name, values in run.history.items()}
+        | {"agents": {name: np.asarray(own[i]) for name, own in run.agents.items()}}
+        for i in range(len(run.history["round"]))
+    ]
+
+
+def _config(manifest: dict[str, Any]) -> str:
+    """A config.toml of what can be said: no file can name an object of Python's."""
+    import tomli_w
+
+    scalars = {name: manifest[name] for name in ("name", "rounds", "every", "seed", "sampling")}
+    note = "# Made in Python; manifest.json says what is known of it.\n"
+    return note + tomli_w.dumps(scalars)

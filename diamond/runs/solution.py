@@ -1,0 +1,35 @@
+"""What a run found, in few numbers: x, where it is small or its entries have names."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from .run import Run
+from ..core.tree import Tree, named
+
+FEW = 24  # numbers that need no names to be looked at
+MANY = 2000  # numbers that a manifest holds
+
+
+def answer(run: Run) -> dict[str, Any]:
+    """x, the mean over the agents, and which round was the best."""
+    names = run.problem.names if run.problem else None
+    mean = jax.tree.map(lambda a: np.asarray(a).mean(0), run.x)
+    return shown(mean, names) | ({"best": _best(run)} if run.best else {})
+
+
+def shown(x: Tree, names: tuple[str, ...] | None) -> dict[str, Any]:
+    """x of one agent: its size, and its entries by leaf where they can be looked at."""
+    leaves = {name: np.asarray(leaf) for name, leaf in named(x).items()}
+    size = sum(leaf.size for leaf in leaves.values())
+    found: dict[str, Any] = {"size": size}
+    if size <= (FEW if names is None else MANY):
+        found["x"] = {name: leaf.tolist() for name, leaf in leaves.items()}
+        found |= {} if names is None else {"names": list(names)}
+    return found
+
+
+def _best(run: Run) -> dict[str, Any]:
+    assert run.best is not None
+    return {"round": run.best.round, "upper_loss": run.best.upper_loss}

@@ -1,0 +1,43 @@
+"""The digest of a trajectory: two runs with the same one went the same way, bit by bit."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core import tree
+from ..core.tree import Tree
+from .digest_chain import follow
+
+LEVELS = re.compile(r"\.state\.([xy])(?!\w)(.*)", re.DOTALL)  # x and y in a checkpoint
+
+
+def digest(lines: list[dict[str, Any]], x: Tree, y: Tree) -> str:
+    """sha256 of every evaluation but for its times, and of the final x and y of all agents."""
+    return final(follow(lines), x, y)
+
+
+def final(chain: str, x: Tree, y: Tree) -> str:
+    """The same, from what `follow` makes of the evaluations."""
+    leaves = {
+        f"{level}{name}": leaf
+        for level, part in (("x", x), ("y", y))
+        for name, leaf in tree.named(part).items()
+    }
+    return _digest(chain, leaves)
+
+
+def stored(lines: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> str:
+    """The digest, from the arrays of the last checkpoint."""
+    found = [(LEVELS.fullmatch(name), leaf) for name, leaf in arrays.items()]
+    return _digest(follow(lines), {match[1] + match[2]: leaf for match, leaf in found if match})
+
+
+def _digest(chain: str, leaves: Mapping[str, Any]) -> str:
+    hashed = hashlib.sha256(chain.encode())
+    for name in sorted(leaves):
+        leaf = np.asarray(leaves[name], order="C")
+        hashed.update(f"{name} {leaf.dtype} {leaf.shape}\n".encode() + leaf.tobytes())
+    return hashed.hexdigest()

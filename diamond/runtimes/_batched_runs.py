@@ -1,0 +1,259 @@
+"""Runs side by side as one program, the runs being an axis of their own."""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import cost, tree
+from ..core.cost import Cost
+from ..core.sampling import Sampling, key
+from ..machine.memory import Budget, Fitted
+from ..measure.divergence import ROUGH
+from ..measure.measures import OPTIONS, Metrics, survey
+from ..measure.record import MEASURING
+from ..network import Network
+from ..network.mixer import Mixer, mixer
+from ..numbers.open_numbers import Setting, resolve
+from ..problem import Objectives, Problem, Rows
+from ..rounds.algorithm import Algorithm
+from ..rounds.traffic import traffic
+from ..runs.run import Run
+from ._compiled import compiled
+from ._round import REMEDY, WORK, Progress, play, start, together
+from ._simulation import LOST
+
+
+class Lanes:
+    """Runs side by side: an axis of their own before that of the agents.
+
+    `shape` is (rows, runs of a row); a row's runs have one seed.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        runs: Sequence[tuple[Algorithm, int]],
+        shape: tuple[int, ...],
+        sampling: Sampling,
+        memory: int | None = None,
+    ):
+        self.problem, self.network, self.sampling = problem, network, sampling
+        self.shape = shape
+        self.given = [algorithm for algorithm, _ in runs]
+        self.settings = [Setting(problem, network, given.batch, seed) for given, seed in runs]
+        self._number()
+        self.seeds = [seed for _, seed in runs]
+        self.keys = jnp.stack([key(seed) for seed in self.seeds])
+        once = list(dict.fromkeys(self.seeds))
+        which = np.array([once.index(seed) for seed in self.seeds])
+        x, y = jax.tree.map(lambda a: a[which], _stack([problem.start(seed) for seed in once]))
+        _, self.state, self.spent = _start(self.algorithms, x, y, problem.agents)
+        self._charge()
+        self.failed = jnp.full(len(runs), -1, jnp.int32)
+        self.objectives = problem.objectives(self.given[0].batch)
+        start_point = problem.start(runs[0][1])
+        self.traffic = traffic(self.resolved[0].algorithm, self.objectives, *start_point)
+        self.mixing, self.t, self.seconds = mixer(network), 0, 0.0
+        budget = Budget(list(self.objectives.train.count.devices()), memory)
+        size = together(self.objectives.train)
+        self.rounds = Fitted(_advance, size, budget, WORK, REMEDY)
+        self.observe = Fitted(_observe, problem.agents, budget, *MEASURING)
+        self.entries: list[dict[str, Any]] = []  # one an evaluation, of all lanes
+        self.own: list[dict[str, np.ndarray]] = []  # the same, what each agent has of its own
+        self.rounds.begin(*self._rounds(0), **self._options)
+        self.observe.begin(*self._look())
+
+    def ready(self) -> bool:
+        """Wait for the compiler; whether the device has room for as much again."""
+        begun = time.perf_counter()
+        self.rounds.ready(*self._rounds(0), **self._options)
+        self.observe.ready(*self._look())
+        self.compile_seconds = time.perf_counter() - begun
+        left = self.rounds.budget.left(0)
+        needed = max(self.rounds.need or 0, self.observe.need or 0)
+        return left is None or 2 * needed < left
+
+    def _rounds(self, until: int) -> tuple[Any, ...]:
+        fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
+        return *fixed, (self.state, self.spent, self.failed), jnp.int32(until)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"sampling": self.sampling, "shape": self.shape}
+
+    def _look(self) -> tuple[Any, ...]:
+        problem = self.problem
+        rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
+        z = getattr(self.state, "z", None) if problem.lower_level == "common" else None
+        return self.objectives, rows, metrics, self.state.x, self.state.y, z, self.keys
+
+    @property
+    def changes(self) -> bool:
+        """Whether numbers are to be found anew on the way."""
+        return self.settings[0].changes
+
+    def advance(self, until: int) -> None:
+        """All lanes on to round `until`."""
+        begun = time.perf_counter()
+        after = self.rounds(*self._rounds(until), **self._options)
+        self.state, self.spent, self.failed = jax.block_until_ready(after)
+        self.seconds, self.t = self.seconds + time.perf_counter() - begun, until
+
+    def renew(self) -> None:
+        """Find each lane's numbers anew, where its agents stand."""
+        x, y = self.state.x, self.state.y
+        of = lambda lane, a: jax.tree.map(lambda a: a[lane], a)
+        self.settings = [s.at(of(i, x), of(i, y)) for i, s in enumerate(self.settings)]
+        self._number()
+        self._charge()
+
+    def measure(self, last: bool = False) -> None:
+        """Add an entry to the histories of all lanes; no more rounds come after the `last`."""
+        found, own = self.observe(*self._look())
+        counts = cost.total(self.spent).mean(1)
+        sent = self.t * 2 * len(self.network.edges) * self.traffic.bytes
+        lost = (np.asarray(self.failed) < 0) & self._lost(found, last)
+        self.failed = jnp.where(lost, self.t, self.failed).astype(jnp.int32)
+        self.own.append({name: np.asarray(value) for name, value in own.items()})
+        self.entries.append(
+            {
+                **{name: np.asarray(value) for name, value in found.items()},
+                **{name: counts[:, i].astype(float) for i, name in enumerate(Cost._fields)},
+                "round": self.t,
+                "bytes": np.array([found.bytes for found in self.resolved]) + sent,
+                "seconds": self.seconds / len(self.given),
+            }
+        )
+
+    def _lost(self, found: Mapping[str, Any], last: bool) -> np.ndarray:
+        """The lanes that end here for what was measured of them, as `Simulation.judge` has it."""
+        sound = lambda names: np.all([np.isfinite(found[name]) for name in names], axis=0)
+        names = [name for name in found if name not in ROUGH]
+        if last or self.t == 0:
+            return ~sound(names)
+        small = np.asarray(jax.vmap(tree.norm)((self.state.x, self.state.y))) <= LOST
+        return ~sound(names) & (small | sound(set(names) - set(self.problem.metrics)))
+
+    def histories(self) -> list[dict[str, np.ndarray]]:
+        """What was measured of each lane, until it failed if it did."""
+        failed, lanes = np.asarray(self.failed), len(self.given)
+        column = lambda name: np.array([np.broadcast_to(e[name], lanes) for e in self.entries])
+        columns = {name: column(name) for name in self.entries[0]}
+        kept = (failed < 0) | (columns["round"] <= failed)
+        return [{n: c[kept[:, lane], lane] for n, c in columns.items()} for lane in range(lanes)]
+
+    def runs(self) -> list[Run | None]:
+        """Each lane as a run of its own; None for one that failed: its last good state is gone."""
+        found = zip(np.asarray(self.failed) >= 0, self.histories())
+        return [
+            None if lost else self._run(lane, history) for lane, (lost, history) in enumerate(found)
+        ]
+
+    def _run(self, lane: int, history: dict[str, np.ndarray]) -> Run:
+        state = jax.tree.map(lambda a: a[lane], self.state)
+        spent, setup = cost.total(self.spent)[lane], self.resolved[lane]
+        edges = self.network.edges
+        sent = 2 * self.t * self.traffic.bytes + setup.bytes // max(len(edges), 1)
+        return Run(
+            x=state.x,
+            y=state.y,
+            history=history,
+            agents={name: np.array([own[name][lane] for own in self.own]) for name in self.own[0]},
+            state=state,
+            rounds=self.t,
+            network=self.network,
+            costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
+            traffic={edge: sent for edge in edges},
+            messages=(self.t * self.traffic.exchanges + setup.rounds) * 2 * len(edges),
+            resolved=setup.numbers,
+            sampling=self.sampling,
+            seed=self.seeds[lane],
+            compile_seconds=self.compile_seconds / len(self.given),
+            config={"rounds": self.t, "algorithm": self._about(lane)},
+            problem=self.problem,
+        )
+
+    def _about(self, lane: int) -> dict[str, Any]:
+        return {"class": type(self.given[lane]).__name__, "batch": self.given[lane].batch}
+
+    def _number(self) -> None:
+        self.resolved = [resolve(given, s) for given, s in zip(self.given, self.settings)]
+        self.algorithms = _stack([found.algorithm for found in self.resolved])
+
+    def _charge(self) -> None:
+        spent = np.stack([cost.each(found.cost, self.problem.agents) for found in self.resolved])
+        self.spent = _added(self.spent, spent)
+
+
+def _stack(trees: list[Any]) -> Any:
+    if len({jax.tree.structure(tree) for tree in trees}) > 1:
+        raise ValueError(
+            "the runs differ in more than their numbers (K, perhaps, where each finds its own): "
+            "give neumann(terms=...) a number, or run them one by one with batched=False"
+        )
+    return jax.tree.map(lambda *a: jnp.asarray(np.stack(a)), *trees)
+
+
+@partial(jax.jit, static_argnames="agents")
+def _start(algorithms: Algorithm, x: Any, y: Any, agents: int) -> Progress:
+    return jax.vmap(lambda a, x, y: start(a, x, y, agents))(algorithms, x, y)
+
+
+_added = jax.jit(cost.add)
+
+
+@compiled("sampling", "shape", "size")
+def _advance(
+    algorithms: Algorithm,
+    problem: Objectives,
+    mixing: Mixer,
+    keys: jax.Array,
+    t: jax.Array,
+    lanes: tuple[Any, jax.Array, jax.Array],
+    until: jax.Array,
+    sampling: Sampling,
+    shape: tuple[int, int],
+    size: int,
+) -> tuple[Any, jax.Array, jax.Array]:
+    """Rounds t to `until` of every lane: its state, its counters, the round it failed in or -1."""
+    table = lambda a: a.reshape(*shape, *a.shape[1:])
+    seeds = table(keys)[:, 0]
+    algorithms, lanes = jax.tree.map(table, (algorithms, lanes))
+
+    def one(algorithm: Algorithm, key: jax.Array, state: Any, spent: jax.Array, t: Any) -> Any:
+        progress = Progress(t, state, spent)
+        return play(algorithm, problem, mixing, key, sampling, progress, size=size)[1:]
+
+    row = jax.vmap(one, (0, None, 0, 0, None))  # one seed: all draw the same
+    each = jax.vmap(row, (0, 0, 0, 0, None))
+
+    def body(carry: Any) -> Any:
+        t, (state, spent, failed) = carry
+        state, spent = each(algorithms, seeds, state, spent, t)
+        sound = jax.vmap(jax.vmap(tree.finite))((state.x, state.y))
+        return t + 1, (state, spent, jnp.where((failed < 0) & ~sound, t, failed))
+
+    after = jax.lax.while_loop(lambda carry: carry[0] < until, body, (t, lanes))[1]
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
+
+
+@partial(jax.jit, static_argnames=("metrics", "size"), compiler_options=OPTIONS)
+def _observe(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    x: Any,
+    y: Any,
+    z: Any,
+    keys: jax.Array,
+    size: int,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """What `diamond.measure` finds of every lane, and of every agent of it."""
+    look = lambda x, y, z, key: survey(problem, rows, metrics, x, y, z, key, size=size)
+    return jax.vmap(look)(x, y, z, keys)

@@ -1,0 +1,138 @@
+"""The contract, for every algorithm in the folder; and where each of them ends up."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from helpers import (
+    ALGORITHMS,
+    ESTIMATORS,
+    METHODS,
+    TRACKED,
+    build,
+    end,
+    logistic,
+    quad,
+    ring,
+    same_bits,
+)
+
+import diamond
+from diamond import hypergradient as hg
+from diamond.core.sampling import key
+from diamond.network.mixer import mixer
+from diamond.numbers.open_numbers import Setting, own, resolve
+from diamond.runtimes._round import play, start
+
+
+def test_the_folder_is_the_catalogue():
+    assert set(METHODS) >= set(ALGORITHMS) and len(METHODS) >= 40
+    assert all(getattr(diamond, name) is make for name, make in METHODS.items())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
+    algorithm = resolve(ALGORITHMS[name](), Setting(quad().problem, ring(4), 4, 0)).algorithm
+    assert algorithm.batch >= 1 and algorithm.stages[0].links >= 0
+    numbers = own(algorithm, 3).numbers(5)
+    assert numbers["alpha"] > 0 and numbers["beta"] > 0
+    again = jax.tree.unflatten(jax.tree.structure(algorithm), jax.tree.leaves(algorithm))
+    assert same_bits(again, algorithm) and hash(jax.tree.structure(algorithm)) is not None
+
+
+@pytest.mark.parametrize("sampling", ["blocks", "rows"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
+    problem = logistic(dtype=dtype)
+    steps = dict(alpha=0.1, beta=0.1, eta=0.5, gamma=0.5)
+    algorithm = build(name, batch=2, hypergradient=hg.neumann_sum(3, 3.0), period=2, **steps)
+    algorithm = resolve(algorithm, Setting(problem, None, 2, 0)).algorithm
+    first = start(algorithm, *problem.start(0), problem.agents)
+    step = partial(play, algorithm, problem.objectives(algorithm.batch), mixer(ring(3)))
+    described = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), a)
+    with jax.numpy_rank_promotion("raise"):  # the core relies on no silent broadcast
+        after = jax.eval_shape(partial(step, key(0), sampling), first)
+    assert described(after) == described(jax.eval_shape(lambda a: a, first))
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(after.state)} == {dtype}
+    x, y = problem.start(0)
+    assert jax.tree.structure(after.state.x) == jax.tree.structure(x)
+    assert jax.tree.structure(after.state.y) == jax.tree.structure(y)
+    (stage,) = algorithm.stages
+    assert stage.early
+    told = jax.vmap(partial(stage.outgoing, estimate=None, t=0))
+    messages = [jax.eval_shape(told, p.state) for p in (first, after)]
+    assert described(messages[0]) == described(messages[1])
+
+
+def test_it_runs_on_nested_trees():
+    algorithm = diamond.diamond(0.2, 0.5, 0.5, 0.5, 2, hg.neumann_sum(3, 3.0))
+    state = end(logistic(), ring(3), algorithm, 6).state
+    start_x, start_y = logistic().start(0)
+    for after, before in ((state.x, start_x), (state.y, start_y)):
+        for one, two in zip(jax.tree.leaves(after), jax.tree.leaves(before)):
+            assert one.shape == (3, *two.shape) and np.isfinite(one).all()
+            assert np.abs(one - two[None]).min() > 0  # every number of every agent has moved
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_works_in_single_precision(name, float32):
+    estimator = ESTIMATORS[name]
+    problem = logistic(dtype="float32")
+    given = build("diamond", batch=2, hypergradient=estimator)
+    algorithm = resolve(given, Setting(problem, None, 2, 0)).algorithm
+    first = start(algorithm, *problem.start(0), problem.agents)
+    step = partial(play, algorithm, problem.objectives(2), mixer(ring(3)), key(0), "blocks")
+    kinds = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(step, first).state)}
+    assert kinds == {"float32"}
+
+
+@pytest.mark.parametrize("name", TRACKED)
+def test_tracked_algorithms_reach_the_minimizer(name):
+    """Without noise, at constant steps, in spite of the agents' differences."""
+    q = quad(noise=0.0)
+    options = dict(alpha=0.1, beta=0.5, eta=0.5, gamma=0.5, batch=3, period=4)
+    algorithm = build(name, hypergradient=hg.conjugate_gradient(4), **options)
+    state = end(q.problem, ring(4), algorithm, 1500).state
+    best = q.minimizer()
+    assert np.linalg.norm(best) > 0.3  # not where it started
+    np.testing.assert_allclose(state.x, np.tile(best, (4, 1)), atol=1e-12)
+    np.testing.assert_allclose(state.y, q.lower_solution(best), atol=1e-12)
+
+
+def test_interact_is_exact_also_with_noisy_and_unequal_rows():
+    q = quad(noise=1.0, rows=(12, 5, 1, 9))
+    state = end(
+        q.problem, ring(4), diamond.interact(0.1, 0.5, hg.conjugate_gradient(4)), 1500
+    ).state
+    np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - set(TRACKED)))
+def test_untracked_algorithms_have_a_bias_that_halves_with_the_steps(name):
+    q = quad(noise=0.0)
+
+    def error(alpha):
+        options = dict(alpha=alpha, beta=0.5, eta=0.5, gamma=0.5, batch=3)
+        algorithm = build(name, hypergradient=hg.conjugate_gradient(4), **options)
+        x = np.asarray(end(q.problem, ring(4), algorithm, 6000).state.x)
+        return np.linalg.norm(x - q.minimizer())
+
+    large, small = error(0.02), error(0.01)
+    assert small > 1e-3
+    assert large / small == pytest.approx(2, rel=0.3)
+
+
+def test_diamond_comes_closer_with_more_rounds():
+    """Noise, eq. (5), decaying steps: Theorem 1's regime."""
+    q = quad(noise=0.5)
+    steps = diamond.schedule.paper(c_alpha=0.3, c_beta=2.0, c_eta=2.0, c_gamma=2.0)
+    algorithm = diamond.diamond(**steps, batch=2, hypergradient=hg.neumann(12, 1.6))
+
+    def error(rounds, seed):
+        x = np.asarray(end(q.problem, ring(4), algorithm, rounds, seed).state.x)
+        return np.linalg.norm(x - q.minimizer())
+
+    errors = [np.mean([error(rounds, seed) for seed in range(4)]) for rounds in (50, 800, 12800)]
+    assert errors[1] < 0.5 * errors[0] and errors[2] < 0.5 * errors[1]

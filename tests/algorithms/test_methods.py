@@ -1,0 +1,184 @@
+"""Every method of the catalogue: its contract, and where it ends up on a problem that is solved.
+
+Which test a method gets follows from its parts: exact where x is corrected, a bias that halves
+with the steps where it is only averaged, one that halves as lam doubles for penalties.
+"""
+
+import inspect
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from helpers import METHODS, build, end, logistic, quad, ring, same_bits
+
+import diamond
+from diamond import algorithms, catalogue
+from diamond import hypergradient as hg
+from diamond.algorithms.parts import Loop
+from diamond.algorithms.parts.directions import Implicit, Penalty
+from diamond.algorithms.parts.moves import Gossip
+from diamond.core.sampling import key
+from diamond.network.mixer import mixer
+from diamond.numbers.open_numbers import Setting, resolve
+from diamond.runtimes._round import play, start
+from diamond.runtimes.simulate import check
+
+GIVEN = dict(alpha=0.04, beta=0.2, delta=0.2, eta=0.5, gamma=0.5, theta=0.5, period=3, inner=2)
+ROUNDS = 4000
+OWN = {"stable", "rsvrb", "vrbo", "gossip_dsbo"}  # not made of parts; x is averaged
+
+
+def made(name, **options):
+    """The method with all its numbers given."""
+    special = {"inner": 40} if name == "itd" else {}  # its bias is (1 - beta mu)^inner
+    return build(name, **{"hypergradient": hg.exact(), "batch": 2} | GIVEN | special | options)
+
+
+def kind(name):
+    """What is to be expected of where it ends."""
+    method = made(name)
+    if name in OWN:
+        return "steps"
+    if not isinstance(method, Loop):
+        return "exact"
+    if method.solves == ("common",) and isinstance(method.directions, Implicit):
+        return "elsewhere"  # each agent's own inverse
+    if isinstance(method.directions, Penalty):
+        return "lam"
+    return "steps" if isinstance(method.x.move, Gossip) else "exact"
+
+
+def level(name):
+    return METHODS[name]().solves[0]
+
+
+def problem(name, **options):
+    return quad(**{"agents": 6, "rows": 4, "noise": 0.0, "lower_level": level(name)} | options)
+
+
+def error(name, network, options=(), **about):
+    """How far x ends from the solution, relative to it; the largest over the agents."""
+    q = problem(name, **about)
+    state = end(q.problem, network, made(name, **dict(options)), ROUNDS).state
+    return np.abs(np.asarray(state.x) - q.minimizer()).max() / np.abs(q.minimizer()).max()
+
+
+NETWORKS = {"ring": ring(6), "star": diamond.network.star(6)}  # one program: both are dense
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "exact"])
+def test_it_reaches_the_solution_of_agents_that_differ(name):
+    errors = {where: error(name, network) for where, network in NETWORKS.items()}
+    assert max(errors.values()) < 1e-6, errors
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "steps"])
+def test_averaged_only_its_bias_halves_with_the_steps(name):
+    steps = {k: GIVEN[k] / 8 for k in ("alpha", "beta", "delta", "theta")}
+    if level(name) == "personal":  # where y is solved exactly whatever its step
+        steps = {"alpha": GIVEN["alpha"] / 8}
+    halved = {k: v / 2 for k, v in steps.items()}
+    large, small = (error(name, NETWORKS["ring"], given) for given in (steps, halved))
+    assert 1e-3 < small < 0.2
+    ratio = large / small  # of gossip_dsbo, theta times the steps: between 2 and 4
+    assert ratio == pytest.approx(3 if name == "gossip_dsbo" else 2, rel=0.35)
+
+
+def test_the_bias_of_differentiating_through_steps_shrinks_with_their_number():
+    one = diamond.network.complete(1)
+    few, more = (error("itd", one, {"inner": n}, agents=1) for n in (5, 20))
+    assert 1e-4 < more < 0.3 * few
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "lam"])
+def test_the_bias_of_a_penalty_halves_as_lam_doubles(name):
+    large, small = (error(name, NETWORKS["star"], {"lam": lam}) for lam in (20.0, 40.0))
+    assert 1e-3 < small < 0.1 and large / small == pytest.approx(2, rel=0.2)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "elsewhere"])
+def test_inverses_of_ones_own_lead_elsewhere_unless_agents_are_alike(name):
+    """The inverse of a mean is not the mean of inverses; MDBO and VRDBO are exact for one g."""
+    assert error(name, NETWORKS["ring"]) > 0.05
+    assert among_alike(name) < 1e-6
+
+
+def among_alike(name):
+    """Its error where six agents have the rows of one: the same program, whatever the rows."""
+    q = problem(name, agents=1)
+    rows = {part: [q.problem.rows[part][0]] * 6 for part in ("train", "valid")}
+    given = q.problem.upper, q.problem.lower, q.problem.init
+    known = diamond.Problem(*given, **rows, lower_level=level(name))
+    x = np.asarray(end(known, NETWORKS["ring"], made(name), ROUNDS).state.x)
+    return np.abs(x - q.minimizer()).max() / np.abs(q.minimizer()).max()
+
+
+ALONE = [name for name in METHODS if kind(name) == "steps" and level(name) == "personal"]
+
+
+@pytest.mark.parametrize("name", [name for name in ALONE if name != "itd"])
+def test_among_agents_that_are_alike_nothing_is_left_of_that_bias(name):
+    assert among_alike(name) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", METHODS)
+def test_state_and_messages_keep_tree_shape_and_type(name, dtype):
+    known = logistic(rows=4, dtype=dtype, lower_level=level(name))
+    algorithm = made(name, hypergradient=hg.neumann_sum(3, 3.0))
+    algorithm = resolve(algorithm, Setting(known, None, algorithm.batch, 0)).algorithm
+    first = start(algorithm, *known.start(0), known.agents)
+    step = partial(play, algorithm, known.objectives(algorithm.batch), mixer(ring(known.agents)))
+    described = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), a)
+    with jax.numpy_rank_promotion("raise"):  # the core relies on no silent broadcast
+        after = jax.eval_shape(partial(step, key(0), "blocks"), first)
+    assert described(after) == described(jax.eval_shape(lambda a: a, first))
+    again = jax.tree.unflatten(jax.tree.structure(algorithm), jax.tree.leaves(algorithm))
+    assert same_bits(again, algorithm)
+
+
+@pytest.mark.parametrize("lower_level", ["personal", "common", "none"])
+def test_the_wrong_lower_level_is_refused_with_the_names_of_those_that_solve_it(lower_level):
+    known, network = quad(lower_level=lower_level).problem, ring(4)
+    right = catalogue.solving(lower_level)
+    assert len(right) >= 10
+    for name, make in METHODS.items():
+        if name in right:
+            check(known, network, make(), 1, 1, "blocks")
+        else:
+            with pytest.raises(ValueError, match="lower level, which this algorithm") as refused:
+                check(known, network, make(), 1, 1, "blocks")
+            assert all(other in str(refused.value) for other in right)
+
+
+def test_no_method_takes_more_than_80_lines():
+    folder = Path(inspect.getfile(algorithms)).parent
+    lengths = {name: len((folder / f"{name}.py").read_text().splitlines()) for name in METHODS}
+    assert {name: n for name, n in lengths.items() if n > 80} == {}
+
+
+def test_every_method_says_where_it_is_from_and_how_far_it_was_checked():
+    for row in catalogue.table():
+        assert row.reference and row.rule, row.name
+        assert all(row), row
+    shown = catalogue.markdown()
+    assert all(f"| {name} |" in shown for name in METHODS)
+
+
+def test_the_table_of_the_docs_is_that_of_the_code():
+    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
+    assert page.endswith(f"\n{catalogue.markdown()}\n"), "python -m diamond.catalogue makes it"
+
+
+def test_packages_bring_methods_by_entry_points(monkeypatch):
+    from importlib.metadata import EntryPoint, EntryPoints
+
+    from diamond.experiment.components import algorithm
+
+    group = "diamond.algorithms"
+    brought = EntryPoint("theirs", "diamond.algorithms.gt_sgd:gt_sgd", group)
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: EntryPoints([brought]))
+    assert "theirs" in catalogue.names() and catalogue.maker("theirs") is diamond.gt_sgd
+    assert algorithm({"name": "theirs", "alpha": 0.1}).build() == diamond.gt_sgd(alpha=0.1)

@@ -1,0 +1,238 @@
+"""Moves, plans and composed methods: against loops written out, and what does not fit together."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from helpers import end, quad, ring, same_bits, steps
+
+import diamond
+from diamond.core.cost import total
+from diamond.network import from_graph
+
+ALPHA, ROUNDS = 0.1, 12
+
+
+def two_step(q, M, rounds, name):
+    """EXTRA and exact diffusion as the papers write them, without duals; x of every round."""
+    m = len(M)
+    W = (np.eye(m) + M) / 2 if np.linalg.eigvalsh(M).min() < -1e-12 else M
+    gradient = lambda x: np.einsum("iab,ib->ia", q.P, x) + q.c
+    x = [np.zeros(q.c.shape)]
+    if name == "extra":
+        x.append(W @ x[0] - ALPHA * gradient(x[0]))
+        for _ in range(rounds - 1):
+            change = gradient(x[-1]) - gradient(x[-2])
+            x.append((np.eye(m) + W) @ x[-1] - (np.eye(m) + W) / 2 @ x[-2] - ALPHA * change)
+        return x
+    psi = x[0]
+    for _ in range(rounds):
+        new = x[-1] - ALPHA * gradient(x[-1])
+        x.append(W @ (new + x[-1] - psi))
+        psi = new
+    return x
+
+
+@pytest.mark.parametrize("name", ["extra", "exact_diffusion"])
+@pytest.mark.parametrize("mixing", ["laplacian", "metropolis"])  # no lazy matrix needed, and one
+def test_corrections_are_their_two_step_forms(name, mixing):
+    q = quad(lower_level="none", noise=0.0)
+    network = from_graph(nx.complete_bipartite_graph(1, 3), mixing)
+    method = getattr(diamond, name)(ALPHA, batch=2)
+    found = steps(q.problem, network, method, ROUNDS)
+    for progress, x in zip(found, two_step(q, network.matrix, ROUNDS, name), strict=True):
+        np.testing.assert_allclose(progress.state.x, x, atol=1e-13)
+
+
+def by_hand(q, M, rounds):
+    """GT-SGD and GT-STORM (atc) in numpy, without noise; x after the last round."""
+    gradient = lambda x: np.einsum("iab,ib->ia", q.P, x) + q.c
+    x, u, old = np.zeros(q.c.shape), 0.0, 0.0
+    for _ in range(rounds):
+        new = gradient(x)
+        u = u + new - old
+        x, u, old = M @ (x - ALPHA * u), M @ u, new
+    return x
+
+
+@pytest.mark.parametrize("name", ["gt_sgd", "gt_storm", "gt_sarah", "gt_saga", "interact"])
+def test_single_level_tracking_is_the_loop_written_by_hand(name):
+    """Without noise all estimators are the gradient, but for the first passes of a table."""
+    q = quad(lower_level="none", noise=0.0, rows=2)
+    given = {"batch": 2} if name != "interact" else {}
+    weights = {"eta": 0.3} if name == "gt_storm" else {}
+    found = end(
+        q.problem, ring(4), getattr(diamond, name)(ALPHA, order="atc", **given, **weights), 9
+    )
+    np.testing.assert_allclose(found.state.x, by_hand(q, ring(4).matrix, 9), atol=1e-13)
+
+
+def test_duals_add_up_to_nothing():
+    q = quad(lower_level="none")
+    for name in ("extra", "exact_diffusion"):
+        for progress in steps(q.problem, ring(4), getattr(diamond, name)(ALPHA, batch=2), 6)[1:]:
+            np.testing.assert_allclose(np.sum(progress.state.memory.x, 0), 0, atol=1e-14)
+        assert np.abs(progress.state.memory.x).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["extra", "exact_diffusion", "gt_sgd"])
+def test_single_precision_does_not_drift(name, float32):
+    """What all agents have in common is in no difference, so it is never rounded away."""
+    q = quad(lower_level="none", noise=0.0, rows=2)
+    x = end(q.problem, ring(4), getattr(diamond, name)(0.3, batch=2), 100_000).state.x
+    assert x.dtype == np.float32
+    assert np.abs(np.asarray(x) - q.minimizer()).max() < 1e-5
+
+
+def test_a_matrix_that_corrections_cannot_take_is_refused():
+    network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
+    assert network.least < -1 / 3
+    from diamond.algorithms.parts import moves
+    from diamond.numbers.open_numbers import Setting, fill
+
+    setting = Setting(quad(agents=6).problem, network, 1, 0)
+    for move in (moves.extra, moves.diffusion):
+        assert fill(move(), setting).share == 0.5  # by itself, it takes (I + M) / 2
+        with pytest.raises(ValueError, match=r"an eigenvalue -0\.\d+; exact diffusion and EXTRA"):
+            fill(move(lazy=False), setting)
+        assert fill(move(lazy=False), Setting(quad(agents=6).problem, ring(6), 1, 0)).share == 1
+
+
+STEPS = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
+
+
+def test_sparkle_with_local_y_and_z_is_lopa():
+    composed = diamond.method("carried", "average", x="gt", y="local", **STEPS)
+    assert composed == diamond.lopa(**STEPS, order="atc")
+    one, two = (end(quad().problem, ring(4), m, 5) for m in (composed, diamond.lopa(**STEPS)))
+    assert not same_bits(one.state.x, two.state.x)  # which mixes before the step
+
+
+def test_composed_methods_are_those_of_the_catalogue():
+    plain = dict(alpha=0.05, beta=0.2, batch=3)
+    momentum = plain | dict(eta=0.3, gamma=0.3)
+    assert diamond.method(**plain) == diamond.gt_sgd(**plain, order="atc")
+    assert diamond.method(estimator="momentum", **momentum) == diamond.diamond(
+        **momentum, order="atc"
+    )
+    assert diamond.method("carried", "average", y="ed", **STEPS) == diamond.sparkle(**STEPS)
+    assert diamond.method("carried", "average", "gossip", "gossip", **STEPS) == diamond.d_soba(
+        **STEPS
+    )
+    assert diamond.method("gradient", x="ed", alpha=0.1).solves == ("none",)
+
+
+@pytest.mark.parametrize("yz", ["gt", "ed", "extra"])
+@pytest.mark.parametrize("x", ["gt", "ed", "extra"])
+def test_all_nine_pairs_of_corrections_reach_the_common_solution(x, yz):
+    q = quad(noise=0.0, rows=2, lower_level="common")
+    method = diamond.sparkle(0.05, 0.2, 0.2, 0.5, x=x, yz=yz, batch=2)
+    state = end(q.problem, ring(4), method, 3000).state
+    np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-9)
+    np.testing.assert_allclose(state.y, q.lower_solution(q.minimizer()), atol=1e-9)
+
+
+def test_differences_of_gradients_stand_for_both_products():
+    """D-SOBA-FO is D-SOBA where g is quadratic, but for rounding; and makes no products."""
+    problem = quad(lower_level="common").problem
+    given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
+    one, two = (end(problem, ring(4), diamond.d_soba(**given, first_order=f), 8) for f in (0, 1))
+    np.testing.assert_allclose(one.state.x, two.state.x, atol=1e-9)
+    np.testing.assert_allclose(one.state.z, two.state.z, atol=1e-9)
+    assert np.abs(two.state.z).min() > 1e-3
+    products = total(two.spent)[:, 2:]
+    assert not products.any() and total(one.spent)[:, 2:].all()
+
+
+def test_one_after_another_the_later_sees_the_earlier():
+    q = quad(noise=0.0, rows=2, lower_level="common")
+    given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=1.0, batch=2)
+    at_once, in_turn = (
+        steps(q.problem, ring(4), diamond.sparkle(**given, plan=plan), 2)
+        for plan in ("xyz", "y z x")
+    )
+    assert same_bits(at_once[1].state.y, in_turn[1].state.y)  # y comes first
+    f_y = lambda y: y - q.a  # at x = 0
+    y = np.asarray(in_turn[1].state.y)
+    told = 0.2 * f_y(y)  # z_0 = 0, so z moves along f_y at the new y
+    lazy = ring(4).matrix if ring(4).least >= -1e-12 else (np.eye(4) + ring(4).matrix) / 2
+    np.testing.assert_allclose(in_turn[1].state.z, lazy @ told, atol=1e-13)
+    np.testing.assert_allclose(at_once[1].state.z, lazy @ (0.2 * f_y(0 * y)), atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (dict(directions="upwards"), "no directions 'upwards'; there are implicit, carried"),
+        (dict(estimator="guess"), "no estimator 'guess'; there are plain, full, average"),
+        (dict(x="hop"), "no move 'hop'; there are local, gossip, gt, extra, ed"),
+        (dict(plan="y y x"), "plan 'y y x' must move each of x, y once"),
+        (dict(plan="yx*0"), "plan 'yx\\*0': how often is a whole number"),
+        (dict(plan="xw y"), "plan 'xw y' must move each of x, y once"),
+        (dict(y="gt", solves="personal"), "a personal lower level is each agent's own"),
+        (dict(y="local", solves="common"), "a common lower level must be agreed upon"),
+        (dict(estimator="saga"), "a table of blocks needs directions carried, penalty or gradient"),
+        (dict(order="late"), "no order 'late'; there are 'paper' and 'atc'"),
+        (dict(theta=0.5), "theta is no number of these parts; they have alpha, beta"),
+        (dict(x="local"), "x must be agreed upon: it cannot be 'local'"),
+        (dict(inner=0, plan="y*inner x"), "inner = 0 must be a whole number, 1 or more"),
+        (dict(estimator="recursive", period=0), "period = 0: a full gradient every so many"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(options, said):
+    with pytest.raises(ValueError, match=said):
+        diamond.method(**options)
+
+
+def test_a_table_needs_blocks_that_divide_the_rows():
+    given = quad(rows=(12, 6, 12, 9), lower_level="none").problem, ring(4)
+    with pytest.raises(
+        ValueError, match=r"agent 1 has 6 .* which batches of 4 do not divide.*batch=3"
+    ):
+        diamond.simulate(*given, diamond.gt_saga(0.1, batch=4), 1)
+    with pytest.raises(ValueError, match="a table of blocks needs sampling='blocks'"):
+        diamond.simulate(*given, diamond.gt_saga(0.1, batch=3), 1, sampling="rows")
+
+
+def test_a_table_takes_the_noise_away():
+    """SAGA ends where the full gradient does, a mini-batch does not."""
+    q = quad(lower_level="none", noise=1.0)
+    error = lambda method: np.abs(
+        end(q.problem, ring(4), method, 800).state.x - q.minimizer()
+    ).max()
+    assert error(diamond.gt_saga(0.1, batch=3)) < 1e-9 < 1e-2 < error(diamond.gt_sgd(0.1, batch=3))
+
+
+def test_momentum_leaves_less_noise_than_a_mini_batch():
+    """DIAMOND for a common lower level beside SPARKLE, the same steps and samples: where y ends."""
+    q = quad(lower_level="common", noise=2.0)
+    given = dict(alpha=0.01, beta=0.05, delta=0.05, batch=2)
+    averaged = diamond.diamond_common(**given, eta=0.03, gamma=0.03)
+    plain = diamond.sparkle(**given, theta=1.0)
+    best = q.lower_solution(q.minimizer())
+
+    def error(method):
+        ends = [end(q.problem, ring(4), method, 3000, seed).state.y for seed in range(4)]
+        return np.mean([np.sum((np.asarray(y) - best) ** 2) for y in ends])
+
+    assert error(averaged) < 0.5 * error(plain)
+
+
+@pytest.mark.parametrize(
+    "method, lower_level",
+    [
+        (diamond.sparkle(batch=8), "common"),
+        (diamond.ma_dsbo(batch=8), "common"),
+        (diamond.mdbo(batch=8), "common"),
+        (diamond.extra(batch=8), "none"),
+        (diamond.amigo(batch=8), "personal"),
+        (diamond.stable(batch=8), "personal"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_steps_that_choose_themselves_make_progress_unattended(method, lower_level):
+    """One of each rule: common and agreed upon, inner loops, averages, no lower level, matrices."""
+    problem = quad(lower_level=lower_level, rows=16, noise=0.3).problem
+    run = diamond.simulate(problem, ring(4), method, 150, every=150)
+    assert run.history["upper_loss"][-1] < run.history["upper_loss"][0]
+    assert run.history["metric"][-1] < run.history["metric"][0]
+    assert "shrunk" not in run.resolved and run.resolved["alpha"] > 0

@@ -1,0 +1,170 @@
+"""`net status`, `net stop` and `net renew`: what running sites say, how they end, and new keys."""
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from helpers import same_bits
+from peering import lockstep
+from test_peers_command import NAMES, command, started, trial  # noqa: F401
+from test_peers_rpc import LAYOUT, ROUNDS, SOON, federation, refusal, site, team
+
+from diamond.cli.net_status import _ask, _said
+from diamond.peers import authority, roster
+from diamond.peers.frame import limit, pack
+from diamond.peers.rpc import Client
+from diamond.peers.shutdown import Halted
+from diamond.peers.transport import Refused, Unreachable
+
+
+@pytest.fixture
+def bundles(tmp_path):
+    return federation(tmp_path / "federation")
+
+
+def test_a_site_and_its_neighbours_say_where_they_stand_and_for_whom_they_wait(bundles):
+    one, two, _ = bundles
+
+    async def asked():
+        async with site(one), site(two) as node:
+            running = asyncio.ensure_future(node.run())
+            await asyncio.sleep(0.6)
+            found = await _ask(one, "status", [one.me, *one.neighbours], 2.0, None)
+            running.cancel()
+            await asyncio.wait([running])
+            return found
+
+    found = asyncio.run(asked())
+    assert _said(one, found["site0"]) == f"running, round 0 of {ROUNDS}"
+    state, wait = _said(one, found["site1"]).split("; ")
+    assert state == f"running, round 0 of {ROUNDS}"
+    assert wait.startswith("has waited for site2 for 0.") and "(nothing listens there)" in wait
+
+
+def test_where_nobody_listens_that_is_said(bundles):
+    one = bundles[0]
+    found = asyncio.run(_ask(one, "status", [one.me], 1.0, None))
+    assert found["site0"]["error"] == f"{one.me.address}: nothing listens there"
+
+
+def test_only_the_site_itself_may_stop_it(bundles):
+    one, two, _ = bundles
+    stop = pack({"kind": "stop", "sender": 0})
+    kind, _ = refusal(two, one, stop)
+    assert kind is Unreachable  # no request that a neighbour can make
+    assert refusal(two, two, pack({"kind": "ask", "sender": 1}))[0] is Refused
+
+
+def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
+    async def stopped(node):
+        while node.t < 3:
+            await asyncio.sleep(0.005)
+        bundle = bundles[node.agent.number]
+        return await _ask(bundle, "stop", [bundle.me], 2.0, None)
+
+    async def live(bundle):
+        place = tmp_path / bundle.me.name
+        if bundle.me.number == 1:
+            async with site(bundle, place) as node:
+                stopping = asyncio.ensure_future(stopped(node))
+                with pytest.raises(Halted, match=rf"stopped after round \d of {ROUNDS}, as asked"):
+                    await node.run()
+                told = (await stopping)["site1"]
+                kept = max(int(path.stem) for path in place.glob("checkpoint/*.json"))
+                assert told["state"] == "stopping" and kept in (told["round"], told["round"] + 1)
+        async with site(bundle, place) as node:
+            return await node.run()
+
+    async def everyone():
+        return await asyncio.gather(*map(live, bundles))
+
+    found = asyncio.run(everyone())
+    assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))
+
+
+def test_a_site_that_waits_is_stopped_too(bundles, tmp_path):
+    async def alone():
+        async with site(bundles[0], tmp_path / "run") as node:
+            asyncio.get_running_loop().call_later(0.2, node.halt.ask)
+            await node.run()
+
+    begun = time.monotonic()
+    with pytest.raises(Halted, match="stopped after round 0"):
+        asyncio.run(alone())
+    assert time.monotonic() - begun < 3 + SOON.connect
+
+
+def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
+    old, two = bundles[0], bundles[1]
+    folder = tmp_path / "federation"
+    assert list(authority.renew(folder, "site0")) == ["site0"]
+    new, other = (roster.load(folder / name) for name in ("site0", "site1"))
+    assert new.roster.version == other.roster.version == 2
+    assert other.me == two.me and other.key == two.key and new.key != old.key
+    kind, said = refusal(other, old)
+    assert kind is Refused and said.endswith("roster 1 is superseded, take the new bundle")
+    kind, said = refusal(two, new)
+    assert kind is Unreachable  # will be back with the new roster
+    assert said == "site1 has roster 1, not yet 2; start it again with its new bundle"
+
+    async def good():
+        async with site(other), Client(new, limit(LAYOUT), SOON) as client:
+            await client.call(1, pack({"kind": "ping", "sender": 0}))
+
+    asyncio.run(good())
+
+
+def test_all_keys_are_renewed_and_can_be_read_by_their_owner_only(bundles, tmp_path):
+    made = authority.renew(tmp_path / "federation", days=30)
+    assert list(made) == ["site0", "site1", "site2"]
+    for before, place in zip(bundles, made.values()):
+        after = roster.load(place)
+        assert after.me.fingerprint != before.me.fingerprint and after.ca == before.ca
+        assert replace(after.me, fingerprint="") == replace(before.me, fingerprint="")
+        assert (place / "agent.key").stat().st_mode & 0o777 == 0o600
+        assert {path.name for path in place.iterdir()} == {
+            *("agent.key", "agent.pem", "ca.pem", "roster.json", "roster.sig")
+        }
+
+
+def test_the_command_renews_and_says_what_to_carry(trial, command):  # noqa: F811
+    found = command("renew", trial / "trial", "--site", "south")
+    assert found.exit_code == 0 and found.stdout == f"south: {trial / 'trial' / 'south'}\n"
+    assert "roster 2; carry each folder" in found.stderr
+    assert "north, west: roster.json and roster.sig of their folders are enough" in found.stderr
+    told = json.loads(command("renew", trial / "trial", "--json").stdout)
+    assert told["version"] == 3 and list(told["bundles"]) == NAMES
+    found = command("renew", trial / "trial", "--site", "east")
+    assert found.exit_code == 2 and "has no site 'east', only north, south, west" in found.stderr
+    found = command("renew", trial)
+    assert found.exit_code == 2 and "in the folder that `net init` made" in found.stderr
+
+
+def test_the_commands_say_that_nobody_listens(trial, command):  # noqa: F811
+    place = trial / "trial" / "north"
+    found = command("status", place, "--connect", "0.5", "--json")
+    assert found.exit_code == 1 and list(json.loads(found.stdout)) == NAMES
+    found = command("stop", place, "--connect", "0.5")
+    assert found.exit_code == 1 and "nothing listens there" in found.stderr
+
+
+@pytest.mark.slow
+def test_real_sites_are_watched_stopped_and_gone_on_with(trial, command):  # noqa: F811
+    alive = {name: started(trial, name) for name in NAMES[:2]}
+    place = trial / "trial" / "north"
+    try:
+        while "waited for west" not in command("status", place).stdout.partition("\n")[0]:
+            time.sleep(0.1)
+        found = command("stop", place)
+        assert found.exit_code == 0 and "goes on from there" in found.stderr
+        alive["north"].communicate(timeout=30)
+        assert alive["north"].returncode == 130
+        assert "as asked; the same command goes on" in (trial / "north.txt").read_text()
+        alive |= {name: started(trial, name) for name in ("north", "west")}
+        told = [json.loads(alive[name].communicate(timeout=120)[0]) for name in NAMES]
+        assert [one["round"] for one in told] == [60] * 3
+    finally:
+        for process in alive.values():
+            process.kill()

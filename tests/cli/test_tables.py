@@ -1,0 +1,86 @@
+"""Tables on a terminal: at any width, every name is there in full."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from diamond.cli import progress
+from diamond.cli.results import LISTED
+from diamond.cli.tables import columns_of, heading, print_table
+from diamond.runs.manifest import now
+from diamond.runs.reader import as_begun
+from diamond.runs.reader import runs as stored
+from diamond.runs.recovery import NEEDED
+from diamond.runs.table import over_seeds
+
+LABELS = ("DIAMOND, alpha=0.02, beta=0.3", "GT-SGD, alpha=0.02, beta=0.3")
+STARTED = {"started": "2026-01-02T03:04:05.123+00:00"}
+GRAPHS = ("erdos_renyi(9, p=0.3, seed=0)", "ring(9)")
+
+
+def runs():
+    """A comparison as `compare` and `show` have it: names that differ late."""
+    numbers = {"metric": 0.001234, "upper_loss": 0.5123, "consensus": 1e-5, "accuracy": 0.91}
+    numbers |= {"samples": 1234567.0, "bytes": 1.2e9, "seconds": 12.34}
+    for label in LABELS:
+        for graph in GRAPHS:
+            for seed in (0, 1):
+                who = {"run": f"{label}-{graph}-seed{seed}", "algorithm": label, "network": graph}
+                state = {"seed": seed, "status": "finished", "round": 5000}
+                yield who | state | numbers | {"digest": "00"}
+
+
+KINDS = {
+    "compare": (lambda: list(runs()), (), ("run",)),
+    "show --seeds": (lambda: over_seeds(list(runs())), (), ("algorithm", "network")),
+    "list": (lambda: [row | STARTED for row in runs()], LISTED[:-1], ("run",)),
+}
+
+
+@pytest.mark.parametrize("width", [80, 300])
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_stay_and_numbers_go(kind, width, monkeypatch, capsys):
+    make, columns, names = KINDS[kind]
+    table = make()
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_table(table, columns)
+    text = capsys.readouterr().out
+    for row in table:
+        assert all(row[name] in text for name in names), text
+    lines = [line for line in text.splitlines() if "left out at" not in line]
+    assert "\u2026" not in text and max(map(len, lines)) <= width
+    kept, wanted = lines[0], columns_of(table, columns)
+    gone = [heading(column) for column in wanted if heading(column) not in kept]
+    assert bool(gone) == (width == 80) == (f"left out at 80 columns: {', '.join(gone)};" in text)
+
+
+def test_a_name_wider_than_the_terminal_is_folded(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "30")
+    print_table(list(runs()))
+    letters = "".join(capsys.readouterr().out.split())
+    assert all("".join(row["run"].split()) in letters for row in runs())
+
+
+def test_the_live_table_keeps_names_too():
+    board = progress.Live([row["run"] for row in runs()], 100)
+    entry = {"metric": 1.0, "upper_loss": 0.5, "consensus": 0.1, "samples": 64.0, "bytes": 2e6}
+    for row in runs():
+        board.begin(row["run"], 100)
+        board.progress(row["run"], [entry | {"round": 0}])
+    said = io.StringIO()
+    Console(file=said, width=80).print(board)
+    assert all(row["run"] in said.getvalue() for row in runs())
+    assert "0/100" in said.getvalue() and "consensus" not in said.getvalue()
+
+
+def test_runs_are_shown_in_the_order_they_were_begun(tmp_path):
+    """That of `compare`, which is that of the file, not of the alphabet."""
+    for second, name in enumerate(["m_sgd", "dsgd", "diamond"]):
+        (tmp_path / name).mkdir()
+        needed = dict.fromkeys(NEEDED, "")
+        told = needed | {"started": f"2026-01-02T03:04:05.00{second}+00:00", "resolved": {}}
+        (tmp_path / name / "manifest.json").write_text(json.dumps(told))
+    assert [run.path.name for run in as_begun(stored([tmp_path]))] == ["m_sgd", "dsgd", "diamond"]
+    assert "." in now()  # of runs that begin within a second

@@ -1,0 +1,150 @@
+"""What is counted: against an oracle that really counts, and against formulas."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from helpers import ALGORITHMS, ESTIMATORS, METHODS, build, end, quad, ring, sample_of
+
+import diamond
+from diamond import hypergradient as hg
+from diamond.algorithms.parts.directions import Penalty
+from diamond.core import cost
+from diamond.core.cost import Cost
+from diamond.hypergradient.lipschitz import SAFETY
+from diamond.numbers.open_numbers import Setting, resolve
+
+BATCH, TRAIN, VALID, ROUNDS, PERIOD, TERMS, STEPS = 2, 7, 5, 6, 4, 5, 4
+ONE = diamond.network.path(1)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return oracle.problem(TRAIN, VALID)
+
+
+def spent(problem, algorithm):
+    """What a run says that it spent, and what the oracle saw."""
+    oracle.seen.clear()
+    progress = jax.block_until_ready(end(problem, ONE, algorithm, ROUNDS))
+    jax.effects_barrier()
+    said = dict(zip(Cost._fields, cost.total(progress.spent)[0].tolist()))
+    return said, oracle.counted()
+
+
+def algorithm(name, estimator):
+    options = dict(alpha=0.01, beta=0.1, eta=0.3, gamma=0.3, batch=BATCH, period=PERIOD)
+    return build(name, hypergradient=ESTIMATORS[estimator], **options)
+
+
+CASES = [(name, "neumann_sum") for name in ALGORITHMS]
+CASES += [("diamond", name) for name in ESTIMATORS if name != "neumann_sum"]
+CASES += [("interact", name) for name in ESTIMATORS if name != "neumann_sum"]
+
+
+@pytest.mark.parametrize("name, estimator", CASES)
+def test_gradients_and_products_are_those_made(problem, name, estimator):
+    said, seen = spent(problem, algorithm(name, estimator))
+    assert {k: said[k] for k in seen} == seen
+    assert said["gradients"] > 0
+    assert said["samples"] == samples(problem, name, estimator)
+
+
+OTHERS = [name for name in METHODS if name not in ALGORITHMS]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_method_counts_what_it_makes(name):
+    """Also where the lower level is common, or there is none."""
+    given = dict(alpha=0.01, beta=0.1, delta=0.1, eta=0.3, gamma=0.3, theta=0.3, inner=2)
+    method = build(name, hypergradient=ESTIMATORS["neumann_sum"], batch=1, period=PERIOD, **given)
+    known = oracle.problem(TRAIN, VALID, method.solves[0])
+    method = resolve(method, Setting(known, ONE, 1, 0)).algorithm  # what that costs is no round's
+    said, seen = spent(known, method)
+    words = getattr(method, "plan", "xyz").split()
+    apart = any("z" in word and "x" not in word for word in words)
+    penalty = isinstance(getattr(method, "directions", None), Penalty)
+    seen = oracle.counted(f_apart=apart, g_together=penalty and not apart)
+    assert {k: said[k] for k in seen} == seen
+    assert said["gradients"] > 0 and said["samples"] > 0
+
+
+def samples(problem, name, estimator):
+    """Rows drawn in all rounds, by the definition: each block once, of a full gradient all rows."""
+    depth = lambda t: int(sample_of(problem, 0, 0, t=t).bits) % TERMS
+    links = {
+        "neumann": depth,
+        "neumann_sum": lambda t: TERMS - 1,
+        "hessian_free": lambda t: TERMS - 1,
+        "conjugate_gradient": lambda t: 1,
+        "exact": lambda t: 1,
+        "unrolled": lambda t: STEPS - 1,  # no zeta_0 of its own
+    }[estimator]
+    if name == "k_free":
+        return ROUNDS * BATCH * 3  # xi, zeta, zeta_0
+    full = {"interact": lambda t: True, "svr_interact": lambda t: t % PERIOD == 0}
+    drawn = lambda t: BATCH * (1 + 1 + 1 + links(t))  # xi, zeta, zeta_0, zeta_1 ..
+    every = full.get(name, lambda t: False)
+    return sum(TRAIN + VALID if every(t) else drawn(t) for t in range(ROUNDS))
+
+
+def test_the_oracle_counts():
+    x = y = jnp.ones(oracle.SIZE)
+    rows = jnp.ones((4, oracle.SIZE))
+    oracle.seen.clear()
+    g_y = jax.grad(oracle.lower, 1)
+    jax.block_until_ready(jax.jit(g_y)(x, y, rows))
+    assert oracle.counted() == {"gradients": 4, "hvps": 0, "jvps": 0}
+    jax.block_until_ready(jax.jit(lambda y: jax.jvp(lambda y: g_y(x, y, rows), (y,), (y,))[1])(y))
+    assert oracle.counted() == {"gradients": 4, "hvps": 4, "jvps": 0}
+    jax.block_until_ready(jax.jit(lambda x: jax.vjp(lambda x: g_y(x, y, rows), x)[1](y)[0])(x))
+    assert oracle.counted() == {"gradients": 4, "hvps": 4, "jvps": 4}
+
+
+def test_limbs_carry_beyond_32_bits():
+    counter, truth = cost.zeros(), [0, 0, 0, 0]
+    step = [2**32 - 1, 2**31, 3, 0]
+    charge = jax.jit(cost.charge)
+    for _ in range(5):
+        counter = charge(counter, Cost(*(jnp.uint32(s) for s in step)))
+        truth = [a + b for a, b in zip(truth, step)]
+        assert cost.total(counter).tolist() == truth
+    assert truth[0] > 2**34
+    many = jnp.stack([counter, cost.zeros()])
+    assert cost.total(many).tolist() == [truth, [0, 0, 0, 0]]
+
+
+def test_bytes_are_the_messages_over_the_edges():
+    q, network = quad(), diamond.network.star(4)
+    for name, vectors in [("dsgd", 1), ("gt_sgd", 2)]:  # x; x and u
+        options = dict(alpha=0.01, beta=0.1, batch=3, hypergradient=ESTIMATORS["neumann_sum"])
+        run = diamond.simulate(q.problem, network, build(name, **options), 5, every=2)
+        message = vectors * 3 * 8  # three numbers in double precision
+        np.testing.assert_array_equal(
+            run.history["bytes"], 2 * 3 * message * np.array([0, 2, 4, 5])
+        )
+        assert run.traffic == {edge: 2 * 5 * message for edge in [(0, 1), (0, 2), (0, 3)]}
+        assert run.messages == 5 * 2 * 3
+        assert sum(run.traffic.values()) == run.history["bytes"][-1]
+
+
+def test_estimating_lipschitz_is_paid_for_once():
+    q = quad()
+    known = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5, 2.0))
+    asked = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5))
+    one, two = (diamond.simulate(q.problem, ring(4), a, 2, every=1) for a in (known, asked))
+    assert one.history["samples"].tolist() == [0, 21, 42]  # xi, zeta, zeta_0 .. zeta_4
+    assert (two.history["samples"] - one.history["samples"]).tolist() == [8 * 3] * 3
+    assert (two.history["hvps"] - one.history["hvps"]).tolist() == [20 * 8 * 3] * 3
+    names = {"curvature", "lipschitz"}
+    assert one.resolved == {} and set(two.resolved) == names | {f"most_{n}" for n in names}
+    assert two.resolved["lipschitz"] == pytest.approx(SAFETY * 1.5, rel=0.05)
+
+
+def test_agents_pay_for_their_own_rows():
+    counts = [12, 5, 1, 9]
+    q = quad(rows=tuple(counts), noise=1.0)
+    algorithm = diamond.interact(0.1, 0.5, ESTIMATORS["neumann_sum"])
+    found = cost.total(end(q.problem, ring(4), algorithm, 3).spent)
+    assert found.tolist() == [[3 * 2 * n, 3 * 2 * n, 3 * 4 * n, 3 * n] for n in counts]

@@ -1,0 +1,160 @@
+"""Costs only grow: whatever is given, left open, found anew or never asked for again."""
+
+import dataclasses
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import quickly
+from helpers import ALGORITHMS, build, quad, ring
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peering import agents, lockstep
+
+import diamond
+from diamond import hypergradient as hg
+from diamond.core import cost
+from diamond.core.cost import Cost
+from diamond.hypergradient.conditioning import condition
+from diamond.numbers.open_numbers import Found, Setting, resolve, talked
+from diamond.runtimes.many import many
+
+AGENTS = 4
+POINT = jnp.zeros((AGENTS, 1))
+GIVEN = {"alpha": 0.05, "beta": 0.2, "eta": 0.3, "gamma": 0.3, "period": 4}
+CHAIN = {"terms": 32, "lipschitz": 1.6}  # K as found here: one program less to compile
+GROWING = ("samples", "gradients", "hvps", "jvps", "bytes")
+OPEN = diamond.dsgd(alpha=0.05, beta=0.2, batch=4)  # L_g and K are left to the run
+ROUNDS = 30  # past the first time that numbers are found anew
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_quickly():
+    with quickly():
+        yield
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing:
+    """An algorithm that leaves nothing open: what was found, tests ask for."""
+
+
+asked = st.tuples(
+    st.sampled_from("abcd"),
+    st.lists(st.integers(0, 2**33), min_size=4, max_size=4),
+    st.integers(0, 9),
+    st.integers(0, 3),
+    st.booleans(),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(looks=st.lists(st.lists(asked, max_size=5), min_size=1, max_size=5), forget=st.booleans())
+def test_what_finding_cost_is_never_taken_back(looks, forget):
+    """Numbers asked for at one look and not at the next, lasting or not: the counters, the bytes
+    and the talks are those of everything that was ever computed."""
+    network = diamond.network.ring(AGENTS)
+    setting = Setting(None, network, 1, 0)
+    counter = np.zeros((AGENTS, 2, 4), np.uint32)
+    truth, agreed, talks = np.zeros((AGENTS, 4), np.uint64), 0, 0
+    for i, look in enumerate(looks):
+        if i:
+            setting = setting.at(POINT, POINT, forget)
+        for name, (samples, *rest), numbers, times, lasting in look:
+            spent = Cost(np.arange(AGENTS) + samples, *rest)  # each agent its own, or all the same
+            found = Found(1.0, spent, numbers, times, lasting)
+            if name not in setting.memory:
+                truth += np.stack([np.broadcast_to(c, AGENTS) for c in spent], 1).astype(np.uint64)
+                agreed, talks = agreed + numbers, talks + times
+            setting.once(name, lambda _, found=found: found)
+        resolved = resolve(Nothing(), setting)
+        counter = np.asarray(cost.add(counter, cost.each(resolved.cost, AGENTS)))
+        assert (cost.total(counter) == truth).all()
+        assert resolved.bytes == agreed * 8 * network.diameter * 2 * len(network.edges)
+        assert talked(setting.memory) == (agreed, talks)
+
+
+def test_a_negative_cost_is_refused():
+    with pytest.raises(ValueError, match="taken back"):
+        cost.each(Cost(samples=np.array([3, -1])), 2)
+
+
+def open_or_given(name, numbers):
+    chain = {key: CHAIN[key] for key in CHAIN if key in numbers}
+    summed = name in ("interact", "svr_interact")
+    make = hg.neumann_sum if summed else hg.neumann
+    own = {key: GIVEN[key] for key in GIVEN if key in numbers}
+    return build(name, batch=4, hypergradient=make(**chain), **own)
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=st.sampled_from(sorted(ALGORITHMS)), numbers=st.sets(st.sampled_from([*GIVEN, *CHAIN])))
+def test_every_set_of_given_numbers_of_every_algorithm(name, numbers):
+    """Found at the start and anew at two more places: every charge is a cost, none a refund."""
+    problem, network, algorithm = quad().problem, ring(AGENTS), open_or_given(name, numbers)
+    setting, bytes, rounds = Setting(problem, network, algorithm.batch, 0), 0, 0
+    for place in range(3):
+        if place:
+            move = lambda a, by=0.1 * place: a + by
+            setting = setting.at(*jax.tree.map(move, setting.point))
+        resolved = resolve(algorithm, setting)
+        cost.each(resolved.cost, problem.agents)  # raises where anything is negative
+        assert resolved.bytes >= bytes and resolved.rounds >= rounds
+        bytes, rounds = resolved.bytes, resolved.rounds
+
+
+def grows(history):
+    for name in GROWING:
+        assert (np.diff(np.asarray(history[name], float)) >= 0).all(), name
+        assert history[name][-1] < 1e7, name
+
+
+def test_every_runtime_counts_the_same():
+    """K and L_g open, alpha and beta given: K is found once, and not asked for again."""
+    problem, network = quad().problem, ring(AGENTS)
+    run = diamond.simulate(problem, network, OPEN, ROUNDS, every=5)
+    grows(run.history)
+    before, after = (run.history["bytes"][list(run.history["round"]).index(t)] for t in (20, 30))
+    message = 3 * 8 * 2 * len(network.edges)
+    assert after - before == 10 * message  # the talk before the first round is still in both
+    assert before > 20 * message
+    cut = diamond.simulate(problem, network, OPEN, ROUNDS, every=5, devices=2)
+    (side,) = many(problem, network, [(OPEN, 0)], ROUNDS, every=5, batched=True)
+    for name in GROWING:
+        np.testing.assert_array_equal(cut.history[name], run.history[name])
+        np.testing.assert_array_equal(side.history[name], run.history[name])
+    peers = lockstep(agents(problem, network, OPEN), ROUNDS)
+    spent = cost.total(np.stack([one.spent for one in peers]))
+    np.testing.assert_array_equal(spent.T, list(run.costs.values()))
+
+
+@settings(max_examples=15, deadline=None)
+@given(kappa=st.floats(2, 5000))
+def test_a_chain_too_short_for_the_condition_says_what_it_leaves_out(kappa):
+    """K is at most 32; where that leaves out most of the inverse, a warning names it."""
+    setting = Setting(quad().problem, ring(AGENTS), 4, 0)
+    setting.memory["condition"] = Found(kappa)
+    bias = (1 - 1 / (3 * kappa)) ** 32
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        terms = resolve(hg.neumann(lipschitz=1.0), setting).numbers["terms"]
+        resolve(hg.neumann(lipschitz=1.0), setting.at(POINT, POINT))  # said once: K lasts
+    if bias <= 0.75:
+        assert not said and (terms == 32 or (1 - 1 / (3 * kappa)) ** terms < 0.05)
+    else:
+        (only,) = said
+        assert terms == 32 and f"(1 - mu/L)^K = {bias:.2g}" in str(only.message)
+        assert "conjugate_gradient() or exact()" in str(only.message)
+
+
+def test_a_lower_level_that_is_not_convex_is_said_to_be_so_once():
+    setting = Setting(quad().problem, ring(AGENTS), 4, 0)
+    bent = {"curvature": np.full(AGENTS, 2.0), "mu": np.array([0.5, -0.4, 0.5, 0.5])}
+    setting.memory.update({name: Found(value) for name, value in bent.items()})
+    with pytest.warns(RuntimeWarning, match=r"not convex in y: g_yy of agent 1 has.* -0\.4"):
+        condition(setting)
+    again = setting.at(POINT, POINT)
+    again.memory.update({name: Found(value) for name, value in bent.items()})
+    condition(again)  # a second warning would be an error

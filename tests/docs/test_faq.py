@@ -1,0 +1,240 @@
+"""Every message in docs/faq.md is what is really said, provoked here under its heading."""
+
+import hashlib
+import re
+import warnings
+
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pytest
+from compiling import quickly
+from pages import ENV, ROOT, quotes
+from tiny import TINY, TOML, tiny
+from typer.testing import CliRunner
+
+import diamond
+from diamond import cli
+from diamond.experiment.config import read
+from diamond.machine import compilation_cache
+from diamond.problems import meta_learning, quadratic
+from diamond.runs import Writer, versions
+
+ENTRIES = re.findall(
+    r"^## (.*?)\n\n```text\n(.*?)^```", (ROOT / "docs/faq.md").read_text(), re.M | re.S
+)
+ROWS = {"a": np.arange(24.0).reshape(12, 2) / 24, "b": np.ones(12)}
+
+
+def square(x, y, rows):
+    return jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
+
+
+def problem(upper=square, lower=square, agents=1, **parts):
+    given = {"train": [ROWS] * agents, "valid": [ROWS] * agents} | parts
+    return diamond.Problem(upper, lower, lambda key: (jnp.zeros(2), jnp.zeros(2)), **given)
+
+
+def rows(a):
+    return {"a": np.array(a, float).reshape(-1, 2), "b": np.ones(len(a))}
+
+
+def run(algorithm, rounds=300, agents=2):
+    made = quadratic(agents=agents, upper=2, lower=2, rows=6).problem
+    return diamond.simulate(made, diamond.network.path(agents), algorithm, rounds, every=rounds)
+
+
+def steps(**given):
+    plain = {"alpha": 0.01, "beta": 0.1, "batch": 2}
+    return diamond.dsgd(**plain | {"hypergradient": diamond.hypergradient.neumann(3, 9.0)} | given)
+
+
+def leaking():
+    matrix = np.array([[0.4, 0.5], [0.5, 0.5]])
+    return diamond.network.from_graph(nx.path_graph(2), mixing=matrix)
+
+
+def flat():
+    """A lower level with no minimum."""
+    slope = lambda x, y, rows: jnp.mean(rows["b"]) * jnp.sum(jnp.exp(-y))
+    diamond.simulate(problem(lower=slope), diamond.network.complete(1), steps(alpha=0.0), 0)
+
+
+def too_large_alpha():
+    run(steps(alpha=1e6))
+
+
+def outrunning():
+    """The lower level bends by exp(x), and alpha drives x up."""
+    upper = lambda x, y, rows: square(0 * x, y, rows) - jnp.sum(x)
+    lower = lambda x, y, rows: square(x, y, rows) * jnp.exp(x[0])
+    algorithm = diamond.dsgd(alpha=4.0, batch=2, hypergradient=diamond.hypergradient.neumann(32))
+    diamond.simulate(problem(upper, lower), diamond.network.complete(1), algorithm, 20, every=20)
+
+
+def growing():
+    """beta beyond 2 / L_g by a little: y leaves slowly."""
+    made = quadratic(agents=2, upper=2, lower=2, rows=6).problem
+    chain = diamond.hypergradient.neumann(3, 9.0)
+    algorithm = diamond.diamond(0.01, 1.45, 0.5, 0.5, 2, chain)
+    diamond.simulate(made, diamond.network.path(2), algorithm, 120, every=20)
+
+
+def stale():
+    """One coefficient fitted to rows that differ; eta forgets nothing, and y is y* throughout."""
+    random = np.random.default_rng(0)
+    site = lambda: {"a": random.uniform(0.2, 2, 12), "b": random.normal(size=12) + 1}
+    fit = lambda x, y, rows: jnp.mean((rows["a"] * x[0] - rows["b"]) ** 2)
+    fixed = lambda x, y, rows: jnp.mean(rows["a"] ** 0) * jnp.sum((y - 1) ** 2)
+    start = lambda key: (jnp.zeros(1), jnp.ones(1))
+    made = diamond.Problem(fit, fixed, start, [site()], [site()])
+    chain = diamond.hypergradient.neumann(3, 9.0)
+    algorithm = diamond.diamond(0.05, 0.1, 1e-6, 0.5, 1, chain)
+    diamond.simulate(made, diamond.network.complete(1), algorithm, 20, every=1)
+
+
+def collapsed():
+    """A hidden unit, and steps of 100: it is saturated at once, on the same side for all rows."""
+
+    def site(seed):
+        b = np.repeat(np.arange(2), 12).astype(np.int32)
+        noise = np.random.default_rng(seed).normal(size=(24, 4))
+        return {"a": 1 + 0.1 * noise + 0.3 * b[:, None], "b": b}
+
+    made = meta_learning([site(0), site(1)], [site(5), site(6)], classes=2, widths=(1,))
+    algorithm = diamond.gt_sgd(100.0, 0.2, 4, diamond.hypergradient.neumann(3, 9.0))
+    diamond.simulate(made, diamond.network.path(2), algorithm, 50, every=50)
+
+
+def short_chain():
+    made = diamond.hypergradient.neumann(3, 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run(steps(alpha=0.5, hypergradient=made), 3000)
+
+
+def command(*words):
+    """What a command says when it fails."""
+    found = CliRunner().invoke(cli.app, words, env=ENV)
+    assert found.exit_code in (1, 2), found.output
+    raise ValueError(found.stderr)
+
+
+def wrong_keys(here):
+    text = TOML.replace("ring:3", "rign:3").replace("batch", "alhpa = 1\nbatch")
+    (here / "small.toml").write_text(text)
+    command("run", "small.toml")
+
+
+def two_seeds(here):
+    (here / "small.toml").write_text(TOML)
+    command("run", "small.toml", "--set", "seed=[0, 1]")
+
+
+def interrupted(here, experiment, **manifest):
+    """The folder of a run that was begun."""
+    path = here / "runs" / experiment.name
+    with Writer(path) as writer:
+        (path / "config.toml").write_text(experiment.toml(path))
+        rest = dict.fromkeys(("resolved", "algorithm", "network", "seed"), 0)
+        writer.manifest(status="interrupted", versions=versions(), **rest, **manifest)
+    return path
+
+
+def busy(here):
+    path = interrupted(here, tiny(name="small"), problem={"sources": {}})
+    with Writer(path):
+        command("resume", "runs/small")
+
+
+def changed(here):
+    source = (
+        "from diamond.problems import quadratic\n\n\ndef make():\n    return quadratic(3, 2, 2)\n"
+    )
+    (here / "mine.py").write_text(source)
+    before = hashlib.sha256(b"# as it was\n" + source.encode()).hexdigest()
+    experiment = read(TINY | {"name": "own", "problem": "mine.py:make"}, here, "own.toml")
+    interrupted(here, experiment, problem={"sources": {"../../mine.py": before}})
+    command("resume", "runs/own")
+
+
+def unreadable(here):
+    path = interrupted(here, tiny(name="small"), problem={"sources": {}})
+    (path / "checkpoint").mkdir()
+    (path / "checkpoint" / "0000000012.json").write_text("{")
+    command("resume", "runs/small")
+
+
+def unmeasurable():
+    gone = lambda x, y, rows: jnp.where(jnp.sum(y**2) > 0.5, jnp.nan, 1.0) + 0 * rows["b"][0]
+    far = lambda x, y, rows: square(x, y - 9, rows)
+    made = problem(lower=far, metrics={"gone": gone})
+    diamond.simulate(made, diamond.network.complete(1), steps(), 1)
+
+
+def short():
+    slow = np.array([1.0, 0.05])
+    bent = lambda x, y, rows: square(x, y * slow, rows) + 1e-4 * jnp.sum(y**2)
+    algorithm = diamond.dsgd(0.01, 0.1, batch=2)
+    diamond.simulate(problem(lower=bent), diamond.network.complete(1), algorithm, 0)
+
+
+PROVOKED = {
+    "A loss that is a sum": lambda: problem(
+        lambda x, y, rows: 8 * square(x, y, rows) * len(rows["b"]) / 8
+    ),
+    "A loss that is not a scalar": lambda: problem(lower=lambda x, y, rows: rows["a"] @ y),
+    "A loss that is not finite": lambda: problem(
+        lambda x, y, rows: jnp.log(-1 - square(x, y, rows))
+    ),
+    "A lower level without y": lambda: problem(lower=lambda x, y, rows: jnp.mean(rows["a"] @ x)),
+    "An agent without rows": lambda: problem(train=[ROWS, rows([])], valid=[ROWS] * 2),
+    "Rows that are not finite": lambda: problem(train=[rows([[0, 1], [1, 2], [np.nan, 3]])]),
+    "Problem and network differ": lambda: diamond.simulate(
+        problem(agents=3), diamond.network.ring(5), steps(), 1
+    ),
+    "More memory than there is": lambda: diamond.simulate(
+        problem(agents=2), diamond.network.path(2), steps(), 1, memory=900
+    ),
+    "A graph in pieces": lambda: diamond.network.from_graph(nx.Graph([(0, 1), (2, 3)])),
+    "A mixing matrix that does not average": leaking,
+    "Diverged: beta": lambda: run(steps(beta=5)),
+    "Diverged: lipschitz": short_chain,
+    "Diverged: alpha": too_large_alpha,
+    "Diverged: faster than what was found": outrunning,
+    "Eigenvalues above lipschitz": lambda: run(
+        steps(hypergradient=diamond.hypergradient.neumann(3, 0.5)), 1
+    ),
+    "No y* to be found": flat,
+    "A direction that grows": growing,
+    "Momentum that gathers correction": stale,
+    "Features that have collapsed": collapsed,
+    "A mistake in a file": wrong_keys,
+    "Several where one is wanted": two_seeds,
+    "Another process": busy,
+    "The problem has changed": changed,
+    "No checkpoint left": unreadable,
+    "Labels that are no classes": lambda: meta_learning(
+        [{"a": ROWS["a"], "b": np.array([0, 1, 0, 1, 0, 2] * 2)}], [ROWS], classes=2
+    ),
+    "Measures that are not finite": unmeasurable,
+    "A chain too short": short,
+    "No run there": lambda: command("show", "runs/none"),
+}
+
+
+def test_every_message_has_its_provocation():
+    assert [heading for heading, _ in ENTRIES] == list(PROVOKED)
+    headings = re.findall(r"^## (.*)$", (ROOT / "docs/faq.md").read_text(), re.M)
+    assert headings == list(PROVOKED)
+
+
+@pytest.mark.parametrize("heading, message", ENTRIES, ids=[heading for heading, _ in ENTRIES])
+def test_the_message_is_what_is_said(heading, message, tmp_path, monkeypatch, float32):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    provoke = PROVOKED[heading]
+    given = (tmp_path,) if provoke.__code__.co_argcount else ()
+    with quickly(), pytest.raises((Exception, Warning)) as found:
+        provoke(*given)
+    assert quotes(message, str(found.value)), str(found.value)

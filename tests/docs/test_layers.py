@@ -1,0 +1,117 @@
+"""Imports point downwards, and algorithms, problems and runtimes know nothing of one another."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import diamond
+
+ROOT = Path(diamond.__file__).parent
+
+# From the ground up: a folder imports from those above it in this list, and from itself.
+LAYERS = [
+    "_version",
+    "core",  # arithmetic on trees, linear solvers by products, sampling, counting
+    "machine",  # memory, devices, processes, compiled programs
+    "data",  # data sets, readers of files, partitions
+    "problem",  # what the agents solve, with the rows that each has
+    "network",  # who talks to whom, and with which weights
+    "numbers",  # schedules, and numbers left open until a run
+    "rounds",  # a round as one agent sees it: what algorithms say, and runtimes run
+    "hypergradient",  # estimates, and the exact one with y*(x)
+    "auto",  # the rule that chooses step sizes
+    "problems",  # the gallery
+    "algorithms",  # one file a method; what they are made of in parts/
+    "catalogue",  # every method by its name
+    "runs",  # what a run leaves behind: an object, a folder, a picture
+    "measure",  # what is measured and said of a run while it is made
+    "theory",  # the paper's theory as numbers
+    "report",  # from run folders to a page
+    "peers",  # agents as processes of their own
+    "runtimes",  # how rounds are run
+    "reproduce",  # the experiments of the paper
+    "experiment",  # from a file to runs
+    "",  # diamond/__init__.py: the public names
+    "cli",  # the command
+    "__main__",
+]
+LEVEL = {name: level for level, name in enumerate(LAYERS)}
+APART = ["algorithms", "problems", "runtimes", "data", "network"]
+MODULES = sorted(ROOT.rglob("*.py"))
+OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
+OPTIONAL |= {"tensorboardX", "mlflow", "wandb"}
+PEERS = {"grpc", "msgpack", "cryptography"}  # of diamond/peers, which the package does not import
+
+
+def unit(parts):
+    """The folder that a module belongs to."""
+    return parts[0] if parts else ""
+
+
+def imported(path):
+    """Parts of the package's modules that a module imports, at its top or inside a function."""
+    here = path.relative_to(ROOT).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            yield from (parts[1:] for parts in names if parts[0] == "diamond")
+        elif isinstance(node, ast.ImportFrom):
+            module = (node.module or "").split(".") if node.module else []
+            if node.level:
+                base = [*here[: len(here) - node.level + 1], *module]
+            elif module[:1] == ["diamond"]:
+                base = module[1:]
+            else:
+                continue
+            for alias in node.names:  # `from . import tree`: the name is the module
+                inside = ROOT.joinpath(*base, alias.name)
+                is_module = inside.is_dir() or inside.with_suffix(".py").exists()
+                yield [*base, alias.name] if is_module else base
+
+
+def owner(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return unit([part for part in parts if part != "__init__"])
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_downwards(path):
+    mine = owner(path)
+    assert mine in LEVEL, f"give diamond/{mine} its place in LAYERS of tests/docs/test_layers.py"
+    for parts in imported(path):
+        other = unit(parts)
+        if other == mine:
+            continue
+        assert LEVEL[other] < LEVEL[mine], f"{path.name} imports diamond.{'.'.join(parts)}"
+        both = mine in APART and other in APART and mine != "runtimes"
+        assert not both, f"diamond.{mine} must not know diamond.{other}"
+        runs = mine in ("runtimes", "peers")
+        assert not runs or other not in ("algorithms", "problems", "data")
+
+
+def test_the_package_shows_its_folders_and_nothing_else():
+    loose = {path.stem for path in ROOT.glob("*.py")}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert loose == {"__init__", "__main__", "_version"} and folders == {*LAYERS} - {
+        "",
+        "_version",
+        "__main__",
+    }
+
+
+def test_no_module_imports_a_private_name_of_another_folder():
+    for path in MODULES:
+        for parts in imported(path):
+            private = [part for part in parts if part.startswith("_") and part != "_version"]
+            assert not private or unit(parts) == owner(path), f"{path} imports {parts}"
+
+
+def test_what_is_optional_is_not_imported_with_the_package():
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            roots = {name.split(".")[0] for name in names}
+            assert not roots & OPTIONAL, path
+            assert not roots & PEERS or owner(path) == "peers", path

@@ -1,0 +1,101 @@
+"""Advice: constants, prospects from a pilot, and a choice that has a reason."""
+
+import json
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import quad, ring
+from typer.testing import CliRunner
+
+from diamond import theory
+from diamond.cli import app
+from diamond.core.sampling import key
+from diamond.experiment import advice as module
+from diamond.experiment.advice import ALIKE, Advice, Prospect, advise
+from diamond.hypergradient import neumann
+from diamond.problems import hyperparameter
+from diamond.theory.noise import scatter
+
+COMMON = dict(mu_g=1.0, C_gxy=1.0, C_fy=1.0, L_fx=1.0, L_fy=1.0, L_gxy=0.0, L_gyy=0.0)
+
+
+def advice(heterogeneity, samples, L_g=2.0):
+    constants = theory.Constants(4, 0.5, L_g=L_g, heterogeneity=heterogeneity, **COMMON)
+    found = [Prospect(name, {}, 1.0, 10.0, cost, 1.0) for name, cost in samples.items()]
+    return Advice(constants, 2, 10, 0.1, found)
+
+
+def test_untracked_methods_are_left_out_where_agents_differ():
+    costs = {"diamond": 200.0, "dsgd": 100.0}
+    differ, alike = advice(2 * ALIKE, costs), advice(ALIKE / 2, costs)
+    assert (differ.best.algorithm, alike.best.algorithm) == ("diamond", "dsgd")
+    assert "agents differ (heterogeneity 0.2)" in differ.why and "differ" not in alike.why
+
+
+def test_the_reason_names_the_conditioning():
+    assert "three mini-batches" in advice(1.0, {"k_free": 1.0, "diamond": 2.0}).why
+    ill = advice(1.0, {"k_free": 2.0, "diamond": 1.0}, L_g=50.0).why
+    assert "condition 50 makes k_free take small steps" in ill
+
+
+@pytest.fixture(scope="module")
+def pilot():
+    return advise(quad().problem, ring(4), batch=4, pilot=20, algorithms=("gt_sgd",))
+
+
+def test_costs_are_extrapolated_at_the_rate_of_the_theory(pilot):
+    (found,) = pilot.prospects
+    assert pilot.target == pytest.approx(found.metric / 10)
+    assert found.rounds == pytest.approx(20 * 10**2)  # T^(-1/2): a tenth takes a hundred times
+    assert found.numbers["alpha"] > 0 and found.samples > 0
+    sent = 2 * 4 * 2 * 3 * 8  # both ways, four edges, x and u
+    assert found.bytes == pytest.approx(found.rounds * sent, rel=0.05)
+    assert np.isclose(pilot.constants.mu_g, 0.5, rtol=1e-3) and pilot.diameter == 2
+
+
+def test_noise_is_measured_where_the_run_is(monkeypatch):
+    """With penalties exp(x) y^2, h = 0 at y = 0 whatever is drawn; a pilot has left that."""
+    random = np.random.default_rng(0)
+    rows = lambda: {"a": random.normal(size=(12, 3)), "b": random.integers(0, 2, 12)}
+    made = hyperparameter([rows(), rows()], [rows(), rows()])
+    chain, objectives, start = neumann(3, 4.0), made.objectives(2), made.start(0)
+    both = jax.tree.map(lambda a: jnp.stack([a, a]), start)
+    away = jnp.array([0.0, 0.5])[:, None, None] * jnp.array([1.0, 0.0])
+    own = both[0], both[1] + away  # the second agent has moved
+    fixed = key(0), 8, 2, "blocks"
+    (still, _), (moved, _) = (scatter(chain, objectives, at, *fixed) for at in (both, own))
+    assert (np.asarray(still["sigma_f"][0]) == 0).all()
+    assert moved["sigma_f"][0][0] == 0 and moved["sigma_f"][0][1] > 1e-3
+
+    seen = {}
+    monkeypatch.setattr(theory, "estimate", lambda *given, **named: seen.update(named))
+    runs = {"slow": ended(2.0, "far"), "quick": ended(1.0, "near")}
+    monkeypatch.setattr(module, "_pilot", lambda algorithm, *_: runs[algorithm])
+    network = ring(4)
+    advise(quad().problem, network, algorithms={name: name for name in runs})
+    assert seen["at"] == ("near", "near")
+
+
+def ended(metric, where):
+    """A pilot, as far as advice asks."""
+    counts = {name: np.array([1.0, 2.0]) for name in ("samples", "bytes")}
+    history = {"round": np.array([0, 10]), "metric": np.full(2, metric), **counts}
+    return SimpleNamespace(x=where, y=where, history=history, rounds=10, resolved={})
+
+
+def test_from_the_command_line(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'name = "mine"\nrounds = 5\nproblem = {kind = "quadratic", agents = 3}\n'
+        'network = "ring:3"\nalgorithm = {name = "gt_sgd", batch = 4}\n'
+    )
+    given = ["advise", str(file), "--pilot", "10", "--algorithm", "gt_sgd", "--json"]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["prefer"] == "gt_sgd" and told["constants"]["agents"] == 3
+    wrong = CliRunner().invoke(app, ["advise", str(file), "--algorithm", "adam"])
+    assert wrong.exit_code == 2

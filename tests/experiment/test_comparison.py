@@ -1,0 +1,131 @@
+"""`diamond.compare`: several algorithms side by side, from Python."""
+
+import jax
+import numpy as np
+import pytest
+from compiling import quickly
+from helpers import quad, ring, same_bits
+
+import diamond
+from diamond import runs
+
+OPTIONS = dict(alpha=0.05, batch=3, hypergradient=diamond.hypergradient.neumann(3, 1.6))
+
+
+@pytest.fixture(scope="module")
+def found():
+    algorithms = {
+        "DIAMOND": diamond.diamond(beta=0.2, **OPTIONS),
+        "wild": diamond.diamond(beta=40.0, **OPTIONS),
+    }
+    seen = []
+    with quickly():
+        made = diamond.compare(
+            quad().problem,
+            algorithms,
+            ring(4),
+            rounds=200,
+            seeds=2,
+            every=50,
+            on_evaluation=lambda *told: seen.append(told),
+        )
+    return made, seen
+
+
+def test_each_run_is_that_of_simulate(found):
+    made, seen = found
+    assert list(made.runs) == [("DIAMOND", 0), ("DIAMOND", 1), ("wild", 0), ("wild", 1)]
+    with quickly():
+        alone = diamond.simulate(
+            quad().problem, ring(4), diamond.diamond(beta=0.2, **OPTIONS), 200, 1, 50
+        )
+    assert same_bits(made.runs["DIAMOND", 1].state, alone.state)
+    told = [entry["metric"] for label, seed, entry in seen if (label, seed) == ("DIAMOND", 1)]
+    assert told == alone.history["metric"].tolist()
+
+
+def test_what_diverges_stops_nothing(found):
+    made, _ = found
+    assert set(made.diverged) == {("wild", 0), ("wild", 1)}
+    assert "beta_0 = 40 exceeds 2/L_g" in made.diverged["wild", 0]
+    text = made.table()
+    lines = text.splitlines()
+    assert len(lines) == 3 and lines[0].startswith("200 rounds")
+    assert lines[1].startswith("DIAMOND") and "±" in lines[1]
+    assert lines[2].split() == ["wild"] + ["diverged"] * 6
+    assert repr(made) == text
+    mean = np.mean([made.runs["DIAMOND", s].history["upper_loss"][-1] for s in (0, 1)])
+    assert f"{mean:.4g} ±" in lines[1]
+
+
+def test_in_a_notebook_it_is_a_table(found):
+    html = found[0]._repr_html_()
+    assert html.count("<tr>") == 3 and "<td>DIAMOND</td>" in html
+    strange = diamond.Comparison(
+        **vars(found[0])
+        | {
+            "algorithms": {"<b>": found[0].algorithms["DIAMOND"]},
+            "runs": {("<b>", 0): found[0].runs["DIAMOND", 0]},
+        }
+    )
+    assert "<td>&lt;b&gt;</td>" in strange._repr_html_()
+
+
+def test_it_is_saved_as_run_folders(found, tmp_path):
+    made, _ = found
+    assert made.save(tmp_path / "out") == tmp_path / "out"
+    stored = runs.runs([tmp_path / "out"])
+    assert [run.path.name for run in stored] == [
+        "DIAMOND-seed0",
+        "DIAMOND-seed1",
+        "wild-seed0",
+        "wild-seed1",
+    ]
+    assert [run.manifest["status"] for run in stored] == ["finished"] * 2 + ["diverged"] * 2
+    assert stored[2].manifest["message"] == made.diverged["wild", 0]
+    for run in stored[:2]:
+        assert run.digest() == run.manifest["digest"]
+    history = made.runs["DIAMOND", 1].history
+    assert [line["metric"] for line in stored[1].lines] == history["metric"].tolist()
+
+
+def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
+    """Those that diverge are run anew, alone: their last good state and its cause are the same."""
+    made, seen = found
+    heard = []
+    fixed = quad().problem, made.algorithms, ring(4), 200, 2, 50
+    with quickly():
+        lanes = diamond.compare(
+            *fixed, on_evaluation=lambda *told: heard.append(told), batched=True
+        )
+    assert list(lanes.runs) == list(made.runs) and lanes.diverged == made.diverged
+    assert [told[:2] for told in heard] == [told[:2] for told in seen]
+    for who, run in made.runs.items():
+        other = lanes.runs[who]
+        for name in ("round", "metric", "upper_loss", "samples", "bytes"):
+            np.testing.assert_allclose(other.history[name], run.history[name], 1e-9)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-9), other.state, run.state)
+        for name, values in run.agents.items():
+            np.testing.assert_allclose(other.agents[name], values, 1e-6, 1e-12)
+        for name in ("rounds", "traffic", "messages", "resolved", "sampling", "seed"):
+            assert getattr(other, name) == getattr(run, name)
+        for name, spent in run.costs.items():
+            np.testing.assert_array_equal(other.costs[name], spent)
+    stored = runs.runs([lanes.save(tmp_path / "lanes")])
+    assert [one.digest() == one.manifest["digest"] for one in stored[:2]] == [True] * 2
+
+
+def test_algorithms_by_name_have_their_own_defaults():
+    with quickly():
+        made = diamond.compare(quad().problem, ["D-SGD".replace("-", "")], ring(4), 2, seeds=[5])
+    assert list(made.runs) == [("DSGD", 5)]
+    same = jax.tree.structure(made.algorithms["DSGD"]) == jax.tree.structure(diamond.dsgd())
+    assert same
+    with pytest.raises(ValueError, match="no algorithm 'dimond'"):
+        diamond.compare(quad().problem, ["dimond"], ring(4), 2)
+
+
+def test_it_is_drawn(found, tmp_path):
+    pytest.importorskip("matplotlib")
+    png, pdf = found[0].plot(tmp_path / "figures")
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and pdf.read_bytes()[:5] == b"%PDF-"

@@ -1,0 +1,60 @@
+"""What new users tripped over: names with spaces, -h, --version, the edge of a grid, a problem."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from helpers import logistic, quad
+from test_cli_experiments import command
+from tiny import TOML
+
+import diamond
+from diamond.experiment.config import load, named
+from diamond.experiment.tune import Tried, edges
+
+
+@pytest.mark.parametrize("stem, name", [
+    ("my éxp", "my-éxp"), ("my e\u0301xp", "my-éxp"), ("a (2)", "a-2"), ("...", "experiment"),
+    ("../up", "up"), ("plain-1.5+b_c", "plain-1.5+b_c"), ("日本", "日本"), ("a\nb", "a-b"),
+])  # fmt: skip
+def test_any_file_name_makes_a_name(tmp_path, stem, name):
+    assert named(stem) == name
+    if "/" not in stem:
+        (tmp_path / f"{stem}.toml").write_text(TOML, encoding="utf-8")
+        assert load(tmp_path / f"{stem}.toml").name == name
+
+
+def test_the_command_says_its_version_and_how_to_use_it():
+    assert command("--version").stdout == f"diamond {diamond.__version__}\n"
+    assert command("-h").stdout == command("--help").stdout
+    assert "Usage" in command("run", "-h").stdout
+
+
+def tried(loss, **options):
+    return Tried(options, {}, loss, {})
+
+
+def test_the_edge_of_a_grid_is_told():
+    values = (0.1, 0.2, 0.4)
+    grid = [
+        tried(abs(a - 0.4) + abs(b - 0.2), a=a, b=b, c=1, d="x") for a in values for b in values
+    ]
+    assert edges(grid) == ["a = 0.4 is the largest that was tried"]
+    assert edges([tried(a, a=a) for a in values]) == ["a = 0.1 is the smallest that was tried"]
+    assert edges([tried(float("inf"), a=1.0), tried(1.0, a=0.5), tried(2.0, a=0.1)]) == []
+
+
+def test_a_problem_says_what_it_is():
+    assert repr(quad().problem) == (
+        "<Problem: 4 agents, x of 3 numbers, y of 4; rows: train 12 each, valid 12 each>"
+    )
+    said = repr(logistic(rows=(4, 5, 6), test=True))
+    assert "train 4 + 5 + 6" in said and said.endswith("; metrics accuracy>")
+
+
+def test_all_that_is_optional_is_one_extra():
+    about = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = about["optional-dependencies"]
+    (inside,) = extras["all"]
+    named = set(inside.removeprefix("diamond-bilevel[").removesuffix("]").split(","))
+    assert named == set(extras) - {"all", "dev", "docs"}

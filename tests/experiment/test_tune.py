@@ -1,0 +1,219 @@
+"""`diamond tune FILE.toml` on a problem whose best steps are known."""
+
+import itertools
+import json
+import tomllib
+
+import numpy as np
+import pytest
+from compiling import diverge_unexplained, quickly, unchecked
+from typer.testing import CliRunner
+
+from diamond import cli
+from diamond.experiment import sweeps
+from diamond.experiment.config import load, read
+from diamond.experiment.grid import FACTORS, FINE, grid
+from diamond.experiment.validation_errors import BadExperiment
+from diamond.hypergradient.lipschitz import hardest
+from diamond.machine import compilation_cache
+from diamond.network import ring
+from diamond.numbers.open_numbers import Setting, resolve
+from diamond.problems import quadratic
+from diamond.runtimes import trial_cache
+
+TOML = """
+rounds = 40
+every = 4
+seed = 100
+network = "ring:3"
+problem = {kind = "quadratic", agents = 3, upper = 2, lower = 2, rows = 6, noise = 0.0}
+
+[[algorithm]]
+name = "dsgd"
+batch = 2
+beta = 0.5
+alpha = [1e-9, 0.2, 1e20]
+hypergradient = {name = "neumann", terms = 3, lipschitz = 2.0}
+
+[[algorithm]]
+name = "dsgd"
+label = "other"
+batch = 2
+steps = {alpha = 0.1, beta = [1e-9, 0.5, 1e20]}
+hypergradient = {name = "neumann", terms = 3, lipschitz = 2.0}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """In an empty folder, nothing kept in the user's cache, little to compile."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    unchecked(monkeypatch)
+    diverge_unexplained(monkeypatch)
+    (tmp_path / "own.toml").write_text(TOML)
+    with quickly():
+        yield tmp_path
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The seeds of the trials that were run, not remembered."""
+    seen, real = [], trial_cache.many
+
+    def counted(*given):
+        seen.extend(seed for _, seed in given[2])
+        return real(*given)
+
+    monkeypatch.setattr(trial_cache, "many", counted)
+    return seen
+
+
+def command(*words, code=0):
+    env = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
+    found = CliRunner().invoke(cli.app, [str(word) for word in words], env=env)
+    if found.exception and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    assert found.exit_code == code, found.output
+    return found
+
+
+def test_the_best_wins_what_diverges_is_out_and_the_tuned_file_runs(here, calls):
+    """A step of 1e-9 stands still, one of 1e20 leaves for infinity: only the middle one learns."""
+    made = command("tune", "own.toml", "--json")
+    told = json.loads(made.stdout)
+    assert told["seeds"] == [101, 102] and set(calls) == {101, 102}  # 100 is the experiment's
+    assert told["trials"] == len(calls) == 12 and "12 trials" in made.stderr
+    first, other = told["algorithms"]["dsgd"], told["algorithms"]["other"]
+    assert first["best"]["options"] == {"alpha": 0.2}
+    assert other["best"]["options"] == {"beta": 0.5}
+    for found in (first, other):
+        still, best, wild = found["settings"]
+        assert best["upper_loss"] < still["upper_loss"] and wild["upper_loss"] is None
+        assert set(wild["diverged"]) == {"seed 101", "seed 102"} and not best["diverged"]
+    tuned = load(here / told["tuned"])
+    assert tuned.name == "own-tuned" and [p.label for p in tuned.algorithm] == ["dsgd", "other"]
+    assert tuned.algorithm[0].options["alpha"] == 0.2 and tuned.seed == [100]
+    assert tuned.algorithm[1].options["steps"] == {"alpha": 0.1, "beta": 0.5}
+    runs = json.loads(command("compare", told["tuned"], "--quiet", "--json").stdout)["runs"]
+    assert [row["status"] for row in runs] == ["finished"] * 2
+    assert np.isfinite([row["upper_loss"] for row in runs]).all()
+
+
+def test_the_late_loss_is_that_of_the_runs_themselves(here):
+    """The mean over the last fifth of the evaluations and over the seeds, by ordinary runs."""
+    told = json.loads(command("tune", "own.toml", "--json").stdout)
+    losses = []
+    for seed in told["seeds"]:
+        sets = ["--set", f"seed={seed}", "--set", 'algorithm={name="dsgd", batch=2, beta=0.5, '
+                'alpha=0.2, hypergradient={name="neumann", terms=3, lipschitz=2.0}}']  # fmt: skip
+        path = json.loads(command("run", "own.toml", *sets, "--quiet", "--json").stdout)["folder"]
+        text = (here / path / "metrics.jsonl").read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
+        losses += [line["upper_loss"] for line in lines[-2:]]  # of 11
+    assert told["algorithms"]["dsgd"]["best"]["upper_loss"] == pytest.approx(np.mean(losses), 1e-6)
+
+
+def test_an_interrupted_tuning_goes_on(here, calls, monkeypatch):
+    counted = trial_cache.many
+
+    def interrupted(*given):
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return counted(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trial_cache, "many", interrupted)
+        found = command("tune", "own.toml", code=130)
+    assert "the same command goes on" in found.stderr and len(calls) == 5
+    assert len(list((here / "runs/own-tune/trials").glob("*.json"))) == 5
+    shown = command("tune", "own.toml").stdout
+    assert len(calls) == 12
+    assert "dsgd: 3 settings, 1 failed" in shown and "diverged (seed 101: round" in shown
+    assert "try it:  diamond compare runs/own-tune/tuned.toml" in shown
+    command("tune", "own.toml", "--set", "rounds=36")
+    assert len(calls) == 24  # another experiment
+
+
+def test_if_all_diverge_nothing_is_written(here):
+    sets = ["--set", 'algorithm={name="dsgd", batch=2, beta=0.5, alpha=[1e20, 1e21]}']
+    found = command("tune", "own.toml", *sets, "--json", code=3)
+    assert "dsgd: every setting diverged; try smaller steps" in found.stderr
+    assert json.loads(found.stdout)["tuned"] is None
+    assert not (here / "runs/own-tune/tuned.toml").exists()
+
+
+def test_every_algorithm_is_tried_as_often(here):
+    text = TOML.replace("beta = [1e-9, 0.5, 1e20]", "beta = [1e-9, 0.5]")
+    (here / "own.toml").write_text(text)
+    said = command("tune", "own.toml", code=2).stderr
+    assert "algorithm[1]: has 2 settings to try, another has 3; give every algorithm" in said
+    assert "one experiment at a time" in command("tune", "own.toml", "all", code=2).output
+
+
+@pytest.mark.parametrize("name, momentum", [("diamond", True), ("gt_sgd", False)])
+def test_without_lists_27_settings_lie_around_the_algorithms_own_steps(name, momentum):
+    given = {"name": name, "batch": 2, "steps": "paper(0.3, 2, 5, 6)", "label": "mine"}
+    if not momentum:
+        given["steps"] = {"alpha": "power(0.3)", "beta": "scaled(2, power(0.3))"}
+    made = quadratic(agents=3, upper=2, lower=2, rows=6).problem
+    found = grid(given, made, ring(3), 0)
+    numbers = [sweeps.swept(table)[0].build().numbers(8) for table, _ in found]
+    s = 10 ** (-1 / 3)
+    alphas = [0.3 * s * f for f in (FACTORS if momentum else FINE)]
+    betas = [0.6 * s * f for f in FACTORS]
+    wanted = itertools.product(alphas, betas)
+    if momentum:
+        t = 9 ** (-1 / 3) * 0.3
+        weights = [(5 * t**2 * f, 6 * t**2 * f) for f in FACTORS]
+        wanted = [(a, b, *(min(w, 1) for w in e)) for a, b in wanted for e in weights]
+    shown = [tuple(float(n[k]) for k in n if k != "period") for n in numbers]
+    np.testing.assert_allclose(shown, list(wanted), rtol=1e-5)
+    assert len(found) == 27 and all(table["label"] == "mine" for table, _ in found)
+
+
+def test_steps_that_choose_themselves_are_the_middle_of_the_grid():
+    made = quadratic(agents=3, upper=2, lower=2, rows=6).problem
+    chain = {"name": "neumann", "terms": 3, "lipschitz": 2.0}
+    given = {"name": "diamond", "batch": 2, "hypergradient": chain}
+    (middle, options) = grid(given, made, ring(3), 0)[13]
+    assert list(options) == ["alpha_0", "beta_0", "eta_0"] and middle["order"] == "atc"
+    auto = resolve(sweeps.swept(given)[0].build(), Setting(made, ring(3), 2, 0)).algorithm
+    auto, spelled = hardest(auto), sweeps.swept(middle)[0].build()
+    assert options["alpha_0"] == pytest.approx(25 * float(spelled.numbers(0)["alpha"]))  # a ramp
+    for t in (0, 7, 300):
+        mine, theirs = spelled.numbers(t), auto.numbers(t)
+        np.testing.assert_allclose(*([float(v) for v in n.values()] for n in (mine, theirs)), 1e-5)
+
+
+def test_lists_are_sweeps_for_comparisons_too(here):
+    raw = tomllib.loads(TOML) | {"name": "own"}
+    raw["algorithm"][0]["hypergradient"]["terms"] = [2, 3]
+    found = read(raw, here, "own.toml").algorithm
+    labels = [part.label for part in found]
+    assert len(labels) == len(set(labels)) == 9
+    assert labels[0] == "dsgd, alpha=1e-09, terms=2" and labels[-1] == "other, beta=1e+20"
+    assert [p.options["hypergradient"]["terms"] for p in found[:4]] == [2, 3, 2, 3]
+    again = read(tomllib.loads(read(raw, here, "x").toml(here)), here, "x")
+    assert [part.label for part in again.algorithm] == labels
+
+
+def test_a_mistake_in_a_list_is_named_once_at_its_key(here):
+    raw = tomllib.loads(TOML) | {"name": "own"}
+    raw["algorithm"][1]["steps"]["beta"] = [0.5, "fast"]
+    raw["algorithm"][1]["alhpa"] = [1, 2]
+    raw["algorithm"][0]["alpha"] = []
+    with pytest.raises(BadExperiment) as found:
+        read(raw, here, "own.toml")
+    said = sorted(map(str, found.value.mistakes))
+    assert len(said) == 3 and said[0].startswith("algorithm[0].alpha: is an empty list")
+    assert said[1].startswith("algorithm[1].alhpa: is no option of dsgd; did you mean alpha?")
+    assert said[2].startswith("algorithm[1].steps") and "fast" in said[2]
+
+
+def test_settings_are_tried_on_every_network(here, calls):
+    sets = ["--set", 'network=["ring:3", "star:3"]', "--set", "rounds=8"]
+    told = json.loads(command("tune", "own.toml", *sets, "--seeds", "1", "--json").stdout)
+    assert told["trials"] == len(calls) == 12
+    wild = told["algorithms"]["dsgd"]["settings"][2]["diverged"]
+    assert set(wild) <= {"seed 101 on ring:3", "seed 101 on star:3"}

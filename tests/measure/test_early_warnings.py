@@ -1,0 +1,117 @@
+"""Early signs that a run goes wrong: each said once, with cause and remedy."""
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import ESTIMATORS, quad, ring
+
+import diamond
+from diamond.measure.early_warnings import Signs
+from diamond.problems import meta_learning
+
+CALM = {
+    "round": 10,
+    "metric": 1.0,
+    "stationarity": 1.0,
+    "consensus": 0.0,
+    "lower_error": 0.0,
+    "upper_loss": 1.0,
+    "solver_error": 0.0,
+    "curvature": 1.0,
+}
+MOMENTUM = diamond.diamond(0.1, 0.2, 0.01, 0.01, 4, ESTIMATORS["neumann"])
+
+
+def state(p=1.0, v=1.0, u=1.0):
+    full = lambda value: jnp.full((4, 3), value)
+    return SimpleNamespace(p=full(p), v=full(v), u=full(u))
+
+
+def look(*entries, problem=None, algorithm=MOMENTUM):
+    """What is said, entry by entry; an entry is (changes to CALM, state)."""
+    signs = Signs(problem or quad().problem, 0)
+    return [signs.look(CALM | changes, at, algorithm) for changes, at in entries]
+
+
+def test_a_calm_run_gives_no_reason_to_speak():
+    quiet = {"stationarity": 3.0}  # ||mean p||^2, as it should be
+    assert look((quiet, state()), (quiet | {"round": 20}, state())) == [[], []]
+
+
+def test_a_direction_that_grows_is_named_with_its_step_once():
+    quiet = {"stationarity": 3.0}
+    grown = quiet | {"round": 30}
+    first, then, again = look((quiet, state()), (grown, state(v=200.0)), (grown, state(v=300.0)))
+    assert first == [] and again == []
+    (said,) = then
+    assert said.startswith("v has grown 200-fold between rounds 10 and 30: beta = 0.2 is near")
+    assert "halve beta" in said
+    _, (said,) = look((quiet, state()), (grown, state(u=500.0)))
+    assert said.startswith("u has grown 500-fold") and "halve alpha" in said
+    steep = {"curvature": 1.5 / 0.2}  # beta = 0.2 is near 2 / L_g: y takes x along
+    chain = diamond.diamond(0.1, 0.2, 0.01, 0.01, 4, diamond.hypergradient.neumann(5, 9.0))
+    _, (said,) = look((quiet, state()), (grown | steep, state(u=500.0)), algorithm=chain)
+    assert said.startswith("u has grown 500-fold") and "halve beta" in said
+
+
+def test_momentum_that_gathers_more_than_the_gradient_is_named():
+    ((said,),) = look(({"stationarity": 3e-4}, state()))
+    assert "the mean of p is 100 times grad l at round 10" in said and "eta = 0.01" in said
+    plain = diamond.gt_sgd(0.1, 0.2, 4, ESTIMATORS["neumann"])
+    assert look(({"stationarity": 3e-4}, state()), algorithm=plain) == [[]]
+    # far from consensus or from y*, p is the gradient of another point
+    assert look(({"stationarity": 3e-4, "consensus": 1.0}, state())) == [[]]
+
+
+def test_a_chain_on_too_small_a_bound_is_named():
+    ((said,),) = look(({"stationarity": 3.0, "curvature": 2.0}, state()))
+    assert "eigenvalues up to 2 at round 10, above lipschitz = 1.6" in said
+    assert "give lipschitz = 3 or more" in said
+
+
+def test_a_lower_level_that_cannot_be_solved_is_named_every_time():
+    bad = {"stationarity": 3.0, "solver_error": 1.0}
+    for said in look((bad, state()), (bad, state())):
+        assert "y* is known to 1.0e+00 only at round 10" in said[0]
+
+
+def test_a_run_on_its_way_to_diverge_is_left_to_the_divergence():
+    assert look(({"metric": np.inf, "curvature": 9.0}, state())) == [[]]
+
+
+def rows(labels, seed):
+    b = np.repeat(np.arange(len(labels)), labels).astype(np.int32)
+    return {"a": np.random.default_rng(seed).normal(size=(len(b), 4)), "b": b}
+
+
+@pytest.fixture(scope="module")
+def classes():
+    train, valid = ([rows((30, 10), s), rows((10, 10), s + 1)] for s in (0, 5))
+    return meta_learning(train, valid, classes=2, widths=(3,))
+
+
+def test_the_level_of_a_constant_prediction(classes):
+    """Agent 1 has as many of both labels: log 2. Agent 0: the bias of g alone, by its root."""
+    b = np.linspace(0, 2, 200_001)  # biases (b, -b): d/db of g is 2 (sigma(2b) - 3/4) + 2 b
+    root = b[np.argmin(np.abs(1 / (1 + np.exp(-2 * b)) - 0.75 + b))]
+    first = np.log1p(np.exp(-2 * root)) * 0.75 + np.log1p(np.exp(2 * root)) * 0.25
+    assert classes.constant == pytest.approx((first + np.log(2)) / 2, rel=1e-4)
+
+
+def test_collapsed_features_are_named(classes):
+    level = classes.constant
+    begin, still = {"round": 0, "stationarity": 1.0}, {"round": 50, "stationarity": 1e-6}
+    at = state(p=1e-4, u=1e-4)
+    *_, said = look((begin, at), (still | {"upper_loss": 1.001 * level}, at), problem=classes)
+    assert "is that of a prediction that ignores the features" in said[-1]
+    assert "alpha a third as large" in said[-1]
+    *_, said = look((begin, at), (still | {"upper_loss": 0.9 * level}, at), problem=classes)
+    assert said == []
+
+
+def test_a_run_warns():
+    shaky = diamond.diamond(0.05, 0.3, 0.5, 0.5, 4, diamond.hypergradient.neumann(5, 0.9))
+    with pytest.warns(RuntimeWarning, match="above lipschitz = 0.9 that eq"):
+        diamond.simulate(quad().problem, ring(4), shaky, 3)

@@ -1,0 +1,279 @@
+"""Whatever happens to agents and wires, the run ends in the bits of a run without faults."""
+
+import asyncio
+import re
+from functools import cache
+from itertools import count
+
+import numpy as np
+import pytest
+from crashing import EVERY, LIMITS, ROUNDS, Cluster, Killed, team, watched
+from helpers import same_bits
+from peering import given, lockstep
+
+from diamond.peers.agent import Agent
+from diamond.peers.checkpoints import OtherRun
+from diamond.peers.frame import Ask, FrameError, encode_ask, pack
+from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.node import Node
+from diamond.peers.outbox import Gone, Store
+from diamond.peers.timeouts import GaveUp
+from diamond.peers.transport import Refused, Stopped, Unreachable
+from diamond.runtimes.peers import rehearse
+
+VICTIM = 1  # in the middle of a path of three
+
+
+@cache
+def calm(order="paper"):
+    return lockstep(team(order), ROUNDS)
+
+
+def ends_well(cluster, order="paper"):
+    found = cluster.run()
+    assert [p.t for p in found] == [ROUNDS] * len(found)
+    assert all(same_bits(one, other) for one, other in zip(found, calm(order), strict=True))
+    assert cluster.largest <= 2 * EVERY + 2  # messages kept
+
+
+@pytest.mark.parametrize("order", ["paper", "atc"])
+def test_without_faults(tmp_path, order):
+    cluster = Cluster(tmp_path, order)
+    ends_well(cluster, order)
+    assert cluster.deaths == 0
+
+
+@pytest.mark.parametrize(
+    ("order", "apart"),
+    [("paper", 3), ("atc", 5), pytest.param("paper", 1, marks=pytest.mark.slow)],
+)
+def test_killed_at_every_instant(tmp_path, monkeypatch, order, apart):
+    total = instants(tmp_path / "calm", monkeypatch, order)
+    assert total > 50
+    for n in range(0, total, apart):
+        cluster = Cluster(tmp_path / str(n), order)
+        seen = count()
+
+        def tick(agent, label):
+            if agent == VICTIM and next(seen) == n:
+                raise Killed
+
+        with watched(monkeypatch, tick):
+            ends_well(cluster, order)
+        assert cluster.deaths + cluster.late == 1, n
+
+
+def instants(folder, monkeypatch, order):
+    """How many there are for the victim in a run without faults."""
+    seen = []
+    calm(order)  # not among those watched
+    with watched(monkeypatch, lambda agent, label: seen.append(agent)):
+        ends_well(Cluster(folder, order), order)
+    return seen.count(VICTIM)
+
+
+def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch):
+    cluster, seen = Cluster(tmp_path), count(1)
+
+    def tick(agent, label):
+        if next(seen) % 45 == 0:
+            cluster.kill(*(number for number in range(3) if number != agent))
+            raise Killed
+
+    with watched(monkeypatch, tick):
+        ends_well(cluster)
+    assert cluster.deaths >= 9
+
+
+class Trouble:
+    """A fault that begins when the victim comes to `phase` after some steps."""
+
+    def __init__(self, kind, phase, folder, later=5):
+        self.kind, self.phase, self.later = kind, phase, later
+        self.cluster = Cluster(folder, faults=[self.hop])
+        self.begun, self.hits, self.steps = None, 0, 0
+        self.random = np.random.default_rng(0)
+
+    def tick(self, agent, label):
+        self.steps += agent == VICTIM and label == "step"
+        phases = {"tell": "before", "step": "after", "checkpoint": "checkpoint"}
+        if agent == VICTIM and self.steps >= self.later and phases.get(label) == self.phase:
+            self.begin()
+
+    def begin(self):
+        if self.begun is None:
+            self.begun = asyncio.get_running_loop().time()
+            if self.kind in ("kill", "old checkpoint"):
+                if self.kind == "old checkpoint":
+                    newest = max((self.cluster.folder / str(VICTIM)).rglob("*.safetensors"))
+                    newest.write_bytes(newest.read_bytes()[:-1])
+                raise Killed
+
+    async def hop(self, hop, content):
+        if VICTIM not in hop[:2]:
+            return content
+        transfer = hop.receiver == VICTIM and hop.back and self.steps >= self.later
+        if transfer and self.phase == "transfer" and self.begun is None:
+            try:
+                self.begin()
+            except Killed:
+                self.cluster.kill(VICTIM)
+                raise Unreachable("killed while it answered") from None
+        return content if self.begun is None else await self.disturb(hop, content)
+
+    async def disturb(self, hop, content):
+        left = self.begun + 20 - asyncio.get_running_loop().time()
+        self.hits += 1
+        if self.kind == "stop" and left > 0:
+            await asyncio.sleep(left)
+        elif self.kind == "cut" and left > 0:
+            raise Unreachable("the link is cut")
+        elif self.kind == "delay":
+            await asyncio.sleep(0.5)
+        elif self.kind == "duplicate" and not hop.back:
+            again = self.cluster.wire.nodes[hop.receiver].answer(hop.sender, content)
+            asyncio.ensure_future(again).add_done_callback(lambda done: done.exception())
+        elif self.kind == "reorder":
+            await asyncio.sleep(float(self.random.uniform(0, 3)))
+        elif self.kind == "truncate" and self.hits < 6:
+            return content[: len(content) // 2]
+        elif self.kind == "corrupt" and self.hits < 6 and content:
+            place = len(content) - 9
+            return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        return content
+
+
+KINDS = ["kill", "stop", "cut", "delay", "duplicate", "reorder", "truncate", "corrupt"]
+
+
+@pytest.mark.parametrize("phase", ["before", "transfer", "after", "checkpoint"])
+@pytest.mark.parametrize("kind", [*KINDS, "old checkpoint"])
+def test_the_matrix_of_faults(tmp_path, monkeypatch, kind, phase):
+    trouble = Trouble(kind, phase, tmp_path)
+    with watched(monkeypatch, trouble.tick):
+        ends_well(trouble.cluster)
+    assert trouble.begun is not None
+    assert trouble.hits > 0 or trouble.cluster.deaths == 1
+    assert trouble.cluster.deaths == (kind in ("kill", "old checkpoint"))
+
+
+def test_from_a_damaged_first_checkpoint_the_way_back_is_the_start(tmp_path, monkeypatch):
+    trouble = Trouble("old checkpoint", "after", tmp_path, later=EVERY + 1)
+    with watched(monkeypatch, trouble.tick):
+        ends_well(trouble.cluster)
+    assert trouble.cluster.deaths == 1
+    assert len(list(tmp_path.rglob("*.damaged-1"))) == 2  # its arrays, and what vouches for them
+
+
+def test_where_no_checkpoint_is_left_the_start_is_refused(tmp_path):
+    Cluster(tmp_path).run()
+    for kept in (tmp_path / str(VICTIM) / "checkpoint").glob("*.json"):
+        kept.write_bytes(kept.read_bytes()[:-9])
+    for _ in range(2):  # once damaged, then set aside
+        with pytest.raises(OtherRun, match=r"none of its checkpoints can be read \(.*; restore"):
+            Cluster(tmp_path).run()
+
+
+def test_a_neighbour_that_stays_away_is_named_with_the_time_waited(tmp_path):
+    wire = Wire()
+    agent = team()[0]
+    node = Node(agent, ROUNDS, wire.end(0), tmp_path, EVERY, LIMITS, inline)
+    said = r"waited 36\d\d s for the greeting of agent 1 \(agent 1 is down\)"
+    with pytest.raises(GaveUp, match=said):
+        play(node.run())
+
+
+def refusal(request, sender=0, asked=1):
+    """What an agent says to a request that it refuses."""
+
+    async def ask():
+        agent = team()[asked]
+        node = Node(agent, ROUNDS, Wire().end(asked), None, EVERY, LIMITS, inline)
+        kept = node.desk.store
+        kept.durable = dict.fromkeys(kept.durable, 4)
+        await node.answer(sender, request(node))
+
+    with pytest.raises((Refused, FrameError)) as said:
+        play(ask())
+    return str(said.value)
+
+
+def ask(**changes):
+    return lambda node: encode_ask(Ask(node.run_digest, 0, 5, 4)._replace(**changes))
+
+
+def hello(**changes):
+    return lambda node: pack({"kind": "hello", "sender": 0, "parts": node.parts | changes})
+
+
+@pytest.mark.parametrize(
+    ("request_", "options", "reason"),
+    [
+        (ask(), {"sender": 2, "asked": 0}, "agent 2 is no neighbour of agent 0"),
+        (ask(sender=2), {}, "agent 0 asks in the name of agent 2"),
+        (ask(run="beef"), {}, "runs something else: another digest"),
+        (ask(round=ROUNDS + 1), {}, f"round {ROUNDS + 1} is not to come"),
+        (ask(round=3, durable=0), {}, "round 3 is no longer kept"),
+        (ask(round=3, durable=4), {}, "no such one"),
+        (hello(rounds="9"), {}, rf"another rounds \({ROUNDS} at agent 1, 9 at agent 0\)"),
+        (hello(problem="f" * 64), {}, "something else: another problem$"),
+        (lambda node: b"\0" * 10**6, {}, "1000000 bytes; at most"),
+    ],
+)
+def test_a_request_is_refused_with_its_reason(request_, options, reason):
+    assert re.search(reason, refusal(request_, **options))
+
+
+def test_when_one_diverges_all_stop_and_know_who(tmp_path, monkeypatch):
+    step = Agent.step
+
+    def broken(self, progress, turn, thought, messages):
+        if self.number == 2 and progress.t == 3:
+            messages = messages | {2: [np.full_like(a, np.inf) for a in messages[2]]}
+        return step(self, progress, turn, thought, messages)
+
+    monkeypatch.setattr(Agent, "step", broken)
+    cluster = Cluster(tmp_path)
+
+    async def everyone():
+        lives = (cluster.live(agent) for agent in cluster.team)
+        return await asyncio.gather(*lives, return_exceptions=True)
+
+    found = play(everyone())
+    assert all(str(error).startswith("agent 2 diverged in round 3") for error in found)
+    assert [type(error) for error in found] == [Stopped, Stopped, FloatingPointError]
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    Cluster(tmp_path).run()
+    with pytest.raises(OtherRun, match="checkpoint of another run"):
+        Cluster(tmp_path, "atc").run()
+
+
+def test_a_message_is_kept_exactly_as_long_as_a_neighbour_may_ask_for_it():
+    store = Store([0, 2])
+    for t in range(6):
+        store.put(t, bytes([t]))
+        store.put(t, bytes([t + 10]), talk=2)
+    kept = lambda: sorted({round for round, _ in store.frames})
+    store.heard(0, 4)
+    assert kept() == [0, 1, 2, 3, 4, 5]  # agent 2 may be set back to the start
+    store.heard(2, 3)
+    assert kept() == [3, 4, 5]
+    store.heard(2, 1)  # an old request, late
+    assert kept() == [3, 4, 5] and store.get(3) == b"\3" and store.get(6) is None
+    assert store.get(3, talk=2) == b"\x0d" and store.get(3, talk=1) is None
+    with pytest.raises(Gone, match="round 2 is no longer kept, only rounds from 3 on"):
+        store.get(2)
+    again = Store([0, 2])
+    again.restore(store.arrays(), {"0": 4, "2": 3})
+    assert again.frames == store.frames and again.durable == store.durable
+
+
+def test_a_rehearsal_is_the_same_run():
+    problems = [agent.problem for agent in team()]
+    algorithm = given("gt_sgd", order="paper")
+    found = rehearse(problems, team()[0].network, algorithm, ROUNDS)
+    assert all(same_bits(one, other) for one, other in zip(found, calm(), strict=True))
+    with pytest.raises(ValueError, match="2 problems for a network of 3"):
+        rehearse(problems[:2], team()[0].network, algorithm, ROUNDS)

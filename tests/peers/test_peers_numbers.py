@@ -1,0 +1,184 @@
+"""Numbers left to the run, found among peers: those of the simulation, at the same cost."""
+
+import asyncio
+from functools import cache
+from itertools import count
+
+import jax
+import numpy as np
+import pytest
+from compiling import quickly
+from crashing import ROUNDS, Cluster, Killed, watched
+from helpers import ESTIMATORS, build, logistic, same_bits
+from peering import NAMES, agents, lockstep, stacked
+
+import diamond
+from diamond.auto import upper_curvature
+from diamond.numbers.open_numbers import shown, talked
+from diamond.peers import agent, frame
+from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.max_consensus import Unsettled
+from diamond.peers.node import Node
+from diamond.peers.transport import Stopped
+
+NETWORK = diamond.network.path(3)  # of diameter 2
+PAST = 27  # rounds: two past the first time that numbers are found anew
+TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
+SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open
+VICTIM = 1
+TALKS = 2  # each time: about the condition of the lower level, and about the upper one
+
+FAST = "gt_sgd", "float64"
+CASES = [
+    pytest.param(name, precision, marks=[pytest.mark.slow] * ((name, precision) != FAST))
+    for name in NAMES
+    for precision in TOLERANCE
+]
+
+
+@pytest.fixture(autouse=True)
+def compiled_quickly():
+    with quickly():
+        yield
+
+
+def close(one, other, tolerance):
+    for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True):
+        np.testing.assert_allclose(a, b, atol=tolerance * np.abs(a).max(), rtol=0)
+
+
+OWN = ("mu", "curvature", "beta", "lipschitz")  # which every agent has of its own
+
+
+def together(found):
+    """The numbers of the agents as a simulation shows them; those in common must be."""
+    each = [shown(progress.found) for progress in found]
+    common = [{n: v for n, v in numbers.items() if n not in OWN} for numbers in each]
+    assert all(numbers == common[0] for numbers in common)
+    own = {n: [numbers[n] for numbers in each] for n in OWN if n in each[0]}
+    least, most = ({n: of(v) for n, v in own.items()} for of in (min, max))
+    return common[0] | least | {f"most_{n}": v for n, v in most.items()}
+
+
+@pytest.mark.parametrize(("name", "precision"), CASES)
+def test_numbers_and_trajectory_are_the_simulated_ones(name, precision):
+    problem, left = logistic(dtype=precision), build(name, batch=4)
+    with jax.enable_x64(precision == "float64"):
+        wanted = diamond.simulate(problem, NETWORK, left, PAST, every=PAST)
+        found = lockstep(agents(problem, NETWORK, left), PAST)
+    assert {"alpha", "beta"} <= set(wanted.resolved)
+    assert together(found) == pytest.approx(wanted.resolved, rel=TOLERANCE[precision])
+    close(wanted.state, stacked(found), TOLERANCE[precision])
+
+
+@pytest.mark.slow
+def test_what_it_costs_is_what_the_simulation_counts():
+    """Every frame that arrives on the wire, and every agent's own counter, rows uneven."""
+    problem, arrived = logistic(rows=(10, 10, 7)), {}
+
+    async def note(hop, content):
+        if hop.back and content:
+            header, arrays = frame.unpack(content, 2**20)
+            if header["kind"] == "message" and header["arrays"]:
+                which = hop.sender, header["sender"], header["round"], header["talk"]
+                arrived[which] = len(arrays)
+        return content
+
+    async def everyone():
+        wire = Wire(note)
+        for one in agents(problem, NETWORK, SOME):
+            wire.nodes[one.number] = Node(one, PAST, wire.end(one.number), work=inline)
+        return await asyncio.gather(*(node.run() for node in wire.nodes.values()))
+
+    found = play(everyone())
+    wanted = diamond.simulate(problem, NETWORK, SOME, PAST, every=PAST)
+    assert sum(arrived.values()) == wanted.history["bytes"][-1]
+    assert len(arrived) == wanted.messages
+    spent = diamond.cost.total(np.stack([p.spent for p in found]))
+    np.testing.assert_array_equal(spent.T, list(wanted.costs.values()))
+    assert len(set(wanted.costs["samples"])) > 1  # each has paid for its own rows
+    close(wanted.state, stacked(found), 1e-12)
+
+
+@cache
+def team():
+    return tuple(agents(logistic(), NETWORK, SOME))
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Numbers are found anew in round 3, and once more at the end; no faults come to this."""
+    monkeypatch.setattr(agent, "refreshes", lambda t: [r for r in (3, ROUNDS) if r <= t])
+    calm = lockstep(team(), ROUNDS)
+    assert all(talked(p.found).talks == 3 * TALKS for p in calm)
+    return calm
+
+
+def ends_well(cluster, calm):
+    found = cluster.run()
+    assert [p.t for p in found] == [ROUNDS] * 3
+    assert all(same_bits(one, other) for one, other in zip(found, calm, strict=True))
+
+
+@pytest.mark.parametrize("apart", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_every_instant_of_the_talk_too(tmp_path, monkeypatch, soon, apart):
+    seen = []
+    with watched(monkeypatch, lambda agent, label: seen.append((agent, label))):
+        ends_well(Cluster(tmp_path / "calm", agents=team()), soon)
+    assert sum(mark == (VICTIM, "find") for mark in seen) == 9  # two asked, then known: three times
+    for n in range(0, sum(number == VICTIM for number, _ in seen), apart):
+        cluster, ticks = Cluster(tmp_path / str(n), agents=team()), count()
+
+        def tick(agent, label):
+            if agent == VICTIM and next(ticks) == n:
+                raise Killed
+
+        with watched(monkeypatch, tick):
+            ends_well(cluster, soon)
+        assert cluster.deaths + cluster.late == 1, n
+
+
+def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, soon):
+    cluster, ticks = Cluster(tmp_path, agents=team()), count(1)
+
+    def tick(agent, label):
+        if next(ticks) % 90 == 0:
+            cluster.kill(*(number for number in range(3) if number != agent))
+            raise Killed
+
+    with watched(monkeypatch, tick):
+        ends_well(cluster, soon)
+    assert cluster.deaths >= 6
+
+
+def test_what_was_measured_once_is_not_measured_again_for_the_talk(monkeypatch, soon):
+    looked = []
+    look = upper_curvature.look
+    monkeypatch.setattr(upper_curvature, "look", lambda *a: looked.append(1) or look(*a))
+    lockstep(team(), 1)
+    assert len(looked) == 3
+
+
+def test_a_measurement_that_is_not_finite_stops_everyone_and_all_know_whose(monkeypatch):
+    find = agent.Agent.find
+
+    def broken(self, progress, largest):
+        try:
+            return find(self, progress, largest)
+        except Unsettled as open:
+            values = open.values * (np.nan if self.number == 2 else 1)
+            raise Unsettled(open.name, values) from None
+
+    monkeypatch.setattr(agent.Agent, "find", broken)
+
+    async def everyone():
+        wire = Wire()
+        for one in team():
+            wire.nodes[one.number] = Node(one, 3, wire.end(one.number), work=inline)
+        runs = (node.run() for node in wire.nodes.values())
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    found = play(everyone())
+    assert [type(error) for error in found] == [Stopped, Stopped, FloatingPointError]
+    said = "agent 2 diverged in round 0: what it measures has numbers that are not finite"
+    assert all(str(error).startswith(said) for error in found)

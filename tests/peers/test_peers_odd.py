@@ -1,0 +1,85 @@
+"""Sites are called by their names, and the odd one out is told what differs while others wait."""
+
+import asyncio
+import time
+
+import pytest
+from compiling import quickly, unchecked
+from helpers import quad
+from peering import agents, given
+
+import diamond
+from diamond.experiment import peers_demo
+from diamond.peers.handshake import differing
+from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.node import Node
+from diamond.peers.timeouts import GaveUp, Limits
+from diamond.peers.transport import Differs
+
+NAMES = {0: "north", 1: "south", 2: "west"}
+LIMITS = Limits(connect=1.0, round=30.0, give_up=600.0)
+ROUNDS = 2
+
+
+@pytest.fixture(scope="module")
+def sites():
+    """Three sites on a ring; and the third as it would be with another seed."""
+    with pytest.MonkeyPatch.context() as patch, quickly():
+        unchecked(patch)
+        problem, ring, method = quad(agents=3).problem, diamond.network.ring(3), given("gt_sgd")
+        yield agents(problem, ring, method), agents(problem, ring, method, seed=1)[2]
+
+
+def placed(wire, agent):
+    node = Node(agent, ROUNDS, wire.end(agent.number), limits=LIMITS, work=inline, names=NAMES)
+    wire.nodes[agent.number] = node
+    return asyncio.ensure_future(node.run())
+
+
+def test_the_odd_one_out_is_told_and_the_others_wait_for_it(sites):
+    right, odd = sites
+
+    async def story():
+        wire = Wire()
+        others = [placed(wire, agent) for agent in right[:2]]
+        with pytest.raises(Differs) as told:
+            await placed(wire, odd)
+        del wire.nodes[2]  # it has stopped
+        await asyncio.sleep(300)
+        assert not any(task.done() for task in others)
+        waits = [wire.nodes[i].waits[2].last for i in (0, 1)]
+        ends = await asyncio.gather(*others, placed(wire, right[2]))
+        return str(told.value), waits, [progress.t for progress in ends]
+
+    told, waits, ends = play(story())
+    assert told.startswith("west runs something else than all its neighbours: north runs something")
+    assert "another seed (0 at north, 1 at west)" in told and "start it again" in told
+    assert all("it ran something else: another seed" in said for said in waits)
+    assert ends == [ROUNDS] * 3
+
+
+def test_who_stays_away_is_named(sites):
+    (north, *_), _ = sites
+
+    async def alone():
+        await placed(Wire(), north)
+
+    with pytest.raises(GaveUp, match=r"for the greeting of (south|west)"):
+        play(alone())
+
+
+def test_what_differs_is_told_with_whose_it_is():
+    said = differing({"seed": "0", "run": "a"}, {"seed": "1", "run": "b"}, "at north", "at west")
+    assert said == "another seed (0 at north, 1 at west)"
+
+
+def test_the_demo_says_what_it_waits_for_and_never_gives_up(monkeypatch, tmp_path):
+    """However long it takes, as long as every site is alive."""
+    monkeypatch.setattr(peers_demo, "SILENCE", 0.0)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    heard = []
+    demo = peers_demo.Demo(tmp_path, heard.append)
+    clock = iter(range(0, 10**6, 1000))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    demo._until(lambda: len(heard) == 3, "all to finish")
+    assert heard[0].startswith("waiting for all to finish: north compiling, east compiling")

@@ -1,0 +1,308 @@
+"""Real sockets: who may talk, who is refused and why, and the same bits as ever."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+
+import numpy as np
+import pytest
+from crashing import EVERY, ROUNDS, team
+from cryptography.hazmat.primitives.asymmetric import ec
+from helpers import same_bits
+from peering import lockstep
+
+import diamond
+from diamond.peers import authority, roster
+from diamond.peers.frame import Ask, Envelope, encode, encode_ask, limit, pack, unpack
+from diamond.peers.handshake import digest
+from diamond.peers.node import Node
+from diamond.peers.rpc import METHOD, Client, Server, grpc
+from diamond.peers.timeouts import GaveUp, Limits
+from diamond.peers.transport import REQUEST, Refused, Unreachable
+from diamond.runtimes.peers import run
+
+NETWORK = diamond.network.path(3)
+SOON = Limits(connect=1.0, round=5.0, give_up=60.0)
+LAYOUT = team()[0].largest
+
+
+def ports(count):
+    """Ports that were free a moment ago."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def federation(folder, name="trial"):
+    sites = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(3))}
+    made = authority.found(folder, name, sites, NETWORK)
+    return [roster.load(place) for place in made.values()]
+
+
+@contextlib.asynccontextmanager
+async def site(bundle, folder=None, limits=SOON):
+    """The node of one site, reachable."""
+    agent = team()[bundle.me.number]
+    async with Client(bundle, limit(agent.largest), limits) as client:
+        node = Node(agent, ROUNDS, client, folder, EVERY, limits)
+        async with Server(bundle, node.answer):
+            yield node
+
+
+def test_three_sites_over_tls_end_in_the_bits_of_the_rehearsal(tmp_path):
+    bundles = federation(tmp_path / "federation")
+
+    async def live(bundle):
+        async with site(bundle, tmp_path / bundle.me.name) as node:
+            return await node.run()
+
+    async def everyone():
+        return await asyncio.gather(*map(live, bundles))
+
+    found = asyncio.run(everyone())
+    assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))
+
+
+def test_a_site_that_dies_and_returns_changes_nothing(tmp_path):
+    bundles = federation(tmp_path / "federation")
+
+    async def live(bundle):
+        place = tmp_path / bundle.me.name
+        if bundle.me.number == 1:
+            async with site(bundle, place) as node:
+                doomed = asyncio.ensure_future(node.run())
+                while not list(place.glob("checkpoint/*4.json")):
+                    await asyncio.sleep(0.01)
+                doomed.cancel()
+            await asyncio.sleep(0.5)
+        async with site(bundle, place) as node:
+            return await node.run()
+
+    async def everyone():
+        return await asyncio.gather(*map(live, bundles))
+
+    found = asyncio.run(everyone())
+    assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))
+
+
+def refusal(asked, client, request=None, most=limit(LAYOUT)):
+    """What happens to a call of `client`, a bundle, to the site of the bundle `asked`."""
+
+    async def attempt():
+        async with site(asked) as node:
+            ask = Ask(node.run_digest, client.me.number, 0, 0)
+            async with Client(client, most, SOON) as caller:
+                await caller.call(asked.me.number, request or encode_ask(ask))
+
+    with pytest.raises((Refused, Unreachable)) as said:
+        asyncio.run(attempt())
+    return said.type, str(said.value)
+
+
+def altered(bundle, **changes):
+    """The bundle with other files."""
+    return roster.Bundle(**{**vars(bundle), **changes})
+
+
+def certified(folder, bundle, key=None, days=365):
+    """The bundle with a new certificate of its authority, for `key` if given."""
+    secret = key or roster_key(bundle)
+    signer = authority.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    name = roster.host(roster.fingerprint(secret.public_key()))
+    made = authority._certificate(name, secret, signer, bundle.roster.federation, days)
+    pem = authority.Encoding.PEM
+    private = secret.private_bytes(pem, authority.PrivateFormat.PKCS8, authority.NoEncryption())
+    return altered(bundle, certificate=made.public_bytes(pem), key=private)
+
+
+def roster_key(bundle):
+    return authority.load_pem_private_key(bundle.key, None)
+
+
+@pytest.fixture
+def places(tmp_path):
+    folder = tmp_path / "federation"
+    return folder, *federation(folder)
+
+
+def test_another_authority_is_refused(places, tmp_path):
+    _, one, two, _ = places
+    stranger = federation(tmp_path / "other")[0]
+    imposter = altered(one, certificate=stranger.certificate, key=stranger.key)
+    assert refusal(two, imposter)[0] is Unreachable
+    trusting_another = altered(one, ca=stranger.ca)
+    kind, said = refusal(two, trusting_another)
+    assert kind is Unreachable and "not of this federation's authority" in said
+
+
+def test_an_expired_certificate_is_refused(places):
+    folder, one, two, _ = places
+    assert refusal(two, certified(folder, one, days=-1))[0] is Unreachable
+    kind, said = refusal(certified(folder, two, days=-1), one)
+    assert kind is Unreachable and "has expired" in said
+
+
+def test_a_key_that_is_not_in_the_roster_is_refused_at_both_ends(places):
+    folder, one, two, _ = places
+    new = ec.generate_private_key(ec.SECP256R1())
+    kind, said = refusal(two, certified(folder, one, new))
+    assert kind is Refused and "is not in roster 1 of site1" in said
+    kind, said = refusal(certified(folder, two, new), one)
+    assert kind is Unreachable and said == "its key is not the one in the roster"
+
+
+def test_a_member_that_is_no_neighbour_is_refused(places):
+    _, one, _, three = places
+    reaching = altered(three, me=roster.Member(**{**vars(three.me), "neighbours": (0, 1)}))
+    assert refusal(one, reaching) == (Refused, "site2 is no neighbour of site0")
+
+
+def test_asking_in_the_name_of_another_is_refused(places):
+    _, one, two, _ = places
+    request = encode_ask(Ask("any", 2, 0, 0))
+    kind, said = refusal(two, one, request)
+    assert kind is Refused and "agent 0 asks in the name of agent 2" in said
+
+
+def test_another_configuration_is_refused(places):
+    _, one, two, _ = places
+    kind, said = refusal(two, one, encode_ask(Ask("beef", 0, 0, 0)))
+    assert kind is Refused and "agent 1 runs something else" in said
+
+
+def test_a_round_that_is_past_or_not_to_come_is_refused(places):
+    _, one, two, _ = places
+
+    async def attempt(round):
+        async with site(two) as node:
+            node.desk.store.durable[0] = node.desk.store.durable[2] = 4
+            async with Client(one, limit(LAYOUT), SOON) as caller:
+                await caller.call(1, encode_ask(Ask(node.run_digest, 0, round, 0)))
+
+    with pytest.raises(Refused, match="agent 1: round 3 is no longer kept, only rounds from 4 on"):
+        asyncio.run(attempt(3))
+    with pytest.raises(Refused, match=f"round {ROUNDS + 1} is not to come; the run has {ROUNDS}"):
+        asyncio.run(attempt(ROUNDS + 1))
+
+
+def test_an_answer_of_another_round_is_not_taken_for_this_one(places):
+    """A neighbour that replays an old message is asked again, and named when patience ends."""
+    _, one, two, _ = places
+    agent = team()[1]
+    old = encode(Envelope(digest(agent, ROUNDS)["run"], 1, 3), [np.zeros(*a[::-1]) for a in LAYOUT])
+
+    async def replay(sender, request):
+        greets = unpack(request, REQUEST)[0]["kind"] == "hello"
+        return pack({"kind": "hello", "durable": 0}) if greets else old
+
+    async def attempt():
+        async with Server(two, replay), site(one, limits=Limits(1.0, 1.0, 1.0)) as node:
+            await node.run()
+
+    with pytest.raises(GaveUp, match=r"of agent 1 .round is 3 where 0 belongs"):
+        asyncio.run(attempt())
+
+
+def test_an_oversized_request_or_answer_is_refused(places):
+    _, one, two, _ = places
+    kind, said = refusal(two, one, b"\0" * 10**6)
+    assert kind is Unreachable and "larger" in said
+
+    async def huge(sender, request):
+        return b"\0" * (limit(LAYOUT) + 1)
+
+    async def attempt():
+        async with Server(two, huge), Client(one, limit(LAYOUT), SOON) as caller:
+            await caller.call(1, b"anything")
+
+    with pytest.raises(Unreachable, match="larger than any message of this run"):
+        asyncio.run(attempt())
+
+
+def test_no_certificate_and_no_tls_are_refused(places):
+    _, one, two, _ = places
+
+    async def attempt(channel):
+        async with site(two), channel:
+            await channel.unary_unary(METHOD)(b"", timeout=3)
+
+    options = [("grpc.ssl_target_name_override", roster.host(two.me.fingerprint))]
+    nameless = grpc.ssl_channel_credentials(one.ca)
+    for channel in (
+        lambda: grpc.aio.secure_channel(two.me.address, nameless, options=options),
+        lambda: grpc.aio.insecure_channel(two.me.address),
+    ):
+
+        async def alone():
+            await attempt(channel())
+
+        with pytest.raises(grpc.aio.AioRpcError) as said:
+            asyncio.run(alone())
+        assert said.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+@pytest.mark.parametrize("latest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_nothing_older_than_tls_1_3_is_spoken(places, tmp_path, latest):
+    _, one, two, _ = places
+    context = ssl.create_default_context(cadata=one.ca.decode())
+    (tmp_path / "pair.pem").write_bytes(one.certificate + one.key)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    context.set_alpn_protocols(["h2"])
+    context.maximum_version = latest
+    host, port = two.me.address.split(":")
+
+    async def version():
+        async with site(two):
+            name = roster.host(two.me.fingerprint)
+            _, writer = await asyncio.open_connection(
+                host, int(port), ssl=context, server_hostname=name
+            )
+            spoken = writer.get_extra_info("ssl_object").version()
+            writer.close()
+            return spoken
+
+    if latest is ssl.TLSVersion.TLSv1_2:
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            asyncio.run(version())
+    else:
+        assert asyncio.run(version()) == "TLSv1.3"
+
+
+def test_what_does_not_listen_is_waited_for_and_then_named(places):
+    _, one, _, _ = places
+
+    async def alone():
+        async with site(one, limits=Limits(connect=0.2, round=1.0, give_up=1.0)) as node:
+            await node.run()
+
+    with pytest.raises(GaveUp, match=r"for the greeting of agent 1 \(nothing listens there\)"):
+        asyncio.run(alone())
+
+
+def test_a_changed_roster_or_a_missing_file_is_refused(places):
+    folder, *_ = places
+    path = folder / "site0" / "roster.json"
+    original = path.read_bytes()
+    path.write_bytes(original.replace(b"127.0.0.1", b"127.0.0.2", 1))
+    with pytest.raises(roster.BadBundle, match="is not what the authority"):
+        roster.load(folder / "site0")
+    path.unlink()
+    with pytest.raises(roster.BadBundle, match="no whole bundle"):
+        roster.load(folder / "site0")
+
+
+def test_keys_can_be_read_by_their_owner_only(places):
+    folder, *_ = places
+    for path in (folder / "ca.key", folder / "site0" / "agent.key"):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_network_that_is_not_the_rosters_is_refused(places, tmp_path):
+    folder, *_ = places
+    agent = team()[0]
+    with pytest.raises(ValueError, match=r"neighbours \[1, 2\], the roster \[1\]; use the network"):
+        fixed = diamond.network.ring(3), agent.given, ROUNDS
+        run(agent.problem, *fixed, folder / "site0", tmp_path / "run")

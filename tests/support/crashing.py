@@ -1,0 +1,125 @@
+"""Networks of agents in one process that can be killed at any instant and start again."""
+
+import asyncio
+from contextlib import contextmanager
+from functools import cache
+
+import pytest
+from compiling import unchecked
+from helpers import quad
+from peering import agents, given
+
+import diamond
+from diamond.peers.agent import Agent
+from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.node import Node
+from diamond.peers.service import Desk
+from diamond.peers.timeouts import Limits
+from diamond.peers.transport import Unreachable
+from diamond.runs import checkpoint
+
+ROUNDS, EVERY, DOWN = 7, 2, 3.0
+LIMITS = Limits(connect=10.0, round=30.0, give_up=3600.0)
+
+
+class Killed(Exception):
+    """The agent is no more."""
+
+
+@cache
+def team(order="paper", size=3):
+    with pytest.MonkeyPatch.context() as patch:
+        unchecked(patch)
+        problem = quad(agents=size).problem
+    network = diamond.network.path(size)
+    return tuple(agents(problem, network, given("gt_sgd", order=order)))
+
+
+class Mortal(Node):
+    """A node that may die while it answers someone else."""
+
+    cluster: "Cluster"
+
+    async def answer(self, sender, request):
+        try:
+            return await super().answer(sender, request)
+        except Killed:
+            self.cluster.kill(self.agent.number)
+            raise Unreachable("killed") from None
+
+
+class Cluster:
+    """All agents, each started again some seconds after its death."""
+
+    def __init__(self, folder, order="paper", faults=(), size=3, agents=None):
+        self.team, self.folder = agents or team(order, size), folder
+        self.wire = Wire(*faults)
+        self.tasks, self.deaths, self.largest = {}, 0, 0
+        self.late = 0  # killed while answering, its own run already done
+
+    def kill(self, *numbers):
+        for number in numbers:
+            self.wire.nodes.pop(number, None)
+            if task := self.tasks.pop(number, None):
+                self.late += task.done() and task.exception() is None
+                task.cancel()
+
+    async def live(self, agent):
+        """The agent's lives, up to the one that finishes."""
+        number = agent.number
+        while True:
+            end, place = self.wire.end(number), self.folder / str(number)
+            node = Mortal(agent, ROUNDS, end, place, EVERY, LIMITS, inline)
+            node.cluster, node.on_round = self, lambda _: self.look(node)
+            self.wire.nodes[number] = node
+            task = self.tasks[number] = asyncio.ensure_future(node.run())
+            await asyncio.wait([task])
+            if not task.cancelled() and not isinstance(task.exception(), Killed):
+                self.wire.nodes.pop(number, None)
+                return task.result()
+            self.kill(number)
+            self.deaths += 1
+            await asyncio.sleep(DOWN)
+
+    def look(self, node):
+        self.largest = max(self.largest, len(node.desk.store.frames))
+
+    def run(self):
+        """Where everyone stands at the end."""
+
+        async def everyone():
+            return await asyncio.gather(*(self.live(agent) for agent in self.team))
+
+        return play(everyone())
+
+
+@contextmanager
+def watched(monkeypatch, tick):
+    """Calls tick(agent, label) at every instant that an agent's memory or disk changes."""
+    with monkeypatch.context() as patch:
+
+        def before(owner, name, label, number):
+            original = getattr(owner, name)
+
+            def wrapper(self, *args, **kwargs):
+                tick(number(self), label)
+                return original(self, *args, **kwargs)
+
+            patch.setattr(owner, name, wrapper)
+
+        for name in ("find", "tell", "think", "step", "end"):
+            before(Agent, name, name, lambda agent: agent.number)
+        before(Node, "_publish", "publish", lambda node: node.agent.number)
+        before(Desk, "wake", "published", lambda desk: desk.agent)
+        replace = checkpoint.replace
+
+        def torn(path, content, settle=True):
+            number = next(int(part) for part in reversed(path.parts) if part.isdigit())
+            tick(number, "checkpoint")
+            path.with_name(path.name + ".tmp").write_bytes(content[: len(content) // 2])
+            tick(number, "checkpoint")
+            replace(path, content, settle)
+            tick(number, "checkpoint")
+
+        patch.setattr(checkpoint, "replace", torn)
+        yield

@@ -1,0 +1,112 @@
+"""Folders of small, real runs for what reads them."""
+
+import json
+import threading
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import quickly, unchecked
+
+import diamond
+from diamond import hypergradient as hg
+from diamond.problems import quadratic
+from diamond.report.live import server
+from diamond.runs import Metrics, Origin, closing, digest, opening
+
+METHODS = {"DIAMOND": "diamond", "GT-SGD": "gt_sgd", "D-SGD": "dsgd"}
+SEEDS = (0, 1)
+CONFIG = """name = "{name}"
+seed = {seed}
+
+[algorithm]
+name = "{algorithm}"
+"""
+
+
+def moved(x, y, rows):
+    """A user's metric that rises: how far x has come from its start, 0, of which 1 is infinity."""
+    return 1 - jnp.exp(-jnp.sum(x**2))
+
+
+@cache
+def labelled():
+    """The quadratic problem of five agents, its rows with labels and a metric."""
+    plain = quadratic(agents=5, upper=3, lower=4, rows=[24, 20, 20, 16, 16]).problem
+    marks = lambda rows, i: {**rows, "label": np.arange(len(rows["point"])) % (i + 2)}
+    train = [marks(rows, i) for i, rows in enumerate(plain.rows["train"])]
+    with pytest.MonkeyPatch.context() as patch:
+        unchecked(patch)
+        parts = plain.init, train, plain.rows["valid"]
+        return diamond.Problem(plain.upper, plain.lower, *parts, metrics={"moved": moved})
+
+
+def compare(folder: Path) -> Path:
+    """Three algorithms and two seeds on a ring: a folder of run folders."""
+    for label, name in METHODS.items():
+        for seed in SEEDS:
+            write(folder / f"{name}-seed{seed}", name, label, seed)
+    return folder
+
+
+def write(path, name, label, seed=0, rounds=40, every=10, network=None, **options) -> Path:
+    """One run and its folder, as it is left when the run ends or diverges."""
+    options = {"alpha": 0.05, "beta": 0.3, "batch": 4} | options
+    network = network or diamond.network.ring(5)
+    algorithm = getattr(diamond, name)(**options, hypergradient=hg.neumann(5, 1.6))
+    command = f"diamond run {path.name}/config.toml"
+    origin = Origin(path.name, path.parent.name, "quadratic", name, label, options, command, {})
+    sizes = seed, rounds, every, options["batch"], "blocks"
+    manifest = opening(origin, labelled(), network, *sizes)
+    status, message = "finished", ""
+    with quickly():
+        try:
+            run = diamond.simulate(labelled(), network, algorithm, rounds, seed, every)
+        except diamond.Diverged as error:
+            run, status, message = error.run, "diverged", str(error)
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(CONFIG.format(name=path.name, seed=seed, algorithm=name))
+    metrics = Metrics(path / "metrics.jsonl")
+    for i in range(len(run.history["round"])):
+        entry = {key: values[i].item() for key, values in run.history.items()}
+        metrics.append(entry, {key: np.asarray(values[i]) for key, values in run.agents.items()})
+    manifest |= closing(run, status, message, 1.5, digest(metrics.lines(), run.x, run.y))
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    return path
+
+
+def manifest(path: Path, **changes) -> dict:
+    """The manifest of a run's folder, with `changes` written to it; None removes a key."""
+    known = json.loads((path / "manifest.json").read_text()) | changes
+    known = {key: value for key, value in known.items() if value is not None}
+    (path / "manifest.json").write_text(json.dumps(known))
+    return known
+
+
+def lines(path: Path) -> list[dict]:
+    """The evaluations of a run's folder."""
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def kill(path: Path, keep: int = 3) -> None:
+    """Leave a finished run's folder as a kill would: few lines, the last torn, no end."""
+    whole = (path / "metrics.jsonl").read_text().splitlines()
+    (path / "metrics.jsonl").write_text("\n".join([*whole[:keep], whole[keep][:40]]))
+    gone = "costs traffic messages digest compile_seconds wall_seconds finished".split()
+    manifest(path, status="running", resolved={}, **dict.fromkeys(gone))
+
+
+@contextmanager
+def serving(folder: Path):
+    """The port at which the live page of a folder is served meanwhile."""
+    with server(folder) as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield running.server_port
+        finally:
+            running.shutdown()
+            thread.join()

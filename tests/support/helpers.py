@@ -1,0 +1,146 @@
+"""What several tests share: small problems, one cached of each, and runs seen round by round."""
+
+import inspect
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import diamond
+from diamond import catalogue
+from diamond import hypergradient as hg
+from diamond.core.sampling import Sample, draw, key
+from diamond.network.mixer import mixer
+from diamond.numbers.open_numbers import Setting, resolve
+from diamond.problem import Problem
+from diamond.problems import quadratic
+from diamond.runtimes._round import Progress, advance, start
+
+METHODS = {name: catalogue.maker(name) for name in catalogue.names() if name != "method"}
+# Those of the paper and its kin, for what is tested round by round.
+FAMILY = ["diamond", "dsgd", "gt_sgd", "interact", "k_free", "m_sgd", "svr_interact"]
+ALGORITHMS = {name: METHODS[name] for name in FAMILY}
+TRACKED = ["diamond", "gt_sgd", "interact", "k_free", "svr_interact"]
+LOWER = 4  # numbers in y of the quadratic problems below
+
+# One of each kind, for a lower level with eigenvalues in [0.5, 1.5].
+ESTIMATORS = {
+    "neumann": hg.neumann(5, 1.6),
+    "neumann_sum": hg.neumann_sum(5, 1.6),
+    "conjugate_gradient": hg.conjugate_gradient(LOWER),
+    "exact": hg.exact(),
+    "unrolled": hg.unrolled(4, 0.4),
+    "hessian_free": hg.hessian_free(5, 1.6),
+}
+
+
+@cache
+def quad(**options):
+    """The quadratic problem, the same object for the same options."""
+    options = {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
+    return quadratic(**{"agents": 4, "upper": 3, "lower": LOWER, "rows": 12} | options)
+
+
+def build(name, **options):
+    """An algorithm by name, with those of `options` that it takes."""
+    taken = inspect.signature(METHODS[name]).parameters
+    return METHODS[name](**{k: v for k, v in options.items() if k in taken})
+
+
+def softplus_mean(scores):
+    return jnp.mean(jnp.logaddexp(0.0, -scores))
+
+
+def logistic_upper(x, y, rows):
+    return softplus_mean(rows["in"]["a"] @ y["w"] * rows["out"][0]) + 0.05 * jnp.sum(x[0] ** 2)
+
+
+def logistic_lower(x, y, rows):
+    ridge = jnp.sum(jnp.exp(x[0]) * y["w"] ** 2) + jnp.sum(jnp.exp(x[1]["b"]) * y["w"][:1] ** 2)
+    a = rows["in"]["a"]
+    coupling = 0.1 * jnp.mean(jnp.tanh(a @ x[0]) * (a @ y["w"]))  # g_xy differs between rows too
+    return softplus_mean(a @ y["w"] * rows["out"][0]) + 0.5 * ridge + coupling
+
+
+def accuracy(x, y, rows):
+    return jnp.mean(rows["in"]["a"] @ y["w"] * rows["out"][0] > 0)
+
+
+@cache
+def logistic(agents=3, rows=10, features=3, dtype="float64", test=False, lower_level="personal"):
+    """Ridge weights exp(x) of a logistic regression y: not quadratic, and nested pytrees.
+
+    Without a lower level, x is the regression.
+    """
+    random = np.random.default_rng(3)
+
+    def part(agent, rows):
+        a = random.normal(size=(rows, features)) + 0.3 * agent
+        labels = np.where(a @ np.arange(1, features + 1) + random.normal(size=rows) > 0, 1, -1)
+        return {"in": {"a": a.astype(dtype)}, "out": [labels.astype(dtype)]}
+
+    def init(key):
+        x = [jnp.zeros(features, dtype), {"b": jnp.full(1, -1.0, dtype)}]
+        return x, {"w": 0.1 * jax.random.normal(key, (features,), dtype)}
+
+    counts = [rows] * agents if isinstance(rows, int) else rows
+    train, valid, held = ([part(i, n) for i, n in enumerate(counts)] for _ in range(3))
+    metrics = {"accuracy": accuracy}
+    held = held if test else None
+    if lower_level == "none":
+        alone = lambda x, rows: logistic_upper([x["w"]], x, rows)
+        return Problem(alone, None, lambda key: init(key)[1], train)
+    given = logistic_upper, logistic_lower, init, train, valid, held, metrics
+    return Problem(*given, lower_level=lower_level)
+
+
+def agent_of(objectives, i):
+    """One agent's objectives, as algorithms see them."""
+    return jax.tree.map(lambda a: a[i], objectives)
+
+
+def sample_of(problem, agent, links, batch=1, t=0, seed=0, sampling="blocks") -> Sample:
+    """What an agent draws in round t."""
+    rows = tuple(int(problem.counts(part)[agent]) for part in ("train", "valid"))
+    return draw(key(seed), t, agent, rows, links, batch, sampling)
+
+
+def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> list[Progress]:
+    """Where the run stands after 0, 1, .., `rounds` rounds; no measuring."""
+    setting = Setting(problem, network, algorithm.batch, seed)
+    algorithm = resolve(algorithm, setting).algorithm
+    fixed = algorithm, problem.objectives(algorithm.batch), mixer(network), key(seed)
+    found = [start(algorithm, *problem.start(seed), problem.agents)]
+    for t in range(rounds):
+        after, sound = advance(*fixed, found[-1], jnp.int32(t + 1), sampling=sampling)
+        assert sound
+        found.append(after)
+    return found
+
+
+def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progress:
+    """Where the run stands after `rounds` rounds; no measuring."""
+    setting = Setting(problem, network, algorithm.batch, seed)
+    algorithm = resolve(algorithm, setting).algorithm
+    fixed = algorithm, problem.objectives(algorithm.batch), mixer(network), key(seed)
+    first = start(algorithm, *problem.start(seed), problem.agents)
+    after, sound = advance(*fixed, first, jnp.int32(rounds), sampling=sampling)
+    assert sound
+    return after
+
+
+def same_bits(a, b):
+    """Whether two pytrees agree in every bit."""
+    same = lambda a, b: np.asarray(a).dtype == np.asarray(b).dtype and np.array_equal(a, b)
+    return jax.tree.structure(a) == jax.tree.structure(b) and all(
+        jax.tree.leaves(jax.tree.map(same, a, b))
+    )
+
+
+def flat(a):
+    """All numbers of a pytree, one row an agent."""
+    return np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(a)], 1)
+
+
+ring = diamond.network.ring

@@ -1,0 +1,83 @@
+"""README and documentation as blocks of code, and what they say they print."""
+
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from diamond import cli
+from diamond.experiment import federation
+from diamond.experiment.config import load
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```|^(    diamond .*?)$", re.S | re.M)
+ENV = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
+RUN = ("python", "shell", "toml", "text")
+LONG = ("advise", "demo", "reproduce", "tune", "live")  # minutes, or for ever: tested elsewhere
+APART = (
+    ["net", "start"],
+    ["net", "status"],
+    ["net", "stop"],
+    ["net", "doctor"],
+)  # need other machines: tested elsewhere
+
+
+def blocks(page):
+    """(kind, text) of every block; a command in an indented one is a block of its own."""
+    for kind, text, command in BLOCK.findall(page.read_text()):
+        yield kind or "shell", text or command
+
+
+def verbs(pages):
+    """The verbs of diamond that the pages show."""
+    shown = (text for page in pages for kind, text in blocks(page) if kind == "shell")
+    words = (shlex.split(line, comments=True) for text in shown for line in text.splitlines())
+    return {line[1] for line in words if line[:1] == ["diamond"] and line[1] not in LONG}
+
+
+def play(page, kinds=RUN):
+    """Run a page from top to bottom in the present folder; the names its Python has left."""
+    names: dict = {}
+    said = ""
+    for kind, text in blocks(page):
+        assert kind in RUN, f"{page.name}: no way to run a block of {kind}"
+        if kind not in kinds:
+            continue
+        if kind == "python":
+            said = _python(text, names, page.name)
+        elif kind == "shell":
+            said = "".join(map(_command, text.splitlines()))
+        elif kind == "toml":
+            path = Path(text.splitlines()[0].removeprefix("# "))
+            path.write_text(text)
+            federation.load(path) if "[sites]" in text else load(path)
+        else:
+            assert quotes(text, said), f"{page.name} promises\n{text}\nbut it is\n{said}"
+    return names
+
+
+def quotes(text, said):
+    """Whether `text`, "..." in it standing for anything, is in `said`."""
+    parts = map(re.escape, " ".join(text.split()).split("..."))
+    return re.search(".*?".join(parts), " ".join(said.split())) is not None
+
+
+def _python(text, names, where):
+    heard = io.StringIO()
+    with redirect_stdout(heard):
+        exec(compile(text, where, "exec"), names)
+    return heard.getvalue()
+
+
+def _command(line):
+    """What a command prints; only diamond's own are run."""
+    words = shlex.split(line, comments=True)
+    if words[:1] != ["diamond"] or words[1] in LONG or words[1:3] in APART:
+        return ""
+    found = CliRunner().invoke(cli.app, words[1:], env=ENV)
+    assert found.exit_code == 0, f"{line}\n{found.output}\n{found.exception!r}"
+    return found.output
