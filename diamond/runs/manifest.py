@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core import tree
 from .._version import __version__
-from ..problem.local_rows import FEW, Tally
+from ..core import tree
 from ..network import Network
 from ..network.mixing import RULES
 from ..problem import Problem
+from ..problem.local_rows import FEW, Tally
 from .run import Run
 from .solution import answer
 

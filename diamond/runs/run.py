@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..rounds.algorithm import State
-from .best_point import Best
-from ..network import Network
-from ..problem import Problem
 from ..core.sampling import Sampling
 from ..core.tree import Tree
+from ..network import Network
+from ..problem import Problem
+from ..rounds.algorithm import State
+from .best_point import Best
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,9 +68,9 @@ class Run:
 
         The ending of `path` says of which kind; needs the extra `plot`.
         """
-        from .saving import lines
-        from .reader import Stored
         from .plot import convergence
+        from .reader import Stored
+        from .saving import lines
 
         name = str(self.config.get("algorithm", {}).get("label", "run"))
         stored = Stored(Path(path), {}, lines(self))

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from . import best_point, checkpoint
 from ..core import tree
-from .run import Run
+from . import best_point, checkpoint
 from .manifest import Origin, closing, opening
+from .run import Run
 from .trajectory_digest import digest
 from .writer import Writer
 

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .run import Run
 from ..core.tree import Tree, named
+from .run import Run
 
 FEW = 24  # numbers that need no names to be looked at
 MANY = 2000  # numbers that a manifest holds

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from . import checkpoint
-from .snapshot import Snapshot
-from . import resolved_numbers
+from . import checkpoint, resolved_numbers
 from .digest_chain import follow
 from .lock import locked
 from .metrics import Metrics, Own, read, written
 from .recovery import Found, Lost, last, look, repair, set_aside
 from .recovery import manifest as legible
+from .snapshot import Snapshot
 from .strict_json import dumps
 from .trajectory_digest import final
 
@@ -118,7 +117,11 @@ class Writer:
             return
         begun = time.monotonic()
         self.metrics.sync()
-        notes = {"seconds": saved.seconds, "wall": self.wall, "found": resolved_numbers.told(saved.found)}
+        notes = {
+            "seconds": saved.seconds,
+            "wall": self.wall,
+            "found": resolved_numbers.told(saved.found),
+        }
         config = self.path / "config.toml"
         vouched = {"chain": self._chain[-1][1]}
         if config.exists():
