@@ -1,7 +1,7 @@
 """Problems with networks of their own, for `benchmarks/auto.py`.
 
-The rule of `diamond.steps` was made on `DESIGN` and mended on other draws of the same families;
-`PROBLEMS` were first run when it was done.
+The rule of `diamond.auto.step_sizes` was made on `DESIGN` and mended on other draws of the same
+families; `PROBLEMS` were first run when it was done.
 """
 
 import jax.numpy as jnp

@@ -24,11 +24,11 @@ def choose(
 ) -> tuple[Order, dict[str, Schedule]]:
     """The order of mixing, and a schedule for each name of `given`.
 
-    One that is None comes from `steps` if it is a mapping with that name, and from `diamond.steps`
-    otherwise. Without an `order`, steps that choose themselves mix after the step ("atc", where
-    they may be larger), and a given alpha as the paper does. `full`: gradients are of all rows.
-    `inner`: how many steps y makes for one of x. `x`, `y`: how they are agreed upon, which limits
-    their steps.
+    One that is None comes from `steps` if it is a mapping with that name, and from
+    `diamond.auto.step_sizes` otherwise. Without an `order`, steps that choose themselves mix after
+    the step ("atc", where they may be larger), and a given alpha as the paper does. `full`:
+    gradients are of all rows. `inner`: how many steps y makes for one of x. `x`, `y`: how they are
+    agreed upon, which limits their steps.
     """
     if not isinstance(steps, Mapping) and steps != "auto":
         raise ValueError(

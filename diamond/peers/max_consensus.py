@@ -16,8 +16,8 @@ class Unsettled(LookupError):
 class Tally:
     """What one agent has measured, each thing once, and what the network has settled.
 
-    A `diamond.deferred.Talk`: finding numbers stops at the first that is not settled yet, and is
-    begun again once it is.
+    A `diamond.numbers.open_numbers.Talk`: finding numbers stops at the first that is not settled
+    yet, and is begun again once it is.
     """
 
     def __init__(self) -> None:

@@ -19,8 +19,8 @@ class Run:
     """Final iterates, what was measured on the way, and what it cost.
 
     `history`: one entry an evaluation, round 0 included: `round`; the measures of
-    `diamond.measure`; `samples`, `gradients`, `hvps`, `jvps` (oracle calls in rows, mean over the
-    agents); `bytes` (sent over all edges, both ways); `curvature` (the largest
+    `diamond.measure.measures`; `samples`, `gradients`, `hvps`, `jvps` (oracle calls in rows, mean
+    over the agents); `bytes` (sent over all edges, both ways); `curvature` (the largest
     eigenvalue of g_yy on a few mini-batches there); `seconds` (of the rounds alone, without
     compiling and measuring). `agents`: the measures that each agent has of its own, (evaluations,
     agents). `costs`: the final counts of every agent. `traffic`: bytes sent over each edge, both

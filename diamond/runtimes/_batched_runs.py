@@ -254,6 +254,6 @@ def _observe(
     keys: jax.Array,
     size: int,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """What `diamond.measure` finds of every lane, and of every agent of it."""
+    """What `diamond.measure.measures` finds of every lane, and of every agent of it."""
     look = lambda x, y, z, key: survey(problem, rows, metrics, x, y, z, key, size=size)
     return jax.vmap(look)(x, y, z, keys)

@@ -10,7 +10,7 @@ from ..numbers.open_numbers import Measure, Measured
 
 
 class Gathered:
-    """A `diamond.deferred.Talk` between processes; `whose` are the agents of each."""
+    """A `diamond.numbers.open_numbers.Talk` between processes; `whose` are the agents of each."""
 
     def __init__(self, whose: Sequence[np.ndarray]):
         self.whose = whose

@@ -72,7 +72,7 @@ def simulate(
 
     `memory`: bytes that the run may have on each device, all there is by default. Agents are taken
     in groups where all at once need more, with a warning; what still does not fit is refused before
-    the first round, by `diamond.memory.TooLarge`.
+    the first round, by `diamond.machine.memory.TooLarge`.
     """
     check(problem, network, algorithm, rounds, every, sampling)
     seed = whole("seed", seed)

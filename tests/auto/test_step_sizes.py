@@ -117,12 +117,12 @@ def test_a_slow_lower_level_slows_the_upper():
 
 
 def test_many_agents_tell_the_largest_curvature_only(monkeypatch):
-    monkeypatch.setattr("diamond.steps.MANY", 3)
+    monkeypatch.setattr("diamond.auto.step_sizes.MANY", 3)
     exact = dict(hypergradient=ESTIMATORS["exact"], batch=12)
     network = ring(4)
     few = found(QUAD.problem, diamond.diamond(**exact), network)
     assert few.numbers["alpha"] * curvatures(QUAD).max() < 1.4 * 1.5
-    monkeypatch.setattr("diamond.steps.MANY", 4)
+    monkeypatch.setattr("diamond.auto.step_sizes.MANY", 4)
     every = found(QUAD.problem, diamond.diamond(**exact), network)
     assert every.numbers["alpha"] > few.numbers["alpha"]  # the mean lies below the largest
     assert every.bytes - few.bytes == 4 * 8 * network.diameter * 2 * 4

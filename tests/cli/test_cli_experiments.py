@@ -1,17 +1,15 @@
 """The verbs that run and show experiments: what they print, write, and exit with."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
+from commands import command, result
 from compiling import quickly, unchecked
 from tiny import TOML
-from typer.testing import CliRunner
 
-from diamond import cli
 from diamond.cli import progress
 from diamond.cli.forecasts import duration
 from diamond.machine import compilation_cache
@@ -31,19 +29,6 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "tiny.toml").write_text(TOML)
     with quickly():
         yield tmp_path
-
-
-def command(*words, code=0):
-    env = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
-    found = CliRunner().invoke(cli.app, [str(word) for word in words], env=env)
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    assert found.exit_code == code, found.output
-    return found
-
-
-def result(*words, code=0):
-    return json.loads(command(*words, "--json", code=code).stdout)
 
 
 def test_help_lists_every_verb_and_the_exit_codes():

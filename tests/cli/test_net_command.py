@@ -3,81 +3,20 @@
 import asyncio
 import hashlib
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_peers_rpc import ports
-from typer.testing import CliRunner
+from federations import FEDERATION, NAMES, PROBLEM, started
 
-from diamond import cli
 from diamond.experiment.federation import load
 from diamond.experiment.validation_errors import BadExperiment
-from diamond.machine import compilation_cache
 from diamond.peers import roster
 from diamond.peers.worker_thread import threaded
 from diamond.runtimes.peers import rehearse
-
-PROBLEM = """
-import jax.numpy as jnp
-import numpy as np
-import diamond
-
-
-def f(x, y, rows):
-    return jnp.mean((y - rows) ** 2) + 0.1 * x @ x
-
-
-def g(x, y, rows):
-    return jnp.mean(0.5 * (y - rows) ** 2 * (1 + 0.1 * jnp.tanh(x))) + 0.1 * y @ x
-
-
-def make(data: str):
-    rows = np.load(data)
-    start = lambda key: (jnp.zeros(3, rows.dtype), jnp.zeros(3, rows.dtype))
-    return diamond.Problem(f, g, start, [rows], [rows[::-1].copy()])
-"""
-FEDERATION = """
-rounds = 60
-every = 10
-network = "ring:3"
-[algorithm]
-name = "gt_sgd"
-alpha = 0.05
-beta = 0.2
-batch = 4
-hypergradient = {name = "neumann", terms = 3}
-[sites]
-"""
-NAMES = ["north", "south", "west"]
-
-
-@pytest.fixture
-def command(monkeypatch):
-    """Runs a command of `diamond net`."""
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
-    return lambda *words: CliRunner().invoke(cli.app, ["net", *map(str, words)])
-
-
-@pytest.fixture
-def trial(tmp_path, command):
-    """A founded federation of three sites, a problem, and rows for each."""
-    sites = [f'{name} = "127.0.0.1:{port}"' for name, port in zip(NAMES, ports(3))]
-    (tmp_path / "trial.toml").write_text(FEDERATION + "\n".join(sites))
-    (tmp_path / "mine.py").write_text(PROBLEM)
-    for i, name in enumerate(NAMES):
-        rows = np.random.default_rng(i).normal(i, 1, (20 + i, 3)).astype(np.float32)
-        np.save(tmp_path / f"{name}.npy", rows)
-    found = command("init", tmp_path / "trial.toml", "--out", tmp_path / "trial", "--json")
-    assert found.exit_code == 0, found.output
-    assert list(json.loads(found.stdout)) == NAMES
-    return tmp_path
 
 
 def test_a_bundle_holds_what_its_site_needs_and_no_other_key(trial):
@@ -142,18 +81,6 @@ def test_a_thread_works_in_the_precision_of_its_caller(wide):
 def test_a_bundle_that_is_none_is_refused_plainly(tmp_path, command):
     found = command("start", tmp_path, "--problem", "mine.py:make")
     assert found.exit_code == 2 and "no whole bundle" in found.stderr
-
-
-def started(trial, name):
-    words = ["net", "start", trial / "trial" / name, "--problem", trial / "mine.py"]
-    words = [*map(str, words[:-1]), f"{words[-1]}:make", "--data", str(trial / f"{name}.npy")]
-    words += ["--out", str(trial / "runs"), "--json", "--connect", "2"]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XDG_CACHE_HOME": str(trial / "cache")}
-    command = [sys.executable, "-m", "diamond", *words]
-    with (trial / f"{name}.txt").open("ab") as log:
-        return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
-        )
 
 
 @pytest.mark.slow

@@ -6,10 +6,11 @@ import time
 from dataclasses import replace
 
 import pytest
+from crashing import ROUNDS, team
+from federations import NAMES, started
 from helpers import same_bits
 from peering import lockstep
-from test_peers_command import NAMES, command, started, trial  # noqa: F401
-from test_peers_rpc import LAYOUT, ROUNDS, SOON, federation, refusal, site, team
+from sites import LAYOUT, SOON, federation, refusal, site
 
 from diamond.cli.net_status import _ask, _said
 from diamond.peers import authority, roster
@@ -129,7 +130,7 @@ def test_all_keys_are_renewed_and_can_be_read_by_their_owner_only(bundles, tmp_p
         }
 
 
-def test_the_command_renews_and_says_what_to_carry(trial, command):  # noqa: F811
+def test_the_command_renews_and_says_what_to_carry(trial, command):
     found = command("renew", trial / "trial", "--site", "south")
     assert found.exit_code == 0 and found.stdout == f"south: {trial / 'trial' / 'south'}\n"
     assert "roster 2; carry each folder" in found.stderr
@@ -142,7 +143,7 @@ def test_the_command_renews_and_says_what_to_carry(trial, command):  # noqa: F81
     assert found.exit_code == 2 and "in the folder that `net init` made" in found.stderr
 
 
-def test_the_commands_say_that_nobody_listens(trial, command):  # noqa: F811
+def test_the_commands_say_that_nobody_listens(trial, command):
     place = trial / "trial" / "north"
     found = command("status", place, "--connect", "0.5", "--json")
     assert found.exit_code == 1 and list(json.loads(found.stdout)) == NAMES
@@ -151,7 +152,7 @@ def test_the_commands_say_that_nobody_listens(trial, command):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_real_sites_are_watched_stopped_and_gone_on_with(trial, command):  # noqa: F811
+def test_real_sites_are_watched_stopped_and_gone_on_with(trial, command):
     alive = {name: started(trial, name) for name in NAMES[:2]}
     place = trial / "trial" / "north"
     try:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import command, result
 from compiling import unchecked
-from test_cli_experiments import command, result
 from tiny import TINY
 
 from diamond import data

@@ -4,8 +4,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from commands import command
 from helpers import logistic, quad
-from test_cli_experiments import command
 from tiny import TOML
 
 import diamond

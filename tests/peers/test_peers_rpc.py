@@ -1,55 +1,24 @@
 """Real sockets: who may talk, who is refused and why, and the same bits as ever."""
 
 import asyncio
-import contextlib
-import socket
 import ssl
 
 import numpy as np
 import pytest
-from crashing import EVERY, ROUNDS, team
+from crashing import ROUNDS, team
 from cryptography.hazmat.primitives.asymmetric import ec
 from helpers import same_bits
 from peering import lockstep
+from sites import LAYOUT, SOON, federation, refusal, site
 
 import diamond
 from diamond.peers import authority, roster
 from diamond.peers.frame import Ask, Envelope, encode, encode_ask, limit, pack, unpack
 from diamond.peers.handshake import digest
-from diamond.peers.node import Node
 from diamond.peers.rpc import METHOD, Client, Server, grpc
 from diamond.peers.timeouts import GaveUp, Limits
 from diamond.peers.transport import REQUEST, Refused, Unreachable
 from diamond.runtimes.peers import run
-
-NETWORK = diamond.network.path(3)
-SOON = Limits(connect=1.0, round=5.0, give_up=60.0)
-LAYOUT = team()[0].largest
-
-
-def ports(count):
-    """Ports that were free a moment ago."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-def federation(folder, name="trial"):
-    sites = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(3))}
-    made = authority.found(folder, name, sites, NETWORK)
-    return [roster.load(place) for place in made.values()]
-
-
-@contextlib.asynccontextmanager
-async def site(bundle, folder=None, limits=SOON):
-    """The node of one site, reachable."""
-    agent = team()[bundle.me.number]
-    async with Client(bundle, limit(agent.largest), limits) as client:
-        node = Node(agent, ROUNDS, client, folder, EVERY, limits)
-        async with Server(bundle, node.answer):
-            yield node
 
 
 def test_three_sites_over_tls_end_in_the_bits_of_the_rehearsal(tmp_path):
@@ -86,20 +55,6 @@ def test_a_site_that_dies_and_returns_changes_nothing(tmp_path):
 
     found = asyncio.run(everyone())
     assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))
-
-
-def refusal(asked, client, request=None, most=limit(LAYOUT)):
-    """What happens to a call of `client`, a bundle, to the site of the bundle `asked`."""
-
-    async def attempt():
-        async with site(asked) as node:
-            ask = Ask(node.run_digest, client.me.number, 0, 0)
-            async with Client(client, most, SOON) as caller:
-                await caller.call(asked.me.number, request or encode_ask(ask))
-
-    with pytest.raises((Refused, Unreachable)) as said:
-        asyncio.run(attempt())
-    return said.type, str(said.value)
 
 
 def altered(bundle, **changes):
