@@ -1,0 +1,41 @@
+"""Folders of an earlier version are read, shown and gone on with."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import command
+from compiling import quickly, unchecked
+
+import diamond
+
+FOLDERS = Path(__file__).with_name("written_before")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    shutil.copytree(FOLDERS, tmp_path, dirs_exist_ok=True)
+    unchecked(monkeypatch)
+    with quickly():
+        yield tmp_path
+
+
+def test_a_finished_run_is_loaded_and_shown(folder, float32):
+    run = diamond.load(folder / "finished")
+    assert run.rounds == 60 and run.status == "finished" and run.network.agents == 3
+    np.testing.assert_allclose(run.history["upper_loss"][-1], 5.833, atol=1e-3)
+    assert run.x.shape == run.state.x.shape == (3, 2) and (run.x == run.state.x).all()
+    assert run.resolved["curvature"] == 1.5
+    assert "finished" in command("show", folder / "finished").output
+
+
+def test_a_stopped_run_ends_as_it_would_have_then(folder, float32):
+    """Other machines make the problem's rows to rounding only: that may be, and is said."""
+    command("resume", folder / "stopped", "--changed-data", "--quiet")
+    found = diamond.load(folder / "stopped")
+    assert found.status == "finished" and found.rounds == 24
+    assert found.history["upper_loss"][-1] == pytest.approx(7.312383651733398, rel=1e-4)
+    assert found.history["samples"][-1] == 206 and found.history["round"].tolist() == [
+        *range(0, 25, 3)
+    ]
