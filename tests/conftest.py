@@ -5,13 +5,33 @@ Ranks are not promoted silently in the core either (`test_algorithms` runs every
 """
 
 import gc
+import mmap
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
-# Most of the time of these tests is the compiler's: it is asked for less, and what it has compiled
-# is kept for the next run. Set before JAX is imported, and inherited by processes of the tests.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
+# Most of the time of these tests is the compiler's: it is asked for less, where this JAX knows how,
+# and what it has compiled is kept for the next run. Set before JAX is imported, and inherited by
+# processes of the tests.
+QUICK = {
+    "xla_backend_optimization_level": "0",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
 KEPT = Path(__file__).parent.parent / ".pytest_cache" / "programs"
+
+
+def understood(flag):
+    """Whether the compiler has this flag: it ends the process over one that it does not know."""
+    (library,) = find_spec("jaxlib").submodule_search_locations
+    for path in Path(library).glob("libjax_common*"):
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            return text.find(flag.encode()) >= 0
+    return False
+
+
+flags = [f"--{flag}={value}" for flag, value in QUICK.items() if understood(flag)]
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(KEPT))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
