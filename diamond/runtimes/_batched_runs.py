@@ -24,8 +24,8 @@ from ..rounds.algorithm import Algorithm
 from ..rounds.traffic import traffic
 from ..runs.run import Run
 from ._compiled import compiled
+from ._rewind import LOST
 from ._round import REMEDY, WORK, Progress, play, start, together
-from ._simulation import LOST
 
 
 class Lanes:

@@ -12,13 +12,13 @@ from ..core.whole_numbers import whole
 from ..measure import stopping
 from ..measure.stopping import Stop
 from ..network import Network
-from ..numbers.open_numbers import open_numbers, refreshes, suited
+from ..numbers.open_numbers import open_numbers, suited
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ._precision import Precision, products
-from ._simulation import REWIND, Simulation
+from ._simulation import Simulation
 from .spmd import Devices
 
 OnDivergence = Literal["stop", "shrink"]
@@ -94,10 +94,9 @@ def simulate(
         tell("running")
 
         def note() -> None:
-            run.record.add(run.progress, run.seconds, on_evaluation)
+            run.measure(on_evaluation)
             if on_progress:
-                found = run.setting.memory
-                on_progress(run.record.saved(run.arrays(), found, run.seconds))
+                on_progress(run.snapshot())
 
         alone = jax.process_count() == 1  # of several, only the first has the history
         if not resume or (alone and not run.record.measured(run.t)):
@@ -105,8 +104,9 @@ def simulate(
         if not resume or alone:
             run.judge(last=run.t == rounds)
         while run.t < rounds and not stopping.reached(stop, run.record.entries[-1]):
-            if not run.advance(_next(run.t, every, rounds, run.setting.changes, shrinks)):
-                continue  # gone back
+            if not run.check(*run.advance(run.stops(rounds, every))):
+                continue  # gone back, with smaller steps
+            run.renumber()
             if run.t % every == 0 or run.t == rounds:
                 note()
                 run.judge(last=run.t == rounds)
@@ -114,16 +114,6 @@ def simulate(
         config = made.config | {"rounds": rounds, "every": every, "stop": stop}
         why = stopping.reached(stop, run.record.entries[-1]) if run.t < rounds else ""
         return replace(made, message=why, config=config)
-
-
-def _next(t: int, every: int, rounds: int, changes: bool, shrinks: bool) -> int:
-    """The next round to stop at: to measure, to find numbers anew, to keep a state."""
-    stops = [rounds, t - t % every + every]
-    if changes:
-        stops += [r for r in refreshes(rounds) if r > t]
-    if shrinks:
-        stops.append(t - t % REWIND + REWIND)
-    return min(stops)
 
 
 def check(

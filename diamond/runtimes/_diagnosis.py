@@ -1,0 +1,48 @@
+"""What broke in a round that left something not finite, and why."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import Sampling, key
+from ..measure.divergence import Diverged, culprit, directions, explain
+from ..numbers.open_numbers import Rows
+from ..runs.run import Run
+from ._numbers import Numbers
+from ._round import Progress, estimate, samples
+
+
+def diverged(
+    numbers: Numbers, seed: int, sampling: Sampling, good: Progress, after: Progress, run: Run
+) -> Diverged:
+    """The error of the round from `good` to `after`; `run` is that of `good`."""
+    t = int(good.t)
+    lost = lambda: (_lost(numbers, seed, sampling, good), Cost())
+    quantity = culprit(numbers.setting.talk.alone("lost", lost)[0], after.state)
+    cause = explain(numbers.setting, numbers.algorithm, t, good.state)
+    message = (
+        f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
+        f"round is kept in `run` of this error"
+    )
+    return Diverged(message, t, quantity, replace(run, status="diverged", message=message))
+
+
+def _lost(numbers: Numbers, seed: int, sampling: Sampling, good: Progress) -> np.ndarray:
+    """Of each agent to be measured here, whether its p and its v of the next round are lost."""
+    algorithm, t = numbers.algorithm, int(good.t)
+
+    def broken(direction: Any, agents: int) -> Any:
+        lost = jax.vmap(lambda part: ~tree.finite(part))
+        return lost(direction) if jax.tree.leaves(direction) else np.zeros(agents, bool)
+
+    def look(rows: Rows, state: Any, agents: jax.Array) -> Any:
+        objectives = rows(algorithm.batch)
+        drawn = samples(algorithm, objectives, key(seed), t, sampling, agents)
+        found, _ = jax.jit(estimate)(algorithm, objectives, state, t, drawn, agents)
+        return [broken(part, len(agents)) for part in directions(found)]
+
+    return np.stack(numbers.setting.each(look, good.state), axis=1)
