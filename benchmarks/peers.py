@@ -85,7 +85,9 @@ def peers(root: Path, sites: int, size: int, rounds: int, order: str) -> tuple[f
     terms["network"] = {"graph": "ring", "agents": sites}
     place = root / f"{sites}-{size}-{order}"
     place.mkdir()
-    bundles = authority.found(place / "trial", "trial", names, diamond.network.ring(sites), terms)
+    bundles = authority.found_federation(
+        place / "trial", "trial", names, diamond.network.ring(sites), terms
+    )
     processes = []
     for i, bundle in enumerate(bundles.values()):
         path = place / f"site{i}.py"

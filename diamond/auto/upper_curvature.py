@@ -13,7 +13,7 @@ from ..core.tree import Tree
 from ..hypergradient import lower_solution
 from ..hypergradient.conjugate import ConjugateGradient
 from ..hypergradient.implicit import jacobian_product
-from ..numbers.open_numbers import own
+from ..numbers.open_numbers import agent_numbers
 from ..problem import Objectives, Rows
 
 PROBES = 3  # differences of hypergradients that find L_l
@@ -40,7 +40,7 @@ def look(
     def alone(agent: jax.Array, number: jax.Array, few: Any, x: Tree, y: Tree) -> Any:
         few = few if mu is None else Anchored(few, y, mu)
         here, there, curvature, spent = _steepest(few, x, y)
-        one = own(estimator, number) or Fixed(here.z)
+        one = agent_numbers(estimator, number) or Fixed(here.z)
         points = (x, here.y), there
         drawn = jax.random.fold_in(key, number)
         ratio, shaky, noisy = _noise(one, batches.of(agent), points, drawn)

@@ -23,7 +23,8 @@ Rounds = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Where the folder of the run goes.")]
 Devices = Annotated[
-    str, typer.Option(help="Cut the agents over 'cores', 'all' devices, or so many of them.")
+    str,
+    typer.Option(help="AgentSharding the agents over 'cores', 'all' devices, or so many of them."),
 ]
 Hosts = Annotated[
     str,
@@ -178,7 +179,7 @@ def _go(
     from ..runs.reader import open_run
     from ..runs.table import over_seeds, rows
     from ..runs.writable import room
-    from .forecasts import said
+    from .forecasts import summary
     from .tables import print_table
 
     if not leading():
@@ -192,7 +193,7 @@ def _go(
         found = plan.forecasts()
         compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
         if not quiet:
-            talk(said(plan, found), "dim")
+            talk(summary(plan, found), "dim")
     manifests = executed(plan, quiet, compiled, permits)
     table = rows([open_run(path) for _, path in plan.jobs])
     if json:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..experiment.runner import Plan
-from ..machine.memory import spoken
+from ..machine.memory import bytes_in_words
 from ..runtimes.forecast import Forecast
 
 
@@ -13,7 +13,7 @@ def as_dict(found: Mapping[str, Forecast]) -> list[dict[str, Any]]:
     return [{"run": name, **forecast._asdict()} for name, forecast in found.items()]
 
 
-def said(plan: Plan, found: Mapping[str, Forecast]) -> str:
+def summary(plan: Plan, found: Mapping[str, Forecast]) -> str:
     """All runs together, in one line."""
     network = plan.experiment.network[0].build()
     several = len(plan.experiment.network) > 1
@@ -25,7 +25,7 @@ def said(plan: Plan, found: Mapping[str, Forecast]) -> str:
         f"{runs} of {plan.experiment.rounds:,} rounds",
         f"about {duration(sum(f.seconds for f in found.values()))}",
         f"compiled in {duration(sum(f.compile_seconds for f in found.values()))}",
-        *([f"memory {spoken(memory)}"] if memory else []),
+        *([f"memory {bytes_in_words(memory)}"] if memory else []),
         f"{sum(f.samples for f in found.values()):,.0f} samples an agent",
         f"{sum(f.bytes for f in found.values()) / 1e6:,.3g} MB on the network",
     ]
@@ -43,13 +43,13 @@ def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
         justify: Any = "left" if column == "run" else "right"
         table.add_column(column, justify=justify, no_wrap=column == "run", overflow="fold")
     for name, f in found.items():
-        memory = spoken(f.memory) if f.memory else "?"
+        memory = bytes_in_words(f.memory) if f.memory else "?"
         counts = f"{f.samples:,.0f}", f"{f.bytes / 1e6:,.3g}"
         times = duration(f.compile_seconds), duration(f.seconds), f"{f.rounds_per_second:,.0f}"
         table.add_row(name, *times, memory, *counts)
     console = Console()
     console.print(table)
-    console.print(said(plan, found), style="dim")
+    console.print(summary(plan, found), style="dim")
 
 
 def duration(seconds: float) -> str:

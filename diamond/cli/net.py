@@ -33,11 +33,11 @@ def init(
     with reported():
         installed()
         from ..experiment.federation import load
-        from ..peers.authority import found
+        from ..peers.authority import found_federation
 
         federation = load(file)
         place = out or Path(federation.name)
-        bundles = found(
+        bundles = found_federation(
             place, federation.name, federation.sites, federation.graph(), federation.terms()
         )
         if json:

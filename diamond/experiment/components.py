@@ -10,8 +10,8 @@ from typing import Any
 from .. import catalogue, network
 from ..core.whole_numbers import whole
 from ..rounds.algorithm import Algorithm
-from .options import Options, made, parameters
-from .user_functions import Own, own
+from .options import Options, build, parameters
+from .user_functions import UserFunction, user_function
 from .validation_errors import did_you_mean, gather, wrong
 
 ALIASES = {"er": "erdos_renyi"}
@@ -41,7 +41,7 @@ def algorithm(value: Any, base: Path | None = None) -> Part:
     given = table(value, "name", '{name = "diamond", alpha = 0.1}')
     name, label = given.pop("name"), given.pop("label", None)
     canonical = name.lower().replace("-", "_")
-    mine = None if base is None else own(name, base, "name")
+    mine = None if base is None else user_function(name, base, "name")
     if mine is None and canonical not in algorithm_names():
         near = did_you_mean(name, algorithm_names())
         raise wrong(f'no algorithm {name!r}; {near}, or your own as "mine.py:make"', "name")
@@ -50,27 +50,27 @@ def algorithm(value: Any, base: Path | None = None) -> Part:
         if not isinstance(label, str | None):
             raise wrong(f"must be text in quotes, not {label!r}", "label")
 
-    def build() -> tuple[Any, Options]:
+    def make() -> tuple[Any, Options]:
         if mine is not None:
             found, options = _made_by(mine, given)
         else:
-            found, options = made(canonical, catalogue.maker(canonical), given)
+            found, options = build(canonical, catalogue.maker(canonical), given)
         try:
             whole("batch", found.batch, 1)
         except ValueError as cause:
             raise wrong(str(cause), "batch") from None
         return found, options
 
-    _, (found, options) = gather(check_label, build)
+    _, (found, options) = gather(check_label, make)
     if mine is not None:
         named = label or (mine.path.stem if mine.make.__name__ == "make" else mine.make.__name__)
         return Part(mine.spelled, options.spelled, lambda: found, named, mine.sources)
     return Part(canonical, options.spelled, lambda: found, label or canonical)
 
 
-def _made_by(mine: Own, given: dict[str, Any]) -> tuple[Any, Options]:
+def _made_by(mine: UserFunction, given: dict[str, Any]) -> tuple[Any, Options]:
     """What the user's function makes of `given`, once it is known to be an algorithm."""
-    found, options = made(mine.name, mine.called, given)
+    found, options = build(mine.name, mine.called, given)
     wanted = [name for name in vars(Algorithm) if not name.startswith("_")]
     if missing := [name for name in wanted if not hasattr(found, name)]:
         raise wrong(
@@ -101,7 +101,7 @@ def graph(value: Any) -> Part:
     if len(positions) > len(taken):
         raise wrong(f"{value!r} gives more numbers than {canonical} takes ({', '.join(taken)})")
     given = dict(zip(taken, positions)) | given
-    found, options = made(canonical, make, given)
+    found, options = build(canonical, make, given)
     label = value if isinstance(value, str) else found.name
     return Part(canonical, options.spelled, lambda: found, label)
 

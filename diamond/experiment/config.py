@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from .components import Part, graph, literal
 from .problems import problem
 from .sweeps import swept
-from .validation_errors import BadExperiment, Mistake, gather, told, within
+from .validation_errors import BadExperiment, Mistake, gather, mistakes_of, within
 
 Whole = Annotated[int, Field(ge=0)]
 
@@ -156,7 +156,9 @@ def read(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:
     try:
         return Experiment.model_validate(dict(raw), context={"base": base.absolute()})
     except ValidationError as error:
-        raise BadExperiment(source, told(error, raw, list(Experiment.model_fields))) from None
+        raise BadExperiment(
+            source, mistakes_of(error, raw, list(Experiment.model_fields))
+        ) from None
 
 
 def _change(raw: dict[str, Any], change: str, source: str) -> None:

@@ -11,7 +11,7 @@ from ..network import Network
 from ..numbers.open_numbers import open_numbers
 from ..runs.manifest import Origin
 from .components import Part, algorithm, graph
-from .validation_errors import BadExperiment, Mistake, told
+from .validation_errors import BadExperiment, Mistake, mistakes_of
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}$")]
@@ -101,7 +101,9 @@ def read(raw: Mapping[str, Any], source: str) -> Federation:
     try:
         found = Federation.model_validate(dict(raw))
     except ValidationError as error:
-        raise BadExperiment(source, told(error, raw, list(Federation.model_fields))) from None
+        raise BadExperiment(
+            source, mistakes_of(error, raw, list(Federation.model_fields))
+        ) from None
     if mistakes := found.mistakes():
         raise BadExperiment(source, mistakes)
     return found

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 
-from ..machine.sharding import Cut
+from ..machine.sharding import AgentSharding
 from ..measure.stopping import checked
 from ..problem import Problem
 from ..runtimes.simulate import fits
@@ -76,7 +76,9 @@ def build(experiment: Experiment, source: str) -> Problem:
         raise BadExperiment(source, wrong)
     if experiment.devices is not None and jax.process_count() > 1:
         devices = named(experiment.devices)
-        problem = problem.kept(Cut(problem.agents, len(devices)).of(jax.process_index(), devices))
+        problem = problem.kept(
+            AgentSharding(problem.agents, len(devices)).of(jax.process_index(), devices)
+        )
     return problem
 
 

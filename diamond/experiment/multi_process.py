@@ -17,17 +17,17 @@ BEGIN, DONE = b"begin", b"done"
 
 def lead(saved: Snapshot | None) -> None:
     """Tell the others to begin, or to go on from `saved`."""
-    hosts.told(BEGIN if saved is None else pack(saved))
+    hosts.broadcast(BEGIN if saved is None else pack(saved))
 
 
 def dismiss() -> None:
     """Tell the others that there is nothing left to do."""
-    hosts.told(DONE)
+    hosts.broadcast(DONE)
 
 
 def follow(job: Job, problem: Problem) -> None:
     """Do what the first process does, with the agents of this one, and write nothing."""
-    said = hosts.told(None)
+    said = hosts.broadcast(None)
     if said == DONE:
         return
     one = job.experiment
@@ -54,7 +54,7 @@ def pack(saved: Snapshot) -> bytes:
 
     own = {name: np.asarray(value).tolist() for name, value in saved.own[-1].items()}
     last = {"seconds": saved.seconds, "entry": saved.entries[-1], "own": own}
-    notes = json.dumps(last | {"found": resolved_numbers.told(saved.found)}).encode()
+    notes = json.dumps(last | {"found": resolved_numbers.to_json(saved.found)}).encode()
     return struct.pack("<q", len(notes)) + notes + save(saved.arrays)
 
 
@@ -67,5 +67,8 @@ def unpack(said: bytes) -> Snapshot:
     own = {name: np.array(value) for name, value in notes["own"].items()}
     past = [notes["entry"]], [own]
     return Snapshot(
-        load(said[8 + length :]), resolved_numbers.read(notes["found"]), notes["seconds"], *past
+        load(said[8 + length :]),
+        resolved_numbers.from_json(notes["found"]),
+        notes["seconds"],
+        *past,
     )

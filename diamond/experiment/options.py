@@ -44,7 +44,7 @@ def parameters(make: Callable[..., Any], without: Collection[str] = ()) -> dict[
     return {name: p for name, p in signature.parameters.items() if name not in without}
 
 
-def made(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Any, Options]:
+def build(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Any, Options]:
     """What `make` returns for `given`, and that in full; raises with every mistake, its own too."""
     options, found = _look(what, parameters(make), given)
     missing = any("is missing" in said for _, said, _ in found)
@@ -121,7 +121,7 @@ def estimator(value: Any) -> Any:
     name = given.pop("name").replace("-", "_")
     if name not in HYPERGRADIENTS:
         raise wrong(f"no hypergradient {name!r}; {did_you_mean(name, HYPERGRADIENTS)}", "name")
-    return made(name, HYPERGRADIENTS[name], given)[0]
+    return build(name, HYPERGRADIENTS[name], given)[0]
 
 
 def typed(annotation: Any, value: Any) -> Any:

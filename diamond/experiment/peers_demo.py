@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import tree
-from ..peers.authority import found
+from ..peers.authority import found_federation
 from ..problems import meta_learning
 from ..runs import checkpoint
 from ..runtimes.simulate import simulate
@@ -77,7 +77,7 @@ class Demo:
             columns = {f"{part}_{k}": rows[k] for part, rows in own.items() for k in "ab"}
             np.savez(self.place / f"{name}.npz", **columns)
         one = self.federation
-        found(self.place / "bundles", one.name, one.sites, one.graph(), one.terms())
+        found_federation(self.place / "bundles", one.name, one.sites, one.graph(), one.terms())
 
     def run(self) -> None:
         """All sites to their end, one of them by way of a kill."""

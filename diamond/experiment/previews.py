@@ -13,7 +13,7 @@ from ..network import Network
 from . import partitioning
 from .components import Part, algorithm, graph, literal
 from .datasets import found_at, load
-from .validation_errors import BadExperiment, told
+from .validation_errors import BadExperiment, mistakes_of
 
 T = TypeVar("T")
 
@@ -98,4 +98,4 @@ def _read(source: str, reader: Callable[[], T]) -> T:
     try:
         return reader()
     except ValidationError as error:
-        raise BadExperiment(source, told(error, {}, ())) from None
+        raise BadExperiment(source, mistakes_of(error, {}, ())) from None

@@ -13,7 +13,7 @@ from .components import Part, table
 from .datasets import KNOWN, found_at, load
 from .options import parameters, read
 from .partitioning import deal, dealable, partition_options, settled
-from .user_functions import Own, digests, own
+from .user_functions import UserFunction, digests, user_function
 from .validation_errors import did_you_mean, gather, wrong
 
 ROWS = ("train", "valid", "test")
@@ -30,7 +30,7 @@ def problem(value: Any, base: Path) -> Part:
     """A problem from its kind, or from a table with `kind` and options; paths start at `base`."""
     given = table(value, "kind", EXAMPLE)
     kind = given.pop("kind")
-    if found := own(kind, base, "kind"):
+    if found := user_function(kind, base, "kind"):
         return _own(found, given)
     canonical = kind.lower().replace("-", "_")
     if canonical not in names():
@@ -90,7 +90,7 @@ def _at_hand(rows: dict[str, Any]) -> Dataset | None:
         raise wrong(str(cause), "dataset") from None
 
 
-def _own(found: Own, given: dict[str, Any]) -> Part:
+def _own(found: UserFunction, given: dict[str, Any]) -> Part:
     """A function of the user's own file."""
     options = read(found.name, parameters(found.make), given)
     build = lambda: _checked(found.called(**options.objects), found.name)

@@ -25,7 +25,7 @@ def _labelled(table: dict[str, Any]) -> list[dict[str, Any]]:
     if len(found) == 1:
         return found
     first = table.get("label", table.get("name"))
-    return [one | {"label": f"{first}, {said(options(one, table))}"} for one in found]
+    return [one | {"label": f"{first}, {describe(options(one, table))}"} for one in found]
 
 
 def settings(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def options(one: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def said(chosen: Mapping[str, Any]) -> str:
+def describe(chosen: Mapping[str, Any]) -> str:
     """ "alpha=0.1, beta=0.3"."""
     return ", ".join(f"{key}={value}" for key, value in chosen.items())
 

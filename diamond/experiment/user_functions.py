@@ -17,7 +17,7 @@ from .validation_errors import did_you_mean, wrong
 SPELLED = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 
 
-class Own(NamedTuple):
+class UserFunction(NamedTuple):
     """A function, and the file that it is in."""
 
     path: Path
@@ -63,7 +63,7 @@ def _beside(path: Path) -> list[Path]:
     return sorted(file for file in own if file != path and "site-packages" not in file.parts)
 
 
-def own(text: str, base: Path, key: str) -> Own | None:
+def user_function(text: str, base: Path, key: str) -> UserFunction | None:
     """The function that `text` names, its file seen from `base`; None if it names none.
 
     What is wrong with it is a mistake of `key`.
@@ -78,7 +78,7 @@ def own(text: str, base: Path, key: str) -> Own | None:
         there = [name for name, inner in vars(module).items() if inspect.isfunction(inner)]
         said = f"{path.name} has no function {found['function']!r}"
         raise wrong(f"{said}; {did_you_mean(found['function'], there)}", key)
-    return Own(path, make)
+    return UserFunction(path, make)
 
 
 def _module(path: Path, key: str) -> Any:

@@ -81,7 +81,9 @@ def within(key: str | int, reader: Callable[[], T]) -> T:
         raise several(found) from None
 
 
-def told(error: ValidationError, raw: Mapping[str, Any], known: Collection[str]) -> list[Mistake]:
+def mistakes_of(
+    error: ValidationError, raw: Mapping[str, Any], known: Collection[str]
+) -> list[Mistake]:
     """pydantic's findings in plain words; `raw` is what was read, `known` its top-level keys."""
     return [Mistake(_key(e["loc"], raw), _said(e, known)) for e in error.errors()]
 

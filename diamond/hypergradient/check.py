@@ -11,7 +11,7 @@ from ..core import sampling, tree
 from ..core.cost import Cost
 from ..core.sampling import EACH, Sampling
 from ..core.tree import Tree
-from ..numbers.open_numbers import Setting, own, resolve
+from ..numbers.open_numbers import Setting, agent_numbers, resolve
 from ..problem import Objectives, Problem
 from .exact import exact
 from .protocol import Hypergradient
@@ -82,7 +82,7 @@ def _moments(
 
     def estimate(t: jax.Array) -> tuple[Tree, Cost]:
         sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
-        one = lambda i, problem, sample: own(estimator, i)(problem, [point], sample)
+        one = lambda i, problem, sample: agent_numbers(estimator, i)(problem, [point], sample)
         (value,), cost = jax.vmap(one, (0, 0, EACH))(agents, objectives, sample)
         return value, cost
 

@@ -11,7 +11,7 @@ from ..core import sampling, tree
 from ..core.cost import Cost
 from ..core.linear_solvers import power_iteration
 from ..core.tree import Tree
-from ..numbers.open_numbers import Deferred, Found, Measured, Own, Setting, own
+from ..numbers.open_numbers import Deferred, Found, Measured, Own, Setting, agent_numbers
 from ..problem import Objectives, Problem
 from .implicit import hessian
 
@@ -99,7 +99,9 @@ def hardest(algorithm: Any) -> Any:
     leaves = jax.tree_util.tree_leaves_with_path(algorithm, is_leaf=lambda a: isinstance(a, Own))
     for path, leaf in leaves:
         if isinstance(leaf, Own):
-            return own(algorithm, int((np.argmax if _is_chain(path) else np.argmin)(leaf.values)))
+            return agent_numbers(
+                algorithm, int((np.argmax if _is_chain(path) else np.argmin)(leaf.values))
+            )
     return algorithm
 
 

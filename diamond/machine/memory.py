@@ -112,9 +112,9 @@ class Fitted:
     def _refusal(self, found: Need, left: int, size: int) -> str:
         each = ", one agent at a time," if size == 1 else ""
         return (
-            f"{self.work}{each} needs {spoken(sum(found))} of memory on its device, "
-            f"{spoken(found.held)} of it for rows and states, but it can have "
-            f"{spoken(max(0, found.held + left))}: take {self.remedy}"
+            f"{self.work}{each} needs {bytes_in_words(sum(found))} of memory on its device, "
+            f"{bytes_in_words(found.held)} of it for rows and states, but it can have "
+            f"{bytes_in_words(max(0, found.held + left))}: take {self.remedy}"
         )
 
 
@@ -182,7 +182,7 @@ def _groups(root: Path) -> list[int]:
     return left
 
 
-def spoken(count: float) -> str:
+def bytes_in_words(count: float) -> str:
     """Bytes in words: 12 kB, 3.4 MB, 1.23 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 999.5:

@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Cut:
+class AgentSharding:
     """m agents over `parts` devices, `each` on every one, in their order.
 
     Places left over at the end are filled by copies of the last agent: they have its rows and its

@@ -18,7 +18,7 @@ VANISHED = 1e-3  # of the first ||grad l||^2
 NEAR = 5e-3  # of the loss of a prediction that ignores the features
 
 
-class Signs:
+class EarlyWarnings:
     """What was seen of a run so far, and what has been said."""
 
     def __init__(self, problem: Problem, seed: int):

@@ -22,7 +22,7 @@ from ..runs import best_point
 from ..runs.best_point import Best
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
-from .early_warnings import Signs
+from .early_warnings import EarlyWarnings
 from .measures import observe
 
 MEASURING = "a measurement on all rows", "fewer rows an agent, or more devices"
@@ -71,7 +71,7 @@ class Record:
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = 0.0
         self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
-        self.signs = Signs(problem, seed)
+        self.signs = EarlyWarnings(problem, seed)
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []
         self.best: Best | None = None
@@ -88,7 +88,7 @@ class Record:
         spent = cost.total(spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
-        sent = self.made(progress) * self.traffic.bytes * 2 * len(self.network.edges)
+        sent = self.rounds_made(progress) * self.traffic.bytes * 2 * len(self.network.edges)
         entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}
         for said in self.signs.look(entry, state, self.algorithm):
             warnings.warn(said, RuntimeWarning, stacklevel=4)
@@ -99,7 +99,7 @@ class Record:
         if on_evaluation:
             on_evaluation(dict(entry))
 
-    def measured(self, round: int) -> bool:
+    def has_measured(self, round: int) -> bool:
         """Whether the last evaluation is that of `round`: it may have been lost."""
         return bool(self.entries) and self.entries[-1]["round"] == round
 
@@ -114,7 +114,7 @@ class Record:
         where = state.x, state.y, z, key(self.seed), place.agents, place.shared
         return place.objectives, place.rows, metrics, *where
 
-    def saved(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Snapshot:
+    def snapshot(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Snapshot:
         """What it takes to go on from here; the lists are the record's own and grow with it."""
         arrays = arrays | best_point.arrays(self.best)
         return Snapshot(arrays, found, seconds, self.entries, self.own)
@@ -133,7 +133,7 @@ class Record:
         kept = sum(entry["round"] <= round for entry in self.entries)
         del self.entries[kept:], self.own[kept:]
 
-    def made(self, progress: Any) -> int:
+    def rounds_made(self, progress: Any) -> int:
         """Rounds made, those that the run went back on too."""
         return int(progress.t) + int(self.resolved.numbers.get("lost", 0))
 
@@ -142,7 +142,7 @@ class Record:
         arrays = lambda dicts: {name: np.array([d[name] for d in dicts]) for name in dicts[0]}
         spent = cost.total(progress.spent)
         edges, setup = self.network.edges, self.resolved
-        made = self.made(progress)
+        made = self.rounds_made(progress)
         sent = 2 * made * self.traffic.bytes + setup.bytes // max(len(edges), 1)
         return Run(
             x=progress.state.x,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from ..machine.sharding import Cut
+from ..machine.sharding import AgentSharding
 from .mixer import PASS, Bucket
 from .network import Network
 
@@ -55,7 +55,7 @@ class Exchange:
         return jnp.concatenate([leaf, *heard])
 
 
-def exchange(network: Network, cut: Cut, way: Way | None = None) -> Exchange:
+def exchange(network: Network, cut: AgentSharding, way: Way | None = None) -> Exchange:
     """The exchange of `network` over the devices of `cut`; `way` None takes the cheaper one."""
     needed = _needed(network, cut)
     colours = _coloured(needed)
@@ -78,7 +78,7 @@ def exchange(network: Network, cut: Cut, way: Way | None = None) -> Exchange:
     return Exchange(_slots(network, cut, table), tuple(sends), tuple(colours))
 
 
-def _needed(network: Network, cut: Cut) -> dict[tuple[int, int], list[int]]:
+def _needed(network: Network, cut: AgentSharding) -> dict[tuple[int, int], list[int]]:
     """For each pair of devices (sender, receiver), the agents of one whom the other hears."""
     m = network.weights
     found: dict[tuple[int, int], set[int]] = {}
@@ -103,7 +103,7 @@ def _coloured(needed: dict[tuple[int, int], list[int]]) -> list[Pairs]:
     return [tuple(group) for group in groups]
 
 
-def _slots(network: Network, cut: Cut, table: dict[tuple[int, int], int]) -> Bucket:
+def _slots(network: Network, cut: AgentSharding, table: dict[tuple[int, int], int]) -> Bucket:
     """Whom the agent of each place hears, as rows of its device's table."""
     m, places = network.weights, cut.places
     width = int(np.diff(m.indptr).max())

@@ -33,7 +33,7 @@ class Own:
     values: jax.Array  # (agents,)
 
 
-def own(algorithm: Any, agent: Any) -> Any:
+def agent_numbers(algorithm: Any, agent: Any) -> Any:
     """The algorithm as `agent` has it: with its own numbers."""
     pick = lambda leaf: leaf.values[agent] if isinstance(leaf, Own) else leaf
     return jax.tree.map(pick, algorithm, is_leaf=lambda leaf: isinstance(leaf, Own))
@@ -176,7 +176,7 @@ class Resolved(NamedTuple):
     """An algorithm with numbers throughout, and what finding them has taken so far."""
 
     algorithm: Any
-    numbers: dict[str, float]  # all that were found, by name; `shown`
+    numbers: dict[str, float]  # all that were found, by name; `by_name`
     cost: Cost  # of each agent, for what was found since the agents moved on: yet to be charged
     rounds: int  # of talking only, since the start
     bytes: int  # over all edges, both ways, since the start
@@ -198,14 +198,14 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     setting = dataclasses.replace(setting, estimator=estimator)  # its memory stays the same
     filled = fill(algorithm, setting)
     diameter, links = 0, 0
-    if setting.network and spoken(setting.memory):
+    if setting.network and agreed_bytes(setting.memory):
         diameter, links = setting.network.diameter, 2 * len(setting.network.edges)
     return Resolved(
         jax.tree.map(_plain, filled),
-        shown(setting.memory),
+        by_name(setting.memory),
         spent({name: found for name, found in setting.memory.items() if name != PAID}),
         rounds=talked(setting.memory).talks * diameter,
-        bytes=spoken(setting.memory) * diameter * links,
+        bytes=agreed_bytes(setting.memory) * diameter * links,
     )
 
 
@@ -217,7 +217,7 @@ def _plain(number: Any) -> Any:
     return found.astype(jax.dtypes.canonicalize_dtype(found.dtype))
 
 
-def shown(memory: Mapping[str, Found]) -> dict[str, float]:
+def by_name(memory: Mapping[str, Found]) -> dict[str, float]:
     """Every number by its name, "_upper" and the like apart, which others are made of.
 
     Of a number that each agent has of its own, the smallest, and the largest as "most_" and the
@@ -253,7 +253,7 @@ def talked(memory: Mapping[str, Found]) -> Talked:
     return Talked(sum(one.agreed for one in found), sum(one.talks for one in found))
 
 
-def spoken(memory: Mapping[str, Found]) -> int:
+def agreed_bytes(memory: Mapping[str, Found]) -> int:
     """Bytes of the numbers in `memory` that were agreed on: of one round, to one neighbour."""
     size: int = jax.dtypes.canonicalize_dtype(float).itemsize
     return talked(memory).agreed * size

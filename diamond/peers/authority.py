@@ -38,7 +38,7 @@ YEARS, DAYS = 10, 365  # the authority's certificate lasts so long, a site's so 
 SKEW = datetime.timedelta(minutes=5)  # clocks may differ by so much
 
 
-def found(
+def found_federation(
     folder: Path,
     name: str,
     sites: Mapping[str, str],

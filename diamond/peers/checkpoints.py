@@ -10,7 +10,7 @@ from ..runs import checkpoint, resolved_numbers
 from ..runs.checkpoint import Damaged
 from ..runs.recovery import unused
 from .agent import Progress
-from .outbox import Store
+from .outbox import Outbox
 
 STATES, FINISHED = "checkpoint", "finished.json"
 
@@ -26,15 +26,15 @@ class OtherRun(ValueError):
     """A folder with the checkpoint of another run."""
 
 
-def save(folder: Path, run: str, progress: Progress, store: Store) -> None:
+def save(folder: Path, run: str, progress: Progress, store: Outbox) -> None:
     """Write where the agent stands and the messages its neighbours may still need."""
     arrays = tree.named(_Own(progress.state, progress.spent)) | store.arrays()
     durable = {str(j): d for j, d in store.durable.items()}
-    notes = {"run": run, "durable": durable, "found": resolved_numbers.told(progress.found)}
+    notes = {"run": run, "durable": durable, "found": resolved_numbers.to_json(progress.found)}
     checkpoint.save(folder / STATES, progress.t, arrays, notes)
 
 
-def restore(folder: Path, run: str, start: Progress, store: Store) -> Progress:
+def restore(folder: Path, run: str, start: Progress, store: Outbox) -> Progress:
     """Where the newest whole checkpoint leaves the agent, with `store` filled; else `start`.
 
     The algorithm is that of `start` still: the numbers found are yet to be put into it.
@@ -59,7 +59,7 @@ def restore(folder: Path, run: str, start: Progress, store: Store) -> Progress:
             )
         store.restore(kept.arrays, kept.notes["durable"])
         state, spent = tree.like(_Own(start.state, start.spent), kept.arrays)
-        numbers = resolved_numbers.read(kept.notes["found"])
+        numbers = resolved_numbers.from_json(kept.notes["found"])
         return start._replace(t=kept.round, state=state, spent=spent, found=numbers)
     once = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
     if len(once) > 1:

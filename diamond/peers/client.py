@@ -8,14 +8,14 @@ from . import frame
 from .agent import Agent
 from .edge_states import Edges
 from .frame import Ask, Envelope, FrameError, Layout
-from .neighbour_status import Heard
-from .service import Desk
+from .neighbour_status import NeighbourStatus
+from .service import Service
 from .timeouts import Limits, Wait, insist
 from .transport import REQUEST, Differs, Transport, Unreachable
 
 
-class Asking:
-    """The agent's side of every question to a neighbour; the desk is the other side.
+class NeighbourClient:
+    """The agent's side of every question to a neighbour; the service is the other side.
 
     `waits` and `heard` know, for each neighbour, what was waited for and what came last.
     """
@@ -26,12 +26,12 @@ class Asking:
         parts: Mapping[str, str],
         transport: Transport,
         limits: Limits,
-        desk: Desk,
+        service: Service,
     ):
         self.agent, self.parts, self.transport = agent, parts, transport
-        self.limits, self.desk, self.last = limits, desk, desk.last
+        self.limits, self.service, self.last = limits, service, service.last
         self.waits = {j: Wait() for j in agent.neighbours}
-        self.heard = {j: Heard() for j in agent.neighbours}
+        self.heard = {j: NeighbourStatus() for j in agent.neighbours}
 
     async def pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
         """What j says in exchange t, or about numbers before it."""
@@ -45,14 +45,14 @@ class Asking:
             return self.read(j, t, answer, talk, layout) if answer else None
 
         with self.heard[j].awaited():
-            whose = f"{wanted} of {self.desk.call(j)}"
+            whose = f"{wanted} of {self.service.call(j)}"
             found = await insist(attempt, whose, self.limits, self.waits[j])
         self.heard[j].round = round
         return found
 
     async def call(self, j: int, kind: str, t: int, talk: int = 0) -> bytes:
         """One try to get the message of j, or its word on the edge; empty if it is not there."""
-        ask = Ask(self.parts["run"], self.agent.number, t, self.desk.durable, talk)
+        ask = Ask(self.parts["run"], self.agent.number, t, self.service.durable, talk)
         return await self.transport.call(j, frame.encode_ask(ask, kind))
 
     def read(
@@ -69,7 +69,7 @@ class Asking:
         An agent that differs from all of them is the odd one out: it is told what differs, and
         stops. Whoever agrees with one of them waits for the others to be started again.
         """
-        others = [j for j in self.agent.neighbours if j not in self.desk.finished]
+        others = [j for j in self.agent.neighbours if j not in self.service.finished]
         differs: dict[int, str] = {}
 
         async def attempt(j: int) -> bool:
@@ -82,12 +82,12 @@ class Asking:
                         f"{cause}; it is waited for until it is started anew"
                     ) from None
                 raise Differs(
-                    f"{self.desk.call(self.agent.number)} runs something else than all its "
+                    f"{self.service.call(self.agent.number)} runs something else than all its "
                     f"neighbours: {'; '.join(differs[k] for k in others)}; start it again with "
                     f"what they run"
                 ) from None
             except Unreachable as cause:
-                known = self.desk.differs.get(j)
+                known = self.service.differs.get(j)
                 raise Unreachable(
                     f"{cause}; it ran something else: {known}" if known else str(cause)
                 ) from None
@@ -98,7 +98,7 @@ class Asking:
             with self.heard[j].awaited():
                 if edges:
                     return await edges.meet(j)
-                whose = f"greeting of {self.desk.call(j)}"
+                whose = f"greeting of {self.service.call(j)}"
                 await insist(lambda: attempt(j), whose, self.limits, self.waits[j])
 
         await all_of(greet(j) for j in others)
@@ -112,7 +112,7 @@ class Asking:
         durable = told.get("durable")
         if type(durable) is not int or not 0 <= durable <= self.last:
             raise FrameError("a greeting that does not say up to where it is kept")
-        self.desk.store.heard(j, durable)
+        self.service.outbox.heard(j, durable)
         return True
 
     async def part(self, edges: Edges | None) -> None:
@@ -127,14 +127,14 @@ class Asking:
         """
 
         async def told() -> None:
-            await self.desk.known(j)
+            await self.service.known(j)
             await asyncio.sleep(self.limits.connect)
 
         async def asked() -> None:
             if edges:
                 return await edges.farewell(j, self.last)
             await self.pull(j, self.last)
-            await self.desk.know(j)
+            await self.service.know(j)
 
         ways = [asyncio.ensure_future(told()), asyncio.ensure_future(asked())]
         try:

@@ -54,7 +54,7 @@ class Words:
             self.runs.pop(0)
 
 
-class Ledger:
+class EdgeJournal:
     """The words on all edges of one agent; kept in `folder` if there is one."""
 
     def __init__(self, neighbours: Iterable[int], run: str, folder: Path | None = None):

@@ -37,7 +37,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from . import frame
-from .edge_journal import DOWN, UP, YES, Ledger
+from .edge_journal import DOWN, UP, YES, EdgeJournal
 from .frame import Ask, FrameError
 from .outbox import NEVER
 from .site_names import UNKNOWN, Names, called
@@ -68,7 +68,7 @@ class Edges:
     def __init__(
         self,
         agent: int,
-        ledger: Ledger,
+        ledger: EdgeJournal,
         limits: Limits,
         waits: dict[int, Wait],
         call: Call,
@@ -139,7 +139,7 @@ class Edges:
         return None
 
     async def turn(self, t: int, safe: int, wanted: int) -> None:
-        """See `Ledger.turn`."""
+        """See `EdgeJournal.turn`."""
         async with self._writing:
             await self.work(self.ledger.turn, t, safe, wanted)
 

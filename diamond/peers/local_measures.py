@@ -13,7 +13,7 @@ from ..core.cost import Cost
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
 from ..measure.measures import Metrics
-from ..numbers.open_numbers import spoken
+from ..numbers.open_numbers import agreed_bytes
 from ..problem import Objectives, Rows
 from .agent import Agent, Progress
 
@@ -77,5 +77,5 @@ def _x(average: Any) -> list[np.ndarray]:
 
 def sent(agent: Agent, progress: Progress) -> int:
     """Bytes of all arrays that the agent has sent: in rounds, and to find numbers."""
-    talked = spoken(progress.found) * agent.network.diameter
+    talked = agreed_bytes(progress.found) * agent.network.diameter
     return len(agent.neighbours) * (progress.t * agent.bytes + talked)

@@ -13,7 +13,7 @@ class Unsettled(LookupError):
         self.name, self.values = name, values
 
 
-class Tally:
+class MaxConsensus:
     """What one agent has measured, each thing once, and what the network has settled.
 
     A `diamond.numbers.open_numbers.Talk`: finding numbers stops at the first that is not settled

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Heard:
+class NeighbourStatus:
     """The round of the last message that came, and since when the next one is awaited."""
 
     round: int = -1

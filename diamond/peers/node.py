@@ -18,15 +18,15 @@ import numpy as np
 from ..numbers.open_numbers import open_numbers
 from . import checkpoints, frame
 from .agent import Agent, Progress, Thought
-from .client import Asking, all_of
-from .edge_journal import DOWN, Ledger
+from .client import NeighbourClient, all_of
+from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
 from .frame import Envelope, FrameError
 from .handshake import digest
-from .max_consensus import Tally, Unsettled
-from .outbox import Store
-from .service import Desk
-from .shutdown import Halt, Halted
+from .max_consensus import MaxConsensus, Unsettled
+from .outbox import Outbox
+from .service import Service
+from .shutdown import Halted, Shutdown
 from .site_names import Names, called
 from .timeouts import Limits
 from .transport import Stopped, Transport
@@ -61,18 +61,20 @@ class Node:
         self.run_digest = self.parts["run"]
         who = self.agent.number, self.agent.neighbours
         self.last = self.rounds * self.agent.exchanges  # of the clock of peers: exchanges
-        self.desk = Desk(
+        self.service = Service(
             *who, self.parts, self.last, self.limits, self.work, self.folder, self.names
         )
-        self.asking = Asking(self.agent, self.parts, self.transport, self.limits, self.desk)
+        self.asking = NeighbourClient(
+            self.agent, self.parts, self.transport, self.limits, self.service
+        )
         self.waits, self.heard = self.asking.waits, self.asking.heard
         # Of the last round, of each exchange: all messages, the agent's own among them.
         self.messages: list[dict[int, list[Any]]] = []
         self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
         self.compiling = 0.0  # seconds before the first of them
         self.t = 0  # rounds made
-        self.halt = Halt(self.limits.connect)
-        self.desk.status, self.desk.stop = self.status, self.halt.ask
+        self.halt = Shutdown(self.limits.connect)
+        self.service.status, self.service.stop = self.status, self.halt.ask
         self.edges = self._edges() if self.missing == "continue" else None
 
     @property
@@ -87,24 +89,26 @@ class Node:
                 f"together, and this run goes on without those away"
             )
         place = self.folder / "journal" if self.folder else None
-        ledger = Ledger(self.agent.neighbours, self.run_digest, place)
+        ledger = EdgeJournal(self.agent.neighbours, self.run_digest, place)
         ways = self.asking.call, self.asking.read, self.asking.hello
         means = self.limits, self.waits, *ways, self.work
-        edges = self.desk.edges = Edges(self.agent.number, ledger, *means, self.names)
-        edges.wake = self.desk.wake
-        self.desk.store.spared = lambda j, t: ledger.word(j, t) == DOWN
+        edges = self.service.edges = Edges(self.agent.number, ledger, *means, self.names)
+        edges.wake = self.service.wake
+        self.service.outbox.spared = lambda j, t: ledger.word(j, t) == DOWN
         return edges
 
     async def run(self) -> Progress:
         """All rounds, from the checkpoint if there is one; returns once no neighbour needs more."""
         progress = self.agent.begin()
         if self.folder:
-            progress = checkpoints.restore(self.folder, self.run_digest, progress, self.desk.store)
+            progress = checkpoints.restore(
+                self.folder, self.run_digest, progress, self.service.outbox
+            )
             if progress.t:
                 progress = self.agent.numbered(progress)
             safe = self.agent.exchanges * checkpoints.safe(self.folder)
-            self.desk.durable = min(safe, self.agent.tick(progress))
-            self.desk.finished = checkpoints.finished(self.folder, self.run_digest)
+            self.service.durable = min(safe, self.agent.tick(progress))
+            self.service.finished = checkpoints.finished(self.folder, self.run_digest)
         try:
             if self.edges:
                 self.edges.ledger.restore(self.agent.tick(progress))
@@ -130,7 +134,7 @@ class Node:
                 await self._save(progress)
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
         except (FloatingPointError, Stopped) as error:
-            self.desk.fail(str(error))
+            self.service.fail(str(error))
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
             raise
         finally:
@@ -169,7 +173,7 @@ class Node:
 
         Each tells its neighbours the largest it knows, as many times as the network's diameter.
         """
-        tally, talk, t = Tally(), 0, self.agent.tick(progress)
+        tally, talk, t = MaxConsensus(), 0, self.agent.tick(progress)
         while True:
             try:
                 return await self.work(self.agent.find, progress, tally)
@@ -231,7 +235,7 @@ class Node:
     def _publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
         envelope = Envelope(self.run_digest, self.agent.number, t, talk)
         try:
-            self.desk.publish(t, frame.encode(envelope, arrays), talk)
+            self.service.publish(t, frame.encode(envelope, arrays), talk)
         except FrameError as cause:
             what = "what it measures" if talk else "its message"
             raise FloatingPointError(
@@ -244,7 +248,7 @@ class Node:
         """The messages of all neighbours of exchange t; None where the edge is down."""
         neighbours = self.agent.neighbours
         found = await all_of(self._message(j, t) for j in neighbours)
-        self.desk.store.trim()
+        self.service.outbox.trim()
         return dict(zip(neighbours, found))
 
     async def _message(self, j: int, t: int) -> list[Any] | None:
@@ -259,15 +263,15 @@ class Node:
     async def _save(self, progress: Progress) -> None:
         """A checkpoint; only then do neighbours hear that they may forget."""
         if self.folder is None:
-            self.desk.durable = self.agent.tick(progress)
+            self.service.durable = self.agent.tick(progress)
         else:
             await self.work(
-                checkpoints.save, self.folder, self.run_digest, progress, self.desk.store
+                checkpoints.save, self.folder, self.run_digest, progress, self.service.outbox
             )
-            self.desk.durable = self.agent.exchanges * checkpoints.safe(self.folder)
+            self.service.durable = self.agent.exchanges * checkpoints.safe(self.folder)
         if self.edges:
             await self.edges.turn(
-                self.agent.tick(progress), self.desk.durable, self.desk.store.floor
+                self.agent.tick(progress), self.service.durable, self.service.outbox.floor
             )
 
     async def _leave(self) -> None:
@@ -276,11 +280,11 @@ class Node:
         The last checkpoint is read back first: whoever says it has finished is never set back.
         """
         if self.folder is not None:
-            check = Store(self.agent.neighbours)
+            check = Outbox(self.agent.neighbours)
             restored = checkpoints.restore(self.folder, self.run_digest, self.agent.begin(), check)
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
-        self.desk.durable = self.last
+        self.service.durable = self.last
         self._publish(self.last, [])
         await self.asking.part(self.edges)
 
@@ -301,8 +305,8 @@ class Node:
         return where | {"state": state, "waiting": waiting, "away": away}
 
     async def answer(self, sender: int, request: bytes) -> bytes:
-        """See `Desk.answer`."""
-        return await self.desk.answer(sender, request)
+        """See `Service.answer`."""
+        return await self.service.answer(sender, request)
 
 
 def _clock() -> float:

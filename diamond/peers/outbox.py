@@ -11,7 +11,7 @@ class Gone(LookupError):
     """A message that no neighbour could want any more, asked for all the same."""
 
 
-class Store:
+class Outbox:
     """Frames by round, each kept exactly as long as a neighbour may ask for it.
 
     A neighbour that could be set back to round d, where its checkpoint is, asks for the messages

@@ -8,7 +8,7 @@ from typing import Any
 from ..core import cost
 from ..core.cost import Cost
 from ..measure.divergence import blame, unsound
-from ..numbers.open_numbers import shown, talked
+from ..numbers.open_numbers import by_name, talked
 from ..runs.manifest import Origin, now, opening
 from ..runs.solution import shown as answer
 from ..runs.trajectory_digest import digest
@@ -24,7 +24,7 @@ TIMES = ("seconds", "waited")  # of rounds, and of these what went into waiting 
 SPENT = ("round", "bytes", *Cost._fields)
 
 
-class Diary:
+class SiteFolder:
     """Writes an evaluation every so many rounds as checkpoints are, and what became of the run.
 
     A line is on the disk before the checkpoint of its round, so what a killed site has lost is
@@ -111,7 +111,7 @@ class Diary:
 
     def _totals(self, progress: Progress) -> dict[str, Any]:
         agent, lines = self.node.agent, self.writer.metrics.lines()
-        resolved = shown(progress.found)
+        resolved = by_name(progress.found)
         spent = zip(Cost._fields, cost.total(progress.spent).tolist())
         edges = [sorted((agent.number, j)) for j in agent.neighbours]
         both = 2 * sent(agent, progress) // max(len(edges), 1)

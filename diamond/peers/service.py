@@ -9,14 +9,14 @@ from . import checkpoints, frame
 from .edge_states import STUCK, Edges, tell
 from .frame import Ask
 from .handshake import differing
-from .outbox import Gone, Store
+from .outbox import Gone, Outbox
 from .site_names import UNKNOWN, Names, called
 from .timeouts import Limits
 from .transport import REQUEST, Differs, Refused, Stopped
 from .worker_thread import Work
 
 
-class Desk:
+class Service:
     """Agent `agent`'s side of every question: its messages, what it runs, who has finished.
 
     `parts` is the digest of what all agents have in common. `folder` remembers who has finished.
@@ -36,7 +36,7 @@ class Desk:
         self.agent, self.parts, self.last = agent, parts, last  # the last tick
         self.limits, self.work, self.folder = limits, work, folder
         self.names = names
-        self.store = Store(neighbours)
+        self.outbox = Outbox(neighbours)
         self.differs: dict[int, str] = {}  # neighbours that asked while running something else
         self.edges: Edges | None = None  # where rounds are made without neighbours that are away
         self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
@@ -55,7 +55,7 @@ class Desk:
     async def answer(self, sender: int, request: bytes) -> bytes:
         """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
         header, _ = frame.unpack(request, REQUEST)
-        if sender not in (*self.store.durable, self.agent):
+        if sender not in (*self.outbox.durable, self.agent):
             raise Refused(f"{self.call(sender)} is no neighbour of {self.call(self.agent)}")
         if header.get("sender") != sender:
             other = header.get("sender")
@@ -94,7 +94,7 @@ class Desk:
         """What is asked for, waited for during half of the time an answer may take."""
         now = asyncio.get_running_loop().time()
         until = now + min(self.limits.round, self._within.get(ask.sender, self.limits.round)) / 2
-        self.store.heard(ask.sender, ask.durable)
+        self.outbox.heard(ask.sender, ask.durable)
         if ask.durable == self.last:
             await self.know(ask.sender)
         while True:
@@ -114,7 +114,7 @@ class Desk:
         if self.edges and (said := await self.edges.reply(ask, kind)):
             return said
         try:
-            found = self.store.get(ask.round, ask.talk) if kind == "ask" else None
+            found = self.outbox.get(ask.round, ask.talk) if kind == "ask" else None
         except Gone as gone:
             raise Refused(f"{self.call(self.agent)}: {gone}") from None
         if found is None and self.edges and self.edges.stuck:
@@ -123,7 +123,7 @@ class Desk:
 
     def publish(self, round: int, content: bytes, talk: int = 0) -> None:
         """From now on, `content` is the message of `round`, or said before it."""
-        self.store.put(round, content, talk)
+        self.outbox.put(round, content, talk)
         self.wake()
 
     def fail(self, why: str) -> None:

@@ -11,7 +11,7 @@ class Halted(Exception):
     """The agent has stopped because it was asked to."""
 
 
-class Halt:
+class Shutdown:
     """Whether the operator has asked; what is under way gets `grace` seconds to end by itself."""
 
     def __init__(self, grace: float):

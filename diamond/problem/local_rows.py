@@ -26,7 +26,7 @@ class About(NamedTuple):
     form: Form
 
 
-class Held(Sequence[Tree]):
+class LocalRows(Sequence[Tree]):
     """One part of the rows of all agents: those loaded here, and what is known of all.
 
     `arranged` puts an agent's rows into their order.
@@ -77,7 +77,7 @@ class Held(Sequence[Tree]):
         for agent, (_, form) in enumerate(self.known):
             validate.alike(self.name, agent, form, self.known[0].form)
 
-    def kept(self, here: Iterable[int]) -> "Held":
+    def kept(self, here: Iterable[int]) -> "LocalRows":
         """The same without the rows of agents that are not `here`."""
         found, own = copy(self), set(here)
         found._given = {agent: given for agent, given in self._given.items() if agent in own}

@@ -15,9 +15,9 @@ from ..core.sampling import key
 from ..core.tree import Tree
 from ..machine import compilation_cache
 from ..machine.processes import together
-from ..machine.sharding import Cut
+from ..machine.sharding import AgentSharding
 from . import validate
-from .local_rows import Given, Held
+from .local_rows import Given, LocalRows
 from .rows import Loss, Objectives, Rows
 
 Agents = Sequence[int] | np.ndarray
@@ -89,7 +89,7 @@ class Problem:
         parts = {name: validate.listed(called[name], part) for name, part in given.items()}
         validate.agents({called[name]: len(part) for name, part in parts.items()})
         order = _shuffled if shuffle else lambda rows: rows
-        self.rows = {name: Held(called[name], part, order) for name, part in parts.items()}
+        self.rows = {name: LocalRows(called[name], part, order) for name, part in parts.items()}
         self.rows.setdefault("valid", self.rows["train"])  # what f averages over
         self.agents = len(train)  # m
         self.here: list[int] = []  # those whose rows are in this process
@@ -114,7 +114,7 @@ class Problem:
         """Load the rows of the agents on this process's devices; the others load theirs."""
         devices = jax.devices()
         with together():
-            self.load(Cut(self.agents, len(devices)).of(jax.process_index(), devices))
+            self.load(AgentSharding(self.agents, len(devices)).of(jax.process_index(), devices))
         for part in self.rows.values():
             part.share()
         with together():

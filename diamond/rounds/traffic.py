@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..core.sampling import draw, key
-from ..numbers.open_numbers import own
+from ..numbers.open_numbers import agent_numbers
 from ..problem import Objectives
 from .algorithm import Algorithm, Message
 
@@ -32,7 +32,7 @@ def traffic(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> Traffi
 
 @jax.jit  # never run: its shapes are remembered, so that another run traces nothing
 def _messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
-    algorithm = own(algorithm, 0)
+    algorithm = agent_numbers(algorithm, 0)
     state, found = algorithm.init(x, y), []
     for stage in algorithm.stages:
         sample = draw(key(0), 0, 0, (1, 1), stage.links, algorithm.batch, "blocks")

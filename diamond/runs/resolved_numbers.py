@@ -9,13 +9,13 @@ from ..core.cost import Cost
 from ..numbers.open_numbers import Found
 
 
-def told(memory: Mapping[str, Found]) -> dict[str, Any]:
+def to_json(memory: Mapping[str, Found]) -> dict[str, Any]:
     """The numbers by name, as JSON; a Python number stays one."""
     return {name: _told(found) for name, found in memory.items()}
 
 
-def read(notes: Mapping[str, Any]) -> dict[str, Found]:
-    """The numbers that `told` wrote."""
+def from_json(notes: Mapping[str, Any]) -> dict[str, Found]:
+    """The numbers that `to_json` wrote."""
     return {name: _found(entry) for name, entry in notes.items()}
 
 

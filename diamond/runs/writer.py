@@ -120,7 +120,7 @@ class Writer:
         notes = {
             "seconds": saved.seconds,
             "wall": self.wall,
-            "found": resolved_numbers.told(saved.found),
+            "found": resolved_numbers.to_json(saved.found),
         }
         config = self.path / "config.toml"
         vouched = {"chain": self._chain[-1][1]}
@@ -163,7 +163,7 @@ class Writer:
         self._missing = chosen.round if last(lines) != chosen.round else None
         self._before, self._saved = chosen.notes["wall"], (chosen.round, time.monotonic())
         self._noted, self._chain = chosen.round, [(chosen.round, there.chain)]
-        numbers = resolved_numbers.read(chosen.notes["found"])
+        numbers = resolved_numbers.from_json(chosen.notes["found"])
         entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
         own = [{k: np.array(v) for k, v in line["agents"].items()} for line in lines]
         saved = Snapshot(chosen.arrays, numbers, chosen.notes["seconds"], entries, own)

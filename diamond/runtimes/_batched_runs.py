@@ -28,7 +28,7 @@ from ._rewind import LOST
 from ._round import REMEDY, WORK, Progress, play, start, together
 
 
-class Lanes:
+class BatchedRuns:
     """Runs side by side: an axis of their own before that of the agents.
 
     `shape` is (rows, runs of a row); a row's runs have one seed.

@@ -9,7 +9,7 @@ from ..machine.processes import everyone
 from ..numbers.open_numbers import Measure, Measured
 
 
-class Gathered:
+class Gather:
     """A `diamond.numbers.open_numbers.Talk` between processes; `whose` are the agents of each."""
 
     def __init__(self, whose: Sequence[np.ndarray]):

@@ -13,7 +13,7 @@ from ..core.cost import Cost
 from ..core.sampling import EACH, Sample, Sampling, draw
 from ..machine.memory import even, grouped
 from ..network.mixer import Mixer
-from ..numbers.open_numbers import own
+from ..numbers.open_numbers import agent_numbers
 from ..problem import Objectives, Rows
 from ..rounds.algorithm import Algorithm, Estimate, Message, State
 from ._compiled import compiled
@@ -73,7 +73,9 @@ def estimate(
 
     def alone(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
         drawn = drawn._replace(bits=sample.bits)
-        return own(algorithm, i).stages[number].estimate(problem.of(agent), state, t, drawn)
+        return (
+            agent_numbers(algorithm, i).stages[number].estimate(problem.of(agent), state, t, drawn)
+        )
 
     agents = jnp.arange(problem.train.count.shape[0])
     work = grouped(alone, size or together(problem.train))
@@ -116,9 +118,9 @@ def play(
         state, spent = before
         sample = samples(algorithm, problem, key, t, sampling, agents, number, turn)
         estimates, costs = estimate(algorithm, problem, state, t, sample, agents, size, number)
-        tell = lambda i, *each: own(algorithm, i).stages[number].outgoing(*each, t)
+        tell = lambda i, *each: agent_numbers(algorithm, i).stages[number].outgoing(*each, t)
         told = jax.vmap(tell)(numbers, state, estimates)
-        update = lambda i, *each: own(algorithm, i).stages[number].update(*each, t)
+        update = lambda i, *each: agent_numbers(algorithm, i).stages[number].update(*each, t)
         state = jax.vmap(update)(numbers, state, estimates, told, mixer(told))
         return state, jax.vmap(cost.charge)(spent, costs)
 

@@ -87,7 +87,7 @@ class Simulation:
         arrays = tree.named(self._whole(self.progress))
         if self.rewind:
             arrays |= self.rewind.arrays(self._whole)
-        return self.record.saved(arrays, self.numbers.memory, self.seconds)
+        return self.record.snapshot(arrays, self.numbers.memory, self.seconds)
 
     def advance(self, until: int) -> tuple[Progress, bool]:
         """What the rounds up to `until` come to, and whether all of it is finite."""

@@ -10,7 +10,7 @@ from ..core import cost
 from ..core.sampling import Sampling, key
 from ..measure.record import Record
 from ..network import Network
-from ..numbers.open_numbers import Setting, refreshes, resolve, spoken
+from ..numbers.open_numbers import Setting, agreed_bytes, refreshes, resolve
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ._one_device import OneDevice
@@ -115,7 +115,7 @@ def _renewals(setting: Setting, rounds: int) -> _Renewals:
     anew = {name: found for name, found in setting.memory.items() if not found.lasting}
     links = 2 * len(setting.network.edges) * setting.network.diameter
     drawn = sum(float(np.mean(found.cost.samples)) for found in anew.values())
-    return _Renewals(times * drawn, times * links * spoken(anew))
+    return _Renewals(times * drawn, times * links * agreed_bytes(anew))
 
 
 def _timed_look(record: Record, progress: object) -> float:

@@ -42,7 +42,7 @@ def first() -> bool:
     return jax.process_index() == 0
 
 
-def told(message: bytes | None) -> bytes:
+def broadcast(message: bytes | None) -> bytes:
     """What process 0 says, on every process."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 

@@ -20,7 +20,7 @@ from ..numbers.open_numbers import open_numbers, refreshes
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
-from ._batched_runs import Lanes
+from ._batched_runs import BatchedRuns
 from .simulate import check, simulate
 
 LANES = 288  # runs side by side, at most
@@ -126,7 +126,7 @@ def _all(
     every: int,
     sampling: Sampling,
     memory: int | None = None,
-) -> Iterator[tuple[np.ndarray, Lanes]]:
+) -> Iterator[tuple[np.ndarray, BatchedRuns]]:
     """The runs as tables, each made side by side; one that does not fit the device is halved.
 
     While one runs, the next is compiled, if the device has room for both.
@@ -139,11 +139,11 @@ def _all(
         for kind in kinds.values()
         for table in _tables([runs[i][1] for i in kind])
     ]
-    ahead: dict[int, Lanes] = {}  # that of the next table, by its first run
+    ahead: dict[int, BatchedRuns] = {}  # that of the next table, by its first run
 
-    def made(table: np.ndarray) -> Lanes:
+    def made(table: np.ndarray) -> BatchedRuns:
         given = [runs[i] for i in table.ravel()]
-        return Lanes(problem, network, given, table.shape, sampling, memory)
+        return BatchedRuns(problem, network, given, table.shape, sampling, memory)
 
     while waiting:
         table = waiting.pop(0)
@@ -161,7 +161,7 @@ def _all(
             yield table, lanes
 
 
-def _go(lanes: Lanes, rounds: int, every: int) -> None:
+def _go(lanes: BatchedRuns, rounds: int, every: int) -> None:
     """All rounds of the runs of a table, measured on the way."""
     marks = {0, *range(every, rounds, every), rounds}
     renewals = set(refreshes(rounds)) if lanes.changes else set()
@@ -173,7 +173,7 @@ def _go(lanes: Lanes, rounds: int, every: int) -> None:
             lanes.measure(last=until == rounds)
 
 
-def _outcomes(lanes: Lanes) -> list[Outcome]:
+def _outcomes(lanes: BatchedRuns) -> list[Outcome]:
     failed = np.asarray(lanes.failed).tolist()
     found = zip(lanes.histories(), failed)
     return [Outcome(history, round if round >= 0 else None) for history, round in found]

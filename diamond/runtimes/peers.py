@@ -12,7 +12,7 @@ from ..network import Network
 from ..peers.agent import Agent, Progress
 from ..peers.in_process import Wire, inline, play
 from ..peers.node import Missing, Node
-from ..peers.run_folder import Diary
+from ..peers.run_folder import SiteFolder
 from ..peers.timeouts import Limits
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
@@ -93,7 +93,7 @@ def run(
             names = {member.number: member.name for member in site.roster.members}
             fixed = agent, rounds, client, folder, every, limits
             node = Node(*fixed, missing=missing, names=names)
-            diary = Diary(writer, node, origin, config)
+            diary = SiteFolder(writer, node, origin, config)
             node.on_round = partial(_noted, diary, watch)
             if watch:
                 watch.begin(node)
@@ -105,7 +105,7 @@ def run(
         return asyncio.run(work(writer))
 
 
-def _noted(diary: Diary, watch: Watch | None, progress: Progress) -> None:
+def _noted(diary: SiteFolder, watch: Watch | None, progress: Progress) -> None:
     before = len(diary.entries)
     diary.note(progress)
     if watch and len(diary.entries) > before:

@@ -99,7 +99,7 @@ def simulate(
                 on_progress(run.snapshot())
 
         alone = jax.process_count() == 1  # of several, only the first has the history
-        if not resume or (alone and not run.record.measured(run.t)):
+        if not resume or (alone and not run.record.has_measured(run.t)):
             note()
         if not resume or alone:
             run.judge(last=run.t == rounds)

@@ -18,14 +18,14 @@ from ..core import tree
 from ..core.sampling import Sampling
 from ..core.tree import Tree
 from ..machine.memory import Budget, Fitted
-from ..machine.sharding import Cut
+from ..machine.sharding import AgentSharding
 from ..network import Network
 from ..network.exchange import AXIS, Exchange, Way, exchange
 from ..numbers.open_numbers import AllHere, Talk
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
 from ._compiled import compiled
-from ._gather import Gathered
+from ._gather import Gather
 from ._one_device import OneDevice
 from ._precision import Precision, working
 from ._round import REMEDY, WORK, Progress, play
@@ -50,7 +50,7 @@ class Spmd:
     ):
         chosen = named(devices)
         self.mesh = Mesh(np.array(chosen), (AXIS,))
-        self.cut, self.sampling = Cut(problem.agents, len(chosen)), sampling
+        self.cut, self.sampling = AgentSharding(problem.agents, len(chosen)), sampling
         self.agents, self.shared = problem.agents, NamedSharding(self.mesh, ALL)
         whose = [self.cut.of(process, chosen) for process in range(jax.process_count())]
         here = whose[jax.process_index()]
@@ -68,7 +68,7 @@ class Spmd:
         self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1: for equal bits
         self.groups = np.split(here, range(self.abreast, len(here), self.abreast))
         several = len({device.process_index for device in chosen}) > 1
-        self.talk: Talk = Gathered(whose) if several else AllHere()
+        self.talk: Talk = Gather(whose) if several else AllHere()
         self.budget = Budget(chosen, memory)
         self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
 

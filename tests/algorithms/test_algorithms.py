@@ -22,7 +22,7 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
 from diamond.network.mixer import mixer
-from diamond.numbers.open_numbers import Setting, own, resolve
+from diamond.numbers.open_numbers import Setting, agent_numbers, resolve
 from diamond.runtimes._round import play, start
 
 
@@ -35,7 +35,7 @@ def test_the_folder_is_the_catalogue():
 def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
     algorithm = resolve(ALGORITHMS[name](), Setting(quad().problem, ring(4), 4, 0)).algorithm
     assert algorithm.batch >= 1 and algorithm.stages[0].links >= 0
-    numbers = own(algorithm, 3).numbers(5)
+    numbers = agent_numbers(algorithm, 3).numbers(5)
     assert numbers["alpha"] > 0 and numbers["beta"] > 0
     again = jax.tree.unflatten(jax.tree.structure(algorithm), jax.tree.leaves(algorithm))
     assert same_bits(again, algorithm) and hash(jax.tree.structure(algorithm)) is not None

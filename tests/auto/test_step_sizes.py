@@ -10,7 +10,7 @@ from compiling import quickly
 from helpers import ESTIMATORS, build, flat, logistic, quad, ring, same_bits
 
 import diamond
-from diamond.numbers.open_numbers import Setting, own, resolve
+from diamond.numbers.open_numbers import Setting, agent_numbers, resolve
 from diamond.numbers.schedule import constant, paper
 from diamond.problem import Problem
 from diamond.runtimes.many import many
@@ -72,7 +72,7 @@ def test_every_agent_has_its_own_lower_step_and_chain():
     resolved = found(apart(), algorithm)
     bends = np.array([1.0, 10**0.5, 10.0])
     for i, bend in enumerate(bends):
-        mine = own(resolved.algorithm, i)
+        mine = agent_numbers(resolved.algorithm, i)
         assert float(mine.numbers(0)["beta"]) == pytest.approx(1 / (1.5 * bend), rel=1e-4)
         assert float(mine.hypergradient.solve.lipschitz) == pytest.approx(3 * bend, rel=1e-4)
     numbers = resolved.numbers
@@ -301,7 +301,7 @@ def test_it_gives_up_in_the_end():
 def test_the_schedules_shrink_as_written():
     resolved = found(QUAD.problem, diamond.diamond(batch=12))
     algorithm = resolved.algorithm
-    numbers = {t: own(algorithm, 0).numbers(t) for t in (0, 200, 1400)}
+    numbers = {t: agent_numbers(algorithm, 0).numbers(t) for t in (0, 200, 1400)}
     alpha, beta, eta = ([float(numbers[t][n]) for t in numbers] for n in ("alpha", "beta", "eta"))
     for step, first in ((alpha, 25 * alpha[0]), (beta, beta[0])):
         np.testing.assert_allclose(step[1:], [first * 2 ** (-1 / 3), first * 0.5], rtol=1e-6)

@@ -17,7 +17,16 @@ from typer.testing import CliRunner
 import diamond
 from diamond import cli, hypergradient, network
 from diamond.machine import compilation_cache, memory
-from diamond.machine.memory import SHARE, Budget, Fitted, TooLarge, available, even, need, spoken
+from diamond.machine.memory import (
+    SHARE,
+    Budget,
+    Fitted,
+    TooLarge,
+    available,
+    bytes_in_words,
+    even,
+    need,
+)
 from diamond.runtimes.forecast import forecast
 from diamond.runtimes.many import many
 
@@ -107,7 +116,7 @@ def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whol
         said,
     )
     total, held, there = map(float, re.findall(r"([\d.]+) kB", said))
-    assert held < there < total and there == float(spoken(whole[1] // 10).split()[0])
+    assert held < there < total and there == float(bytes_in_words(whole[1] // 10).split()[0])
     assert not seen
 
 
@@ -211,7 +220,7 @@ def test_groups_are_even_where_they_can_be(agents, most, size):
     [(12, "12 bytes"), (3400, "3.4 kB"), (999_600, "1 MB"), (1.234e9, "1.23 GB"), (5e12, "5 TB")],
 )
 def test_bytes_in_words(count, said):
-    assert spoken(count) == said
+    assert bytes_in_words(count) == said
 
 
 def test_the_command_refuses_what_does_not_fit(tmp_path, monkeypatch):

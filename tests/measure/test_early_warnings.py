@@ -8,7 +8,7 @@ import pytest
 from helpers import ESTIMATORS, quad, ring
 
 import diamond
-from diamond.measure.early_warnings import Signs
+from diamond.measure.early_warnings import EarlyWarnings
 from diamond.problems import meta_learning
 
 CALM = {
@@ -31,7 +31,7 @@ def state(p=1.0, v=1.0, u=1.0):
 
 def look(*entries, problem=None, algorithm=MOMENTUM):
     """What is said, entry by entry; an entry is (changes to CALM, state)."""
-    signs = Signs(problem or quad().problem, 0)
+    signs = EarlyWarnings(problem or quad().problem, 0)
     return [signs.look(CALM | changes, at, algorithm) for changes, at in entries]
 
 

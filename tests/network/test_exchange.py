@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from diamond import network
-from diamond.machine.sharding import Cut
+from diamond.machine.sharding import AgentSharding
 from diamond.network.exchange import AXIS, exchange
 
 NETWORKS = {
@@ -22,7 +22,7 @@ NETWORKS = {
 
 def changes(net, leaf, parts, way):
     """By how much the devices change `leaf`, a row an agent."""
-    cut = Cut(net.agents, parts)
+    cut = AgentSharding(net.agents, parts)
     found = exchange(net, cut, way)
     mesh = Mesh(np.array(jax.devices()[:parts]), (AXIS,))
     rows = PartitionSpec(AXIS)
@@ -46,17 +46,17 @@ def test_every_cut_mixes_to_the_same_bits(name, way):
 
 
 def test_a_ring_sends_one_row_each_way():
-    found = exchange(network.ring(16), Cut(16, 4))
+    found = exchange(network.ring(16), AgentSharding(16, 4))
     assert len(found.pairs) == 2 and [rows.shape for rows in found.sends] == [(4, 1), (4, 1)]
     assert {len(set(pairs)) for pairs in found.pairs} == {4}
 
 
 def test_nobody_sends_or_hears_twice_in_a_colour():
-    found = exchange(network.erdos_renyi(24, 0.3, seed=0), Cut(24, 8), "permute")
+    found = exchange(network.erdos_renyi(24, 0.3, seed=0), AgentSharding(24, 8), "permute")
     for pairs in found.pairs:
         assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == len(pairs)
 
 
 def test_the_way_is_the_cheaper_one():
-    assert exchange(network.complete(16), Cut(16, 4)).pairs == ()
-    assert exchange(network.torus(8, 8), Cut(64, 4)).pairs != ()
+    assert exchange(network.complete(16), AgentSharding(16, 4)).pairs == ()
+    assert exchange(network.torus(8, 8), AgentSharding(64, 4)).pairs != ()

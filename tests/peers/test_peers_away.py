@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from leaving import FOREVER, LABOUR, LIMITS, PATH, ROUNDS, Town, team
 
 import diamond
-from diamond.peers.edge_journal import DOWN, UP, YES, Ledger, Words
+from diamond.peers.edge_journal import DOWN, UP, YES, EdgeJournal, Words
 from diamond.peers.handshake import differing, digest
 from diamond.peers.node import Node
 
@@ -164,7 +164,7 @@ def test_ends_of_different_minds_refuse_each_other():
 
 
 def test_a_word_once_given_is_kept(tmp_path):
-    ledger = Ledger([1, 2], "run", tmp_path)
+    ledger = EdgeJournal([1, 2], "run", tmp_path)
     ledger.write(1, 0, UP, b"message")
     ledger.write(2, 0, YES)
     ledger.write(2, 0, DOWN)
@@ -175,7 +175,7 @@ def test_a_word_once_given_is_kept(tmp_path):
     whole = path.read_bytes()
     for cut in range(3):
         path.write_bytes(whole + whole[: 5 * cut])  # torn while the next one was written
-        again = Ledger([1, 2], "run", tmp_path)
+        again = EdgeJournal([1, 2], "run", tmp_path)
         again.restore(0)
         assert [again.word(1, t) for t in range(3)] == [UP, YES, ""]
         assert again.word(2, 0) == DOWN and again.heard == {(1, 0): b"message"}
@@ -184,14 +184,14 @@ def test_a_word_once_given_is_kept(tmp_path):
 
 
 def test_the_ledger_forgets_what_nobody_can_be_set_back_to(tmp_path):
-    ledger = Ledger([1], "run", tmp_path)
+    ledger = EdgeJournal([1], "run", tmp_path)
     for t in range(100):
         ledger.write(1, t, UP if t % 10 else DOWN, b"m")
         if t % 5 == 4:
             ledger.turn(t + 1, safe=max(0, t - 4), wanted=max(0, t - 20))
     ledger.close()
     assert len(list(tmp_path.iterdir())) == 2 and len(ledger.words[1].runs) <= 8
-    again = Ledger([1], "run", tmp_path)
+    again = EdgeJournal([1], "run", tmp_path)
     again.restore(96)
     words = [again.word(1, t) for t in range(80, 101)]
     assert words == [UP if t % 10 else DOWN for t in range(80, 100)] + [""]

@@ -16,7 +16,7 @@ from diamond.peers.checkpoints import OtherRun
 from diamond.peers.frame import Ask, FrameError, encode_ask, pack
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
-from diamond.peers.outbox import Gone, Store
+from diamond.peers.outbox import Gone, Outbox
 from diamond.peers.timeouts import GaveUp
 from diamond.peers.transport import Refused, Stopped, Unreachable
 from diamond.runtimes.peers import rehearse
@@ -189,7 +189,7 @@ def refusal(request, sender=0, asked=1):
     async def ask():
         agent = team()[asked]
         node = Node(agent, ROUNDS, Wire().end(asked), None, EVERY, LIMITS, inline)
-        kept = node.desk.store
+        kept = node.service.outbox
         kept.durable = dict.fromkeys(kept.durable, 4)
         await node.answer(sender, request(node))
 
@@ -251,7 +251,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
 
 
 def test_a_message_is_kept_exactly_as_long_as_a_neighbour_may_ask_for_it():
-    store = Store([0, 2])
+    store = Outbox([0, 2])
     for t in range(6):
         store.put(t, bytes([t]))
         store.put(t, bytes([t + 10]), talk=2)
@@ -265,7 +265,7 @@ def test_a_message_is_kept_exactly_as_long_as_a_neighbour_may_ask_for_it():
     assert store.get(3, talk=2) == b"\x0d" and store.get(3, talk=1) is None
     with pytest.raises(Gone, match="round 2 is no longer kept, only rounds from 3 on"):
         store.get(2)
-    again = Store([0, 2])
+    again = Outbox([0, 2])
     again.restore(store.arrays(), {"0": 4, "2": 3})
     assert again.frames == store.frames and again.durable == store.durable
 

@@ -16,7 +16,7 @@ import diamond
 from diamond import cli
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
-from diamond.peers.run_folder import Diary
+from diamond.peers.run_folder import SiteFolder
 from diamond.peers.transport import Stopped
 from diamond.report.payload import payload
 from diamond.runs import Origin, Writer, open_run, runs
@@ -34,7 +34,7 @@ async def life(wire, agent, folder, until=None):
     name = SITES[agent.number]
     with Writer(folder / name) as writer:
         node = Node(agent, ROUNDS, wire.end(agent.number), folder / name, EVERY, LIMITS, inline)
-        diary = Diary(writer, node, origin(name), "rounds = 7\n")
+        diary = SiteFolder(writer, node, origin(name), "rounds = 7\n")
 
         def note(progress):
             diary.note(progress)
@@ -143,7 +143,7 @@ def test_a_killed_site_writes_the_lines_of_one_that_was_not(tmp_path, calm, kill
 def test_how_a_run_ended_is_said(tmp_path, error, status, message):
     agent = team()[0]
     with Writer(tmp_path) as writer, quickly():
-        diary = Diary(writer, Node(agent, 7, Wire().end(0)), origin("north"), "")
+        diary = SiteFolder(writer, Node(agent, 7, Wire().end(0)), origin("north"), "")
         with pytest.raises(type(error)), diary.closed():
             diary.note(agent.begin())
             raise error

@@ -14,7 +14,7 @@ from peering import NAMES, agents, lockstep, stacked
 
 import diamond
 from diamond.auto import upper_curvature
-from diamond.numbers.open_numbers import shown, talked
+from diamond.numbers.open_numbers import by_name, talked
 from diamond.peers import agent, frame
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.max_consensus import Unsettled
@@ -52,7 +52,7 @@ OWN = ("mu", "curvature", "beta", "lipschitz")  # which every agent has of its o
 
 def together(found):
     """The numbers of the agents as a simulation shows them; those in common must be."""
-    each = [shown(progress.found) for progress in found]
+    each = [by_name(progress.found) for progress in found]
     common = [{n: v for n, v in numbers.items() if n not in OWN} for numbers in each]
     assert all(numbers == common[0] for numbers in common)
     own = {n: [numbers[n] for numbers in each] for n in OWN if n in each[0]}

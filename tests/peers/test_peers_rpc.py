@@ -133,7 +133,7 @@ def test_a_round_that_is_past_or_not_to_come_is_refused(places):
 
     async def attempt(round):
         async with site(two) as node:
-            node.desk.store.durable[0] = node.desk.store.durable[2] = 4
+            node.service.outbox.durable[0] = node.service.outbox.durable[2] = 4
             async with Client(one, limit(LAYOUT), SOON) as caller:
                 await caller.call(1, encode_ask(Ask(node.run_digest, 0, round, 0)))
 

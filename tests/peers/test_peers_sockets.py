@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from faulting import NAMES, ROUNDS, VICTIM, Trial, end
 
-from diamond.peers.edge_journal import DOWN, UP, Ledger
+from diamond.peers.edge_journal import DOWN, UP, EdgeJournal
 from diamond.runs import checkpoint
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def test_sites_go_on_without_one_that_is_killed_and_it_catches_up(tmp_path, calm
         site = trial.sites[name]
         kept = checkpoint.load(site.folder / "checkpoint", ROUNDS)
         states.append(kept.arrays)
-        ledger = Ledger([j for j in (i - 1, i + 1) if 0 <= j < 3], kept.notes["run"])
+        ledger = EdgeJournal([j for j in (i - 1, i + 1) if 0 <= j < 3], kept.notes["run"])
         ledger.folder = site.folder / "journal"
         ledger.restore(ROUNDS)
         words |= {(i, j): [own.get(t) for t in range(ROUNDS)] for j, own in ledger.words.items()}

@@ -16,9 +16,9 @@ from compiling import unchecked
 
 import diamond
 from diamond.hypergradient import neumann
-from diamond.machine.sharding import Cut
+from diamond.machine.sharding import AgentSharding
 from diamond.runtimes import _gather
-from diamond.runtimes._gather import Gathered
+from diamond.runtimes._gather import Gather
 
 SHARING = Path(sharing.__file__)
 
@@ -124,7 +124,7 @@ class Device:
 
 def test_copies_that_fill_the_last_places_belong_to_two_processes():
     devices = [Device(i // 2) for i in range(8)]
-    whose = [Cut(5, 8).of(process, devices).tolist() for process in range(4)]
+    whose = [AgentSharding(5, 8).of(process, devices).tolist() for process in range(4)]
     assert whose == [[0, 1], [2, 3], [4], [4]]
 
 
@@ -133,7 +133,7 @@ def test_what_processes_measure_is_put_in_the_order_of_the_agents(monkeypatch):
     values = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
     counts = np.array([10, 11, 12, 13])
     heard = lambda of: [of[agents].tobytes() for agents in whose]
-    talk, cost = Gathered(whose), diamond.cost.Cost(samples=counts[:3], hvps=5)
+    talk, cost = Gather(whose), diamond.cost.Cost(samples=counts[:3], hvps=5)
     answers = iter([heard(values), heard(counts[:, None])])
     monkeypatch.setattr(_gather, "everyone", lambda said: next(answers))
     found, paid = talk.alone("mu", lambda: (values[:3], cost))

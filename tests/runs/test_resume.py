@@ -115,7 +115,7 @@ def without_seconds(lines):
 
 
 def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_path):
-    """Cut at every 4 kB, and with flipped bits: nothing is lost but the rounds since."""
+    """AgentSharding at every 4 kB, and with flipped bits: nothing is lost but the rounds since."""
     manifest, problem, _ = whole
     experiment = tiny(checkpoint_seconds=0.0)
     path = tmp_path / "run"

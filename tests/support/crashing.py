@@ -13,7 +13,7 @@ import diamond
 from diamond.peers.agent import Agent
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
-from diamond.peers.service import Desk
+from diamond.peers.service import Service
 from diamond.peers.timeouts import Limits
 from diamond.peers.transport import Unreachable
 from diamond.runs import checkpoint
@@ -82,7 +82,7 @@ class Cluster:
             await asyncio.sleep(DOWN)
 
     def look(self, node):
-        self.largest = max(self.largest, len(node.desk.store.frames))
+        self.largest = max(self.largest, len(node.service.outbox.frames))
 
     def run(self):
         """Where everyone stands at the end."""
@@ -110,7 +110,7 @@ def watched(monkeypatch, tick):
         for name in ("find", "tell", "think", "step", "end"):
             before(Agent, name, name, lambda agent: agent.number)
         before(Node, "_publish", "publish", lambda node: node.agent.number)
-        before(Desk, "wake", "published", lambda desk: desk.agent)
+        before(Service, "wake", "published", lambda service: service.agent)
         replace = checkpoint.replace
 
         def torn(path, content, settle=True):

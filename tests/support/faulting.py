@@ -68,7 +68,7 @@ def founded(folder, addresses, terms=None):
     count = len(addresses)
     graph = {"graph": "path", "agents": count}
     terms = TERMS | {"network": graph, "algorithm": ALGORITHM} | (terms or {})
-    authority.found(folder / "trial", "trial", addresses, network.path(count), terms)
+    authority.found_federation(folder / "trial", "trial", addresses, network.path(count), terms)
     (folder / "mine.py").write_text(PROBLEM)
     for i, name in enumerate(addresses):
         rows = np.random.default_rng(i).normal(i, 1, (20 + i, 3)).astype(np.float32)

@@ -31,7 +31,7 @@ def ports(count):
 
 def federation(folder, name="trial"):
     sites = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(3))}
-    made = authority.found(folder, name, sites, NETWORK)
+    made = authority.found_federation(folder, name, sites, NETWORK)
     return [roster.load(place) for place in made.values()]
 
 
