@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .algorithms.exact_diffusion import exact_diffusion
     from .algorithms.extra import extra
     from .algorithms.f2sa import f2sa
+    from .algorithms.fab import fab
     from .algorithms.gossip_dsbo import gossip_dsbo
     from .algorithms.gt_saga import gt_saga
     from .algorithms.gt_sarah import gt_sarah
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
     from .algorithms.momentum_tracking import momentum_tracking
     from .algorithms.mrbo import mrbo
     from .algorithms.prometheus import prometheus
+    from .algorithms.push_diging import push_diging
     from .algorithms.rsvrb import rsvrb
     from .algorithms.saba import saba
+    from .algorithms.sgp import sgp
     from .algorithms.sldbo import sldbo
     from .algorithms.soba import soba
     from .algorithms.sparkle import sparkle
@@ -91,6 +94,7 @@ __all__ = [
     "exact_diffusion",
     "extra",
     "f2sa",
+    "fab",
     "gossip_dsbo",
     "gt_saga",
     "gt_sarah",
@@ -113,10 +117,12 @@ __all__ = [
     "problems",
     "prometheus",
     "prox",
+    "push_diging",
     "report",
     "rsvrb",
     "saba",
     "schedule",
+    "sgp",
     "simulate",
     "sldbo",
     "soba",

@@ -38,6 +38,7 @@ class AdaSdbo(Single):
     first: Number
     batch: int = field(metadata={"static": True})
     solves: tuple[str, ...] = field(default=("common",), metadata={"static": True})
+    networks = "directed"
     about = "carried; plain; tracking, AdaGrad-norm; xyz; x+x+y+y+z+z; f, g, g_yy, g_xy on a batch"
 
     def numbers(self, t: Number) -> dict[str, Number]:

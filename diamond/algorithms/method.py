@@ -15,7 +15,7 @@ __all__ = ["method"]
 
 Directions = Literal["implicit", "carried", "penalty", "gradient"]
 Estimator = Literal["plain", "full", "average", "momentum", "recursive", "saga"]
-Move = Literal["local", "gossip", "gt", "extra", "ed"]
+Move = Literal["local", "gossip", "gt", "extra", "ed", "push", "push_gt"]
 Solves = Literal["personal", "common", "none"]
 
 
@@ -46,7 +46,8 @@ def method(
         directions  "implicit" (x along `hypergradient`), "carried" z, "penalty" `lam`, "gradient"
         estimator   "plain", "full" (all rows), "average" theta, "momentum" eta and gamma,
                     "recursive" (all rows every `period` rounds), "saga"
-        x, y, z     how each is agreed upon: "local", "gossip", "gt", "extra", "ed"; z as y
+        x, y, z     how each is agreed upon: "local", "gossip", "gt", "extra", "ed", "push",
+                    "push_gt"; z as y
         plan        "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops;
                     "y*inner x" takes `inner`, found by the run if None
         solves      "personal", "common" or "none"; by default what the moves of y say

@@ -51,6 +51,7 @@ Noise = Literal["plain", "momentum", "average", "none"]
 MARGIN = 1.5  # between beta and 1 / L
 STEP = {"paper": 0.5, "atc": 1.0}  # of alpha
 SHARE = {"local": 1.0, "gossip": 1.0, "gt": 0.5, "extra": 0.5, "ed": 1.0}  # by move
+SHARE |= {"push": 1.0, "push_gt": 0.5}
 MOST = 300.0  # L / mu of a lower level in common, as far as alpha is concerned
 HALF = 0.5  # of the rate at which an average, or a y in common, follows
 INNER = 10  # steps of y for one of x, at most
@@ -75,7 +76,7 @@ LAGS, KEEPS_UP = Regime(0.6, 1.0), Regime(1.25, 4.0)
 
 def _beta(setting: Setting, move: str) -> Found:
     if setting.problem.lower_level == "common":
-        return Found(SHARE[move] / (MARGIN * _largest(setting)))
+        return Found(SHARE[move] / (MARGIN * _largest(setting) * _pull(setting, move)))
     return Found(1 / (MARGIN * curvatures(setting)))
 
 
@@ -146,7 +147,12 @@ def _alpha(
         step = ratio / (1 + ratio) * min(step, most[noise])
     grown = regime.growth * setting.before("alpha", math.inf)
     share = SHARE[move] if move in ("extra", "ed") else STEP[order]
-    return Found(float(min(share * step, grown)))
+    return Found(float(min(share * step / _pull(setting, move), grown)))
+
+
+def _pull(setting: Setting, move: str) -> float:
+    """How much longer than their mean tracked steps are, where links go one way."""
+    return setting.network.pull if setting.network is not None and move == "gt" else 1.0
 
 
 def _eta(setting: Setting) -> Found:

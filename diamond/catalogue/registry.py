@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from .. import algorithms
+from ..rounds.algorithm import NETWORKS
 
 COMPOSED = "method"  # makes any method, and is none itself
 LEVELS = ("personal", "common", "none")
@@ -31,6 +32,9 @@ def maker(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(f"{algorithms.__name__}.{name}"), name)
 
 
-def solving(level: str) -> list[str]:
-    """The names of all methods for this kind of lower level."""
-    return [name for name in names() if name != COMPOSED and level in maker(name)().solves]
+def solving(level: str, network: str = NETWORKS[0]) -> list[str]:
+    """The names of all methods for this kind of lower level that are right on such a network."""
+    made = {name: maker(name)() for name in names() if name != COMPOSED}
+    widest = lambda method: NETWORKS.index(getattr(method, "networks", NETWORKS[0]))
+    found = {name: m for name, m in made.items() if level in m.solves}
+    return [name for name, m in found.items() if NETWORKS.index(network) <= widest(m)]

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..rounds.algorithm import NETWORKS
 from .registry import COMPOSED, LEVELS, maker, names, solving
 
 
@@ -18,9 +19,13 @@ class Row(NamedTuple):
     moves: str  # of x, y and z
     plan: str
     exchanges: str  # of a round, and the vectors they carry to each neighbour
+    networks: str  # the widest kind it is right on
     calls: str  # oracle calls of a round: mini-batch gradients of f and g, products
     reference: str
     rule: str  # how far it was checked
+
+
+NAMED = {"PushTracking": "push tracking"}
 
 
 class Kind(NamedTuple):
@@ -41,10 +46,12 @@ def row(name: str, level: str | None = None) -> Row:
     solves = ", ".join(method.solves)
     if hasattr(method, "suited"):
         method = method.suited(Kind(level or method.solves[0]))
+    networks = getattr(method, "networks", NETWORKS[0])
     if not hasattr(method, "directions"):
         about = getattr(method, "about", "; ".join(["its own"] * 6))
-        return Row._make((name, solves, *about.split("; "), title, rule))
-    kind = lambda part: type(part).__name__.lower()
+        *told, calls = about.split("; ")
+        return Row._make((name, solves, *told, networks, calls, title, rule))
+    kind = lambda part: NAMED.get(type(part).__name__, type(part).__name__.lower())
     moves = {n: kind(v.move) for n, v in method.variables.items()}
     same = len(set(moves.values())) == 1 and len(moves) > 1
     said = next(iter(moves.values())) if same else ", ".join(f"{n} {m}" for n, m in moves.items())
@@ -63,6 +70,7 @@ def row(name: str, level: str | None = None) -> Row:
         said,
         " ".join(_moved(word, method) for word in method.plan.split()),
         tells,
+        networks,
         _calls(method),
         title,
         rule,

@@ -34,6 +34,21 @@ class Sample(NamedTuple):
 EACH = Sample(0, 0, 0, 0, None)  # which fields differ between agents
 
 
+LINKS = 0x80000000  # of a round's key, and on: beyond the agents, short of the turns
+
+
+class Moment(NamedTuple):
+    """Which exchange of which run it is, for what is random on the way of a message."""
+
+    key: jax.Array
+    t: Any
+    turn: Any = None  # which of the round, if that has several
+
+    def purpose(self, number: int) -> jax.Array:
+        """The key of the `number`-th thing that is random on links; then of an agent, or a link."""
+        return jax.random.fold_in(_round_key(self.key, self.t, self.turn), LINKS + number)
+
+
 def key(seed: int) -> jax.Array:
     """The key of a run; the generator is named, so that a seed means the same everywhere."""
     return jax.random.key(seed, impl="threefry2x32")
@@ -58,12 +73,17 @@ def draw(
     with replacement. The modulo makes rows unequally likely by less than rows / 2^32.
     """
     train, valid = rows
-    round_key = jax.random.fold_in(key, t)
-    if turn is not None:  # counted down from the largest number, where no agent is
-        round_key = jax.random.fold_in(round_key, jnp.uint32(0) - 1 - jnp.uint32(turn))
+    round_key = _round_key(key, t, turn)
     shape = (3 + links,) if sampling == "blocks" else (3 + links, batch)
     bits = jax.random.bits(jax.random.fold_in(round_key, agent + 1), shape, jnp.uint32)
     below = lambda bits, count: (bits % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
     lower = below(bits[1:], train)
     common = jax.random.bits(jax.random.fold_in(round_key, 0), (), jnp.uint32)
     return Sample(below(bits[0], valid), lower[0], lower[1], lower[2:], common)
+
+
+def _round_key(key: jax.Array, t: Any, turn: Any) -> jax.Array:
+    round_key = jax.random.fold_in(key, t)
+    if turn is not None:  # counted down from the largest number, where no agent is
+        round_key = jax.random.fold_in(round_key, jnp.uint32(0) - 1 - jnp.uint32(turn))
+    return round_key

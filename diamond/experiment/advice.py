@@ -115,7 +115,7 @@ def advise(
     ahead = runs[min(reached, key=lambda name: reached[name])]
     assert ahead is not None
     known = None
-    if problem.lower_level != "none":
+    if problem.lower_level != "none" and network.kind == "symmetric":
         known = theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y))
     return Advice(
         known,

@@ -83,7 +83,7 @@ def _made_by(mine: UserFunction, given: dict[str, Any]) -> tuple[Any, Options]:
 
 def graph_names() -> list[str]:
     """The graphs that a file can name."""
-    return sorted(set(network.__all__) - {"Network", "from_graph"})
+    return sorted(set(network.__all__) - {"Network", "changing", "directed", "from_graph"})
 
 
 def graph(value: Any) -> Part:

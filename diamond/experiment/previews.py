@@ -22,9 +22,14 @@ def network_of(text: str) -> tuple[Network, dict[str, Any]]:
     """The network that `text` names, and what is to be known of it."""
     made: Network = _read(text, lambda: graph(text)).build()
     matrix = made.matrix
-    values = np.linalg.eigvalsh(matrix)
+    if made.kind == "symmetric":
+        more = {"smallest_eigenvalue": float(np.linalg.eigvalsh(matrix)[0])}
+    else:
+        pi = made.perron
+        more = {"perron_least": float(pi.min()), "perron_most": float(pi.max())}
     return made, {
         "agents": made.agents,
+        "kind": made.kind,
         "edges": len(made.edges),
         "mixing": made.mixing,
         "lam": made.lam,
@@ -37,7 +42,7 @@ def network_of(text: str) -> tuple[Network, dict[str, Any]]:
         "symmetric": bool(np.array_equal(matrix, matrix.T)),
         "rows_sum_to_1": bool(np.abs(matrix.sum(1) - 1).max() < 1e-9),
         "non_negative": bool((matrix >= 0).all()),
-        "smallest_eigenvalue": float(values[0]),
+        **more,
     }
 
 

@@ -88,7 +88,7 @@ class Record:
         spent = cost.total(spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
-        sent = self.rounds_made(progress) * self.traffic.bytes * 2 * len(self.network.edges)
+        sent = self.network.messages(self.rounds_made(progress)) * self.traffic.bytes
         entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}
         for said in self.signs.look(entry, state, self.algorithm):
             warnings.warn(said, RuntimeWarning, stacklevel=4)
@@ -143,7 +143,8 @@ class Record:
         spent = cost.total(progress.spent)
         edges, setup = self.network.edges, self.resolved
         made = self.rounds_made(progress)
-        sent = 2 * made * self.traffic.bytes + setup.bytes // max(len(edges), 1)
+        each = setup.bytes // max(len(edges), 1)
+        uses, size = self.network.uses(made), self.traffic.bytes
         return Run(
             x=progress.state.x,
             y=progress.state.y,
@@ -153,8 +154,9 @@ class Record:
             rounds=int(progress.t),
             network=self.network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
-            traffic={edge: sent for edge in edges},
-            messages=(made * self.traffic.exchanges + setup.rounds) * 2 * len(edges),
+            traffic={edge: count * size + each for edge, count in uses.items()},
+            messages=self.network.messages(made) * self.traffic.exchanges
+            + self.network.messages(setup.rounds),
             resolved=setup.numbers,
             sampling=self.sampling,
             seed=self.seed,

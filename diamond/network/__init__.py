@@ -1,5 +1,7 @@
 """Who talks to whom, and with which weights."""
 
+from diamond.network.changing import changing, matchings, one_peer
+from diamond.network.directed import directed, one_way_ring, random_digraph
 from diamond.network.graphs import (
     complete,
     erdos_renyi,
@@ -18,14 +20,20 @@ from diamond.network.network import Network
 
 __all__ = [
     "Network",
+    "changing",
     "complete",
+    "directed",
     "erdos_renyi",
     "exponential",
     "from_graph",
     "geometric",
     "grid",
     "hypercube",
+    "matchings",
+    "one_peer",
+    "one_way_ring",
     "path",
+    "random_digraph",
     "regular",
     "ring",
     "star",

@@ -16,7 +16,7 @@ def draw(network: Network, path: str | Path) -> Path:
     places = nx.get_node_attributes(graph, "pos") or nx.kamada_kawai_layout(graph)
     figure = Figure(figsize=(5, 5), layout="constrained")
     axes = figure.add_subplot()
-    weights = [float(matrix[i, j]) for i, j in network.edges]
+    weights = [float(matrix[j, i]) for i, j in network.edges]
     thick = [0.5 + 2.5 * weight / max(weights) for weight in weights]
     nx.draw_networkx_edges(
         graph, places, edgelist=network.edges, width=thick, edge_color="#888888", ax=axes

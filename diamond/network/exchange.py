@@ -7,7 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
+from ..core.sampling import Moment
 from ..machine.sharding import AgentSharding
 from .mixer import PASS, Bucket
 from .network import Network
@@ -43,9 +46,14 @@ class Exchange:
 
     def __call__(self, tree: Any) -> Any:
         """The change of every leaf over its leading axis: this device's agents."""
-        return jax.tree.map(lambda leaf: self.bucket(self._table(leaf), leaf), tree)
+        return jax.tree.map(lambda leaf: self.bucket(self.table(leaf), leaf), tree)
 
-    def _table(self, leaf: jax.Array) -> jax.Array:
+    def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
+        """The same in every round; nothing is kept for the next."""
+        return self(message), kept
+
+    def table(self, leaf: jax.Array) -> jax.Array:
+        """All that this device's agents may hear."""
         if not self.pairs:
             return jax.lax.all_gather(leaf, AXIS, tiled=True)
         heard = [
@@ -55,8 +63,56 @@ class Exchange:
         return jnp.concatenate([leaf, *heard])
 
 
-def exchange(network: Network, cut: AgentSharding, way: Way | None = None) -> Exchange:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LinkExchange:
+    """The same over links that go one way or change, as `link_mixer` has it.
+
+    The table has all who are ever heard; in rounds in which they are not, their weight is 0.
+    """
+
+    links: Exchange
+    averages: jax.Array  # (rounds, slots, places)
+    totals: jax.Array
+    surplus: jax.Array  # (rounds, places): what an agent gets of totals, less what it gives
+
+    @property
+    def specs(self) -> Any:
+        """How its arrays are cut over the devices."""
+        slots, places = PartitionSpec(None, None, AXIS), PartitionSpec(None, AXIS)
+        return LinkExchange(self.links.specs, slots, slots, places)  # type: ignore[arg-type]
+
+    def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
+        """The change in the round of `moment`; nothing is kept for the next."""
+        t = moment.t % len(self.averages)
+        heard = lambda weights, a: Bucket(self.links.bucket.senders, weights)(
+            self.links.table(a), a
+        )
+
+        def keep(a: jax.Array) -> jax.Array:
+            surplus = self.surplus[t].astype(a.dtype).reshape(-1, *[1] * (a.ndim - 1))
+            return heard(self.totals[t], a) + surplus * a
+
+        average = jax.tree.map(lambda a: heard(self.averages[t], a), message.average)
+        return type(message)(average, jax.tree.map(keep, message.total)), kept
+
+
+def exchange(
+    network: Network, cut: AgentSharding, way: Way | None = None
+) -> Exchange | LinkExchange:
     """The exchange of `network` over the devices of `cut`; `way` None takes the cheaper one."""
+    found = _exchange(network, cut, way)
+    if network.kind == "symmetric":
+        return found
+    senders = _senders(network, cut)
+    of = lambda m: jnp.asarray(np.stack([_picked(a, senders, cut) for a in m]))
+    rows = [one.weights for one in network.rounds]
+    shares = [one.weights if one.shares is None else one.shares for one in network.rounds]
+    surplus = [np.asarray(c.sum(axis=1)).ravel() - 1 for c in shares]
+    return LinkExchange(found, of(rows), of(shares), jnp.asarray(np.stack(surplus)[:, cut.places]))
+
+
+def _exchange(network: Network, cut: AgentSharding, way: Way | None) -> Exchange:
     needed = _needed(network, cut)
     colours = _coloured(needed)
     travel = sum(max(len(needed[pair]) for pair in pairs) for pairs in colours)
@@ -106,8 +162,7 @@ def _coloured(needed: dict[tuple[int, int], list[int]]) -> list[Pairs]:
 def _slots(network: Network, cut: AgentSharding, table: dict[tuple[int, int], int]) -> Bucket:
     """Whom the agent of each place hears, as rows of its device's table."""
     m, places = network.weights, cut.places
-    width = int(np.diff(m.indptr).max())
-    width += -width % PASS if width > PASS else 0
+    width = _width(network)
     senders = np.tile(np.arange(len(places)) % (cut.each if table else len(places)), (width, 1))
     weights = np.zeros((width, len(places)))
     for place, agent in enumerate(places):
@@ -117,3 +172,30 @@ def _slots(network: Network, cut: AgentSharding, table: dict[tuple[int, int], in
             own = j - part * cut.each if table else j
             senders[slot, place], weights[slot, place] = table.get((part, j), own), m.data[k]
     return Bucket(jnp.asarray(senders, jnp.int32), jnp.asarray(weights))
+
+
+def _width(network: Network) -> int:
+    width = int(np.diff(network.weights.indptr).max())
+    return width + (-width % PASS if width > PASS else 0)
+
+
+def _senders(network: Network, cut: AgentSharding) -> NDArray[np.int64]:
+    """The agent that each slot of `_slots` is of; a free one is the agent itself."""
+    m = network.weights
+    found = np.tile(cut.places, (_width(network), 1))
+    for place, agent in enumerate(cut.places):
+        heard = m.indices[m.indptr[agent] : m.indptr[agent + 1]]
+        found[: len(heard), place] = heard
+    return found
+
+
+def _picked(m: csr_array, senders: NDArray[np.int64], cut: AgentSharding) -> NDArray[np.float64]:
+    """The entry of m for each slot, 0 of an agent's own."""
+    found = np.zeros(senders.shape)
+    for place, agent in enumerate(cut.places):
+        row = np.zeros(m.shape[0])
+        own = slice(m.indptr[agent], m.indptr[agent + 1])
+        row[m.indices[own]] = m.data[own]
+        row[agent] = 0.0
+        found[:, place] = row[senders[:, place]]
+    return found

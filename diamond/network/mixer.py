@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from diamond.core.sampling import Moment
 from diamond.network.network import Network
 
 # Slots summed in one fused pass; wider buckets loop over passes. A compromise: timed on a CPU,
@@ -78,6 +79,10 @@ class Mixer:
     def __call__(self, tree: Any) -> Any:
         """The change of every leaf over its leading axis, the agents, in its own precision."""
         return jax.tree_util.tree_map_with_path(self._mix, tree)
+
+    def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
+        """The same in every round; nothing is kept for the next."""
+        return self(message), kept
 
     @property
     def agents(self) -> int:

@@ -1,6 +1,7 @@
-"""The network: a graph and its mixing matrix."""
+"""The network: a graph and its mixing matrix, or several of them in turn."""
 
 import math
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from diamond.network.spectrum import contraction, smallest
+from diamond.network.spectrum import contraction, perron, smallest, survival
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -19,7 +20,10 @@ class Network:
 
         s_i <- sum_j M_ij s_j,   M symmetric, rows and columns sum to 1, M_ij != 0 on edges
 
-    Made by the functions of `diamond.network`; `weights` is M, its diagonal included.
+    Made by the functions of `diamond.network`; `weights` is M, its diagonal included. Where links
+    go one way, rows of `weights` sum to 1 (what is averaged) and columns of `shares` (what must
+    keep its sum); an arc (j, i) of the graph says that i hears j. A network that changes is its
+    `sequence` in turn, one a round; its graph has the links of all of them, its weights are means.
     """
 
     graph: nx.Graph
@@ -28,6 +32,8 @@ class Network:
     mixing: str
     labels: tuple[Hashable, ...]
     draws: int = 1
+    shares: csr_array | None = None  # None: M itself
+    sequence: tuple["Network", ...] = ()
 
     @property
     def agents(self) -> int:
@@ -39,10 +45,51 @@ class Network:
         """M as a dense (m, m) array."""
         return self.weights.toarray()
 
+    @property
+    def rounds(self) -> tuple["Network", ...]:
+        """The networks that rounds 0, 1, ... have, until they begin again."""
+        return self.sequence or (self,)
+
+    @cached_property
+    def kind(self) -> str:
+        """What methods must know of it: "symmetric" (and always the same), "balanced" (rows and
+
+        columns sum to 1 in every round), or "directed".
+        """
+        if not self.sequence and self.shares is None:
+            return "symmetric"
+        return "balanced" if all(_balanced(one) for one in self.rounds) else "directed"
+
     @cached_property
     def lam(self) -> float:
-        """How much of the disagreement survives one round: max(|lambda_2|, |lambda_m|)."""
-        return contraction(self.weights)
+        """How much of the disagreement survives one round: max(|lambda_2|, |lambda_m|).
+
+        Of a directed or changing network, |lambda_2| of the product over a period, to the power
+        1 / period; of `weights` or of `shares`, whichever is larger.
+        """
+        if self.kind == "symmetric":
+            return contraction(self.weights)
+        found = survival([one.weights for one in self.rounds])
+        if self.kind == "directed":
+            found = max(found, survival([_shares(one).T.tocsr() for one in self.rounds[::-1]]))
+        return found ** (1 / len(self.rounds))
+
+    @cached_property
+    def perron(self) -> NDArray[np.float64]:
+        """How much the start of each agent counts in what all come to agree on, by averaging.
+
+        pi^T R = pi^T,  R the product over a period,  sum_i pi_i = 1;  1 / m where balanced
+        """
+        if self.kind != "directed":
+            return np.full(self.agents, 1 / self.agents)
+        return perron([one.weights for one in self.rounds])
+
+    @cached_property
+    def loads(self) -> NDArray[np.float64]:
+        """Which share of a total each agent ends up with: C c = c, sum_i c_i = 1."""
+        if self.kind != "directed":
+            return np.full(self.agents, 1 / self.agents)
+        return perron([_shares(one).T.tocsr() for one in self.rounds[::-1]])
 
     @cached_property
     def least(self) -> float:
@@ -50,9 +97,38 @@ class Network:
         return smallest(self.weights)
 
     @property
+    def pull(self) -> float:
+        """How much longer a tracked step is than its mean over the agents: m sum_i pi_i c_i."""
+        return float(self.agents * self.perron @ self.loads)
+
+    @property
     def edges(self) -> list[tuple[int, int]]:
-        """The edges (i, j), i < j, in order."""
+        """The edges (i, j), i < j, in order; of a directed graph, (sender, receiver)."""
+        if self.graph.is_directed():
+            return sorted(self.graph.edges)
         return sorted((min(edge), max(edge)) for edge in self.graph.edges)
+
+    def uses(self, rounds: int) -> dict[tuple[int, int], int]:
+        """How many messages go over each edge in that many rounds, one each, both ways."""
+        if not self.sequence:
+            return dict.fromkeys(self.edges, rounds * (1 if self.graph.is_directed() else 2))
+        whole, rest = divmod(rounds, len(self.sequence))
+        found = Counter(dict.fromkeys(self.edges, 0))
+        for t, one in enumerate(self.sequence):
+            for edge, count in one.uses(whole + (t < rest)).items():
+                ways = [edge] if edge in found else [edge[::-1]]
+                if self.graph.is_directed() and not one.graph.is_directed():
+                    ways, count = [edge, edge[::-1]], count // 2
+                found.update(dict.fromkeys(ways, count))
+        return dict(found)
+
+    def messages(self, rounds: int) -> int:
+        """How many go over all edges in that many rounds, one an agent to each neighbour."""
+        if not self.sequence:
+            ways = 1 if self.graph.is_directed() else 2
+            return rounds * ways * int(self.graph.number_of_edges())
+        whole, rest = divmod(rounds, len(self.sequence))
+        return sum(one.messages(whole + (t < rest)) for t, one in enumerate(self.sequence))
 
     @property
     def degrees(self) -> NDArray[np.int64]:
@@ -61,8 +137,10 @@ class Network:
 
     @cached_property
     def diameter(self) -> int:
-        """The most edges between two agents."""
-        return int(nx.diameter(self.graph))
+        """The most edges between two agents; if they change, the most rounds until all know."""
+        if not self.sequence:
+            return int(nx.diameter(self.graph))
+        return max(_flood(self.rounds[t:] + self.rounds[:t]) for t in range(len(self.rounds)))
 
     def rounds_to_mix(self, tolerance: float = 1e-3) -> int:
         """Rounds until the disagreement has shrunk to `tolerance` times its start.
@@ -81,12 +159,38 @@ class Network:
         # Three digits of 0.9999996 would read 1.000, which no connected graph has.
         lam = f"{self.lam:.3f}" if self.lam < 0.9995 else f"1 - {1 - self.lam:.1e}"
         edges = self.graph.number_of_edges()
+        link = "arc" if self.graph.is_directed() else "edge"
         parts = [
             f"{self.agents} agent{'s' * (self.agents != 1)}",
-            f"{edges} edge{'s' * (edges != 1)}",
+            f"{edges} {link}{'s' * (edges != 1)}",
+            *[f"in turn over {len(self.sequence)} rounds"] * bool(self.sequence),
             f"{self.mixing} mixing",
             f"lam = {lam}",
         ]
         if self.draws > 1:
             parts.append(f"drawn {self.draws} times")
         return f"{self.name}: {', '.join(parts)}"
+
+
+def _shares(one: Network) -> csr_array:
+    return one.weights if one.shares is None else one.shares
+
+
+def _balanced(one: Network) -> bool:
+    """Whether the weights of a round sum to 1 both ways, and totals have the same."""
+    if one.shares is None:
+        return True
+    sums = np.abs(one.weights.sum(axis=0) - 1).max() < 1e-9
+    return bool(sums and abs(one.weights - one.shares).max() < 1e-9)
+
+
+def _flood(rounds: tuple[Network, ...]) -> int:
+    """Rounds until what each agent knows has reached everyone."""
+    known = csr_array(np.eye(rounds[0].agents))
+    hears = [csr_array(one.weights != 0).astype(np.float64) for one in rounds]
+    for t in range(len(rounds) * rounds[0].agents):
+        if known.nnz == rounds[0].agents ** 2:
+            return t
+        known = csr_array(hears[t % len(rounds)] @ known)
+        known.data[:] = 1.0
+    return len(rounds) * rounds[0].agents

@@ -1,4 +1,6 @@
-"""Extreme eigenvalues of symmetric sparse matrices, at a cost that grows with the edges."""
+"""Extreme eigenvalues of mixing matrices, at a cost that grows with the edges."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,3 +62,53 @@ def contraction(weights: csr_array) -> float:
 def smallest(weights: csr_array) -> float:
     """The smallest eigenvalue of a mixing matrix."""
     return float(-largest(-weights, 1, 1 + 1e-7)[0])
+
+
+STEPS = 2000  # of the power method, where the product is too large to be written out
+
+
+def survival(rounds: Sequence[csr_array], dense_up_to: int = 512) -> float:
+    """|lambda_2| of the product R_B ... R_1 of matrices whose rows sum to 1, R_1 first.
+
+    How much of the disagreement survives them all, in the long run; of larger ones by the power
+    method on vectors that the product sends to 0 otherwise.
+    """
+    agents = rounds[0].shape[0]
+    if agents == 1:
+        return 0.0
+    weights = perron(rounds, dense_up_to)
+    if agents <= dense_up_to:
+        product = np.eye(agents)
+        for one in rounds:
+            product = one @ product
+        return float(np.abs(np.linalg.eigvals(product - np.outer(np.ones(agents), weights))).max())
+    s = np.random.default_rng(0).standard_normal(agents)
+    logs = []
+    for _ in range(max(2, STEPS // len(rounds))):
+        for one in rounds:
+            s = one @ s
+        s -= weights @ s
+        size = np.linalg.norm(s)
+        if size < 1e-300:
+            return 0.0
+        logs.append(np.log(size))
+        s /= size
+    return float(np.exp(np.mean(logs[len(logs) // 2 :])))
+
+
+def perron(rounds: Sequence[csr_array], dense_up_to: int = 512) -> NDArray[np.float64]:
+    """pi with pi^T R_B ... R_1 = pi^T and sum_i pi_i = 1."""
+    agents = rounds[0].shape[0]
+    backward = [one.T.tocsr() for one in reversed(rounds)]
+    pi = np.full(agents, 1 / agents)
+    if agents <= dense_up_to:
+        product = np.eye(agents)
+        for one in backward:
+            product = one @ product
+        system = np.vstack([product - np.eye(agents), np.ones(agents)])
+        pi = np.linalg.lstsq(system, np.append(np.zeros(agents), 1.0), rcond=None)[0]
+        return np.maximum(pi, 0.0) / np.maximum(pi, 0.0).sum()
+    for _ in range(max(2, STEPS // len(rounds))):
+        for one in backward:
+            pi = one @ pi
+    return pi / pi.sum()

@@ -197,15 +197,16 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     estimator = getattr(algorithm, "hypergradient", None)
     setting = dataclasses.replace(setting, estimator=estimator)  # its memory stays the same
     filled = fill(algorithm, setting)
-    diameter, links = 0, 0
+    diameter, sent = 0, 0
     if setting.network and agreed_bytes(setting.memory):
-        diameter, links = setting.network.diameter, 2 * len(setting.network.edges)
+        diameter = setting.network.diameter
+        sent = setting.network.messages(diameter)
     return Resolved(
         jax.tree.map(_plain, filled),
         by_name(setting.memory),
         spent({name: found for name, found in setting.memory.items() if name != PAID}),
         rounds=talked(setting.memory).talks * diameter,
-        bytes=agreed_bytes(setting.memory) * diameter * links,
+        bytes=agreed_bytes(setting.memory) * sent,
     )
 
 

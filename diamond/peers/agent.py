@@ -300,3 +300,8 @@ def _check(problem: Problem, network: Network, number: int) -> None:
         )
     if not 0 <= number < network.agents:
         raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
+    if network.kind != "symmetric":
+        raise ValueError(
+            f"{network.name} is {network.kind}, and sites ask each other both ways, over links "
+            f"that stay the same: take a network such as ring({network.agents}), or simulate it"
+        )

@@ -12,6 +12,10 @@ State = Any  # a pytree with at least the fields x and y
 Estimate = Any  # a pytree: what the gradient work of a stage came to
 
 
+# What a network can be, each a case of the next: `Network.kind`.
+NETWORKS = ("symmetric", "balanced", "directed")
+
+
 class Message(NamedTuple):
     """What an agent tells its neighbours, or the change that the network makes to it,
 
@@ -19,7 +23,8 @@ class Message(NamedTuple):
 
     a sum over links: of one that is down, the term is missing. The changes add up to 0 over the
     agents. A method says which part agents are to agree on and which must keep its total; where
-    links go both ways, M serves for both.
+    links go both ways, M serves for both. On a directed network the receiver weighs averages,
+    whose changes then do not add up to 0, and the sender divides totals, whose changes always do.
     """
 
     average: Tree = None  # x, or a common y
@@ -64,7 +69,8 @@ class Algorithm(Protocol):
 
     A pytree whose leaves are its numbers: they are arguments of the compiled program. It may have
     `suited(problem)`, which gives the algorithm as it is for that problem, and `shrunk(factor)`,
-    the same with smaller steps, without which a run that diverges can only stop.
+    the same with smaller steps, without which a run that diverges can only stop. `networks` is the
+    widest kind of network that it is right on, one of `NETWORKS`; without it, "symmetric".
     """
 
     @property

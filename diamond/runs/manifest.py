@@ -73,7 +73,8 @@ def opening(
             "lam": network.lam,
             "mixing": network.mixing,
         }
-        | _weights(network),
+        | _weights(network)
+        | _kind(network),
         "problem": _problem(origin, problem, seed),
         "seed": seed,
         "rounds": rounds,
@@ -85,10 +86,17 @@ def opening(
 
 def _weights(network: Network) -> dict[str, Any]:
     """The weights of the edges, where no rule gives them."""
-    if network.mixing in RULES:
+    if network.mixing in (*RULES, "even", "mixed") or network.sequence:
         return {}
-    rows, columns = zip(*network.edges)
-    return {"weights": np.asarray(network.weights[rows, columns]).ravel().tolist()}
+    senders, receivers = zip(*network.edges)
+    return {"weights": np.asarray(network.weights[receivers, senders]).ravel().tolist()}
+
+
+def _kind(network: Network) -> dict[str, Any]:
+    """What there is to say of links that go one way or change."""
+    if network.kind == "symmetric":
+        return {}
+    return {"kind": network.kind, "period": len(network.rounds)}
 
 
 def versions() -> dict[str, str]:

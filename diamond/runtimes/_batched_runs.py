@@ -17,7 +17,7 @@ from ..measure.divergence import ROUGH
 from ..measure.measures import OPTIONS, Metrics, survey
 from ..measure.record import MEASURING
 from ..network import Network
-from ..network.mixer import Mixer, mixer
+from ..network.link_mixer import mixing
 from ..numbers.open_numbers import Setting, resolve
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
@@ -25,7 +25,7 @@ from ..rounds.traffic import traffic
 from ..runs.run import Run
 from ._compiled import compiled
 from ._rewind import LOST
-from ._round import REMEDY, WORK, Progress, play, start, together
+from ._round import REMEDY, WORK, Mixing, Progress, play, start, together
 
 
 class BatchedRuns:
@@ -53,13 +53,13 @@ class BatchedRuns:
         once = list(dict.fromkeys(self.seeds))
         which = np.array([once.index(seed) for seed in self.seeds])
         x, y = jax.tree.map(lambda a: a[which], _stack([problem.start(seed) for seed in once]))
-        _, self.state, self.spent = _start(self.algorithms, x, y, problem.agents)
+        _, self.state, self.spent, self.kept = _start(self.algorithms, x, y, problem.agents)
         self._charge()
         self.failed = jnp.full(len(runs), -1, jnp.int32)
         self.objectives = problem.objectives(self.given[0].batch)
         start_point = problem.start(runs[0][1])
         self.traffic = traffic(self.resolved[0].algorithm, self.objectives, *start_point)
-        self.mixing, self.t, self.seconds = mixer(network), 0, 0.0
+        self.mixing, self.t, self.seconds = mixing(network), 0, 0.0
         budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
         self.rounds = Fitted(_advance, size, budget, WORK, REMEDY)
@@ -81,7 +81,7 @@ class BatchedRuns:
 
     def _rounds(self, until: int) -> tuple[Any, ...]:
         fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
-        return *fixed, (self.state, self.spent, self.failed), jnp.int32(until)
+        return *fixed, (self.state, self.spent, self.kept, self.failed), jnp.int32(until)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class BatchedRuns:
         """All lanes on to round `until`."""
         begun = time.perf_counter()
         after = self.rounds(*self._rounds(until), **self._options)
-        self.state, self.spent, self.failed = jax.block_until_ready(after)
+        self.state, self.spent, self.kept, self.failed = jax.block_until_ready(after)
         self.seconds, self.t = self.seconds + time.perf_counter() - begun, until
 
     def renew(self) -> None:
@@ -117,7 +117,7 @@ class BatchedRuns:
         """Add an entry to the histories of all lanes; no more rounds come after the `last`."""
         found, own = self.observe(*self._look())
         counts = cost.total(self.spent).mean(1)
-        sent = self.t * 2 * len(self.network.edges) * self.traffic.bytes
+        sent = self.network.messages(self.t) * self.traffic.bytes
         lost = (np.asarray(self.failed) < 0) & self._lost(found, last)
         self.failed = jnp.where(lost, self.t, self.failed).astype(jnp.int32)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
@@ -158,8 +158,8 @@ class BatchedRuns:
     def _run(self, lane: int, history: dict[str, np.ndarray]) -> Run:
         state = jax.tree.map(lambda a: a[lane], self.state)
         spent, setup = cost.total(self.spent)[lane], self.resolved[lane]
-        edges = self.network.edges
-        sent = 2 * self.t * self.traffic.bytes + setup.bytes // max(len(edges), 1)
+        uses, size = self.network.uses(self.t), self.traffic.bytes
+        each = setup.bytes // max(len(uses), 1)
         return Run(
             x=state.x,
             y=state.y,
@@ -169,8 +169,9 @@ class BatchedRuns:
             rounds=self.t,
             network=self.network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
-            traffic={edge: sent for edge in edges},
-            messages=(self.t * self.traffic.exchanges + setup.rounds) * 2 * len(edges),
+            traffic={edge: count * size + each for edge, count in uses.items()},
+            messages=self.network.messages(self.t) * self.traffic.exchanges
+            + self.network.messages(setup.rounds),
             resolved=setup.numbers,
             sampling=self.sampling,
             seed=self.seeds[lane],
@@ -212,32 +213,35 @@ _added = jax.jit(cost.add)
 def _advance(
     algorithms: Algorithm,
     problem: Objectives,
-    mixing: Mixer,
+    mixing: Mixing,
     keys: jax.Array,
     t: jax.Array,
-    lanes: tuple[Any, jax.Array, jax.Array],
+    lanes: tuple[Any, jax.Array, Any, jax.Array],
     until: jax.Array,
     sampling: Sampling,
     shape: tuple[int, int],
     size: int,
-) -> tuple[Any, jax.Array, jax.Array]:
-    """Rounds t to `until` of every lane: its state, its counters, the round it failed in or -1."""
+) -> tuple[Any, jax.Array, Any, jax.Array]:
+    """Rounds t to `until` of every lane: its state, its counters, what its links keep, the round
+
+    it failed in or -1.
+    """
     table = lambda a: a.reshape(*shape, *a.shape[1:])
     seeds = table(keys)[:, 0]
     algorithms, lanes = jax.tree.map(table, (algorithms, lanes))
 
-    def one(algorithm: Algorithm, key: jax.Array, state: Any, spent: jax.Array, t: Any) -> Any:
-        progress = Progress(t, state, spent)
+    def one(algorithm: Algorithm, key: jax.Array, before: Any, t: Any) -> Any:
+        progress = Progress(t, *before)
         return play(algorithm, problem, mixing, key, sampling, progress, size=size)[1:]
 
-    row = jax.vmap(one, (0, None, 0, 0, None))  # one seed: all draw the same
-    each = jax.vmap(row, (0, 0, 0, 0, None))
+    row = jax.vmap(one, (0, None, 0, None))  # one seed: all draw the same
+    each = jax.vmap(row, (0, 0, 0, None))
 
     def body(carry: Any) -> Any:
-        t, (state, spent, failed) = carry
-        state, spent = each(algorithms, seeds, state, spent, t)
+        t, (*before, failed) = carry
+        state, spent, kept = each(algorithms, seeds, tuple(before), t)
         sound = jax.vmap(jax.vmap(tree.finite))((state.x, state.y))
-        return t + 1, (state, spent, jnp.where((failed < 0) & ~sound, t, failed))
+        return t + 1, (state, spent, kept, jnp.where((failed < 0) & ~sound, t, failed))
 
     after = jax.lax.while_loop(lambda carry: carry[0] < until, body, (t, lanes))[1]
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)

@@ -7,7 +7,7 @@ from ..core.sampling import Sampling
 from ..core.tree import Tree
 from ..machine.memory import Budget, Fitted
 from ..network import Network
-from ..network.mixer import mixer
+from ..network.link_mixer import mixing
 from ..numbers.open_numbers import AllHere
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
@@ -29,7 +29,7 @@ class OneDevice:
     ):
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
         self.working = working(self.objectives, precision)
-        self.mixing, self.sampling = mixer(network), sampling
+        self.mixing, self.sampling = mixing(network), sampling
         self.abreast = problem.agents
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
         self.rounds = Fitted(advance, together(self.working.train), self.budget, WORK, REMEDY)

@@ -1,18 +1,16 @@
 """One round of all agents, and many of them as one compiled program."""
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from ..core import cost, tree
 from ..core.cost import Cost
-from ..core.sampling import EACH, Sample, Sampling, draw
+from ..core.sampling import EACH, Moment, Sample, Sampling, draw
 from ..machine.memory import even, grouped
-from ..network.mixer import Mixer
 from ..numbers.open_numbers import agent_numbers
 from ..problem import Objectives, Rows
 from ..rounds.algorithm import Algorithm, Estimate, Message, State
@@ -28,6 +26,13 @@ class Progress(NamedTuple):
     t: jax.Array  # rounds made
     state: State  # of all agents, the agent axis first
     spent: jax.Array  # their counters
+    kept: Any = None  # by the links, of all agents
+
+
+class Mixing(Protocol):
+    """The only communication: `Mixer` and its kin."""
+
+    def exchange(self, message: Message, moment: Moment, kept: Any) -> tuple[Message, Any]: ...
 
 
 def start(algorithm: Algorithm, x: tree.Tree, y: tree.Tree, agents: int) -> Progress:
@@ -100,7 +105,7 @@ def together(rows: Rows) -> int:
 def play(
     algorithm: Algorithm,
     problem: Objectives,
-    mixer: Callable[[Message], Message],
+    mixer: Mixing,
     key: jax.Array,
     sampling: Sampling,
     progress: Progress,
@@ -113,16 +118,17 @@ def play(
     numbers = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
 
     def exchange(
-        number: int, turn: Any, before: tuple[State, jax.Array]
-    ) -> tuple[State, jax.Array]:
-        state, spent = before
+        number: int, turn: Any, before: tuple[State, jax.Array, Any]
+    ) -> tuple[State, jax.Array, Any]:
+        state, spent, kept = before
         sample = samples(algorithm, problem, key, t, sampling, agents, number, turn)
         estimates, costs = estimate(algorithm, problem, state, t, sample, agents, size, number)
         tell = lambda i, *each: agent_numbers(algorithm, i).stages[number].outgoing(*each, t)
         told = jax.vmap(tell)(numbers, state, estimates)
+        change, kept = mixer.exchange(told, Moment(key, t, turn), kept)
         update = lambda i, *each: agent_numbers(algorithm, i).stages[number].update(*each, t)
-        state = jax.vmap(update)(numbers, state, estimates, told, mixer(told))
-        return state, jax.vmap(cost.charge)(spent, costs)
+        state = jax.vmap(update)(numbers, state, estimates, told, change)
+        return state, jax.vmap(cost.charge)(spent, costs), kept
 
     after, first = progress[1:], 0
     for number, stage in enumerate(stages):
@@ -139,7 +145,7 @@ def play(
 def advance(
     algorithm: Algorithm,
     problem: Objectives,
-    mixer: Mixer,
+    mixer: Mixing,
     key: jax.Array,
     progress: Progress,
     until: jax.Array,

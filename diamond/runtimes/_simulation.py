@@ -193,5 +193,4 @@ class Simulation:
         return True
 
     def _whole(self, progress: Progress) -> Progress:
-        state, spent = self.place.whole((progress.state, progress.spent))
-        return Progress(progress.t, state, spent)
+        return Progress(progress.t, *self.place.whole(tuple(progress[1:])))

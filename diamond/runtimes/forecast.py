@@ -68,7 +68,7 @@ def forecast(
         rounds_per_second=1 / tried.round if tried.round else float("inf"),
         memory=max(needs, default=None),
         samples=float(np.mean(resolved.cost.samples)) + seen.samples + tried.samples * rounds,
-        bytes=resolved.bytes + seen.bytes + 2 * len(network.edges) * record.traffic.bytes * rounds,
+        bytes=resolved.bytes + seen.bytes + network.messages(rounds) * record.traffic.bytes,
     )
 
 
@@ -113,7 +113,7 @@ def _renewals(setting: Setting, rounds: int) -> _Renewals:
     assert setting.network is not None
     times = len(refreshes(rounds))
     anew = {name: found for name, found in setting.memory.items() if not found.lasting}
-    links = 2 * len(setting.network.edges) * setting.network.diameter
+    links = setting.network.messages(setting.network.diameter)
     drawn = sum(float(np.mean(found.cost.samples)) for found in anew.values())
     return _Renewals(times * drawn, times * links * agreed_bytes(anew))
 

@@ -14,7 +14,7 @@ from ..measure.stopping import Stop
 from ..network import Network
 from ..numbers.open_numbers import open_numbers, suited
 from ..problem import Problem
-from ..rounds.algorithm import Algorithm
+from ..rounds.algorithm import NETWORKS, Algorithm
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ._precision import Precision, products
@@ -150,6 +150,7 @@ def check(
             f"network of {problem.agents}"
         )
     fits(problem, algorithm)
+    suits(network, algorithm, problem)
     if rounds < 0 or every < 1:
         raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
     if algorithm.batch < 1:
@@ -168,3 +169,15 @@ def fits(problem: Problem, algorithm: Algorithm) -> None:
             f"{', '.join(algorithm.solves)}); those that do: {', '.join(solving(kind))}"
         )
     suited(algorithm, problem)
+
+
+def suits(network: Network, algorithm: Algorithm, problem: Problem) -> None:
+    """Refuse an algorithm that would end elsewhere on such a network."""
+    right = getattr(suited(algorithm, problem), "networks", "symmetric")
+    if NETWORKS.index(network.kind) <= NETWORKS.index(right):
+        return
+    needs = "symmetric weights that stay the same" if right == "symmetric" else "balanced weights"
+    raise ValueError(
+        f"{network.name} is {network.kind}, and this algorithm needs {needs}; those that do not: "
+        f"{', '.join(solving(problem.lower_level, network.kind))}"
+    )

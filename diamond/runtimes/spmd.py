@@ -20,7 +20,7 @@ from ..core.tree import Tree
 from ..machine.memory import Budget, Fitted
 from ..machine.sharding import AgentSharding
 from ..network import Network
-from ..network.exchange import AXIS, Exchange, Way, exchange
+from ..network.exchange import AXIS, Exchange, LinkExchange, Way, exchange
 from ..numbers.open_numbers import AllHere, Talk
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
@@ -63,7 +63,7 @@ class Spmd:
         self.working = working(self.objectives, precision)
         self.rows = spread(problem.measured, 1)
         found = exchange(network, self.cut, way)
-        self.exchange: Exchange = jax.tree.map(self._put, found, found.specs)
+        self.exchange: Exchange | LinkExchange = jax.tree.map(self._put, found, found.specs)
         self.numbers = self._put(self.cut.places.astype(np.int32), CUT)
         self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1: for equal bits
         self.groups = np.split(here, range(self.abreast, len(here), self.abreast))
@@ -156,7 +156,7 @@ def _first(tree: Tree, agents: int) -> Tree:
 def _advance(
     algorithm: Algorithm,
     problem: Objectives,
-    mixing: Exchange,
+    mixing: Exchange | LinkExchange,
     agents: jax.Array,
     key: jax.Array,
     progress: Progress,
@@ -173,7 +173,7 @@ def _advance(
     def here(
         algorithm: Algorithm,
         problem: Objectives,
-        mixing: Exchange,
+        mixing: Exchange | LinkExchange,
         agents: jax.Array,
         key: jax.Array,
         progress: Progress,
@@ -188,7 +188,7 @@ def _advance(
         fine = jnp.full(agents.shape, until)
         return jax.lax.while_loop(lambda carry: carry[0].t < until, body, (progress, fine))
 
-    where: Any = Progress(*(ALL, CUT, CUT))  # type: ignore[arg-type]
+    where: Any = Progress(*(ALL, CUT, CUT, CUT))  # type: ignore[arg-type]
     cut: Callable[..., Any] = jax.shard_map(
         here,
         mesh=mesh,

@@ -63,6 +63,11 @@ def estimate(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "
             f"network of {problem.agents}"
         )
+    if network.kind != "symmetric":
+        raise ValueError(
+            f"the theory of the paper is of symmetric weights that stay the same, and "
+            f"{network.name} is {network.kind}; take a network such as ring({network.agents})"
+        )
     start = problem.start(seed)
     point = start[0] if x is None else x, start[1] if y is None else y
     objectives, random = problem.objectives(batch), key(seed)

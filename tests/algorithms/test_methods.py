@@ -18,7 +18,7 @@ from diamond import algorithms, catalogue
 from diamond import hypergradient as hg
 from diamond.algorithms.parts import Loop
 from diamond.algorithms.parts.directions import Implicit, Penalty
-from diamond.algorithms.parts.moves import Gossip
+from diamond.algorithms.parts.moves import Gossip, Push
 from diamond.core.sampling import key
 from diamond.network.mixer import mixer
 from diamond.numbers.open_numbers import Setting, resolve
@@ -47,7 +47,7 @@ def kind(name):
         return "elsewhere"  # each agent's own inverse
     if isinstance(method.directions, Penalty):
         return "lam"
-    return "steps" if isinstance(method.x.move, Gossip) else "exact"
+    return "steps" if isinstance(method.x.move, Gossip | Push) else "exact"
 
 
 def level(name):

@@ -11,7 +11,7 @@ import diamond
 from diamond import catalogue
 from diamond import hypergradient as hg
 from diamond.core.sampling import Sample, draw, key
-from diamond.network.mixer import mixer
+from diamond.network.link_mixer import mixing
 from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
 from diamond.problems import quadratic
@@ -110,7 +110,7 @@ def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> lis
     """Where the run stands after 0, 1, .., `rounds` rounds; no measuring."""
     setting = Setting(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, setting).algorithm
-    fixed = algorithm, problem.objectives(algorithm.batch), mixer(network), key(seed)
+    fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
     found = [start(algorithm, *problem.start(seed), problem.agents)]
     for t in range(rounds):
         after, sound = advance(*fixed, found[-1], jnp.int32(t + 1), sampling=sampling)
@@ -123,7 +123,7 @@ def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progr
     """Where the run stands after `rounds` rounds; no measuring."""
     setting = Setting(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, setting).algorithm
-    fixed = algorithm, problem.objectives(algorithm.batch), mixer(network), key(seed)
+    fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
     first = start(algorithm, *problem.start(seed), problem.agents)
     after, sound = advance(*fixed, first, jnp.int32(rounds), sampling=sampling)
     assert sound

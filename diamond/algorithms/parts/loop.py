@@ -21,7 +21,7 @@ from ...core.sampling import Sample
 from ...core.tree import Tree
 from ...numbers.schedule import Number, Scaled, Schedule
 from ...problem import Objectives, Problem
-from ...rounds.algorithm import Message
+from ...rounds.algorithm import NETWORKS, Message
 from . import estimators, moves
 from .directions import Gradient
 from .point import STATIC, Point
@@ -102,6 +102,11 @@ class Loop:
     def variables(self) -> dict[str, Variable]:
         each = {"x": self.x, "y": self.y, "z": self.z}
         return {name: v for name, v in each.items() if v is not None}
+
+    @property
+    def networks(self) -> str:
+        """The widest kind of network that all moves are right on."""
+        return min((v.move.networks for v in self.variables.values()), key=NETWORKS.index)
 
     @property
     def stages(self) -> tuple["Part", ...]:

@@ -8,11 +8,18 @@
               s, u'             s + c - a u;  u = u' + c + d - d'
     diffusion s - a d - D       told + c;  D - c
     extra     s                 s + c - a d - D;  D - c / 2
+    push      q - a d, w        both + c;  s = q / w
+    push gt   q - a u, w, u     all + c;   s = q / w;  u = u' + d - d'
 
 a is the step, ' the round before. D, of the last two, starts at 0 and always sums to 0 over the
 agents: what one end of a link adds, the other takes away. The mean of s moves along the mean of d
 in all but `local`; gossip alone has a bias of order a where agents differ. `prox` maps s - a d (or
 s - a u) to the point that the regularizer of the problem asks for, before it is told.
+
+s is averaged, u a total: on a directed network, tracking is AB (push-pull), right on any. The last
+two tell totals only, q and w, which the sender divides (push-sum): w, which starts at 1, is how
+much of everyone's q has come here. Gossip is right where weights are balanced; the two with D,
+where they are symmetric and stay the same.
 """
 
 from collections.abc import Callable
@@ -20,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from ...core import tree
 from ...core.tree import Tree
@@ -63,6 +71,7 @@ class Local:
 
     prox: Any = None
     vectors: ClassVar[int] = 0  # that it tells
+    networks: ClassVar[str] = "directed"  # the widest kind that it is right on
     early: ClassVar[bool] = True  # whether what it tells leaves d alone
     keeps: ClassVar[bool] = False  # d of the round before
 
@@ -85,6 +94,7 @@ class Gossip:
     relax: Number | None = None
     prox: Any = None
     vectors: ClassVar[int] = 1
+    networks: ClassVar[str] = "balanced"
     keeps: ClassVar[bool] = False
 
     @property
@@ -122,6 +132,11 @@ class Tracking:
     def early(self) -> bool:
         return self.order == "paper"
 
+    @property
+    def networks(self) -> str:
+        """A prox of steps that differ between agents would end elsewhere."""
+        return "directed" if self.prox is None else "balanced"
+
     def init(self, s: Tree) -> Any:
         return tree.zeros(s)
 
@@ -146,6 +161,7 @@ class Diffusion:
 
     share: Any = 1.0
     vectors: ClassVar[int] = 1
+    networks: ClassVar[str] = "symmetric"
     early: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
@@ -167,6 +183,7 @@ class Extra:
 
     share: Any = 1.0
     vectors: ClassVar[int] = 1
+    networks: ClassVar[str] = "symmetric"
     early: ClassVar[bool] = True
     keeps: ClassVar[bool] = False
 
@@ -180,6 +197,66 @@ class Extra:
         c = tree.scale(self.share, change.average)
         moved = tree.sub(tree.axpy(-given.step, given.d, tree.add(given.s, c)), given.memory)
         return moved, tree.axpy(-0.5, c, given.memory)
+
+
+class Pushed(NamedTuple):
+    """What push-sum keeps: s = q / w."""
+
+    q: Tree
+    w: jax.Array
+
+
+def _quotient(pushed: Pushed) -> Tree:
+    return jax.tree.map(lambda a: a / pushed.w.astype(a.dtype), pushed.q)
+
+
+def _one(s: Tree) -> jax.Array:
+    return jnp.ones((), jnp.result_type(*jax.tree.leaves(s)))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Push:
+    """SGP, stochastic gradient push (Assran et al., 2019; Nedic and Olshevsky, 2016)."""
+
+    vectors: ClassVar[int] = 1
+    networks: ClassVar[str] = "directed"
+    early: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
+
+    def init(self, s: Tree) -> Any:
+        return Pushed(s, _one(s))
+
+    def tell(self, given: Given) -> Message:
+        q, w = given.memory
+        return Message(None, Pushed(tree.axpy(-given.step, given.d, q), w))
+
+    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+        pushed = tree.add(told.total, change.total)
+        return _quotient(pushed), pushed
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PushTracking:
+    """Push-DIGing (Nedic, Olshevsky and Shi, 2017): tracking by weights of the sender alone."""
+
+    vectors: ClassVar[int] = 2
+    networks: ClassVar[str] = "directed"
+    early: ClassVar[bool] = False
+    keeps: ClassVar[bool] = True
+
+    def init(self, s: Tree) -> Any:
+        return Pushed(s, _one(s)), tree.zeros(s)
+
+    def tell(self, given: Given) -> Message:
+        (q, w), u = given.memory
+        u = tree.add(u, tree.sub(given.d, given.old))
+        return Message(None, (Pushed(tree.axpy(-given.step, u, q), w), u))
+
+    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+        pushed, u = tree.add(told.total, change.total)
+        return _quotient(pushed), (pushed, u)
 
 
 def _share(setting: Setting) -> Found:
@@ -231,20 +308,38 @@ def extra(lazy: bool | None = None) -> Extra:
     return Extra(_lazy(lazy))
 
 
+def push() -> Push:
+    """Push-sum: averaged by weights of the sender, divided by what of them has come here."""
+    return Push()
+
+
+def push_tracking() -> PushTracking:
+    """Gradient tracking by push-sum."""
+    return PushTracking()
+
+
 def _known(order: Order) -> Order:
     if order not in ("paper", "atc"):
         raise ValueError(f"no order {order!r}; there are 'paper' and 'atc'")
     return order
 
 
-NAMES = ("local", "gossip", "gt", "extra", "ed")
+MAKERS: dict[str, Callable[[], Any]] = {
+    "local": local,
+    "extra": extra,
+    "ed": diffusion,
+    "push": push,
+    "push_gt": push_tracking,
+}
+NAMES = ("local", "gossip", "gt", "extra", "ed", "push", "push_gt")
 
 
 def move(given: Any, order: Order = "atc", relax: Number | None = None) -> Any:
     """A move by its name, or one that is made already.
 
-    "local", "gossip", "gt" (tracking), "extra", "ed" (exact diffusion); gossip and tracking mix in
-    this order and go `relax` of the way.
+    "local", "gossip", "gt" (tracking), "extra", "ed" (exact diffusion), "push" (push-sum),
+    "push_gt" (tracking by push-sum); gossip and tracking mix in this order and go `relax` of the
+    way.
     """
     if not isinstance(given, str):
         return given
@@ -252,4 +347,4 @@ def move(given: Any, order: Order = "atc", relax: Number | None = None) -> Any:
         raise ValueError(f"no move {given!r}; there are {', '.join(NAMES)}")
     if given in ("gossip", "gt"):
         return gossip(order, relax) if given == "gossip" else tracking(order, relax)
-    return local() if given == "local" else extra() if given == "extra" else diffusion()
+    return MAKERS[given]()

@@ -15,6 +15,7 @@ class Single:
     links: ClassVar[int] = 0
     early: ClassVar[bool] = False
     STEPS: ClassVar[tuple[str, ...]] = ("alpha", "beta")  # schedules among its fields
+    networks: ClassVar[str] = "balanced"  # the widest kind it is right on
     about: ClassVar[str]  # directions; estimator; moves; plan; exchanges; calls
 
     @property

@@ -1,0 +1,36 @@
+"""Push-DIGing (Nedic, Olshevsky and Shi, 2017; with hypergradients): tracking by push-sum.
+
+Rule: [M hi][V]; the step is mixed too.
+"""
+
+from ..hypergradient import Hypergradient, neumann
+from ._auto import Step, Steps, choose
+from .parts import Loop, Variable
+from .parts.directions import implicit
+from .parts.estimators import plain
+from .parts.moves import local, push_tracking
+
+__all__ = ["push_diging"]
+
+
+def push_diging(
+    alpha: Step = None,
+    beta: Step = None,
+    batch: int = 64,
+    hypergradient: Hypergradient = neumann(),
+    steps: Steps = "auto",
+) -> Loop:
+    """u <- C (u + h - h'), q <- C (q - alpha u), w <- C w, x = q / w; ' is the round before.
+
+    By weights of the sender alone: an agent need not know whom it hears. With weights of both ends,
+    `gt_sgd` is AB (push-pull) on the same networks.
+    """
+    _, s = choose(steps, "atc", x="push_gt", alpha=alpha, beta=beta)
+    return Loop(
+        implicit(hypergradient),
+        plain(),
+        x=Variable(s["alpha"], push_tracking()),
+        y=Variable(s["beta"], local()),
+        batch=batch,
+        solves=("personal", "none"),
+    )

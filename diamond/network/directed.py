@@ -1,0 +1,137 @@
+"""Networks whose links go one way."""
+
+import networkx as nx
+import numpy as np
+from scipy.sparse import csr_array, sparray, spmatrix
+
+from diamond.core.whole_numbers import whole
+from diamond.network.graphs import MOST_DRAWS
+from diamond.network.mixing import Matrix
+from diamond.network.network import Network
+
+
+def directed(
+    graph: nx.DiGraph, rows: Matrix | None = None, columns: Matrix | None = None
+) -> Network:
+    """Any strongly connected digraph of networkx; an arc j -> i says that i hears j.
+
+        averages   s_i <- sum_j R_ij s_j    rows of R sum to 1: weights of the receiver
+        totals     s_i <- sum_j C_ij s_j    columns of C sum to 1: how the sender divides
+
+    By default i averages evenly over itself and all it hears, and j divides evenly among itself and
+    all who hear it. `rows` and `columns` are matrices of your own for R and C, which are checked.
+    """
+    if not isinstance(graph, nx.Graph) or not graph.is_directed():
+        raise TypeError(f"directed takes a networkx.DiGraph, and was given {type(graph).__name__}")
+    name = f"directed({graph.name})" if graph.name else "directed"
+    return one_way(graph, name, rows, columns)
+
+
+def one_way_ring(agents: int) -> Network:
+    """Agent i hears i - 1 modulo m, and nobody else."""
+    agents = whole("agents", agents, 1)
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(agents))
+    graph.add_edges_from((i, (i + 1) % agents) for i in range(agents) if agents > 1)
+    return one_way(graph, f"one_way_ring({agents})")
+
+
+def random_digraph(agents: int, p: float = 0.3, seed: int = 0) -> Network:
+    """Every agent hears every other with probability p, independently.
+
+    Redrawn from the same generator until strongly connected; `draws` says how often.
+    """
+    agents = whole("agents", agents, 1)
+    if not 0 <= p <= 1:
+        raise ValueError(f"p is {p}; the probability of an arc lies between 0 and 1")
+    source = np.random.default_rng(whole("seed", seed))
+    name = f"random_digraph({agents}, p={p}, seed={seed})"
+    for draws in range(1, MOST_DRAWS + 1):
+        hears = (source.random((agents, agents)) < p) & ~np.eye(agents, dtype=bool)
+        graph = nx.from_numpy_array(hears.T, create_using=nx.DiGraph)
+        if nx.is_strongly_connected(graph):
+            return one_way(graph, name, draws=draws)
+    raise ValueError(f"none of {MOST_DRAWS} draws of {name} was strongly connected; raise p")
+
+
+def one_way(
+    graph: nx.DiGraph,
+    name: str,
+    rows: Matrix | None = None,
+    columns: Matrix | None = None,
+    draws: int = 1,
+    connected: bool = True,
+) -> Network:
+    """The network of `graph`, its nodes numbered in their order."""
+    if len(graph) == 0:
+        raise ValueError("the graph has no nodes; a network needs at least one agent")
+    if graph.is_multigraph():
+        raise ValueError("the graph has parallel arcs (a multigraph); pass networkx.DiGraph(graph)")
+    if loops := list(nx.nodes_with_selfloops(graph)):
+        raise ValueError(
+            f"the graph joins {loops[0]!r} with itself; remove self-loops, since every agent has "
+            "a weight of its own"
+        )
+    labels = tuple(graph)
+    if connected:
+        _check_connected(graph)
+    numbered: nx.DiGraph = nx.relabel_nodes(graph, {a: i for i, a in enumerate(labels)}, copy=True)
+    hears = nx.to_scipy_sparse_array(
+        numbered, nodelist=range(len(labels)), weight=None, dtype=np.float64
+    ).T.tocsr()
+    pattern = csr_array(hears + csr_array(np.eye(len(labels))))
+    given = rows is not None or columns is not None
+    weights = _even(pattern, 1) if rows is None else _checked(rows, pattern, "rows", 1)
+    shares = _even(pattern, 0) if columns is None else _checked(columns, pattern, "columns", 0)
+    rule = "custom" if given else "even"
+    return Network(nx.freeze(numbered), weights, name, rule, labels, draws, shares)
+
+
+def _check_connected(graph: nx.DiGraph) -> None:
+    parts = list(nx.strongly_connected_components(graph))
+    if len(parts) > 1:
+        order = {node: i for i, node in enumerate(graph)}
+        part = sorted(sorted(parts, key=len)[0], key=order.__getitem__)
+        shown = ", ".join(map(repr, part[:5])) + (", ..." if len(part) > 5 else "")
+        raise ValueError(
+            f"the graph is not strongly connected: nothing gets from {{{shown}}} to all others and "
+            f"back; add arcs, or take one of its {len(parts)} strongly connected components"
+        )
+
+
+def _even(pattern: csr_array, axis: int) -> csr_array:
+    """1 / how many entries its row (axis 1) or column (axis 0) has."""
+    found = csr_array(pattern, copy=True)
+    counts = np.asarray(pattern.sum(axis=axis)).ravel()
+    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
+    found.data = 1 / counts[rows if axis == 1 else found.indices]
+    return _frozen(found)
+
+
+def _checked(matrix: Matrix, pattern: csr_array, what: str, axis: int) -> csr_array:
+    """A user's own weights, once they are known to be of this graph."""
+    m = np.asarray(matrix.toarray() if isinstance(matrix, sparray | spmatrix) else matrix, float)
+    if m.shape != pattern.shape:
+        raise ValueError(f"{what} has shape {m.shape}; the graph needs {pattern.shape}")
+    wanted = pattern.toarray() != 0
+    for wrong, fault in (
+        (~np.isfinite(m) | (m < 0), "no weight may be negative"),
+        (~wanted & (m != 0), "the graph has no arc ({j}, {i})"),
+        (wanted & (m == 0), "an arc ({j}, {i}), or an agent itself, needs a weight above 0"),
+    ):
+        if wrong.any():
+            i, j = (int(k) for k in np.argwhere(wrong)[0])
+            raise ValueError(f"{what}[{i}, {j}] is {m[i, j]:.6g}; {fault.format(i=i, j=j)}")
+    sums = m.sum(axis=axis)
+    if np.abs(sums - 1).max() > 1e-9:
+        k = int(np.abs(sums - 1).argmax())
+        line = "row" if axis == 1 else "column"
+        raise ValueError(f"{line} {k} of {what} sums to {sums[k]:.12g}; each must sum to 1")
+    return _frozen(csr_array(m))
+
+
+def _frozen(matrix: csr_array) -> csr_array:
+    matrix.sort_indices()
+    for part in (matrix.data, matrix.indices, matrix.indptr):
+        part.setflags(write=False)
+    return matrix
