@@ -43,6 +43,7 @@ class Moment(NamedTuple):
     key: jax.Array
     t: Any
     turn: Any = None  # which of the round, if that has several
+    stage: int = 0
 
     def purpose(self, number: int) -> jax.Array:
         """The key of the `number`-th thing that is random on links; then of an agent, or a link."""

@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..core.whole_numbers import whole
 from ..rounds.algorithm import Algorithm
 from .options import Options, build, parameters
 from .user_functions import UserFunction, user_function
-from .validation_errors import did_you_mean, gather, wrong
+from .validation_errors import did_you_mean, gather, within, wrong
 
 ALIASES = {"er": "erdos_renyi"}
 
@@ -95,15 +96,52 @@ def graph(value: Any) -> Part:
     if canonical not in graph_names():
         known = [*graph_names(), *ALIASES]
         raise wrong(f"no graph {name!r}; {did_you_mean(name, known)}", *_at(value))
+    channels, gamma = given.pop("channel", []), given.pop("gamma", None)
     make = getattr(network, canonical)
     taken = parameters(make)
     positions = given.pop("", [])
     if len(positions) > len(taken):
         raise wrong(f"{value!r} gives more numbers than {canonical} takes ({', '.join(taken)})")
     given = dict(zip(taken, positions)) | given
-    found, options = build(canonical, make, given)
+    _, (found, options), (parts, said) = gather(
+        lambda: _check_gamma(gamma),
+        lambda: build(canonical, make, given),
+        lambda: _channels(channels),
+    )
     label = value if isinstance(value, str) else found.name
-    return Part(canonical, options.spelled, lambda: found, label)
+    spelled = options.spelled | ({"channel": said} if said else {})
+    if parts or gamma is not None:
+        try:
+            found = found.through(*parts, gamma=gamma)
+        except ValueError as cause:
+            raise wrong(str(cause), "channel") from None
+        spelled |= {"gamma": found.damping}
+        label = f"{label} through {', '.join(one['name'] for one in said)}" if said else label
+    return Part(canonical, spelled, lambda: found, label)
+
+
+def _check_gamma(gamma: Any) -> None:
+    if gamma is not None and not isinstance(gamma, int | float):
+        raise wrong(f"must be a number above 0, at most 1, not {gamma!r}", "gamma")
+
+
+def _channels(value: Any) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Channels from names or tables with `name`, and all of their options."""
+    given = value if isinstance(value, list) else [value]
+    each = enumerate(given)
+    read = [partial(within, i, partial(_channel, one)) for i, one in each]
+    made = within("channel", lambda: gather(*read))
+    return [one for one, _ in made], [said for _, said in made]
+
+
+def _channel(value: Any) -> tuple[Any, dict[str, Any]]:
+    options = table(value, "name", '{name = "drops", loss = 0.05}')
+    name = options.pop("name")
+    names = network.channels.__all__
+    if name not in names:
+        raise wrong(f"no channel {name!r}; {did_you_mean(name, names)}", "name")
+    made, found = build(name, getattr(network.channels, name), options)
+    return made, {"name": name, **found.spelled}
 
 
 def table(value: Any, key: str, example: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Record:
     ):
         self.problem, self.network, self.algorithm = problem, network, algorithm
         self.place = place
-        self.traffic = traffic(algorithm, place.objectives, *problem.start(seed))
+        self.traffic = traffic(algorithm, place.objectives, *problem.start(seed), network.channels)
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = 0.0
         self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)

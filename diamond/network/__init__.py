@@ -1,5 +1,6 @@
 """Who talks to whom, and with which weights."""
 
+from diamond.network import channels as channels
 from diamond.network.changing import changing, matchings, one_peer
 from diamond.network.directed import directed, one_way_ring, random_digraph
 from diamond.network.graphs import (

@@ -1,11 +1,11 @@
-"""Mixing over links that go one way or change from round to round.
+"""Mixing over links that go one way, change from round to round, or lose what they carry.
 
 averages   c_i = sum_j R_ij (s_j - s_i)              rows of R sum to 1
 totals     c_i = sum_j C_ij s_j - (sum_j C_ji) s_i   what one gives away, another gets
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from diamond.core.sampling import Moment
-from diamond.network.mixer import PASS, Bucket, Mixer, mixer, prefers_dense
+from diamond.network.channels.channel import Ends, Gate
+from diamond.network.mixer import PASS, Bucket
 from diamond.network.network import Network
 
 
@@ -33,6 +34,12 @@ class Links:
         """Those of round t."""
         return jax.tree.map(lambda a: a[t % len(a)], self)
 
+    @property
+    def ends(self) -> tuple[jax.Array, jax.Array]:
+        """Of one round: whose each slot is, and who is at the other end."""
+        own = jnp.arange(self.weights.shape[-1])[None]
+        return own, own.T if self.others is None else self.others
+
     def spread(self, leaf: jax.Array) -> jax.Array:
         """sum_j w_ij (s_j - s_i), of one round."""
         if self.others is not None:
@@ -41,6 +48,19 @@ class Links:
         highest = jax.lax.Precision.HIGHEST  # not TF32, which would not keep a total
         found = jnp.tensordot(weights, off, axes=((0,), (0,)), precision=highest)
         return found - _by_agent(weights.sum(0), off)
+
+
+class Sums(NamedTuple):
+    """sum_j w_ij (s_j - s_i) + surplus_i s_i, of one round."""
+
+    links: Links
+    surplus: jax.Array | None = None
+
+    def __call__(self, leaf: jax.Array) -> jax.Array:
+        found = self.links.spread(leaf)
+        if self.surplus is None:
+            return found
+        return found + _by_agent(self.surplus.astype(leaf.dtype), leaf)
 
 
 @jax.tree_util.register_dataclass
@@ -57,31 +77,70 @@ class LinkMixer:
 
     def __call__(self, message: Any, t: Any = 0) -> Any:
         """The change that every agent's message undergoes in round t."""
-        rows = self.averages.at(t)
-        if self.totals is None or self.given is None:
-            return jax.tree.map(rows.spread, message)
-        columns = self.totals.at(t)
-        surplus = columns.weights.sum(0) - self.given.at(t).weights.sum(0)
-        keep = lambda a: columns.spread(a) + _by_agent(surplus.astype(a.dtype), a)
-        average = jax.tree.map(rows.spread, message.average)
-        return type(message)(average, jax.tree.map(keep, message.total))
+        return self.round(t).change(message)
 
     def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
         """The same in the round of `moment`; nothing is kept for the next."""
         return self(message, moment.t), kept
 
+    def round(self, t: Any, gate: Ends | None = None, told: bool = True) -> "Round":
+        """The weights of round t, as links let them through; `told`: senders know it too."""
+        rows = self.averages.at(t)
+        open = None if gate is None else gate(*rows.ends)
+        average = _gated(rows, open)
+        if self.totals is None or self.given is None:
+            return Round(average, average, rows, rows, open)
+        columns, away = self.totals.at(t), self.given.at(t)
+        inward = None if gate is None else gate(*columns.ends)
+        total = _gated(columns, inward).links
+        lost = gate(*away.ends[::-1]).up if gate is not None and told else 1.0
+        surplus = total.weights.sum(0) - (away.weights * lost).sum(0)
+        return Round(average, Sums(total, surplus), rows, columns, open)
+
+
+class Round(NamedTuple):
+    """How a round mixes."""
+
+    average: Sums
+    total: Sums
+    rows: Links
+    columns: Links
+    gate: Gate | None
+
+    def change(self, message: Any) -> Any:
+        """By how much every agent's message changes."""
+        average = jax.tree.map(lambda a: self.average(a), message.average)
+        return type(message)(average, jax.tree.map(lambda a: self.total(a), message.total))
+
+    def levels(self, powers: Any, loudest: bool) -> Any:
+        """How loud noise is at each agent, as `channels.channel.Heard` says."""
+        average = jax.tree.map(lambda p: self._level(self.rows, p, loudest), powers.average)
+        total = jax.tree.map(lambda p: self._level(self.columns, p, loudest), powers.total)
+        return type(powers)(average, total)
+
+    def _level(self, links: Links, power: jax.Array, loudest: bool) -> jax.Array:
+        _, others = links.ends
+        weights = links.weights
+        if self.gate is not None:
+            up, _, noise, effort = self.gate
+            factor = effort if loudest else noise
+            weights = weights * (up if factor is None else factor)
+        found = jnp.square(weights) * power[others]
+        return jnp.sqrt(found.max(0) if loudest else found.sum(0))
+
+
+def _gated(links: Links, gate: Gate | None) -> Sums:
+    """sum_j w_ij (gain_ij s_j - up_ij s_i)."""
+    if gate is None:
+        return Sums(links)
+    through = links.weights * (gate.up if gate.gain is None else gate.gain)
+    surplus = None if gate.gain is None else (through - links.weights * gate.up).sum(0)
+    return Sums(replace(links, weights=through), surplus)
+
 
 def _by_agent(numbers: jax.Array, leaf: jax.Array) -> jax.Array:
     """A number of each agent times its row."""
     return numbers.reshape(-1, *[1] * (leaf.ndim - 1)) * leaf
-
-
-def mixing(network: Network) -> Mixer | LinkMixer:
-    """How `network` mixes, in the form that is faster for its graph."""
-    if network.kind == "symmetric":
-        return mixer(network)
-    entries = max(one.weights.nnz for one in network.rounds)
-    return link_mixer(network, dense=prefers_dense(network.agents, entries))
 
 
 def link_mixer(network: Network, dense: bool) -> LinkMixer:

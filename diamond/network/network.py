@@ -3,8 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -34,6 +35,25 @@ class Network:
     draws: int = 1
     shares: csr_array | None = None  # None: M itself
     sequence: tuple["Network", ...] = ()
+    channels: tuple[Any, ...] = ()  # what becomes of a message on its way; none: perfect links
+    damping: Any = 1.0  # the share of a change that is made, or a schedule of it
+
+    def through(self, *channels: Any, gamma: Any = None) -> "Network":
+        """The same network whose messages go through `channels` (`diamond.network.channels`).
+
+        Of what is left of a change only the share `gamma` is made, a number or a schedule: damped
+        mixing keeps noise, delay and compression from growing. None: what the channels ask for.
+        """
+        from diamond.network.lossy_mixer import check_channels
+
+        if self.channels:
+            raise ValueError(f"{self.name} has channels already; give all of them at once")
+        check_channels(self, channels)
+        if gamma is None:
+            gamma = min((one.gamma for one in channels), default=1.0)
+        elif not callable(gamma) and not 0 < gamma <= 1:
+            raise ValueError(f"gamma = {gamma}: the share of a change lies above 0, at most at 1")
+        return replace(self, channels=channels, damping=gamma)
 
     @property
     def agents(self) -> int:
@@ -167,6 +187,8 @@ class Network:
             f"{self.mixing} mixing",
             f"lam = {lam}",
         ]
+        if self.channels:
+            parts.append(f"through {', '.join(one.name for one in self.channels)}")
         if self.draws > 1:
             parts.append(f"drawn {self.draws} times")
         return f"{self.name}: {', '.join(parts)}"

@@ -300,6 +300,11 @@ def _check(problem: Problem, network: Network, number: int) -> None:
         )
     if not 0 <= number < network.agents:
         raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
+    if network.channels:
+        raise ValueError(
+            "channels are simulated, and links between sites are what they are: use the network "
+            "without them"
+        )
     if network.kind != "symmetric":
         raise ValueError(
             f"{network.name} is {network.kind}, and sites ask each other both ways, over links "

@@ -1,5 +1,6 @@
 """What the messages of a round are like, and how many bytes of them travel."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,9 +23,13 @@ def messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[
     return jax.eval_shape(_messages, algorithm, problem, x, y)
 
 
-def traffic(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> Traffic:
-    """Of one round, on one link, one way."""
+def traffic(
+    algorithm: Algorithm, problem: Objectives, x: Any, y: Any, channels: Sequence[Any] = ()
+) -> Traffic:
+    """Of one round, on one link, one way; what travels is what `channels` make of the messages."""
     told = messages(algorithm, problem, x, y)
+    for channel in channels:
+        told = [channel.wire(message) for message in told]
     times = [stage.times * bool(jax.tree.leaves(m)) for stage, m in zip(algorithm.stages, told)]
     size = lambda m: sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(m))
     return Traffic(sum(times), sum(k * size(m) for k, m in zip(times, told)))

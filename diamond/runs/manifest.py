@@ -93,10 +93,13 @@ def _weights(network: Network) -> dict[str, Any]:
 
 
 def _kind(network: Network) -> dict[str, Any]:
-    """What there is to say of links that go one way or change."""
-    if network.kind == "symmetric":
-        return {}
-    return {"kind": network.kind, "period": len(network.rounds)}
+    """What there is to say of links that go one way, change, or are not perfect."""
+    found: dict[str, Any] = {}
+    if network.kind != "symmetric":
+        found |= {"kind": network.kind, "period": len(network.rounds)}
+    if network.channels:
+        found |= {"channels": [one.name for one in network.channels]}
+    return found
 
 
 def versions() -> dict[str, str]:

@@ -17,7 +17,7 @@ from ..measure.divergence import ROUGH
 from ..measure.measures import OPTIONS, Metrics, survey
 from ..measure.record import MEASURING
 from ..network import Network
-from ..network.link_mixer import mixing
+from ..network.lossy_mixer import mixing
 from ..numbers.open_numbers import Setting, resolve
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
@@ -25,7 +25,7 @@ from ..rounds.traffic import traffic
 from ..runs.run import Run
 from ._compiled import compiled
 from ._rewind import LOST
-from ._round import REMEDY, WORK, Mixing, Progress, play, start, together
+from ._round import REMEDY, WORK, Mixing, Progress, begin, play, together
 
 
 class BatchedRuns:
@@ -53,13 +53,15 @@ class BatchedRuns:
         once = list(dict.fromkeys(self.seeds))
         which = np.array([once.index(seed) for seed in self.seeds])
         x, y = jax.tree.map(lambda a: a[which], _stack([problem.start(seed) for seed in once]))
-        _, self.state, self.spent, self.kept = _start(self.algorithms, x, y, problem.agents)
+        self.objectives, self.mixing = problem.objectives(self.given[0].batch), mixing(network)
+        given = self.algorithms, self.objectives, self.mixing, x, y
+        _, self.state, self.spent, self.kept = _start(*given)
         self._charge()
         self.failed = jnp.full(len(runs), -1, jnp.int32)
-        self.objectives = problem.objectives(self.given[0].batch)
         start_point = problem.start(runs[0][1])
-        self.traffic = traffic(self.resolved[0].algorithm, self.objectives, *start_point)
-        self.mixing, self.t, self.seconds = mixing(network), 0, 0.0
+        told = self.resolved[0].algorithm, self.objectives, *start_point
+        self.traffic = traffic(*told, network.channels)
+        self.t, self.seconds = 0, 0.0
         budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
         self.rounds = Fitted(_advance, size, budget, WORK, REMEDY)
@@ -201,9 +203,10 @@ def _stack(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *a: jnp.asarray(np.stack(a)), *trees)
 
 
-@partial(jax.jit, static_argnames="agents")
-def _start(algorithms: Algorithm, x: Any, y: Any, agents: int) -> Progress:
-    return jax.vmap(lambda a, x, y: start(a, x, y, agents))(algorithms, x, y)
+@jax.jit
+def _start(algorithms: Algorithm, problem: Objectives, mixing: Mixing, x: Any, y: Any) -> Progress:
+    one = lambda a, x, y: begin(a, problem, mixing, x, y)
+    return jax.vmap(one)(algorithms, x, y)
 
 
 _added = jax.jit(cost.add)

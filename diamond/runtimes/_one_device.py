@@ -7,12 +7,12 @@ from ..core.sampling import Sampling
 from ..core.tree import Tree
 from ..machine.memory import Budget, Fitted
 from ..network import Network
-from ..network.link_mixer import mixing
+from ..network.lossy_mixer import mixing
 from ..numbers.open_numbers import AllHere
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ._precision import Precision, working
-from ._round import REMEDY, WORK, Progress, advance, together
+from ._round import REMEDY, WORK, Progress, advance, begin, together
 
 
 class OneDevice:
@@ -38,6 +38,10 @@ class OneDevice:
     shared: None = None
     groups: None = None  # numbers are found for all agents at once
     talk = AllHere()
+
+    def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
+        """All agents before round 0."""
+        return begin(algorithm, self.objectives, self.mixing, x, y)
 
     def place(self, progress: Progress) -> Progress:
         """The progress of all agents, laid out for `advance`."""

@@ -14,6 +14,7 @@ from ..machine.memory import even, grouped
 from ..numbers.open_numbers import agent_numbers
 from ..problem import Objectives, Rows
 from ..rounds.algorithm import Algorithm, Estimate, Message, State
+from ..rounds.traffic import messages
 from ._compiled import compiled
 
 CACHE = 2**18  # bytes of rows to work on at a time
@@ -41,6 +42,17 @@ def start(algorithm: Algorithm, x: tree.Tree, y: tree.Tree, agents: int) -> Prog
     state = jax.vmap(algorithm.init)(everywhere(x), everywhere(y))
     counters = jnp.broadcast_to(cost.zeros(), (agents, *cost.zeros().shape))
     return Progress(jnp.int32(0), state, counters)
+
+
+def begin(
+    algorithm: Algorithm, problem: Objectives, mixer: Mixing, x: tree.Tree, y: tree.Tree
+) -> Progress:
+    """The same, with what the links keep."""
+    agents = problem.train.count.shape[0]
+    progress = start(algorithm, x, y, agents)
+    if not hasattr(mixer, "start"):
+        return progress
+    return progress._replace(kept=mixer.start(messages(algorithm, problem, x, y)))
 
 
 def samples(
@@ -125,7 +137,7 @@ def play(
         estimates, costs = estimate(algorithm, problem, state, t, sample, agents, size, number)
         tell = lambda i, *each: agent_numbers(algorithm, i).stages[number].outgoing(*each, t)
         told = jax.vmap(tell)(numbers, state, estimates)
-        change, kept = mixer.exchange(told, Moment(key, t, turn), kept)
+        change, kept = mixer.exchange(told, Moment(key, t, turn, number), kept)
         update = lambda i, *each: agent_numbers(algorithm, i).stages[number].update(*each, t)
         state = jax.vmap(update)(numbers, state, estimates, told, change)
         return state, jax.vmap(cost.charge)(spent, costs), kept

@@ -22,7 +22,7 @@ from ._diagnosis import diverged
 from ._numbers import Numbers
 from ._precision import Precision
 from ._rewind import LOST, Rewind
-from ._round import Progress, start
+from ._round import Progress
 from .spmd import Devices, placed
 
 _added = jax.jit(cost.add)
@@ -54,7 +54,7 @@ class Simulation:
         )
         tell("looking at the problem")
         self.numbers = Numbers(algorithm, setting)
-        first = start(self.numbers.algorithm, *problem.start(seed), problem.agents)
+        first = self.place.begin(self.numbers.algorithm, *problem.start(seed))
         self.progress = begin = self.place.place(first)
         self.seconds = 0.0
         self._charge(self.numbers.resolved.cost)

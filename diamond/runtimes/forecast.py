@@ -15,7 +15,7 @@ from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ._one_device import OneDevice
 from ._precision import Precision, products
-from ._round import Progress, start
+from ._round import Progress
 from .simulate import check
 from .spmd import Devices, Spmd, placed
 
@@ -82,7 +82,7 @@ class _Tried(NamedTuple):
 def _try(record: Record, place: OneDevice | Spmd, rounds: int) -> _Tried:
     """A few rounds from the start, and two evaluations where they end."""
     point = record.problem.start(record.seed)
-    begin = place.place(start(record.algorithm, *point, record.problem.agents))
+    begin = place.place(place.begin(record.algorithm, *point))
 
     def timed(until: int) -> tuple[Progress, float]:
         begun = time.perf_counter()

@@ -28,7 +28,7 @@ from ._compiled import compiled
 from ._gather import Gather
 from ._one_device import OneDevice
 from ._precision import Precision, working
-from ._round import REMEDY, WORK, Progress, play
+from ._round import REMEDY, WORK, Progress, play, start
 
 Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
 CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
@@ -48,6 +48,8 @@ class Spmd:
         way: Way | None = None,
         memory: int | None = None,
     ):
+        if network.channels:
+            raise ValueError("channels are simulated on one device; leave devices out")
         chosen = named(devices)
         self.mesh = Mesh(np.array(chosen), (AXIS,))
         self.cut, self.sampling = AgentSharding(problem.agents, len(chosen)), sampling
@@ -71,6 +73,10 @@ class Spmd:
         self.talk: Talk = Gather(whose) if several else AllHere()
         self.budget = Budget(chosen, memory)
         self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
+
+    def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
+        """All agents before round 0."""
+        return start(algorithm, x, y, self.agents)
 
     def place(self, progress: Progress) -> Progress:
         """The progress of all agents, laid out for `advance`."""

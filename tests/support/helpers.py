@@ -11,11 +11,11 @@ import diamond
 from diamond import catalogue
 from diamond import hypergradient as hg
 from diamond.core.sampling import Sample, draw, key
-from diamond.network.link_mixer import mixing
+from diamond.network.lossy_mixer import mixing
 from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
 from diamond.problems import quadratic
-from diamond.runtimes._round import Progress, advance, start
+from diamond.runtimes._round import Progress, advance, begin
 
 METHODS = {name: catalogue.maker(name) for name in catalogue.names() if name != "method"}
 # Those of the paper and its kin, for what is tested round by round.
@@ -111,7 +111,7 @@ def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> lis
     setting = Setting(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, setting).algorithm
     fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
-    found = [start(algorithm, *problem.start(seed), problem.agents)]
+    found = [begin(*fixed[:3], *problem.start(seed))]
     for t in range(rounds):
         after, sound = advance(*fixed, found[-1], jnp.int32(t + 1), sampling=sampling)
         assert sound
@@ -124,7 +124,7 @@ def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progr
     setting = Setting(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, setting).algorithm
     fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
-    first = start(algorithm, *problem.start(seed), problem.agents)
+    first = begin(*fixed[:3], *problem.start(seed))
     after, sound = advance(*fixed, first, jnp.int32(rounds), sampling=sampling)
     assert sound
     return after

@@ -1,0 +1,31 @@
+"""What becomes of a message on its way: lost, noisy, faded, compressed, late.
+
+network = diamond.network.ring(8).through(channels.drops(0.05), channels.top(0.1))
+"""
+
+from diamond.network.channels.compression import (
+    low_rank,
+    quantized,
+    random,
+    rounded,
+    sign,
+    top,
+)
+from diamond.network.channels.delay import delay
+from diamond.network.channels.drops import drops
+from diamond.network.channels.fading import fading
+from diamond.network.channels.noise import noise, over_the_air
+
+__all__ = [
+    "delay",
+    "drops",
+    "fading",
+    "low_rank",
+    "noise",
+    "over_the_air",
+    "quantized",
+    "random",
+    "rounded",
+    "sign",
+    "top",
+]

@@ -1,0 +1,141 @@
+"""Messages told in fewer bytes, with a memory that makes up for what was left out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jax
+
+from diamond.core import tree
+from diamond.core.whole_numbers import whole
+from diamond.network.channels import codecs
+from diamond.network.channels.channel import Channel
+
+Feedback = Literal["difference", "error", "none"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Compressed(Channel):
+    """Q is the codec, s what is told, a hat what others take for it.
+
+        difference   shat += Q(s - shat)                       all who hear keep shat (CHOCO)
+        error        shat = Q(s + e),  e += s - shat           the sender keeps e
+        none         shat = Q(s)
+
+    and c_i = gamma sum_j M_ij (shat_j - shat_i): both ends take the same, so totals are kept.
+    With differences shat goes to s and the fixed point is exact: around D-SGD this is CHOCO-SGD
+    (Koloskova et al., 2019), around gradient tracking BEER (Zhao et al., 2022), around exact
+    diffusion LEAD. Error feedback is right in the mean over rounds, none not at all.
+    """
+
+    codec: Any
+    feedback: Feedback = field(metadata={"static": True})
+
+    @property
+    def name(self) -> str:
+        return type(self.codec).__name__.lower()
+
+    @property
+    def gamma(self) -> float:
+        return float(self.codec.gamma)
+
+    @property
+    def static_only(self) -> bool:
+        return self.feedback == "difference"
+
+    def check(self, message: Any) -> None:
+        most = sum(leaf.size for leaf in jax.tree.leaves(message))
+        terms = getattr(self.codec, "terms", None)
+        if terms is not None and terms > most:
+            raise ValueError(
+                f"terms = {terms}, but a message has {most} numbers; take {most} or fewer"
+            )
+
+    def start(self, message: Any) -> Any:
+        return None if self.feedback == "none" else tree.zeros(message)
+
+    def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
+        heard = self.decode(kept, self.encode(kept, message, key), message, key)
+        if self.feedback == "error":
+            return heard, tree.sub(tree.add(message, kept), heard)
+        return heard, heard if self.feedback == "difference" else None
+
+    def encode(self, kept: Any, message: Any, key: jax.Array) -> Any:
+        """What travels, before it is squeezed."""
+        wanted = message
+        if self.feedback == "difference":
+            wanted = tree.sub(message, kept)
+        elif self.feedback == "error":
+            wanted = tree.add(message, kept)
+        return _each(key, self.codec.pack, wanted)
+
+    def decode(self, copy: Any, wire: Any, like: Any, key: jax.Array) -> Any:
+        """What others take for the message; `copy`, of differences, for the one before."""
+        found = _each(key, lambda key, a, w: self.codec.unpack(key, w, a), like, wire)
+        return tree.add(copy, found) if self.feedback == "difference" else found
+
+    def wire(self, message: Any) -> Any:
+        pack = lambda a: self.codec.squeeze(self.codec.pack(jax.random.key(0), a))
+        return jax.tree.map(lambda a: jax.eval_shape(pack, a), message)
+
+
+def _each(key: jax.Array, function: Callable[..., Any], a: Any, *more: Any) -> Any:
+    """function(key of the leaf, leaf, ...) of every leaf of a."""
+    leaves, structure = jax.tree.flatten(a)
+    keys = [jax.random.fold_in(key, k) for k in range(len(leaves))]
+    return jax.tree.map(function, jax.tree.unflatten(structure, keys), a, *more)
+
+
+def rounded(
+    kind: Literal["float16", "bfloat16"] = "bfloat16", feedback: Feedback = "difference"
+) -> Compressed:
+    """Two bytes a number."""
+    if kind not in ("float16", "bfloat16"):
+        raise ValueError(f"kind = {kind!r}; there are 'float16' and 'bfloat16'")
+    return Compressed(codecs.Rounded(kind), _known(feedback))
+
+
+def quantized(bits: int = 4, feedback: Feedback = "difference") -> Compressed:
+    """`bits` bits a number, 2 to 8, rounded up or down at random."""
+    if not 2 <= whole("bits", bits) <= 8:
+        raise ValueError(f"bits = {bits}: 2 to 8 a number; for one, take sign")
+    return Compressed(codecs.Quantized(bits, feedback != "none"), _known(feedback))
+
+
+def top(
+    share: float | None = None, terms: int | None = None, feedback: Feedback = "difference"
+) -> Compressed:
+    """The largest numbers of every array: a `share` of them, or so many `terms`."""
+    return Compressed(codecs.Top(*_some(share, terms)), _known(feedback))
+
+
+def random(
+    share: float | None = None, terms: int | None = None, feedback: Feedback = "difference"
+) -> Compressed:
+    """Numbers of every array at random: a `share` of them, or so many `terms`."""
+    return Compressed(codecs.Random(*_some(share, terms)), _known(feedback))
+
+
+def sign(feedback: Feedback = "difference") -> Compressed:
+    """One bit a number, and the mean size of all."""
+    return Compressed(codecs.Sign(), _known(feedback))
+
+
+def low_rank(rank: int = 2, feedback: Feedback = "difference") -> Compressed:
+    """Matrices as products of two of `rank` columns."""
+    return Compressed(codecs.LowRank(whole("rank", rank, 1)), _known(feedback))
+
+
+def _some(share: float | None, terms: int | None) -> tuple[float | None, int | None]:
+    if (share is None) == (terms is None):
+        raise ValueError("give either share, of the numbers of a message, or terms, how many")
+    if share is not None and not 0 < share <= 1:
+        raise ValueError(f"share = {share}: it lies above 0 and at most at 1")
+    return share, None if terms is None else whole("terms", terms, 1)
+
+
+def _known(feedback: Feedback) -> Feedback:
+    if feedback not in ("difference", "error", "none"):
+        raise ValueError(f"feedback = {feedback!r}; there are 'difference', 'error' and 'none'")
+    return feedback

@@ -1,0 +1,40 @@
+"""Messages that arrive late."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from diamond.core.whole_numbers import whole
+from diamond.network.channels.channel import Channel
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Delay(Channel):
+    """c_i = gamma sum_j M_ij (s_j - s_i) of `rounds` exchanges ago: both ends take the same, so
+
+    totals are kept. Stable for gamma below sin(pi / (2 (2 d + 1))), whatever the mixing matrix.
+    """
+
+    rounds: int = field(metadata={"static": True})
+
+    @property
+    def gamma(self) -> float:
+        return 0.9 * math.sin(math.pi / (2 * (2 * self.rounds + 1))) if self.rounds else 1.0
+
+    def start(self, message: Any) -> Any:
+        return jax.tree.map(lambda a: jnp.zeros((self.rounds, *a.shape), a.dtype), message)
+
+    def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
+        if not self.rounds:
+            return message, kept
+        later = jax.tree.map(lambda b, a: jnp.concatenate([b[1:], a[None]]), kept, message)
+        return jax.tree.map(lambda b: b[0], kept), later
+
+
+def delay(rounds: int) -> Delay:
+    """Everything arrives `rounds` exchanges late; nothing before the first has."""
+    return Delay(whole("rounds", rounds, 0))

@@ -1,0 +1,80 @@
+"""Messages that are lost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from diamond.network.channels.channel import Channel, Ends, Gate
+
+UNKNOWN = 2  # the state of a link before its first message
+
+Known = Literal["both", "receiver"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Drops(Channel):
+    """A message is lost with probability `loss`, for `burst` exchanges on end in the mean.
+
+    Gilbert and Elliott: a link is good or bad, and a bad one loses everything,
+
+        good to bad   loss / (burst (1 - loss))        bad to good   1 / burst
+
+    If both ends know (an edge is down both ways), the weight falls back on the diagonal at both and
+    totals are kept. If only the receiver does, its weight falls back and the sender's does not:
+    every loss moves the total, and a tracker ends away from the sum it should have.
+    """
+
+    loss: Any
+    burst: Any  # None: every message on its own
+    known: Known = field(metadata={"static": True})
+    breaks_links = True
+
+    @property
+    def keeps_total(self) -> bool:
+        return self.known == "both"
+
+    @property
+    def senders_know(self) -> bool:
+        return self.known == "both"
+
+    def start_links(self, agents: int) -> Any:
+        return None if self.burst is None else jnp.full((agents, agents), UNKNOWN, jnp.uint8)
+
+    def gates(self, kept: Any, draw: Callable[..., Any], agents: int) -> tuple[Ends, Any]:
+        one_way = self.known == "receiver"
+        chance = lambda key: jax.random.uniform(key, (), jnp.float32)
+        luck = lambda receivers, senders: draw(chance, receivers, senders, one_way)
+        if kept is None:
+            arrived = lambda receivers, senders: luck(receivers, senders) >= self.loss
+        else:
+            everyone = jnp.arange(agents)
+            u = luck(everyone[:, None], everyone[None])
+            worse = self.loss / (self.burst * (1 - self.loss))
+            bad = jnp.where(kept == 1, u >= 1 / self.burst, u < worse)
+            kept = jnp.where(kept == UNKNOWN, u < self.loss, bad).astype(jnp.uint8)
+            arrived = lambda receivers, senders: kept[receivers, senders] == 0
+        return (lambda *ends: Gate(arrived(*ends).astype(jnp.float32))), kept
+
+
+def drops(loss: float, burst: float | None = None, known: Known = "both") -> Drops:
+    """A share `loss` of the messages is lost, alone or in bursts of a mean length.
+
+    `known`: who knows of a loss, "both" ends or only the "receiver".
+    """
+    if not 0 <= loss < 1:
+        raise ValueError(f"loss = {loss}: a share from 0 to below 1; at 1 nothing would arrive")
+    if burst is not None and burst * (1 - loss) < max(loss, 1 - loss):
+        raise ValueError(
+            f"burst = {burst}: at a loss of {loss} bursts last {_least(loss):.3g} or more"
+        )
+    if known not in ("both", "receiver"):
+        raise ValueError(f"known = {known!r}; there are 'both' and 'receiver'")
+    return Drops(float(loss), None if burst is None else float(burst), known)
+
+
+def _least(loss: float) -> float:
+    return max(1.0, loss / (1 - loss))

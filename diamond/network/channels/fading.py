@@ -1,0 +1,84 @@
+"""Radio links whose strength varies: Rayleigh and Rician fading."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from diamond.network.channels.channel import Channel, Ends, Gate
+
+Knowledge = Literal["both", "receiver", "none"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Fading(Channel):
+    """A link multiplies by h, new in every exchange, the same both ways, of mean power 1.
+
+        h = sqrt(K / (K + 1)) + sqrt(1 / (K + 1)) CN(0, 1)     Rician; K = 0: Rayleigh
+
+    "both" ends know h: the sender divides by it (truncated inversion), unless |h|^2 is below
+    `threshold`, where the link is down. The "receiver" alone: it divides, and noise with it.
+    "none": a number arrives |h| / E|h| times as large, which no averaging over neighbours undoes:
+    totals move, and the floor grows with the size of x itself.
+    """
+
+    direct: Any  # K
+    threshold: Any
+    knowledge: Knowledge = field(metadata={"static": True})
+    mean: Any = 1.0  # E|h|
+
+    @property
+    def breaks_links(self) -> bool:
+        return self.knowledge != "none"
+
+    @property
+    def keeps_total(self) -> bool:
+        return self.knowledge != "none"
+
+    def gates(self, kept: Any, draw: Callable[..., Any], agents: int) -> tuple[Ends, Any]:
+        def strength(key: jax.Array) -> jax.Array:
+            a, b = jax.random.normal(key, (2,), jnp.float32) / jnp.sqrt(2 * (self.direct + 1))
+            return jnp.hypot(a + jnp.sqrt(self.direct / (self.direct + 1)), b)
+
+        def gate(receivers: jax.Array, senders: jax.Array) -> Gate:
+            h = draw(strength, receivers, senders, False)
+            if self.knowledge == "none":
+                return Gate(jnp.ones_like(h), h / self.mean, jnp.ones_like(h) / self.mean)
+            up = (h * h >= self.threshold).astype(h.dtype)
+            weaker = up / jnp.maximum(h, jnp.sqrt(self.threshold))
+            return Gate(up, None, weaker if self.knowledge == "receiver" else up, weaker)
+
+        return gate, kept
+
+
+def fading(
+    kind: Literal["rayleigh", "rician"] = "rayleigh",
+    direct: float = 3.0,
+    knowledge: Knowledge = "both",
+    threshold: float = 0.1,
+) -> Fading:
+    """Rayleigh fading, or Rician with `direct` times the power on the direct path (K).
+
+    `knowledge` of the channel: "both" ends, the "receiver", or "none"; `threshold` is the power,
+    of a mean of 1, below which a link counts as down.
+    """
+    if kind not in ("rayleigh", "rician"):
+        raise ValueError(f"kind = {kind!r}; there are 'rayleigh' and 'rician'")
+    if knowledge not in ("both", "receiver", "none"):
+        raise ValueError(f"knowledge = {knowledge!r}; there are 'both', 'receiver' and 'none'")
+    if not (direct >= 0 and threshold > 0):
+        raise ValueError(f"direct = {direct} must be 0 or more, threshold = {threshold} above 0")
+    k = 0.0 if kind == "rayleigh" else float(direct)
+    return Fading(k, float(threshold), knowledge, _mean(k))
+
+
+def _mean(k: float) -> float:
+    """E|h| = sqrt(pi / (4 (K + 1))) ((1 + K) I_0(K / 2) + K I_1(K / 2)) exp(-K / 2)."""
+    from scipy.special import ive
+
+    bessel = (1 + k) * ive(0, k / 2) + k * ive(1, k / 2)
+    return float(math.sqrt(math.pi / (4 * (k + 1))) * bessel)

@@ -1,0 +1,109 @@
+"""Noise at the receiver: of every link, or of a sum that is added up in the air."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from diamond.core import tree
+from diamond.network.channels.channel import Channel, Heard
+
+
+class Sums(NamedTuple):
+    """Of totals: all that was told so far, and the last change of it."""
+
+    told: Any
+    change: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Noise(Channel):
+    """Additive Gaussian noise of the receiver.
+
+        a link           s_j + sigma_j n_ij,  so c_i + sqrt(sum_j (M_ij sigma_j)^2) n_i
+        over the air     c_i + sigma max_j (M_ij rms(s_j)) / sqrt(power) n_i: neighbours send at
+                         once, each as loud as its power allows, and the weakest sets the scale
+
+    sigma_j is `sigma`, or rms(s_j) 10^(-snr / 20). The mean of x then wanders by gamma^2 times the
+    noise, against which the gradient works. A tracker has no gradient to pull it back: noise on it
+    would add up for ever. So what is told of a total is its sum since the start (Pu, 2020), and the
+    change is that of the sum less the one before: noise comes as n_t - n_{t-1}, and is gone again
+    in the next round. sum u = sum p holds up to the noise of one round.
+    """
+
+    sigma: Any  # None: by snr
+    snr: Any = None  # dB
+    power: Any = None  # over the air
+    accumulate: bool = field(default=True, metadata={"static": True})
+    keeps_total = False
+
+    @property
+    def static_only(self) -> bool:
+        return self.accumulate
+
+    def start(self, message: Any) -> Any:
+        return tree.zeros(message.total) if self.accumulate else None
+
+    def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
+        if not self.accumulate:
+            return message, kept
+        kept = tree.add(kept, message.total)
+        return message._replace(total=kept), kept
+
+    def start_heard(self, message: Any) -> Any:
+        return tree.zeros(message.total) if self.accumulate else None
+
+    def hear(
+        self, kept: Any, change: Any, heard: Any, weights: Heard, keys: jax.Array
+    ) -> tuple[Any, Any]:
+        size = lambda a: jnp.mean(jnp.square(a), axis=tuple(range(1, a.ndim)))
+        analog = self.power is not None
+        whose = heard if analog or self.sigma is None else jax.tree.map(jnp.ones_like, heard)
+        levels = weights.levels(jax.tree.map(size, whose), analog)
+        scale = 10 ** (-self.snr / 20) if self.sigma is None else self.sigma
+        scale = scale / jnp.sqrt(self.power) if analog else scale
+        drawn = jax.vmap(lambda key, a: tree.normal(key, a))(keys, change)
+
+        def add(c: jax.Array, level: jax.Array, n: jax.Array) -> jax.Array:
+            return c + (scale * level).astype(c.dtype).reshape(-1, *[1] * (c.ndim - 1)) * n
+
+        noisy = jax.tree.map(add, change, levels, drawn)
+        if not self.accumulate:
+            return noisy, kept
+        return noisy._replace(total=tree.sub(noisy.total, kept)), noisy.total
+
+
+def noise(snr: float | None = None, sigma: float | None = None, accumulate: bool = True) -> Noise:
+    """Noise on every link, `snr` decibels below each message, or of deviation `sigma`.
+
+    Without `accumulate`, totals are told as they are: a tracker then drifts as the square root of
+    the rounds.
+    """
+    if (snr is None) == (sigma is None):
+        raise ValueError("give either snr, in decibels, or sigma, a deviation")
+    return Noise(_sigma(sigma), _finite("snr", snr), None, bool(accumulate))
+
+
+def over_the_air(power: float, sigma: float = 1.0, accumulate: bool = True) -> Noise:
+    """Analog sums in the air: receivers hear sum_j M_ij s_j at once, in noise of deviation `sigma`.
+
+    `power` is the most that an agent may send with, in the mean over the numbers of a message.
+    """
+    if not power > 0:
+        raise ValueError(f"power = {power}: what agents send with must be above 0")
+    return Noise(_sigma(sigma), None, float(power), bool(accumulate))
+
+
+def _sigma(sigma: float | None) -> float | None:
+    if sigma is not None and not 0 <= sigma < math.inf:
+        raise ValueError(f"sigma = {sigma}: a deviation is 0 or more")
+    return None if sigma is None else float(sigma)
+
+
+def _finite(what: str, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise ValueError(f"{what} = {value} must be a number")
+    return None if value is None else float(value)

@@ -1,0 +1,149 @@
+"""Mixing through channels: what is told, what the links let through, what is heard of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from diamond.core import tree
+from diamond.core.sampling import Moment
+from diamond.network.channels.channel import Channel, Ends, Gate
+from diamond.network.link_mixer import LinkMixer, link_mixer
+from diamond.network.mixer import Mixer, mixer, prefers_dense
+from diamond.network.network import Network
+
+TOLD, LINKS, HEARD = range(3)  # what a channel draws for
+
+
+class Kept(NamedTuple):
+    """What channels keep from exchange to exchange, one entry each."""
+
+    told: tuple[Any, ...]  # of each stage: by the agents, of what they have told
+    links: tuple[Any, ...]
+    heard: tuple[Any, ...]  # of each stage: by the agents, of what they have heard
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LossyMixer:
+    """gamma times the change that is left of a message, channel after channel."""
+
+    links: LinkMixer
+    channels: tuple[Any, ...]
+    gamma: Any
+    agents: int = field(metadata={"static": True})
+
+    def start(self, messages: Sequence[Any]) -> Kept:
+        """What is kept before round 0; `messages`, as shapes, are those of each stage."""
+        everywhere = lambda a: jnp.zeros((self.agents, *a.shape), a.dtype)
+        blank = [jax.tree.map(everywhere, message) for message in messages]
+        for message in messages:
+            for channel in self.channels:
+                channel.check(message)
+        told, heard = (
+            tuple(tuple(jax.vmap(getattr(c, name))(m) for c in self.channels) for m in blank)
+            for name in ("start", "start_heard")
+        )
+        return Kept(told, tuple(c.start_links(self.agents) for c in self.channels), heard)
+
+    def exchange(self, message: Any, moment: Moment, kept: Kept) -> tuple[Any, Kept]:
+        """The change in the round of `moment`, and what is kept for the next."""
+        if not jax.tree.leaves(message):
+            return message, kept
+        told, links, heard = map(list, kept)
+        now, gates = list(told[moment.stage]), []
+        spoken = message
+        for k, channel in enumerate(self.channels):
+            spoken, now[k] = jax.vmap(channel.tell)(now[k], spoken, self._keys(moment, k, TOLD))
+            gate, links[k] = channel.gates(links[k], self._drawn(moment, k), self.agents)
+            gates += [gate] if gate is not None else []
+        told[moment.stage] = tuple(now)
+        both = all(channel.senders_know for channel in self.channels)
+        weights = self.links.round(moment.t, _together(gates), both)
+        change, after = weights.change(spoken), list(heard[moment.stage])
+        for k, channel in enumerate(self.channels):
+            keys = self._keys(moment, k, HEARD)
+            change, after[k] = channel.hear(after[k], change, spoken, weights, keys)
+        heard[moment.stage] = tuple(after)
+        gamma = self.gamma(moment.t) if callable(self.gamma) else self.gamma
+        return tree.scale(gamma, change), Kept(tuple(told), tuple(links), tuple(heard))
+
+    def _keys(self, moment: Moment, place: int, purpose: int) -> jax.Array:
+        """A key for each agent."""
+        own = channel_key(moment, place, purpose)
+        return jax.vmap(lambda i: jax.random.fold_in(own, i))(jnp.arange(self.agents))
+
+    def _drawn(self, moment: Moment, place: int) -> Callable[..., Any]:
+        """`draw(make, receivers, senders, one_way)`: what `make` makes of the key of each link.
+
+        Where links go both ways, both have one key, unless what is drawn is `one_way`.
+        """
+        own = channel_key(moment, place, LINKS)
+        both_ways = self.links.totals is None
+
+        def draw(make: Any, receivers: jax.Array, senders: jax.Array, one_way: bool) -> Any:
+            a, b = jnp.broadcast_arrays(receivers, senders)
+            if both_ways and not one_way:
+                a, b = jnp.minimum(a, b), jnp.maximum(a, b)
+            of = lambda a, b: make(jax.random.fold_in(jax.random.fold_in(own, a), b))
+            return jax.vmap(of)(a.reshape(-1), b.reshape(-1)).reshape(a.shape)
+
+        return draw
+
+
+def channel_key(moment: Moment, place: int, purpose: int) -> jax.Array:
+    """The key of the channel that comes `place`-th, for one of its purposes."""
+    return moment.purpose(3 * place + purpose)
+
+
+def _together(gates: list[Ends]) -> Ends | None:
+    """What several do to a link, one after another."""
+    if not gates:
+        return None
+
+    def gate(*ends: jax.Array) -> Gate:
+        found = [one(*ends) for one in gates]
+
+        def product(name: str) -> jax.Array | None:
+            if all(getattr(one, name) is None for one in found):
+                return None
+            of = lambda one: one.up if getattr(one, name) is None else getattr(one, name)
+            return jnp.prod(jnp.stack([of(one) for one in found]), axis=0)
+
+        up = jnp.prod(jnp.stack([one.up for one in found]), axis=0)
+        return Gate(up, product("gain"), product("noise"), product("effort"))
+
+    return gate
+
+
+def mixing(network: Network) -> Mixer | LinkMixer | LossyMixer:
+    """How `network` mixes, in the form that is faster for its graph."""
+    if network.kind == "symmetric" and not network.channels:
+        return mixer(network)
+    entries = max(one.weights.nnz for one in network.rounds)
+    links = link_mixer(network, dense=prefers_dense(network.agents, entries))
+    if not network.channels:
+        return links
+    return LossyMixer(links, network.channels, network.damping, network.agents)
+
+
+def check_channels(network: Network, channels: Sequence[Any]) -> None:
+    """Refuse channels that do not go together, or not on this network."""
+    for one in channels:
+        if not isinstance(one, Channel):
+            raise TypeError(f"{one!r} is no channel; make one by diamond.network.channels")
+    copies = [one for one in channels if hasattr(one, "codec") and one.static_only]
+    if sum(hasattr(one, "codec") for one in channels) > 1:
+        raise ValueError("two compressions follow each other; one is enough")
+    if copies and any(one.breaks_links for one in channels):
+        raise ValueError(
+            "differences need every message to arrive, and this channel loses some: compress with "
+            "feedback='error', or send without loss"
+        )
+    if network.sequence and any(one.static_only for one in channels):
+        raise ValueError(
+            f"{network.name} changes, and what receivers remember of their neighbours needs links "
+            f"that stay the same: compress with feedback='error', or noise with accumulate=False"
+        )

@@ -1,0 +1,311 @@
+"""Channels: what each guarantees, and where DIAMOND ends through it."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import build, end, quad, ring, same_bits
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from jax.flatten_util import ravel_pytree
+
+import diamond
+from diamond import hypergradient as hg
+from diamond import network
+from diamond.core.sampling import Moment, key
+from diamond.network import channels
+from diamond.network.link_mixer import link_mixer
+from diamond.network.lossy_mixer import LossyMixer, mixing
+from diamond.network.mixer import Mixer
+from diamond.rounds.algorithm import Message
+from diamond.runtimes._round import play
+from diamond.runtimes.many import many
+
+STEPS = dict(alpha=0.02, beta=0.2, eta=0.5, gamma=0.5)
+# In the limit nothing is lost: DIAMOND ends at the solution, to rounding.
+LOSSLESS = {
+    "drops": [channels.drops(0.3)],
+    "bursts": [channels.drops(0.3, burst=4)],
+    "delay": [channels.delay(2)],
+    "float16": [channels.rounded("float16")],
+    "bfloat16": [channels.rounded("bfloat16")],
+    "4 bits": [channels.quantized(4)],
+    "2 bits": [channels.quantized(2)],
+    "top": [channels.top(terms=1)],
+    "random": [channels.random(share=2 / 3)],
+    "sign": [channels.sign()],
+    "low rank": [channels.low_rank(1)],
+    "fading": [channels.fading("rician", knowledge="receiver")],
+    "late and few": [channels.quantized(4), channels.delay(1)],
+}
+MOVING = {  # totals are not kept
+    "receiver": [channels.drops(0.3, known="receiver")],
+    "blind": [channels.fading(knowledge="none")],
+    "noise": [channels.noise(sigma=0.1)],
+    "snr": [channels.noise(snr=20)],
+    "drifting": [channels.noise(sigma=0.1, accumulate=False)],
+    "air": [channels.over_the_air(2.0, 0.1)],
+}
+OTHERS = {
+    "error": [channels.quantized(4, feedback="error")],
+    "none": [channels.top(0.5, feedback="none")],
+    "inverted": [channels.fading()],
+    "all": [channels.drops(0.2), channels.sign(feedback="error"), channels.delay(1)],
+}
+
+
+def diamond_on(net, rounds, seed=0):
+    method = build("diamond", hypergradient=hg.exact(), batch=2, **STEPS)
+    q = quad(agents=6, rows=4, noise=0.0)
+    return q, end(q.problem, net, method, rounds, seed)
+
+
+FIRST = ["bursts", "delay", "4 bits", "top"]  # of the others, the suite sees that they agree
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in LOSSLESS],
+)
+def test_what_loses_nothing_in_the_limit_ends_at_the_solution(name):
+    q, progress = diamond_on(ring(6).through(*LOSSLESS[name]), 6000)
+    state, wanted = progress.state, q.minimizer()
+    assert np.abs(np.asarray(state.x) - wanted).max() < 1e-9 * np.abs(wanted).max()
+    np.testing.assert_allclose(np.asarray(state.u - state.p).sum(0), 0, atol=1e-12)
+
+
+SIZES = Message((4, 3), (4,))
+
+
+def agreeing(net, count, seed=0):
+    """After `count` exchanges: the message, what it was, and by how much totals moved at most."""
+    mixer = mixing(net)
+    random = np.random.default_rng(seed)
+    first = Message(*(jnp.asarray(random.normal(size=(net.agents, *s))) for s in SIZES))
+
+    def one(t, carry):
+        kept, message, most = carry
+        change, kept = mixer.exchange(message, Moment(key(seed), t), kept)
+        moved = jax.tree.map(lambda a, c: a + c, message, change)
+        return kept, moved, jnp.maximum(most, jnp.abs(change.total.sum(0)).max())
+
+    kept = mixer.start([Message(*map(jnp.zeros, SIZES))])
+    run = jax.jit(lambda *carry: jax.lax.fori_loop(0, count, one, carry))
+    _, message, most = run(kept, first, jnp.zeros(()))
+    return first, message, float(most)
+
+
+@pytest.mark.parametrize("name", {**LOSSLESS, **MOVING, **OTHERS})
+def test_totals_are_kept_where_it_says_so_and_what_loses_nothing_agrees(name):
+    given = {**LOSSLESS, **MOVING, **OTHERS}[name]
+    first, after, moved = agreeing(ring(5).through(*given), 3000)
+    keeps = all(one.keeps_total for one in given)
+    assert (moved < 1e-12) == keeps
+    if name in LOSSLESS:
+        wanted = np.broadcast_to(first.average.mean(0), first.average.shape)
+        np.testing.assert_allclose(after.average, wanted, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=3)
+@given(seed=some.integers(0, 2**31 - 1), loss=some.floats(0.05, 0.9), burst=some.floats(1, 20))
+def test_totals_are_kept_through_ten_thousand_rounds_of_drops_on_changing_digraphs(
+    seed, loss, burst
+):
+    """One program: seeds, losses and matrices are its arguments."""
+    each = [network.random_digraph(5, 0.4, seed=seed % 1000 + k) for k in range(3)]
+    burst = max(burst, 1.01 * loss / (1 - loss))
+    net = network.changing(each).through(channels.drops(loss, burst))
+    _, message, start = _long(mixing(net), key(seed))
+    np.testing.assert_allclose(message.total["w"].sum(0), 5, rtol=1e-9)
+    np.testing.assert_allclose(message.total["u"].sum(0), start, rtol=1e-9, atol=1e-9)
+    assert np.ptp(np.asarray(message.average), axis=0).max() < 1e-9  # and all agree
+    assert float(message.total["w"].min()) > 0
+
+
+@jax.jit
+def _long(mixer, random):
+    """10^4 rounds of trackers u, push-sum weights w and averages."""
+    u = jax.random.normal(random, (5, 3))
+    first = Message(jax.random.normal(random, (5, 2)), {"u": u, "w": jnp.ones(5)})
+    kept = mixer.start([jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), first)])
+
+    def body(t, carry):
+        kept, message = carry
+        change, kept = mixer.exchange(message, Moment(random, t), kept)
+        return kept, jax.tree.map(lambda a, c: a + c, message, change)
+
+    return *jax.lax.fori_loop(0, 10_000, body, (kept, first)), u.sum(0)
+
+
+def test_losses_are_as_frequent_and_as_long_as_asked_and_the_same_at_both_ends():
+    mixer = mixing(ring(5).through(channels.drops(0.3, burst=5)))
+
+    @jax.jit
+    def play(kept):
+        def one(kept, t):
+            _, kept = mixer.channels[0].gates(kept, mixer._drawn(Moment(key(1), t), 0), 5)
+            return kept, kept
+
+        return jax.lax.scan(one, kept, jnp.arange(20_000))[1]
+
+    bad = np.asarray(play(mixer.start([Message(jnp.zeros(1), None)]).links[0])) == 1
+    assert np.array_equal(bad, bad.transpose(0, 2, 1))
+    edge = bad[:, 0, 1]
+    assert edge.mean() == pytest.approx(0.3, abs=0.03)
+    begun = np.sum(edge[1:] & ~edge[:-1])
+    assert edge.sum() / begun == pytest.approx(5, rel=0.15)
+
+
+def test_dense_and_sparse_links_are_the_same_through_channels():
+    net = network.random_digraph(6, 0.4, seed=3).through(
+        channels.drops(0.3), channels.noise(sigma=0.1, accumulate=False)
+    )
+    random = np.random.default_rng(0)
+    message = Message(*(jnp.asarray(random.normal(size=(6, n))) for n in (3, 2)))
+    found = []
+    for dense in (True, False):
+        mixer = LossyMixer(link_mixer(net, dense), net.channels, 1.0, 6)
+        shapes = Message(jnp.zeros(3), jnp.zeros(2))
+        given = message, Moment(key(4), 2), mixer.start([shapes])
+        change, _ = jax.jit(lambda mixer, *given: mixer.exchange(*given))(mixer, *given)
+        found.append(change)
+    for a, b in zip(jax.tree.leaves(found[0]), jax.tree.leaves(found[1])):
+        np.testing.assert_allclose(a, b, atol=1e-13)
+
+
+def test_noise_ends_where_linear_analysis_says():
+    """z_{t+1} = A z_t + B n_t, so that E||x - x*||^2 is sum_t ||(A^t B)_x||^2.
+
+    A is the program without noise (it is linear: quadratics, full batches), differentiated; B puts
+    gamma sqrt(sum_j M_ij^2) sigma n into x, and its change from round to round into u.
+    """
+    sigma, gamma = 1e-3, 0.5
+    net = ring(6).through(channels.noise(sigma=sigma), gamma=gamma)
+    q = quad(agents=6, rows=4, noise=0.0, lower_level="none")
+    method = build("gt_storm", batch=2, alpha=0.05, eta=0.5).suited(q.problem)
+    quiet = ring(6).through(channels.noise(sigma=0.0), gamma=gamma)
+    known = predicted(q, quiet, method, sigma, gamma)
+    progress = end(q.problem, net, method, 500)
+    assert wandering(q, net, method, progress, 8000) == pytest.approx(known, rel=0.2)
+
+
+def _play(q, net, method):
+    method = jax.tree.map(jnp.asarray, method)
+    return partial(play, method, q.problem.objectives(2), mixing(net), key(7), "blocks")
+
+
+def wandering(q, net, method, progress, count):
+    """The mean of ||x_i - x*||^2 over agents and rounds."""
+    step, wanted = _play(q, net, method), q.minimizer()
+
+    def one(progress, _):
+        progress = step(progress)
+        return progress, jnp.mean(jnp.sum((progress.state.x - wanted) ** 2, -1))
+
+    return float(jax.jit(lambda p: jax.lax.scan(one, p, None, count)[1])(progress).mean())
+
+
+def predicted(q, quiet, method, sigma, gamma):
+    rest = end(q.problem, quiet, method, 3000)
+    state = rest.state, rest.kept
+    flat, back = ravel_pytree(state)
+    step = _play(q, quiet, method)
+
+    def go(flat):
+        now, kept = back(flat)
+        after = step(rest._replace(state=now, kept=kept))
+        return ravel_pytree((after.state, after.kept))[0]
+
+    a = np.asarray(jax.jacobian(go)(flat))
+    weights = quiet.matrix - np.diag(np.diag(quiet.matrix))
+    level = sigma * np.sqrt((weights**2).sum(1))[:, None] * np.ones((6, 3))
+    blank = jax.tree.map(jnp.zeros_like, state)
+    columns = []
+    for i in range(6):
+        for j in range(3):
+            unit = jnp.zeros((6, 3)).at[i, j].set(level[i, j])
+            into_x = blank[0]._replace(x=gamma * unit), blank[1]
+            # u gets the noise and remembers it, to take it away in the next round.
+            memory = blank[0].memory._replace(x=gamma * unit)
+            heard = jax.tree.map(lambda z: unit, blank[1].heard)
+            into_u = blank[0]._replace(memory=memory), blank[1]._replace(heard=heard)
+            columns += [ravel_pytree(into_x)[0], ravel_pytree(into_u)[0]]
+    b = np.asarray(jnp.stack(columns, 1))
+    # What the noise excites and x shows: the rest (sums since the start) wanders and is not seen.
+    seen = np.asarray(ravel_pytree((blank[0]._replace(x=jnp.ones((6, 3))), blank[1]))[0]) > 0
+    total, power = 0.0, b
+    for _ in range(3000):
+        total += (power[seen] ** 2).sum()
+        power = a @ power
+    return total / 6
+
+
+ALONE = build("dsgd", alpha=0.1, beta=0.1, hypergradient=hg.exact(), batch=2)
+BAD = {
+    "all lost": (lambda: channels.drops(1.0), "loss = 1.0: a share from 0 to below 1"),
+    "short": (lambda: channels.drops(0.5, burst=0.5), "at a loss of 0.5 bursts last 1 or more"),
+    "known": (lambda: channels.drops(0.1, known="me"), "known = 'me'; there are"),
+    "bits": (lambda: channels.quantized(1), "bits = 1: 2 to 8 a number; for one, take sign"),
+    "share": (lambda: channels.top(1.5), "share = 1.5"),
+    "neither": (lambda: channels.random(), "give either share"),
+    "noise": (lambda: channels.noise(), "give either snr"),
+    "sigma": (lambda: channels.noise(sigma=-1.0), "sigma = -1.0"),
+    "power": (lambda: channels.over_the_air(0.0), "power = 0.0"),
+    "kind": (lambda: channels.rounded("float8"), "kind = 'float8'; there are"),
+    "fading": (lambda: channels.fading(threshold=0.0), "threshold = 0.0 above 0"),
+    "feedback": (lambda: channels.sign(feedback="yes"), "feedback = 'yes'; there are"),
+    "gamma": (lambda: ring(3).through(gamma=2.0), "gamma = 2.0"),
+    "type": (lambda: ring(3).through("drops"), "'drops' is no channel"),
+    "twice": (lambda: ring(3).through(channels.sign(), channels.sign()), "two compressions"),
+    "again": (lambda: ring(3).through(channels.sign()).through(channels.delay(1)), "already"),
+    "copies": (
+        lambda: ring(3).through(channels.sign(), channels.drops(0.1)),
+        "differences need every message to arrive",
+    ),
+    "changing": (lambda: network.one_peer(4).through(channels.sign()), r"one_peer\(4\) changes"),
+    "terms": (
+        lambda: diamond.simulate(
+            quad().problem, ring(4).through(channels.top(terms=50)), ALONE, 1
+        ),
+        "terms = 50, but a message has 3 numbers; take 3 or fewer",
+    ),
+    "devices": (
+        lambda: diamond.simulate(
+            quad().problem, ring(4).through(channels.sign()), ALONE, 1, devices=2
+        ),
+        "channels are simulated on one device",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_mistake_is_said_in_one_sentence(name):
+    make, said = BAD[name]
+    with pytest.raises((ValueError, TypeError), match=said):
+        make()
+
+
+def test_perfect_links_are_the_program_that_was_there():
+    assert type(mixing(ring(4))) is type(mixing(ring(4).through())) is Mixer
+    assert ring(4).through().damping == 1.0
+
+
+def test_a_run_goes_on_bit_for_bit_and_counts_what_travels():
+    """Copies of difference coding are part of where a run stands; so are lanes of many runs."""
+    net = ring(4).through(channels.top(terms=1), channels.delay(1))
+    algorithm = build("diamond", batch=4, hypergradient=hg.neumann(3, 1.6), **STEPS)
+    saved = []
+    fixed = quad().problem, net, algorithm, 12
+    whole = diamond.simulate(*fixed, every=6, on_progress=saved.append)
+    assert ".kept.told[0][0].average['x']" in saved[0].arrays
+    half = next(s for s in saved if int(s.arrays[".t"]) == 6)
+    half = half._replace(entries=half.entries[:2], own=half.own[:2])
+    again = diamond.simulate(*fixed, every=6, resume=half)
+    assert same_bits(whole.state, again.state)
+    # Of x and of u: one number of 8 bytes and its place of 2, to 2 neighbours of 4 agents.
+    assert whole.history["bytes"][-1] == 12 * 4 * 2 * 2 * (8 + 2)
+    (lane,) = many(*fixed[:2], [(algorithm, 0)], 12, every=6, batched=True)
+    np.testing.assert_allclose(lane.history["metric"], whole.history["metric"], rtol=1e-9)
+    np.testing.assert_array_equal(lane.history["bytes"], whole.history["bytes"])
