@@ -10,12 +10,13 @@ import numpy as np
 
 from ..core import cost, tree
 from ..core.cost import Cost
-from ..core.sampling import Sample, Sampling, draw, key
+from ..core.sampling import Moment, Sample, Sampling, draw, key
 from ..network import Network
 from ..numbers.open_numbers import AllHere, Found, Setting, Talk, refreshes, resolve, suited, swap
 from ..problem import Objectives, Problem
 from ..rounds.algorithm import Algorithm, Estimate, Message, State
 from ..rounds.traffic import messages
+from .channel_ends import channel_ends
 from .frame import Layout, layout
 
 
@@ -27,6 +28,7 @@ class Progress(NamedTuple):
     spent: jax.Array  # its counter of oracle calls
     algorithm: Any  # with the numbers in use
     found: dict[str, Found]  # those of them that were left to the run
+    kept: Any = None  # of the messages of those it hears, where these are compressed or late
 
 
 class Turn(NamedTuple):
@@ -74,7 +76,9 @@ class Agent:
         self.heard = [int(j) for j in row.indices]
         self.neighbours = [j for j in self.heard if j != number]
         self.weights = jnp.asarray(row.data)
-        told = messages(self.outline, self.objectives, *problem.start(seed))
+        self.ends = channel_ends(network)
+        self.told = messages(self.outline, self.objectives, *problem.start(seed))
+        told = self.told if self.ends is None else [self.ends.wire(one) for one in self.told]
         self._structures = [jax.tree.structure(message) for message in told]
         self.layouts = [layout(jax.tree.leaves(message)) for message in told]
         self.turns, self.after = _turns(self.outline, self.layouts)
@@ -111,7 +115,8 @@ class Agent:
     def begin(self) -> Progress:
         """Before round 0, and before anything is found."""
         state = self.outline.init(*self.problem.start(self.seed))
-        return Progress(0, state, cost.zeros(), self.given, {})
+        kept = self.ends and tuple(self.ends.start(one, len(self.heard)) for one in self.told)
+        return Progress(0, state, cost.zeros(), self.given, {}, kept)
 
     def find(self, progress: Progress, talk: Talk) -> Progress:
         """With the numbers that the algorithm leaves open, found where the agent stands."""
@@ -174,13 +179,32 @@ class Agent:
         return _outgoing(progress.algorithm, state, estimate, t, stage)
 
     def tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[np.ndarray]:
-        """The same as arrays."""
-        leaves = jax.tree.leaves(self.message(progress, turn, thought))
-        return [np.asarray(leaf) for leaf in leaves]
+        """What travels of it, as arrays."""
+        message = self.message(progress, turn, thought)
+        if self.ends is not None:
+            own = progress.kept[self.turns[turn].stage][self.heard.index(self.number)]
+            message = self.ends.encode(own, message, self._moment(progress.t, turn), self.number)
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(message)]
+
+    def _moment(self, t: int, turn: int) -> Moment:
+        """For what is random in compressing."""
+        return Moment(self.key, jnp.int32(t), self.turns[turn].number if self.several else None)
 
     def unpacked(self, arrays: Sequence[np.ndarray], turn: int = 0) -> Message:
-        """The message that those arrays are."""
+        """The message that those arrays are, or what travels in its place."""
         return jax.tree.unflatten(self._structures[self.turns[turn].stage], arrays)
+
+    def last(self, progress: Progress, told: Mapping[int, Any], turn: int) -> dict[int, Message]:
+        """What everyone heard is taken to have told in that exchange of the last round."""
+        found = {j: self.unpacked(arrays, turn) for j, arrays in told.items()}
+        if self.ends is None:
+            return found
+        stage, moment = self.turns[turn].stage, self._moment(progress.t - 1, turn)
+        kept = dict(zip(self.heard, progress.kept[stage]))
+        if self.ends.codec is not None and self.ends.codec.feedback == "difference":
+            return {j: kept[j][0] for j in found}
+        like = self.told[stage]
+        return {j: self.ends.decode(kept[j], w, like, moment, j) for j, w in found.items()}
 
     def step(
         self,
@@ -192,7 +216,15 @@ class Agent:
         """The end of the exchange, from what all neighbours and the agent itself told."""
         parts = [self.unpacked(messages[j], turn) for j in self.heard]
         here, stage = self.heard.index(self.number), self.turns[turn].stage
-        heard = parts[here], _mix(parts, self.weights, here)
+        kept = progress.kept
+        if self.ends is None:
+            heard = parts[here], _mix(parts, self.weights, here)
+        else:
+            own = self.message(progress, turn, None if self.early(turn) else thought)
+            given = own, here, parts, self._moment(progress.t, turn), self.heard
+            said, now = self.ends.hear(kept[stage], *given)
+            kept = (*kept[:stage], now, *kept[stage + 1 :])
+            heard = own, tree.scale(self.ends.share(progress.t), _mix(said, self.weights, here))
         state, spent, sound = _update(
             progress.algorithm, thought, heard, jnp.int32(progress.t), stage
         )
@@ -201,7 +233,7 @@ class Agent:
                 f"agent {self.number} diverged in round {progress.t}: x or y is not finite; "
                 f"start again with smaller steps"
             )
-        return progress._replace(state=state, spent=spent)
+        return progress._replace(state=state, spent=spent, kept=kept)
 
     def end(self, progress: Progress) -> Progress:
         """The end of the round: the stages after its last exchange."""
@@ -300,11 +332,6 @@ def _check(problem: Problem, network: Network, number: int) -> None:
         )
     if not 0 <= number < network.agents:
         raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
-    if network.channels:
-        raise ValueError(
-            "channels are simulated, and links between sites are what they are: use the network "
-            "without them"
-        )
     if network.kind != "symmetric":
         raise ValueError(
             f"{network.name} is {network.kind}, and sites ask each other both ways, over links "

@@ -20,6 +20,7 @@ class _Own(NamedTuple):
 
     state: Any
     spent: Any
+    kept: Any = None
 
 
 class OtherRun(ValueError):
@@ -28,7 +29,7 @@ class OtherRun(ValueError):
 
 def save(folder: Path, run: str, progress: Progress, store: Outbox) -> None:
     """Write where the agent stands and the messages its neighbours may still need."""
-    arrays = tree.named(_Own(progress.state, progress.spent)) | store.arrays()
+    arrays = tree.named(_Own(progress.state, progress.spent, progress.kept)) | store.arrays()
     durable = {str(j): d for j, d in store.durable.items()}
     notes = {"run": run, "durable": durable, "found": resolved_numbers.to_json(progress.found)}
     checkpoint.save(folder / STATES, progress.t, arrays, notes)
@@ -58,9 +59,9 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox) -> Progress:
                 f"seed or number of rounds); choose another folder or remove it"
             )
         store.restore(kept.arrays, kept.notes["durable"])
-        state, spent = tree.like(_Own(start.state, start.spent), kept.arrays)
+        own = tree.like(_Own(start.state, start.spent, start.kept), kept.arrays)
         numbers = resolved_numbers.from_json(kept.notes["found"])
-        return start._replace(t=kept.round, state=state, spent=spent, found=numbers)
+        return start._replace(t=kept.round, found=numbers, **own._asdict())
     once = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
     if len(once) > 1:
         raise OtherRun(

@@ -24,6 +24,7 @@ PREFIX = struct.Struct("<4sBI")
 SEAL = struct.Struct("<I")
 LONGEST = 2**16  # bytes of a header
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+NUMBERS = (*FLOATS, "uint8", "uint16", "uint32")  # the last three are of compressed messages
 
 
 class FrameError(ValueError):
@@ -71,7 +72,7 @@ def layout(arrays: Sequence[Any]) -> Layout:
     """The layout of a message with such arrays."""
     found = tuple(Leaf(np.dtype(a.dtype).name, tuple(a.shape)) for a in arrays)
     for leaf in found:
-        if leaf.dtype not in FLOATS:
+        if leaf.dtype not in NUMBERS:
             raise TypeError(f"a message has {leaf.dtype} numbers; only {', '.join(FLOATS)} travel")
     return found
 

@@ -45,7 +45,7 @@ def _parts(agent: Agent) -> dict[str, str]:
             *_leaves(agent.problem.start(agent.seed)),
         ),
         "algorithm": _digest(*_rules(agent), *_leaves(agent.outline), *_open(agent.given)),
-        "network": _digest(weights.data, weights.indices, weights.indptr),
+        "network": _digest(weights.data, weights.indices, weights.indptr, *_channels(agent)),
         "seed": str(agent.seed),
         "sampling": agent.sampling,
     }
@@ -62,6 +62,12 @@ def differing(mine: Mapping[str, str], other: Any, here: str = "here", there: st
         values = "" if long else f" ({mine[name]} {here}, {other.get(name)} {there})"
         said.append(f"another {name}{values}")
     return ", ".join(said)
+
+
+def _channels(agent: Agent) -> list[str]:
+    """What becomes of messages on their way, where something does."""
+    network = agent.network
+    return [f"{network.channels} {network.damping}"] if network.channels else []
 
 
 def _losses(agent: Agent) -> list[str]:

@@ -36,7 +36,7 @@ def look(
     return {
         "round": progress.t,
         **{name: float(value) for name, value in found.items()},
-        "disagreement": disagreement(agent, told),
+        "disagreement": disagreement(agent, told, progress),
         **{name: float(count) for name, count in spent},
         "bytes": sent(agent, progress),
     }
@@ -58,10 +58,13 @@ def _look(
     return jax.tree.map(jnp.asarray, found)
 
 
-def disagreement(agent: Agent, told: Sequence[Mapping[int, Sequence[Any]]]) -> float:
+def disagreement(
+    agent: Agent, told: Sequence[Mapping[int, Sequence[Any]]], progress: Progress
+) -> float:
     """||x_i - mean_j x_j||^2 over the agent and its neighbours, as last told; 0 before round 0."""
     for turn, messages in reversed(list(enumerate(told))):
-        found = {j: _x(agent.unpacked(arrays, turn).average) for j, arrays in messages.items()}
+        last = agent.last(progress, messages, turn)
+        found = {j: _x(message.average) for j, message in last.items()}
         if found[agent.number]:
             mean = [np.mean(leaves, axis=0) for leaves in zip(*found.values())]
             return float(sum(((a - b) ** 2).sum() for a, b in zip(found[agent.number], mean)))

@@ -83,6 +83,11 @@ class Node:
         return called(self.names, self.agent.number)
 
     def _edges(self) -> Edges:
+        if self.agent.network.channels:
+            raise ValueError(
+                "compressed messages build on one another, so that none may be missing: run with "
+                "missing='wait', or a network without channels"
+            )
         if names := open_numbers(self.agent.given):
             raise ValueError(
                 f"give {', '.join(names)}: numbers left to the run are found by all agents "

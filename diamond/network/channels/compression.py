@@ -57,9 +57,13 @@ class Compressed(Channel):
 
     def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
         heard = self.decode(kept, self.encode(kept, message, key), message, key)
+        return heard, self.remembered(kept, message, heard)
+
+    def remembered(self, kept: Any, message: Any, heard: Any) -> Any:
+        """What the sender keeps."""
         if self.feedback == "error":
-            return heard, tree.sub(tree.add(message, kept), heard)
-        return heard, heard if self.feedback == "difference" else None
+            return tree.sub(tree.add(message, kept), heard)
+        return heard if self.feedback == "difference" else None
 
     def encode(self, kept: Any, message: Any, key: jax.Array) -> Any:
         """What travels, before it is squeezed."""
@@ -74,6 +78,14 @@ class Compressed(Channel):
         """What others take for the message; `copy`, of differences, for the one before."""
         found = _each(key, lambda key, a, w: self.codec.unpack(key, w, a), like, wire)
         return tree.add(copy, found) if self.feedback == "difference" else found
+
+    def squeezed(self, wire: Any, like: Any) -> Any:
+        """The bytes that travel."""
+        return jax.tree.map(lambda a, packed: self.codec.squeeze(packed), like, wire)
+
+    def expanded(self, wire: Any, like: Any) -> Any:
+        """The numbers in them again."""
+        return jax.tree.map(lambda a, packed: self.codec.expand(packed, a), like, wire)
 
     def wire(self, message: Any) -> Any:
         pack = lambda a: self.codec.squeeze(self.codec.pack(jax.random.key(0), a))

@@ -1,0 +1,109 @@
+"""The two ends of a channel between sites: what travels in place of a message, and what it is
+taken for.
+
+A site keeps, of itself and of every neighbour, what all who hear that agent know of its messages;
+both ends compute it from the same bytes. Only what a sender does is real here, compression and
+delay: what happens on a link is up to the link.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..core.sampling import Moment
+from ..network import Network
+from ..network.channels.compression import Compressed
+from ..network.channels.delay import Delay
+from ..network.lossy_mixer import TOLD, channel_key
+
+Kept = tuple[Any, ...]  # of each agent heard: what each channel keeps
+
+
+@dataclass(frozen=True)
+class ChannelEnds:
+    """The channels of a network, as a site has them: the first may compress, others delay."""
+
+    codec: Compressed | None
+    delays: tuple[Delay, ...]
+    damping: Any
+
+    def wire(self, message: Any) -> Any:
+        """What travels, as shapes."""
+        return message if self.codec is None else self.codec.wire(message)
+
+    def start(self, message: Any, agents: int) -> Kept:
+        """What is kept of each of so many agents, before its first message."""
+        blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), message)
+        own = None if self.codec is None else self.codec.start(blank)
+        return tuple((own, *(late.start(blank) for late in self.delays)) for _ in range(agents))
+
+    def encode(self, kept: Any, message: Any, moment: Moment, number: int) -> Any:
+        """What agent `number`, of whom this is kept, sends."""
+        if self.codec is None:
+            return message
+        return _encode(self.codec, kept[0], message, _key(moment, number))
+
+    def decode(self, kept: Any, wire: Any, like: Any, moment: Moment, number: int) -> Any:
+        """What agent `number` is taken to have told; `like` is a message, for its shapes."""
+        if self.codec is None:
+            return wire
+        return _decode(self.codec, kept[0], wire, like, _key(moment, number))
+
+    def hear(
+        self, kept: Kept, own: Any, here: int, wires: Sequence[Any], moment: Moment, who: list[int]
+    ) -> tuple[list[Any], Kept]:
+        """What each of `who` is taken to say now, and what is kept; `own` is the message told."""
+        said, after = [], []
+        for place, (number, wire, memory) in enumerate(zip(who, wires, kept)):
+            spoken, now = self.decode(memory, wire, own, moment, number), list(memory)
+            if self.codec is not None and self.codec.feedback == "difference":
+                now[0] = spoken
+            elif self.codec is not None and place == here:  # only the sender knows its error
+                now[0] = self.codec.remembered(memory[0], own, spoken)
+            for k, late in enumerate(self.delays, 1):
+                spoken, now[k] = late.tell(now[k], spoken, self._none)
+            said.append(spoken)
+            after.append(tuple(now))
+        return said, tuple(after)
+
+    def share(self, t: int) -> Any:
+        """Of a change, what is made of it in round t."""
+        return self.damping(t) if callable(self.damping) else self.damping
+
+    @property
+    def _none(self) -> jax.Array:
+        return jax.random.key(0)  # a delay draws nothing
+
+
+def channel_ends(network: Network) -> ChannelEnds | None:
+    """The ends of the channels of `network`; None where it has none."""
+    if not network.channels:
+        return None
+    first, *rest = network.channels
+    codec = first if isinstance(first, Compressed) else None
+    late = tuple(rest if codec is not None else network.channels)
+    for one in late:
+        if not isinstance(one, Delay):
+            raise ValueError(
+                f"{one.name} is of simulated links, and those between sites are what they are: "
+                f"sites take one compression, and delays after it"
+            )
+    return ChannelEnds(codec, late, network.damping)
+
+
+@jax.jit
+def _encode(codec: Compressed, kept: Any, message: Any, key: jax.Array) -> Any:
+    return codec.squeezed(codec.encode(kept, message, key), message)
+
+
+@jax.jit
+def _decode(codec: Compressed, copy: Any, wire: Any, like: Any, key: jax.Array) -> Any:
+    return codec.decode(copy, codec.expanded(wire, like), like, key)
+
+
+def _key(moment: Moment, number: int) -> jax.Array:
+    """That of an agent, as in `LossyMixer`; who compresses comes first."""
+    return jax.random.fold_in(channel_key(moment, 0, TOLD), number)
