@@ -19,6 +19,7 @@ from diamond import hypergradient as hg
 from diamond.algorithms.parts import Loop
 from diamond.algorithms.parts.directions import Implicit, Penalty
 from diamond.algorithms.parts.moves import Gossip
+from diamond.catalogue import registry
 from diamond.core.sampling import key
 from diamond.network.mixer import mixer
 from diamond.numbers.open_numbers import Setting, resolve
@@ -179,6 +180,7 @@ def test_packages_bring_methods_by_entry_points(monkeypatch):
 
     group = "diamond.algorithms"
     brought = EntryPoint("theirs", "diamond.algorithms.gt_sgd:gt_sgd", group)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: EntryPoints([brought]))
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([brought]))
+    monkeypatch.setattr(registry, "_brought", registry._brought.__wrapped__)
     assert "theirs" in catalogue.names() and catalogue.maker("theirs") is diamond.gt_sgd
     assert algorithm({"name": "theirs", "alpha": 0.1}).build() == diamond.gt_sgd(alpha=0.1)
