@@ -107,7 +107,7 @@ def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whol
     seen = []
     with quickly(), pytest.raises(TooLarge) as refused:
         given = problem, RING, ALGORITHM, 6
-        diamond.simulate(*given, on_evaluation=seen.append, memory=whole[1] // 10)
+        diamond.simulate(*given, on_evaluation=seen.append, memory=whole[1] // 7)
     said = str(refused.value)
     assert re.fullmatch(
         r"a round, one agent at a time, needs [\d.]+ kB of memory on its device, [\d.]+ kB of it "
@@ -116,7 +116,7 @@ def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whol
         said,
     )
     total, held, there = map(float, re.findall(r"([\d.]+) kB", said))
-    assert held < there < total and there == float(bytes_in_words(whole[1] // 10).split()[0])
+    assert held < there < total and there == float(bytes_in_words(whole[1] // 7).split()[0])
     assert not seen
 
 
