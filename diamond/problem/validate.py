@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.tree import Tree
+from ..machine.compiler import briefly
 
 TAKEN = frozenset(  # by what every evaluation holds
     "round stationarity consensus y_consensus z_consensus lower_error metric definition1 "
@@ -208,7 +209,7 @@ def losses(problem: Any) -> None:
         return found, jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, slope))
 
     x, y = jax.tree.map(nudge, (x, y))
-    found, moves = jax.device_get(jax.jit(look)(x, y, rows))
+    found, moves = jax.device_get(briefly()(look)(x, y, rows))
     for name, values in found.items():
         _average(name, problem.here, values)
     if not moves:
