@@ -77,7 +77,9 @@ def survey(
     return together | {"curvature": bends.max()}, own
 
 
-observe = compiled("metrics", "agents", "shared", "size", options=OPTIONS, less=BRIEF)(survey)
+observe = compiled("metrics", "agents", "shared", "size", options=OPTIONS, small=2**19, less=BRIEF)(
+    survey
+)
 
 
 def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower_solution.Solution]:

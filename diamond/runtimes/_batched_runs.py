@@ -243,7 +243,7 @@ def _advance(
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
 
 
-@compiled("metrics", "size", options=OPTIONS, less=BRIEF)
+@compiled("metrics", "size", options=OPTIONS, small=2**19, less=BRIEF)
 def _observe(
     problem: Objectives,
     rows: Rows,

@@ -150,7 +150,7 @@ def test_runs_side_by_side_become_fewer(problem):
         given = problem, RING, runs, 4, 4
         free = many(*given, batched=True)
         needed = forecast(problem, RING, ALGORITHM, 4).memory
-        tight = many(*given, batched=True, memory=2 * needed // 5, on_run=done.append)
+        tight = many(*given, batched=True, memory=3 * needed // 5, on_run=done.append)
     assert done == [1, 2]
     for one, other in zip(free, tight):
         for name in ("metric", "upper_loss", "samples"):
