@@ -48,6 +48,7 @@ def test_curvatures_of_both_levels_in_closed_form():
     assert numbers["terms"] == 32
 
 
+@pytest.mark.quick
 def test_alpha_is_one_over_the_curvature_of_the_upper_level_without_noise():
     exact = dict(hypergradient=ESTIMATORS["exact"], batch=12)
     late = found(QUAD.problem, diamond.diamond(**exact)).numbers
@@ -306,6 +307,7 @@ def test_it_gives_up_in_the_end():
         diamond.simulate(quad().problem, ring(4), hopeless, 300, on_divergence="shrink")
 
 
+@pytest.mark.quick
 def test_the_schedules_shrink_as_written():
     resolved = found(QUAD.problem, diamond.diamond(batch=12))
     algorithm = resolved.algorithm

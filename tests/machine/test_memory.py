@@ -157,6 +157,7 @@ def test_runs_side_by_side_become_fewer(problem):
             np.testing.assert_allclose(one.history[name], other.history[name], 1e-9)
 
 
+@pytest.mark.quick
 def test_a_program_needs_what_xla_says():
     def squares(a, size):
         return memory.grouped(lambda a: jnp.tanh(a @ a), size)(a)
@@ -210,11 +211,13 @@ def test_a_machine_has_what_it_says_or_what_its_control_group_leaves(tmp_path):
     assert (available() or 0) > 0 or not memory.Path("/proc/meminfo").exists()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("agents", "most", "size"), [(12, 5, 4), (12, 6, 6), (7, 3, 3), (7, 1, 1)])
 def test_groups_are_even_where_they_can_be(agents, most, size):
     assert even(agents, most) == size
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("count", "said"),
     [(12, "12 bytes"), (3400, "3.4 kB"), (999_600, "1 MB"), (1.234e9, "1.23 GB"), (5e12, "5 TB")],
