@@ -112,8 +112,9 @@ def test_a_label_that_is_no_class_is_refused_with_its_place(make):
         make(fine, [rows([0, 1]), rows([0, 1, 2])], classes=2)
     with pytest.raises(ValueError, match=r"give \(b \+ 1\) // 2"):
         make([rows([-1, 1])], [rows([-1, 1])], classes=2)
-    with pytest.raises(ValueError, match=r"0.5 in row 0.*whole numbers"):
-        make([rows([0.5])], [rows([0, 1])], classes=2)
+    for value in (0.5, np.inf, np.nan):
+        with pytest.raises(ValueError, match=rf"{value} in row 0.*whole numbers"):
+            make([rows([value])], [rows([0, 1])], classes=2)
 
 
 def test_labels_of_files_too(tmp_path, monkeypatch):
