@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-slow lint format docs bench clean
+.PHONY: demo check test test-slow lint format docs bench clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -13,7 +13,10 @@ $(VENV)/installed: pyproject.toml
 demo: $(VENV)/installed  ## four algorithms on embedded data: a table, demo.png and a report
 	$(BIN)/diamond demo
 
-test: lint  ## everything that must hold
+check: lint  ## a minute: lint, types, and the fastest tests of every folder
+	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile
+
+test: lint  ## everything that must hold; says at its end what was skipped, and why
 	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile
 
 test-slow: $(VENV)/installed  ## studies that take minutes

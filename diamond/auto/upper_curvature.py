@@ -13,6 +13,7 @@ from ..core.tree import Tree
 from ..hypergradient import lower_solution
 from ..hypergradient.conjugate import ConjugateGradient
 from ..hypergradient.implicit import jacobian_product
+from ..machine.compiler import briefly
 from ..numbers.open_numbers import agent_numbers
 from ..problem import Objectives, Rows
 
@@ -21,7 +22,7 @@ FAR = 4.0  # shares of a step that led to where nothing is finite
 NOISY = 16  # mini-batches that tell the noise
 
 
-@jax.jit
+@briefly()
 def look(
     estimator: Any,
     few: Objectives,

@@ -7,7 +7,8 @@ The files of diamond/algorithms are the registry; packages add to it by entry po
 import importlib
 import pkgutil
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from .. import algorithms
@@ -21,15 +22,20 @@ def names() -> list[str]:
     """Every method by name: those of this package, and those that others bring."""
     own = [m.name for m in pkgutil.iter_modules(algorithms.__path__)]
     found = {name for name in own if name[0] != "_" and name != "parts"}
-    return sorted(found | {point.name for point in entry_points(group="diamond.algorithms")})
+    return sorted(found | {*_brought()})
 
 
 def maker(name: str) -> Callable[..., Any]:
     """The function that makes the method of this name."""
-    for point in entry_points(group="diamond.algorithms"):
-        if point.name == name:
-            return point.load()
+    if name in _brought():
+        return _brought()[name].load()
     return getattr(importlib.import_module(f"{algorithms.__name__}.{name}"), name)
+
+
+@cache
+def _brought() -> dict[str, EntryPoint]:
+    """The methods of other packages, looked for once: it takes a look at every one installed."""
+    return {point.name: point for point in entry_points(group="diamond.algorithms")}
 
 
 def solving(level: str, network: str = NETWORKS[0]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from ..core import linear_solvers, sampling, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
+from ..machine.compiler import briefly
 from ..numbers.open_numbers import Deferred, Found, Measured, Setting
 from ..problem import Objectives, Rows
 from .implicit import hessian
@@ -75,7 +76,7 @@ def condition(setting: Setting) -> float:
     return setting.once("condition", compute)
 
 
-@jax.jit
+@briefly()
 def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> tuple[jax.Array, jax.Array]:
     """mu of each agent, and how many rows it is of."""
 

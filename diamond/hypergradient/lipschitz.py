@@ -1,6 +1,5 @@
 """L_g of eq. (5): a bound on the eigenvalues of every sampled g_yy, estimated from the data."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ from ..core import sampling, tree
 from ..core.cost import Cost
 from ..core.linear_solvers import power_iteration
 from ..core.tree import Tree
+from ..machine.compiler import briefly
 from ..numbers.open_numbers import Deferred, Found, Measured, Own, Setting, agent_numbers
 from ..problem import Objectives, Problem
 from .implicit import hessian
@@ -40,7 +40,7 @@ def _cost(batch: int) -> Cost:
     return Cost(samples=rows, hvps=STEPS * rows)
 
 
-@partial(jax.jit, static_argnames="batches")
+@briefly("batches")
 def curvature(
     objectives: Objectives, x: Tree, y: Tree, key: jax.Array, numbers: jax.Array, batches: int = 2
 ) -> jax.Array:

@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from ..core import sampling, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
+from ..machine.compiler import briefly
 from ..numbers.open_numbers import Found, Measure, Measured, Setting
 from ..problem import Objectives
 from .conditioning import block
@@ -88,7 +89,7 @@ def _mean(setting: Setting, name: str, measure: Measure, m: int) -> tuple[np.nda
     return (above - below).mean(0), cost, found.size
 
 
-@jax.jit
+@briefly()
 def _products(few: Objectives, x: Tree, y: Tree, w: Tree) -> tuple[jax.Array, jax.Array]:
     """g_yy w of each agent, as vectors, and how many rows it is of."""
 

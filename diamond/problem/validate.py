@@ -1,14 +1,15 @@
 """Refusals: what cannot be solved is said before anything is compiled, with agent and remedy."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import tree
 from ..core.tree import Tree
+from ..machine.compiler import briefly
 
 TAKEN = frozenset(  # by what every evaluation holds
     "round stationarity consensus y_consensus z_consensus lower_error metric definition1 "
@@ -187,54 +188,68 @@ def losses(problem: Any) -> None:
                 f"with another; every agent and seed needs the same shapes"
             )
     # Near, not at the start: there, all zero perhaps, a sum and a mean may agree.
-    keys = jax.random.split(jax.random.key(7))
-    nudge = lambda key, a: tree.axpy(0.1, tree.normal(key, a), a)
-    x, y = nudge(keys[0], x), nudge(keys[1], y)
-    _average("upper", problem.upper, problem, "valid", x, y)
-    if problem.lower is not None:
-        _average("lower", problem.lower, problem, "train", x, y)
-    for name, metric in problem.metrics.items():
-        _average(f"metric {name!r}", metric, problem, problem.measured, x, y)
-    if problem.lower is None:
-        return
-    if not jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, _lower_gradient(problem, x, y))):
+    random = np.random.default_rng(7)
+    nudge = lambda a: (np.asarray(a) + 0.1 * random.normal(size=a.shape)).astype(a.dtype)
+    checked = {"upper": (problem.upper, "valid"), "lower": (problem.lower, "train")}
+    checked |= {
+        f"metric {name!r}": (metric, problem.measured) for name, metric in problem.metrics.items()
+    }
+    checked = {name: given for name, given in checked.items() if given[0] is not None}
+    rows = {part: _probe(problem, part) for _, part in checked.values()}
+
+    def look(x: Tree, y: Tree, rows: dict[str, Tree]) -> tuple[dict[str, Any], jax.Array]:
+        found = {
+            name: jax.vmap(partial(_both_ways, name, loss, x, y))(rows[part])
+            for name, (loss, part) in checked.items()
+        }
+        if problem.lower is None:
+            return found, jnp.bool_(True)
+        first = jax.tree.map(lambda a: a[0], rows["train"])
+        slope = jax.grad(problem.lower, argnums=1)(x, y, first)
+        return found, jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, slope))
+
+    x, y = jax.tree.map(nudge, (x, y))
+    found, moves = jax.device_get(briefly()(look)(x, y, rows))
+    for name, values in found.items():
+        _average(name, problem.here, values)
+    if not moves:
         raise ValueError(
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
             "on y (y_i* = argmin_y g_i is not defined otherwise)"
         )
 
 
-def _lower_gradient(problem: Any, x: Tree, y: Tree) -> Tree:
-    rows = jax.tree.map(lambda a: jnp.asarray(a[:PROBE]), problem.rows["train"][problem.here[0]])
-    return jax.grad(problem.lower, argnums=1)(x, y, rows)
-
-
-def _average(name: str, loss: Any, problem: Any, part: str, x: Tree, y: Tree) -> None:
-    probe = lambda a: jnp.asarray(np.take(a, np.arange(PROBE) % len(a), axis=0))
+def _probe(problem: Any, part: str) -> Tree:
+    """The first rows of the agents here, as many of each."""
+    first = lambda a: np.take(np.asarray(a), np.arange(PROBE) % len(a), axis=0)
     here = [problem.rows[part][agent] for agent in problem.here]
-    rows = jax.tree.map(lambda *a: jnp.stack([probe(a) for a in a]), *here)
+    return jax.tree.map(lambda *a: np.stack([first(a) for a in a]), *here)
 
-    def both(rows: Tree) -> tuple[jax.Array, ...]:
-        together = loss(x, y, rows)
-        if jnp.shape(together) != ():
-            raise ValueError(
-                f"{name} returned shape {jnp.shape(together)} for {PROBE} rows; it must return a "
-                f"scalar: use jnp.mean"
-            )
-        singles = jax.vmap(lambda row: loss(x, y, jax.tree.map(lambda a: a[None], row)))(rows)
-        return together, jnp.mean(singles), jnp.mean(jnp.abs(singles))
 
-    found = map(np.asarray, jax.jit(jax.vmap(both))(rows))
-    for agent, value, average, size in zip(problem.here, *found):
+def _both_ways(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tuple[jax.Array, ...]:
+    """The loss of all rows, the mean of those of each, how large these are, all rows twice."""
+    together = loss(x, y, rows)
+    if jnp.shape(together) != ():
+        raise ValueError(
+            f"{name} returned shape {jnp.shape(together)} for {PROBE} rows; it must return a "
+            f"scalar: use jnp.mean"
+        )
+    singles = jax.vmap(lambda row: loss(x, y, jax.tree.map(lambda a: a[None], row)))(rows)
+    twice = loss(x, y, jax.tree.map(lambda a: jnp.concatenate([a, a]), rows))
+    return together, jnp.mean(singles), jnp.mean(jnp.abs(singles)), twice
+
+
+def _average(name: str, agents: Sequence[int], found: tuple[np.ndarray, ...]) -> None:
+    """Refuse a loss that is not finite, or not an average over rows."""
+    for agent, value, average, size, twice in zip(agents, *found):
         if not np.isfinite(value):
             raise ValueError(
                 f"{name} is {value} on agent {agent}'s first rows, near the point that init "
                 f"gives; check its data and the loss for log(0), 0/0 or overflow"
             )
         if abs(value - average) > 1e-3 * max(abs(value), size, 1e-6):
-            looks = (
-                " (it looks like a sum: use jnp.mean)" if value * average > 2 * average**2 else ""
-            )
+            grows = abs(twice - value) > 0.5 * abs(value - average)
+            looks = " (it looks like a sum: use jnp.mean)" if grows else ""
             raise ValueError(
                 f"{name} is not an average over rows{looks}: on {PROBE} rows of agent {agent} it "
                 f"is {value:.6g}, the average over those rows one by one is {average:.6g}. Full "

@@ -45,6 +45,6 @@ def _remedy(labels: np.ndarray, row: int, classes: int) -> str:
     if classes == 2 and set(np.unique(labels).tolist()) <= {-1, 1}:
         return "labels -1 and +1 are to be 0 and 1: give (b + 1) // 2"
     value = labels[row].item()
-    if value < 0 or value != np.floor(value):
+    if value < 0 or not np.isfinite(value) or value != np.floor(value):
         return "number the classes from 0, by whole numbers"
     return f"correct it, or give classes={int(value) + 1} or more"

@@ -12,6 +12,7 @@ import numpy as np
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
+from ..machine.compiler import BRIEF, compiled
 from ..machine.memory import Budget, Fitted
 from ..measure.divergence import ROUGH
 from ..measure.measures import OPTIONS, Metrics, survey
@@ -23,7 +24,6 @@ from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
 from ..rounds.traffic import traffic
 from ..runs.run import Run
-from ._compiled import compiled
 from ._rewind import LOST
 from ._round import REMEDY, WORK, Mixing, Progress, begin, play, together
 
@@ -250,7 +250,7 @@ def _advance(
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
 
 
-@partial(jax.jit, static_argnames=("metrics", "size"), compiler_options=OPTIONS)
+@compiled("metrics", "size", options=OPTIONS, small=2**19, less=BRIEF)
 def _observe(
     problem: Objectives,
     rows: Rows,

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import EACH, Moment, Sample, Sampling, draw
+from ..machine.compiler import compiled
 from ..machine.memory import even, grouped
 from ..numbers.open_numbers import agent_numbers
 from ..problem import Objectives, Rows
 from ..rounds.algorithm import Algorithm, Estimate, Message, State
 from ..rounds.traffic import messages
-from ._compiled import compiled
 
 CACHE = 2**18  # bytes of rows to work on at a time
 WORK, REMEDY = "a round", "a smaller batch, fewer terms K, or more devices"

@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..core import tree
 from ..core.sampling import Sampling
 from ..core.tree import Tree
+from ..machine.compiler import compiled
 from ..machine.memory import Budget, Fitted
 from ..machine.sharding import AgentSharding
 from ..network import Network
@@ -24,7 +25,6 @@ from ..network.exchange import AXIS, Exchange, LinkExchange, Way, exchange
 from ..numbers.open_numbers import AllHere, Talk
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
-from ._compiled import compiled
 from ._gather import Gather
 from ._one_device import OneDevice
 from ._precision import Precision, working

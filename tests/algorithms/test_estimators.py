@@ -34,6 +34,7 @@ def test_plain():
     assert Plain(True)(gradients, given(4))[0] == Point(111, -12)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("t, eta, gamma", [(4, 0.25, 0.5), (0, 0.25, 0.5), (4, 9.0, -9.0)])
 def test_momentum_is_eqs_6_and_7(t, eta, gamma):
     handed = []
@@ -51,6 +52,7 @@ def test_momentum_is_eqs_6_and_7(t, eta, gamma):
     assert cost == (1, 2, 0, 0)
 
 
+@pytest.mark.quick
 def test_spider_resets_every_period_and_recurs_in_between():
     arrays = jax.tree.map(jnp.asarray, (NOW, LAST, OLD))
     for t in range(7):

@@ -157,28 +157,3 @@ def test_no_method_takes_more_than_80_lines():
     folder = Path(inspect.getfile(algorithms)).parent
     lengths = {name: len((folder / f"{name}.py").read_text().splitlines()) for name in METHODS}
     assert {name: n for name, n in lengths.items() if n > 80} == {}
-
-
-def test_every_method_says_where_it_is_from_and_how_far_it_was_checked():
-    for row in catalogue.table():
-        assert row.reference and row.rule, row.name
-        assert all(row), row
-    shown = catalogue.markdown()
-    assert all(f"| {name} |" in shown for name in METHODS)
-
-
-def test_the_table_of_the_docs_is_that_of_the_code():
-    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
-    assert page.endswith(f"\n{catalogue.markdown()}\n"), "python -m diamond.catalogue makes it"
-
-
-def test_packages_bring_methods_by_entry_points(monkeypatch):
-    from importlib.metadata import EntryPoint, EntryPoints
-
-    from diamond.experiment.components import algorithm
-
-    group = "diamond.algorithms"
-    brought = EntryPoint("theirs", "diamond.algorithms.gt_sgd:gt_sgd", group)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: EntryPoints([brought]))
-    assert "theirs" in catalogue.names() and catalogue.maker("theirs") is diamond.gt_sgd
-    assert algorithm({"name": "theirs", "alpha": 0.1}).build() == diamond.gt_sgd(alpha=0.1)

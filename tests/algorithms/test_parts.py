@@ -54,6 +54,7 @@ def by_hand(q, M, rounds):
     return x
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["gt_sgd", "gt_storm", "gt_sarah", "gt_saga", "interact"])
 def test_single_level_tracking_is_the_loop_written_by_hand(name):
     """Without noise all estimators are the gradient, but for the first passes of a table."""
@@ -107,6 +108,7 @@ def test_sparkle_with_local_y_and_z_is_lopa():
     assert not same_bits(one.state.x, two.state.x)  # which mixes before the step
 
 
+@pytest.mark.quick
 def test_composed_methods_are_those_of_the_catalogue():
     plain = dict(alpha=0.05, beta=0.2, batch=3)
     momentum = plain | dict(eta=0.3, gamma=0.3)
@@ -159,6 +161,7 @@ def test_one_after_another_the_later_sees_the_earlier():
     np.testing.assert_allclose(at_once[1].state.z, lazy @ (0.2 * f_y(0 * y)), atol=1e-13)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "options, said",
     [

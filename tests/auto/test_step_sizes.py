@@ -48,6 +48,7 @@ def test_curvatures_of_both_levels_in_closed_form():
     assert numbers["terms"] == 32
 
 
+@pytest.mark.quick
 def test_alpha_is_one_over_the_curvature_of_the_upper_level_without_noise():
     exact = dict(hypergradient=ESTIMATORS["exact"], batch=12)
     late = found(QUAD.problem, diamond.diamond(**exact)).numbers
@@ -148,12 +149,20 @@ def test_two_lags_need_a_slower_upper_level():
     assert numbers["alpha"] == pytest.approx(slower * plain.numbers["alpha"], rel=0.05)
 
 
+def scaled_upper(x, y, rows):
+    return jnp.mean(rows["scale"]) * logistic().upper(x, y, rows["of"])
+
+
+def scaled_lower(x, y, rows):
+    return jnp.mean(rows["scale"]) * logistic().lower(x, y, rows["of"])
+
+
 def scaled(f, g):
-    """The logistic problem with its losses times f and g."""
+    """The logistic problem with its losses times f and g, which are rows: one program for all."""
     base = logistic()
-    upper = lambda x, y, rows: f * base.upper(x, y, rows)
-    lower = lambda x, y, rows: g * base.lower(x, y, rows)
-    return Problem(upper, lower, base.init, base.rows["train"], base.rows["valid"], shuffle=False)
+    times = lambda part, c: [{"of": rows, "scale": np.full(10, c)} for rows in base.rows[part]]
+    parts = times("train", g), times("valid", f)
+    return Problem(scaled_upper, scaled_lower, base.init, *parts, shuffle=False)
 
 
 def test_the_scale_of_the_losses_changes_nothing(f=1e3, g=1e-3):
@@ -298,6 +307,7 @@ def test_it_gives_up_in_the_end():
         diamond.simulate(quad().problem, ring(4), hopeless, 300, on_divergence="shrink")
 
 
+@pytest.mark.quick
 def test_the_schedules_shrink_as_written():
     resolved = found(QUAD.problem, diamond.diamond(batch=12))
     algorithm = resolved.algorithm

@@ -15,6 +15,8 @@ from diamond.runs.reader import runs as stored
 from diamond.runs.recovery import NEEDED
 from diamond.runs.table import over_seeds
 
+pytestmark = pytest.mark.quick
+
 LABELS = ("DIAMOND, alpha=0.02, beta=0.3", "GT-SGD, alpha=0.02, beta=0.3")
 STARTED = {"started": "2026-01-02T03:04:05.123+00:00"}
 GRAPHS = ("erdos_renyi(9, p=0.3, seed=0)", "ring(9)")

@@ -3,8 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from diamond.core.partial_evaluation import hoisted
+
+pytestmark = pytest.mark.quick
 
 W = {"a": jnp.linspace(-1.0, 1.0, 12).reshape(3, 4), "b": jnp.linspace(0.5, 1.0, 4)}
 Y = {"w": jnp.linspace(-0.3, 0.4, 4), "c": jnp.float32(0.2)}

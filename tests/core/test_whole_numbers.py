@@ -15,6 +15,8 @@ from diamond.experiment.validation_errors import BadExperiment
 from diamond.runtimes import peers
 from diamond.runtimes.many import many, seeds_together
 
+pytestmark = pytest.mark.quick
+
 DSGD = diamond.dsgd(0.05, 0.2, 4, hg.exact())
 
 

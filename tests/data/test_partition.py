@@ -9,6 +9,8 @@ from diamond import data
 from diamond.data import partition
 from diamond.data.dataset import DataError
 
+pytestmark = pytest.mark.quick
+
 LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=80).map(np.array)
 SEED = st.integers(0, 2**32)
 quick = settings(max_examples=60, deadline=None)

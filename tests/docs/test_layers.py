@@ -7,6 +7,8 @@ import pytest
 
 import diamond
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(diamond.__file__).parent
 
 # From the ground up: a folder imports from those above it in this list, and from itself.

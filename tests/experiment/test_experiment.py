@@ -177,6 +177,7 @@ def command(*words):
         return CliRunner().invoke(cli.app, [str(w) for w in words], env={"NO_COLOR": "1"})
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("what", BROKEN)
 def test_every_mistake_of_a_broken_file_is_named(folder, what):
     text, expected = BROKEN[what]
@@ -199,6 +200,7 @@ def test_there_are_enough_of_them():
     assert len(BROKEN) >= 40
 
 
+@pytest.mark.quick
 def test_the_resolved_file_is_the_same_experiment(folder):
     (folder / "good.toml").write_text(changed(("mine.py:make", "./mine.py:make")))
     experiment = load(folder / "good.toml", ["algorithm.alpha=power(0.3)", "seed=[0, 1]"])
@@ -237,6 +239,7 @@ def test_keys_are_set_in_every_table_of_a_list(folder):
     ({"name": "power", "c": 0.3}, schedule.power(0.3)),
     ({"name": "squared", "c": 2, "of": "power(1)"}, schedule.squared(2, schedule.power(1))),
 ])  # fmt: skip
+@pytest.mark.quick
 def test_schedules_are_spelled_and_read_back(text, made):
     assert schedules.parse(text) == made
     assert schedules.parse(schedules.spell(made)) == made
@@ -268,6 +271,7 @@ def test_hypergradients_by_name_and_by_table():
     ("regular:8,degree=3", "regular(8, degree=3, seed=0)", 8),
     ({"graph": "geometric", "agents": 6, "radius": 0.9}, "geometric(6, radius=0.9, seed=0)", 6),
 ])  # fmt: skip
+@pytest.mark.quick
 def test_networks_by_text_and_by_table(text, name, agents):
     made = tiny(network=text).network[0].build()
     assert (made.name, made.agents) == (name, agents)

@@ -77,12 +77,14 @@ def test_the_closed_form_is_the_gradient_of_the_closed_form(q):
     )
 
 
+@pytest.mark.quick
 def test_exact_is_the_closed_form(q, point):
     (found,) = evaluate(hg.exact(), agent_of(q.problem.objectives(), AGENT), [point], ALL_ROWS)
     np.testing.assert_allclose(found, parts(q, point)[2], rtol=1e-10)
     np.testing.assert_allclose(surrogate(q, *point)[AGENT], parts(q, point)[2], rtol=1e-12)
 
 
+@pytest.mark.quick
 def test_conjugate_gradients_are_exact_after_as_many_steps_as_unknowns(q, point):
     mine, exact = agent_of(q.problem.objectives(), AGENT), parts(q, point)[2]
     error = lambda steps: np.abs(
@@ -110,6 +112,7 @@ def test_lemma_3(q, point):
     assert slope == pytest.approx(np.log(1 - mu / L), rel=1e-3)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("rows", ["blocks", "rows", "all"])
 def test_eq_5_averages_over_its_depth_to_the_sum(curved, rows):
     problem, at, mine = curved

@@ -107,7 +107,7 @@ def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whol
     seen = []
     with quickly(), pytest.raises(TooLarge) as refused:
         given = problem, RING, ALGORITHM, 6
-        diamond.simulate(*given, on_evaluation=seen.append, memory=whole[1] // 10)
+        diamond.simulate(*given, on_evaluation=seen.append, memory=whole[1] // 7)
     said = str(refused.value)
     assert re.fullmatch(
         r"a round, one agent at a time, needs [\d.]+ kB of memory on its device, [\d.]+ kB of it "
@@ -116,7 +116,7 @@ def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whol
         said,
     )
     total, held, there = map(float, re.findall(r"([\d.]+) kB", said))
-    assert held < there < total and there == float(bytes_in_words(whole[1] // 10).split()[0])
+    assert held < there < total and there == float(bytes_in_words(whole[1] // 7).split()[0])
     assert not seen
 
 
@@ -150,13 +150,14 @@ def test_runs_side_by_side_become_fewer(problem):
         given = problem, RING, runs, 4, 4
         free = many(*given, batched=True)
         needed = forecast(problem, RING, ALGORITHM, 4).memory
-        tight = many(*given, batched=True, memory=2 * needed // 5, on_run=done.append)
+        tight = many(*given, batched=True, memory=3 * needed // 5, on_run=done.append)
     assert done == [1, 2]
     for one, other in zip(free, tight):
         for name in ("metric", "upper_loss", "samples"):
             np.testing.assert_allclose(one.history[name], other.history[name], 1e-9)
 
 
+@pytest.mark.quick
 def test_a_program_needs_what_xla_says():
     def squares(a, size):
         return memory.grouped(lambda a: jnp.tanh(a @ a), size)(a)
@@ -210,11 +211,13 @@ def test_a_machine_has_what_it_says_or_what_its_control_group_leaves(tmp_path):
     assert (available() or 0) > 0 or not memory.Path("/proc/meminfo").exists()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("agents", "most", "size"), [(12, 5, 4), (12, 6, 6), (7, 3, 3), (7, 1, 1)])
 def test_groups_are_even_where_they_can_be(agents, most, size):
     assert even(agents, most) == size
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("count", "said"),
     [(12, "12 bytes"), (3400, "3.4 kB"), (999_600, "1 MB"), (1.234e9, "1.23 GB"), (5e12, "5 TB")],

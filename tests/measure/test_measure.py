@@ -26,6 +26,7 @@ def run(q):
     return diamond.simulate(q.problem, ring(4), build("gt_sgd", **OPTIONS), 8, every=4)
 
 
+@pytest.mark.quick
 def test_the_three_terms_and_both_sums(q, run):
     x, y, last = np.asarray(run.x), np.asarray(run.y), {k: v[-1] for k, v in run.history.items()}
     mean = x.mean(0)

@@ -90,6 +90,7 @@ def test_the_command_fails_where_a_measure_does(tmp_path, monkeypatch):
 numbers = st.one_of(st.integers(-3, 5), st.floats(allow_nan=True), st.booleans())
 
 
+@pytest.mark.quick
 @settings(max_examples=200, deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=8), st.integers(2, 4))
 def test_labels_are_the_classes_or_refused(given, classes):
@@ -111,8 +112,9 @@ def test_a_label_that_is_no_class_is_refused_with_its_place(make):
         make(fine, [rows([0, 1]), rows([0, 1, 2])], classes=2)
     with pytest.raises(ValueError, match=r"give \(b \+ 1\) // 2"):
         make([rows([-1, 1])], [rows([-1, 1])], classes=2)
-    with pytest.raises(ValueError, match=r"0.5 in row 0.*whole numbers"):
-        make([rows([0.5])], [rows([0, 1])], classes=2)
+    for value in (0.5, np.inf, np.nan):
+        with pytest.raises(ValueError, match=rf"{value} in row 0.*whole numbers"):
+            make([rows([value])], [rows([0, 1])], classes=2)
 
 
 def test_labels_of_files_too(tmp_path, monkeypatch):
@@ -125,6 +127,7 @@ def test_labels_of_files_too(tmp_path, monkeypatch):
     assert found.exit_code == 2 and "none of the classes 0 to 1" in found.stderr
 
 
+@pytest.mark.quick
 def test_only_the_error_of_the_solver_may_be_infinite():
     assert unsound({"metric": 1.0, "solver_error": np.inf}) == []
     assert unsound({"metric": np.nan, "upper_loss": -np.inf}) == ["metric", "upper_loss"]

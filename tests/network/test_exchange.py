@@ -9,6 +9,8 @@ from diamond import network
 from diamond.machine.sharding import AgentSharding
 from diamond.network.exchange import AXIS, exchange
 
+pytestmark = pytest.mark.quick
+
 NETWORKS = {
     "ring": network.ring(9),
     "random": network.erdos_renyi(9, 0.4, seed=1),

@@ -9,6 +9,8 @@ from helpers import ESTIMATORS, end, quad, ring, same_bits
 import diamond
 from diamond.numbers.schedule import constant, paper, power, ramp, scaled, schedule, squared, weight
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("t", [0, 1, 7, 1000])
 def test_theorem_1(t):

@@ -11,6 +11,8 @@ from frames import fuzz, reseal
 from diamond.peers import frame
 from diamond.peers.frame import Ask, Envelope, FrameError, Leaf, decode, encode, layout
 
+pytestmark = pytest.mark.quick
+
 HERE = Envelope("d1ce", 3, 7)
 
 

@@ -10,6 +10,8 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.problem import Problem
 
+pytestmark = pytest.mark.quick
+
 
 def lower(x, y, rows):
     return jnp.mean(jnp.sum((y - rows["a"] * x) ** 2, -1))

@@ -9,6 +9,8 @@ from scipy import special
 from diamond.core.sampling import key
 from diamond.problems import hyperparameter, meta_learning
 
+pytestmark = pytest.mark.quick
+
 RANDOM = np.random.default_rng(5)
 ACTIVATIONS = {
     "tanh": np.tanh,

@@ -104,6 +104,7 @@ def test_it_runs_the_two_scripts_it_came_with_and_no_other(compared, tmp_path):
     assert plotly == (page.HERE / "vendor/plotly-basic.min.js").read_text()
 
 
+@pytest.mark.quick
 def test_the_vendored_script_is_the_one_that_is_noted_with_its_licence():
     folder = page.HERE / "vendor"
     noted = re.search(r"`([0-9a-f]{64})`", (folder / "README.md").read_text())[1]
@@ -216,6 +217,7 @@ def test_what_cannot_be_read_is_named(runs, kind):
         payload([path])
 
 
+@pytest.mark.quick
 def test_runs_are_found_once_wherever_they_are_named(compared):
     for named in ([compared.parent], [compared, compared / "dsgd-seed0"]):
         assert len(payload(named)["runs"]) == 6
@@ -273,6 +275,7 @@ def test_a_label_has_the_same_colour_whatever_stands_beside_it():
     assert len(colours([f"a{i}" for i in range(20)])) == 20
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "made",
     [network.ring(6), network.complete(5), network.star(7), network.erdos_renyi(90, 0.1, seed=0)],

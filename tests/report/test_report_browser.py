@@ -72,9 +72,14 @@ def visit(browser):
     assert foreign == []
 
 
+@pytest.fixture(scope="module")
+def built(compared, tmp_path_factory):
+    return report.build([compared], tmp_path_factory.mktemp("report") / "report.html").as_uri()
+
+
 @pytest.fixture
-def opened(visit, compared, tmp_path):
-    return visit(report.build([compared], tmp_path / "report.html").as_uri())
+def opened(visit, built):
+    return visit(built)
 
 
 def plotted(page, chart="curves"):
@@ -104,15 +109,15 @@ def line_of(found, title):
     return np.array(line["x"], float), np.array(line["y"], float)
 
 
-@pytest.mark.parametrize("key", ["rounds", "samples", "bytes", "seconds"])
-def test_curves_are_medians_over_seeds_against_each_cost(opened, compared, key):
-    axis(opened, key)
-    column = {"rounds": "round"}.get(key, key)
-    x, y = line_of(plotted(opened), "GT-SGD")
-    spent, metric = (history(compared, "gt_sgd", name) for name in (column, "metric"))
-    np.testing.assert_allclose(x, np.median(spent, 0), rtol=1e-4)
-    np.testing.assert_allclose(y, np.median(metric, 0), rtol=1e-4)
-    assert key.rstrip("s") in opened.locator("#curves-chart .xtitle").text_content()
+def test_curves_are_medians_over_seeds_against_each_cost(opened, compared):
+    for key in ("rounds", "samples", "bytes", "seconds"):
+        axis(opened, key)
+        column = {"rounds": "round"}.get(key, key)
+        x, y = line_of(plotted(opened), "GT-SGD")
+        spent, metric = (history(compared, "gt_sgd", name) for name in (column, "metric"))
+        np.testing.assert_allclose(x, np.median(spent, 0), rtol=1e-4)
+        np.testing.assert_allclose(y, np.median(metric, 0), rtol=1e-4)
+        assert key.rstrip("s") in opened.locator("#curves-chart .xtitle").text_content()
 
 
 def test_bands_reach_from_the_smallest_to_the_largest_seed(opened, compared):

@@ -71,6 +71,7 @@ def without_time(trial):
 # The cases
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("dataset", ["mnist", "a9a"])
 @pytest.mark.parametrize("count", [None, 90])
 def test_every_row_is_dealt_once(dataset, count):
@@ -174,6 +175,7 @@ def test_frozen_trials_do_not_move_x(tmp_path):
     assert frozen["history"]["lower_error"][-1] < frozen["history"]["lower_error"][0]
 
 
+@pytest.mark.quick
 def test_scores_are_means_over_the_run_and_over_its_last_fifth():
     history = {"round": list(range(11))} | {
         name: [float(scale * t) for t in range(11)]
@@ -208,6 +210,7 @@ def row(method, k, upper_loss, metric):
     return {"method": method, "constants": (k, k, k), "upper_loss": upper_loss, "metric": metric}
 
 
+@pytest.mark.quick
 def test_the_rules_of_choice():
     """The best loss of any method is 1: "tuned" takes all up to 1.25 as equals."""
     inf = float("inf")
@@ -276,6 +279,7 @@ def test_constants_without_trials_say_whose_they_are(name):
         assert STORED[name][kind] == STORED[other][kind]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", [name for name in STORED if STORED[name]["trials"]])
 def test_the_constants_of_the_package_follow_from_their_trials(name):
     stored, case = STORED[name], command.CASES[name]

@@ -8,6 +8,8 @@ import pytest
 
 from diamond.runs import checkpoint
 
+pytestmark = pytest.mark.quick
+
 ARRAYS = {
     ".t": np.int32(7),
     ".state.x['w']": np.arange(6000, dtype=np.float32).reshape(3, 2000),

@@ -23,7 +23,7 @@ from diamond.runs.reader import open_run
 from diamond.runs.snapshot import Snapshot
 from diamond.runs.writer import Writer
 
-KILLS = 50
+KILLS = 24
 
 
 class Killed(BaseException):
@@ -78,7 +78,7 @@ def deadly(patch, writes, share):
     patch.setattr(checkpoint, "replace", replace_or_die)
 
 
-def test_fifty_kills_leave_no_trace(whole, tmp_path, monkeypatch):
+def test_two_dozen_kills_leave_no_trace(whole, tmp_path, monkeypatch):
     """At random writes and random parts of them, several times in a run, with many checkpoints
     or few: the digest is that of the run that nobody disturbed, and so is every line."""
     manifest, problem, stored = whole
@@ -115,7 +115,7 @@ def without_seconds(lines):
 
 
 def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_path):
-    """AgentSharding at every 4 kB, and with flipped bits: nothing is lost but the rounds since."""
+    """Cut at every 4 kB, and with flipped bits: nothing is lost but the rounds since."""
     manifest, problem, _ = whole
     experiment = tiny(checkpoint_seconds=0.0)
     path = tmp_path / "run"

@@ -10,6 +10,8 @@ from compiling import quickly, unchecked
 
 import diamond
 
+pytestmark = pytest.mark.quick
+
 FOLDERS = Path(__file__).with_name("written_before")
 
 

@@ -60,7 +60,7 @@ def test_diamond_in_lanes_is_diamond_alone(problem, lanes):
 
 
 def test_svr_interact_in_lanes_is_svr_interact_alone(problem, lanes):
-    """BatchedRuns with other periods, one of them, and every L_g, left to the run to find."""
+    """Lanes with other periods, one of them, and every L_g, left to the run to find."""
     numbers = [(0.05, 3, 0), (0.1, None, 1), (0.05, 5, 0)]
     runs = [(diamond.svr_interact(a, 0.2, 3, period), seed) for a, period, seed in numbers]
     found, alone = run(problem, runs, True), run(problem, runs, False)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from helpers import quad, ring
 
 import diamond
@@ -12,6 +13,8 @@ from diamond.runtimes import _rewind
 from diamond.runtimes._numbers import Numbers
 from diamond.runtimes._rewind import FACTOR, SHRINKS, Rewind
 from diamond.runtimes._round import Progress
+
+pytestmark = pytest.mark.quick
 
 
 class Point(NamedTuple):

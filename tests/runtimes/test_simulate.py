@@ -41,6 +41,7 @@ def test_chunks_of_any_length_give_the_same_bits():
     assert one.rounds == 15 and (np.diff(one.history["seconds"]) > 0).all()
 
 
+@pytest.mark.quick
 def test_the_same_seed_is_the_same_run_and_another_is_another():
     one, two, three = simulate(seed=3), simulate(seed=3), simulate(seed=4)
     assert same_bits(one.state, two.state)

@@ -39,11 +39,13 @@ def constants_of(q, C_fy):
     )
 
 
+@pytest.mark.quick
 def test_lemma_1_by_hand():
     # 7 + 11 * 3 / 0.5 + 5 (13 / 0.5 + 17 * 3 / 0.25) = 7 + 66 + 5 (26 + 204)
     assert lemma1(PLAIN) == (1223.0, 6.0, 1223.0 * 7)
 
 
+@pytest.mark.quick
 def test_lemma_2_by_hand():
     # 2 mu L - mu^2 = 1.75, (L - mu)^2 = 2.25, K = 2
     wanted = 2 * 49 + 6 * 9 * 121 * 2 / 1.75 + 6 * 25 * 169 * 2 / 1.75
@@ -163,6 +165,7 @@ def test_the_printed_constants_do_not_make_it_fall():
     assert descent(stiff, sound, wide.alpha)["u"] > 0
 
 
+@pytest.mark.quick
 def test_the_constants_of_theorem_1_by_hand():
     c = dataclasses.replace(
         PLAIN, agents=1, lam=0.0, mu_g=1.0, L_g=1.0, C_gxy=1.0, C_fy=1.0, L_fx=1.0, L_fy=0.0,
@@ -181,6 +184,7 @@ def test_the_constants_of_theorem_1_by_hand():
     np.testing.assert_allclose(found.omega, found.alpha**-3)
 
 
+@pytest.mark.quick
 def test_the_right_side_by_hand():
     theorem = theorem1(PLAIN, 1000)._replace(
         cbar_y=0.1, cbar_u=0.2, cbar_eta=4.0, cbar_gamma=5.0, c_eta=1.5, c_gamma=2.5, omega=9.0

@@ -1,0 +1,89 @@
+"""Programs compiled for the kind of device at hand, with as much effort as they are worth."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import jax
+
+# Loops and branches become part of one CUDA graph: no round asks the host whether to go on.
+GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
+ROUNDS = {"gpu": {"xla_gpu_enable_command_buffer": f"{GRAPHS},WHILE,CONDITIONAL"}}
+# On a processor, a fifth of the time to compile, for programs about four times slower ...
+BRIEF = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+# ... and two thirds of it, for programs as fast, as long as what they work on is small.
+PLAIN = {"xla_cpu_use_fusion_emitters": False}
+
+
+class Compiled:
+    """A function as `jax.jit` compiles it, with options for the kind of device in use.
+
+    `small`: on a processor, up to so many bytes of arguments, compiled with the options `less`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static: tuple[str, ...],
+        options: Mapping[str, Mapping[str, Any]],
+        small: int,
+        less: Mapping[str, Any],
+    ):
+        self.function, self.static, self.options = function, static, options
+        self.small, self.less = small, less
+        self.programs: dict[Any, Any] = {}
+
+    def program(self, given: Any, named: Any) -> Any:
+        """What `jax.jit` makes of it here."""
+        leaves = jax.tree.leaves((given, named))
+        kind, little = jax.default_backend(), False
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            kind = "inside another program"  # which has options of its own
+        elif kind == "cpu" and self.small:
+            little = sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= self.small
+        if (kind, little) not in self.programs:
+            options = dict(self.options.get(kind, {})) | (_known(**self.less) if little else {})
+            self.programs[kind, little] = jax.jit(
+                self.function, static_argnames=self.static, compiler_options=options or None
+            )
+        return self.programs[kind, little]
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self.program(given, named)(*given, **named)
+
+    def lower(self, *given: Any, **named: Any) -> Any:
+        """On its way to be compiled; a call finds what was compiled of it."""
+        return self.program(given, named).lower(*given, **named)
+
+
+def compiled(
+    *static: str,
+    options: Mapping[str, Mapping[str, Any]] = ROUNDS,
+    small: int = 2**18,
+    less: Mapping[str, Any] = PLAIN,
+) -> Callable[[Callable[..., Any]], Compiled]:
+    """Compile a function that runs for long; the arguments named `static` are part of it."""
+    return lambda function: Compiled(function, static, options, small, less)
+
+
+def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], Compiled]:
+    """Compile a function that runs a few times only, in as little time as can be."""
+    return compiled(*static, options={}, small=small, less=BRIEF)
+
+
+@cache
+def _known(**options: Any) -> dict[str, Any]:
+    """Those of `options` that this JAX knows: it refuses a program over any other."""
+
+    def known(name: str) -> bool:
+        try:
+            jax.jit(lambda: 0, compiler_options={name: options[name]})()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return {name: value for name, value in options.items() if known(name)}
