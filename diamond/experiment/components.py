@@ -116,7 +116,7 @@ def graph(value: Any) -> Part:
         except ValueError as cause:
             raise wrong(str(cause), "channel") from None
         spelled |= {"gamma": found.damping}
-        label = f"{label} through {', '.join(one['name'] for one in said)}" if said else label
+        label = value if isinstance(value, str) else found.name
     return Part(canonical, spelled, lambda: found, label)
 
 

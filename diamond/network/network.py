@@ -53,7 +53,8 @@ class Network:
             gamma = min((one.gamma for one in channels), default=1.0)
         elif not callable(gamma) and not 0 < gamma <= 1:
             raise ValueError(f"gamma = {gamma}: the share of a change lies above 0, at most at 1")
-        return replace(self, channels=channels, damping=gamma)
+        name = f"{self.name} through {', '.join(one.name for one in channels)}"
+        return replace(self, channels=channels, damping=gamma, name=name if channels else self.name)
 
     @property
     def agents(self) -> int:
@@ -187,8 +188,6 @@ class Network:
             f"{self.mixing} mixing",
             f"lam = {lam}",
         ]
-        if self.channels:
-            parts.append(f"through {', '.join(one.name for one in self.channels)}")
         if self.draws > 1:
             parts.append(f"drawn {self.draws} times")
         return f"{self.name}: {', '.join(parts)}"

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax

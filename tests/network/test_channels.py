@@ -168,8 +168,8 @@ def test_dense_and_sparse_links_are_the_same_through_channels():
     for dense in (True, False):
         mixer = LossyMixer(link_mixer(net, dense), net.channels, 1.0, 6)
         shapes = Message(jnp.zeros(3), jnp.zeros(2))
-        given = message, Moment(key(4), 2), mixer.start([shapes])
-        change, _ = jax.jit(lambda mixer, *given: mixer.exchange(*given))(mixer, *given)
+        given = message, mixer.start([shapes])
+        change, _ = jax.jit(lambda a, kept: mixer.exchange(a, Moment(key(4), 2), kept))(*given)
         found.append(change)
     for a, b in zip(jax.tree.leaves(found[0]), jax.tree.leaves(found[1])):
         np.testing.assert_allclose(a, b, atol=1e-13)

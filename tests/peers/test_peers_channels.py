@@ -1,15 +1,20 @@
 """Compression is real on the wire: the simulated trajectory, in as many bytes as are counted."""
 
+from itertools import count
+
 import numpy as np
 import pytest
 from compiling import quickly
-from crashing import ROUNDS, Cluster, Killed
+from crashing import ROUNDS, Cluster, Killed, watched
 from helpers import end, flat, quad, ring, same_bits
 from peering import agents, lockstep, stacked
 
 import diamond
+from diamond.hypergradient import exact
 from diamond.network import channels
 from diamond.peers import frame
+from diamond.peers.local_measures import disagreement
+from diamond.peers.node import Node
 from diamond.rounds.traffic import traffic
 
 METHOD = diamond.sparkle(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3, plan="yz x")
@@ -34,8 +39,39 @@ def test_sites_go_the_way_of_the_simulation_in_the_bytes_that_are_counted(name):
         team = agents(problem, network, METHOD, seed=4)
         found = lockstep(team, 4)
     np.testing.assert_allclose(flat(wanted.state), flat(stacked(found)), atol=1e-9)
-    told = traffic(METHOD, team[0].objectives, *problem.start(0), network.channels)
+    told = traffic(team[0].outline, team[0].objectives, *problem.start(0), network.channels)
     arrays = [team[0].tell(found[0], turn, team[0].think(found[0], turn)) for turn in (0, 1)]
     frames = [frame.encode(frame.Envelope("", 0, 4, 0), one) for one in arrays]
     sent = [len(frame.unpack(one, 10**6)[1]) for one in frames]
     assert sum(sent) == team[0].bytes == told.bytes
+
+
+def test_killed_on_the_way_its_copies_of_the_others_end_in_the_same_bits(tmp_path, monkeypatch):
+    method = diamond.gt_sgd(0.05, 0.2, 3, exact(), order="paper")
+    network = diamond.network.path(3).through(channels.quantized(4))
+    with quickly():
+        team = tuple(agents(quad(agents=3).problem, network, method))
+        wanted = lockstep(team, ROUNDS)
+        cluster, seen = Cluster(tmp_path, agents=team), count()
+
+        def tick(agent, label):
+            if agent == 1 and next(seen) == 33:
+                raise Killed
+
+        with watched(monkeypatch, tick):
+            found = cluster.run()
+        assert cluster.deaths + cluster.late == 1
+        assert all(same_bits(one, other) for one, other in zip(found, wanted, strict=True))
+        copies = [np.asarray(kept[0].average["x"]) for kept in found[1].kept[0]]
+        apart = ((copies[1] - np.mean(copies, 0)) ** 2).sum()
+        told = [{j: team[j].tell(found[j], 0, None) for j in range(3)}]
+        assert disagreement(team[1], told, found[1]) == float(apart) > 0
+
+
+def test_what_is_of_simulated_links_only_is_refused():
+    method, problem = diamond.dsgd(0.1, 0.1, 2, exact()), quad(agents=3).problem
+    with pytest.raises(ValueError, match=r"noise\(20 dB\) is of simulated links"):
+        agents(problem, diamond.network.path(3).through(channels.noise(snr=20)), method)
+    (agent, *_) = agents(problem, diamond.network.path(3).through(channels.sign()), method)
+    with pytest.raises(ValueError, match="build on one another"):
+        Node(agent, 2, None, missing="continue")

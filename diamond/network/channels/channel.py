@@ -43,7 +43,7 @@ class Channel:
 
     @property
     def name(self) -> str:
-        """What it is called in a line of text."""
+        """What it is called in a line of text, with what tells it from its kind."""
         return type(self).__name__.lower()
 
     @property

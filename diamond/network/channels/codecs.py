@@ -19,6 +19,13 @@ class Codec:
 
     gamma: float = 1.0  # the share of the change that is safe to make
 
+    @property
+    def name(self) -> str:
+        """What it is called in a line of text."""
+        kind = type(self).__name__.lower()
+        given = [f"{v:g}" if isinstance(v, float) else str(v) for v in vars(self).values()]
+        return f"{kind}({given[0]})" if given and given[0] != "None" else kind
+
     def pack(self, key: jax.Array, a: jax.Array) -> Any:
         raise NotImplementedError
 

@@ -34,7 +34,8 @@ class Compressed(Channel):
 
     @property
     def name(self) -> str:
-        return type(self.codec).__name__.lower()
+        feedback = "" if self.feedback == "difference" else f", {self.feedback}"
+        return f"{self.codec.name}{feedback}"
 
     @property
     def gamma(self) -> float:

@@ -22,6 +22,10 @@ class Delay(Channel):
     rounds: int = field(metadata={"static": True})
 
     @property
+    def name(self) -> str:
+        return f"delay({self.rounds})"
+
+    @property
     def gamma(self) -> float:
         return 0.9 * math.sin(math.pi / (2 * (2 * self.rounds + 1))) if self.rounds else 1.0
 

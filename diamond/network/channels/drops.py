@@ -34,6 +34,11 @@ class Drops(Channel):
     breaks_links = True
 
     @property
+    def name(self) -> str:
+        burst = "" if self.burst is None else f", burst={self.burst:g}"
+        return f"drops({self.loss:g}{burst}{', receiver' * (self.known == 'receiver')})"
+
+    @property
     def keeps_total(self) -> bool:
         return self.known == "both"
 

@@ -32,6 +32,11 @@ class Fading(Channel):
     mean: Any = 1.0  # E|h|
 
     @property
+    def name(self) -> str:
+        kind = f"rician({self.direct:g}" if self.direct else "rayleigh("
+        return f"{kind}{', ' * bool(self.direct)}known to {self.knowledge})"
+
+    @property
     def breaks_links(self) -> bool:
         return self.knowledge != "none"
 

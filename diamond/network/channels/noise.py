@@ -41,6 +41,12 @@ class Noise(Channel):
     keeps_total = False
 
     @property
+    def name(self) -> str:
+        if self.power is not None:
+            return f"over_the_air({self.power:g})"
+        return f"noise({self.snr:g} dB)" if self.sigma is None else f"noise({self.sigma:g})"
+
+    @property
     def static_only(self) -> bool:
         return self.accumulate
 
