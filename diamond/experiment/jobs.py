@@ -11,7 +11,7 @@ import jax
 from ..machine.sharding import AgentSharding
 from ..measure.stopping import checked
 from ..problem import Problem
-from ..runtimes.simulate import fits
+from ..runtimes.simulate import fits, suits
 from ..runtimes.spmd import named
 from .components import Part
 from .config import Experiment
@@ -63,6 +63,7 @@ def build(experiment: Experiment, source: str) -> Problem:
     except FAULTS as cause:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
     wrong = misfits(problem, experiment.network) + unfit(problem, experiment.algorithm)
+    wrong = wrong or unsuited(problem, experiment.network, experiment.algorithm)
     try:
         checked(experiment.stop, problem.metrics)
     except ValueError as cause:
@@ -105,6 +106,22 @@ def unfit(problem: Problem, algorithms: Sequence[Part]) -> list[Mistake]:
         except ValueError as cause:
             where = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
             found.append(Mistake(where, f"{part.label}: {cause}"))
+    return found
+
+
+def unsuited(
+    problem: Problem, networks: Sequence[Part], algorithms: Sequence[Part]
+) -> list[Mistake]:
+    """The algorithms that would end elsewhere on one of the networks."""
+    found = []
+    for i, part in enumerate(algorithms):
+        for one in networks:
+            try:
+                suits(one.build(), part.build(), problem)
+            except ValueError as cause:
+                where = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
+                found.append(Mistake(where, f"{part.label}: {cause}"))
+                break
     return found
 
 
