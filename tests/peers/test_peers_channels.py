@@ -17,7 +17,13 @@ from diamond.peers.local_measures import disagreement
 from diamond.peers.node import Node
 from diamond.rounds.traffic import traffic
 
-METHOD = diamond.sparkle(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3, plan="yz x")
+ONE = diamond.gt_sgd(0.05, batch=3, order="paper"), "none"
+TWO = (
+    diamond.method(  # exchanges a round, the first of two arrays
+        "carried", "full", "gt", "gt", plan="yz x", alpha=0.05, beta=0.2, delta=0.2, order="paper"
+    ),
+    "common",
+)
 CHANNELS = {
     "float16": [channels.rounded("float16")],
     "bfloat16": [channels.rounded("bfloat16")],
@@ -31,16 +37,23 @@ CHANNELS = {
 }
 
 
-@pytest.mark.parametrize("name", CHANNELS)
+FIRST = ["float16", "3 bits", "top", "random"]
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in FIRST else pytest.param(n, marks=pytest.mark.slow) for n in CHANNELS]
+)
 def test_sites_go_the_way_of_the_simulation_in_the_bytes_that_are_counted(name):
-    problem, network = quad(lower_level="common").problem, ring(4).through(*CHANNELS[name])
+    method, level = TWO if name == "random" else ONE
+    problem, network = quad(lower_level=level).problem, ring(4).through(*CHANNELS[name])
     with quickly():
-        wanted = end(problem, network, METHOD, 4, seed=4)
-        team = agents(problem, network, METHOD, seed=4)
+        wanted = end(problem, network, method, 4, seed=4)
+        team = agents(problem, network, method, seed=4)
         found = lockstep(team, 4)
     np.testing.assert_allclose(flat(wanted.state), flat(stacked(found)), atol=1e-9)
     told = traffic(team[0].outline, team[0].objectives, *problem.start(0), network.channels)
-    arrays = [team[0].tell(found[0], turn, team[0].think(found[0], turn)) for turn in (0, 1)]
+    turns = range(team[0].exchanges)
+    arrays = [team[0].tell(found[0], turn, team[0].think(found[0], turn)) for turn in turns]
     frames = [frame.encode(frame.Envelope("", 0, 4, 0), one) for one in arrays]
     sent = [len(frame.unpack(one, 10**6)[1]) for one in frames]
     assert sum(sent) == team[0].bytes == told.bytes
