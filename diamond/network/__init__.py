@@ -1,6 +1,8 @@
 """Who talks to whom, and with which weights."""
 
-from diamond.network import channels as channels
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from diamond.network.changing import changing, matchings, one_peer
 from diamond.network.directed import directed, one_way_ring, random_digraph
 from diamond.network.graphs import (
@@ -18,6 +20,9 @@ from diamond.network.graphs import (
     torus,
 )
 from diamond.network.network import Network
+
+if TYPE_CHECKING:
+    from diamond.network import channels as channels
 
 __all__ = [
     "Network",
@@ -40,3 +45,10 @@ __all__ = [
     "star",
     "torus",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`channels`, when first asked for: graphs need no JAX."""
+    if name != "channels":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("diamond.network.channels")

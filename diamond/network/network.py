@@ -158,10 +158,11 @@ class Network:
 
     @cached_property
     def diameter(self) -> int:
-        """The most edges between two agents; if they change, the most rounds until all know."""
-        if not self.sequence:
-            return int(nx.diameter(self.graph))
-        return max(_flood(self.rounds[t:] + self.rounds[:t]) for t in range(len(self.rounds)))
+        """The most edges between two agents; if they change, how many rounds, from round 0 on, it
+
+        takes until what anyone knows is known to all.
+        """
+        return _flood(self.sequence) if self.sequence else int(nx.diameter(self.graph))
 
     def rounds_to_mix(self, tolerance: float = 1e-3) -> int:
         """Rounds until the disagreement has shrunk to `tolerance` times its start.
