@@ -10,9 +10,10 @@ import re
 from collections.abc import Collection, Mapping
 
 from ..core.cost import Cost
+from ..network.links import Links
 
 Stop = Mapping[str, float | str]
-COSTS = (*Cost._fields, "bytes", "seconds")
+COSTS = (*Cost._fields, "bytes", "seconds", "network_seconds", "joules")
 MEASURES = (
     *("metric", "upper_loss", "stationarity", "consensus", "lower_error"),
     *("definition1", "local_loss"),
@@ -20,14 +21,23 @@ MEASURES = (
 RULE = re.compile(r"\s*(?P<sign><=|>=)\s*(?P<value>\S+)\s*")
 
 
-def checked(stop: Stop | None, own: Collection[str] = ()) -> dict[str, float | str]:
-    """`stop`, once every name is known and every value a number; `own`: the user's metrics."""
+def checked(
+    stop: Stop | None, own: Collection[str] = (), links: Links | None = None
+) -> dict[str, float | str]:
+    """`stop`, once every name is known and every value a number; `own`: the user's metrics.
+
+    `links`: those of the network, without which nothing is known of seconds and joules on it.
+    """
     known = (*MEASURES, *COSTS, *own)
     for name, given in (stop or {}).items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             said = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise ValueError(f"stop: no measure or cost {name!r}; {said}")
+        if name == "network_seconds" and links is None:
+            raise ValueError(f"stop: {name} needs a network with links, as in with_links(rate=1e6)")
+        if name == "joules" and (links is None or links.joules_per_bit is None):
+            raise ValueError("stop: joules needs a network with links that have joules_per_bit")
         sign, value = _rule(name, given)
         if name in COSTS and (sign, value > 0) != (">=", True):
             raise ValueError(f"stop: {name} = {given!r}; a cost ends a run at a number above 0")
