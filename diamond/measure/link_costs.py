@@ -5,8 +5,6 @@ from ..network.clock import Clock
 from ..numbers.open_numbers import Resolved
 from ..rounds.traffic import Traffic
 
-COSTS = ("network_seconds", "joules")
-
 
 class LinkCosts:
     """Counts `network_seconds` and `joules` of a run from what it sent; nothing without links."""

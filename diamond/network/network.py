@@ -38,6 +38,11 @@ class Network:
         return len(self.labels)
 
     @property
+    def title(self) -> str:
+        """Its name, with what its links are like: for tables and legends."""
+        return self.name if self.links is None else f"{self.name}, {self.links!r}"
+
+    @property
     def matrix(self) -> NDArray[np.float64]:
         """M as a dense (m, m) array."""
         return self.weights.toarray()
