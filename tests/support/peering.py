@@ -9,7 +9,7 @@ from compiling import unchecked
 from helpers import ALGORITHMS, ESTIMATORS, build
 
 from diamond.peers.agent import Agent
-from diamond.peers.max_consensus import Tally, Unsettled
+from diamond.peers.max_consensus import MaxConsensus, Unsettled
 from diamond.problem import Problem
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
@@ -48,7 +48,7 @@ def agents(problem, network, algorithm, **options):
 
 def settled(team, progress):
     """All agents with the numbers they leave open, found from what everyone measures."""
-    tallies, found = [Tally() for _ in team], [None] * len(team)
+    tallies, found = [MaxConsensus() for _ in team], [None] * len(team)
     while any(p is None for p in found):
         asked = {}
         for i, agent in enumerate(team):
