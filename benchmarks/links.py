@@ -7,10 +7,10 @@ x of 1,720 numbers that they share (6,880 bytes a vector) and a last layer each;
 constants of `diamond demo`, the same on every topology. Links of 1 Mbit/s, 10 ms and 5 % loss on
 five graphs: agents in the unit square joined within 0.35, a ring, a star, the exponential and the
 complete graph. A medium says who may talk at once: all (`wired`), an agent with one neighbour at a
-time (`half duplex`), nobody else within range (`shared`). Shown is the median over the seeds of the
-network seconds until the metric of eq. (11) is at the target; the trajectory does not depend on the
-medium. Writes docs/links.json and docs/links.png. A row of CHANNELS is a transformation of the
-network.
+time (`half duplex`), nobody else within range, that is among those joined (`shared`). Shown is the
+median over the seeds of the network seconds until the metric of eq. (11) is at the target; the
+trajectory does not depend on the medium. Writes docs/links.json and docs/links.png. A row of
+CHANNELS is a transformation of the network.
 """
 
 import argparse
@@ -93,6 +93,16 @@ def draw(rows: list[dict], path: Path) -> None:
             place = np.arange(len(own)) + 0.8 * k / len(series)
             height = [row["seconds"][medium] or np.nan for row in own]
             panel.bar(place, height, 0.8 / len(series), align="edge", label=", ".join(who))
+            for x in place[np.isnan(height)]:
+                panel.text(
+                    x + 0.4 / len(series),
+                    0.02,
+                    "never",
+                    transform=panel.get_xaxis_transform(),
+                    rotation=90,
+                    ha="center",
+                    fontsize=7,
+                )
             panel.set_xticks(
                 np.arange(len(own)) + 0.4, [row["topology"] for row in own], rotation=30
             )

@@ -76,14 +76,27 @@ class Advice:
     @property
     def why(self) -> str:
         """The reason, in words."""
+        return "; ".join([*self._reasons(), *self._elsewhere()])
+
+    def _elsewhere(self) -> list[str]:
+        """Whether other edges between the same agents would be faster."""
+        if len(self.topologies) < 2:
+            return []
+        here, first, *_ = self.topologies
+        if first.network_seconds >= here.network_seconds:
+            return ["no other topology that was tried is faster"]
+        times = here.network_seconds / first.network_seconds
+        return [f"{first.name} would be {times:.2g} times as fast as {here.name}"]
+
+    def _reasons(self) -> list[str]:
         c, best = self.constants, self.best.algorithm
         linked = self.best.network_seconds is not None
         needs = "takes the fewest seconds on these links" if linked else "needs the fewest samples"
         said = [f"{best} {needs} to an average metric of {self.target:.2g}"]
         out = [p.algorithm for p in self.prospects if p.algorithm in UNTRACKED]
         if c is None:
-            said.append(f"untracked methods ({', '.join(out)}) stop short where agents differ")
-            return "; ".join(said if out else said[:1])
+            short = f"untracked methods ({', '.join(out)}) stop short where agents differ"
+            return [*said, short] if out else said
         if c.heterogeneity >= ALIKE and out:
             said.append(
                 f"agents differ (heterogeneity {c.heterogeneity:.2g}), so untracked methods "
@@ -95,7 +108,7 @@ class Advice:
             said.append(
                 f"the lower level's condition {c.condition:.0f} makes k_free take small steps"
             )
-        return "; ".join(said)
+        return said
 
 
 def _best(prospects: Sequence[Prospect], alike: bool) -> Prospect:

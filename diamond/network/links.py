@@ -1,9 +1,9 @@
 """What the links of a network are like: how fast, how far, how lossy, and who may talk at once."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import networkx as nx
@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .link_values import ABOVE, LEAST, RULES, Edge, Numbers, is_number, of_agents, of_edges
+
+FEW = 300  # links that are coloured with care
+PREFIXES = {-4: "p", -3: "n", -2: "u", -1: "m", 1: "k", 2: "M", 3: "G", 4: "T"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,16 +61,22 @@ class Links:
         """The turn of each link, where they wait for one another: a colour that no rival has.
 
         Rivals share an agent; in a shared medium also if an end of one hears an end of the other.
-        Colours are greedy (DSATUR), so a few more than there must be.
+        Colours are greedy (DSATUR, and where that takes long by degree), so a few too many.
         """
+        own: dict[int, list[Edge]] = {}
+        for edge in self.edges:
+            for end in edge:
+                own.setdefault(end, []).append(edge)
         rivals = nx.Graph()
         rivals.add_nodes_from(self.edges)
-        for agent in {end for edge in self.edges for end in edge}:
-            own = [edge for edge in self.edges if agent in edge]
-            rivals.add_edges_from(combinations(own, 2))
-        if self.shared_medium:
-            rivals = nx.power(rivals, 2)
-        colours = nx.greedy_color(rivals, "DSATUR")
+        for edge in self.edges:
+            near = set(edge)
+            if self.shared_medium:
+                near = {end for agent in edge for other in own[agent] for end in other}
+            rivals.add_edges_from((edge, other) for agent in near for other in own[agent])
+        rivals.remove_edges_from([(edge, edge) for edge in self.edges])
+        few = len(self.edges) <= FEW
+        colours = nx.greedy_color(rivals, "DSATUR" if few else "largest_first")
         return np.array([colours[edge] for edge in self.edges], np.int64)
 
     def table(self) -> dict[str, Any]:
@@ -80,19 +89,23 @@ class Links:
         return {name: value for name, value in found.items() if value is not None}
 
     def __repr__(self) -> str:
-        """The links in a few words: "links of 1e+06 bit/s, 0.01 s, loss 5 %"."""
-        span = lambda values, unit: (
-            " to ".join(
-                f"{v:.3g}" for v in dict.fromkeys((float(values.min()), float(values.max())))
-            )
-            + (f" {unit}" if unit else "")
-        )
+        """All of it in a few words, as in "1 Mbit/s, 10 ms, loss 5 %"."""
         if not self.edges:
-            return "no links"
-        said = [f"links of {span(self.rate, 'bit/s')}", span(self.latency, "s")]
-        said += [f"loss {span(100 * self.loss, '%')}"] if self.loss.any() else []
+            return "none"
+        said = [_span(self.rate, "bit/s"), _span(self.latency, "s")]
+        said += [f"loss {_span(100 * self.loss, '%')}"] if self.loss.any() else []
+        said += [_span(self.joules_per_bit, "J/bit")] if self.joules_per_bit is not None else []
         said += ["half duplex"] if self.half_duplex else []
-        return ", ".join(said + (["shared medium"] if self.shared_medium else []))
+        said += ["shared medium"] if self.shared_medium else []
+        if self.compute is None:
+            said.append("computing as measured")
+        elif self.compute.any():
+            said.append(f"computing {_span(self.compute, 's')}")
+        if slow := int(np.sum(self.stragglers != 1)):
+            said.append(f"{slow} straggler{'s' * (slow != 1)}")
+        if self.slow_chance:
+            said.append(f"{100 * self.slow_chance:g} % slow by {self.slow_factor:g}")
+        return ", ".join(said)
 
 
 def revised(
@@ -135,3 +148,13 @@ def _brief(values: Numbers | None) -> float | list[float] | None:
     if values is None:
         return None
     return float(values[0]) if len(set(values.tolist())) == 1 else values.tolist()
+
+
+def _span(values: Numbers, unit: str) -> str:
+    """The smallest and the largest with their unit: "1 to 4 Mbit/s"."""
+    low, high = float(values.min()), float(values.max())
+    power = math.floor(math.log10(high) / 3) if high and unit != "%" else 0
+    prefix = PREFIXES.get(power, "")
+    scale = 1000.0**power if prefix else 1.0
+    ends = dict.fromkeys(f"{value / scale:.3g}" for value in (low, high))
+    return f"{' to '.join(ends)} {prefix}{unit}"

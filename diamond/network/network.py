@@ -129,5 +129,5 @@ class Network:
         if self.draws > 1:
             parts.append(f"drawn {self.draws} times")
         if self.links is not None:
-            parts.append(repr(self.links))
+            parts.append(f"links of {self.links!r}")
         return f"{self.name}: {', '.join(parts)}"

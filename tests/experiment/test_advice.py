@@ -124,6 +124,7 @@ def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
         ("slow", pytest.approx(16e3), pytest.approx(1 + 8e3)),
     ]
     assert "quick takes the fewest seconds on these links" in found.why
+    assert found.why.endswith("; complete(4) would be 2 times as fast as ring(4)")
     assert [(t.name, t.network_seconds) for t in found.topologies] == [
         ("ring(4)", pytest.approx(1 + 2e3)),
         ("complete(4)", pytest.approx(1 + 1e3)),

@@ -173,10 +173,14 @@ def test_links_as_a_table_and_in_words():
     again = ring(4).with_links(**made.links.table())
     assert again.links.table() == made.links.table()
     assert made.links.rate.tolist() == [5, 7, 7, 7]
-    assert repr(made).endswith("links of 5 to 7 bit/s, 0.1 s, loss 50 %")
+    assert repr(made).endswith(
+        "links of 5 to 7 bit/s, 100 ms, loss 50 %, 1 uJ/bit, 1 straggler, 10 % slow by 1"
+    )
     changed = made.with_links(latency=0.2, shared_medium=True)
     assert changed.links.rate.tolist() == [5, 7, 7, 7] and changed.links.slow_chance == 0.1
-    assert repr(changed).endswith("0.2 s, loss 50 %, shared medium")
+    assert "200 ms, loss 50 %, 1 uJ/bit, shared medium" in changed.title
+    fast = ring(4).with_links(2e9, compute="measured", half_duplex=True)
+    assert fast.title == "ring(4), 2 Gbit/s, 0 s, half duplex, computing as measured"
 
 
 def dsgd():
