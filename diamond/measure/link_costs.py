@@ -20,9 +20,10 @@ class LinkCosts:
 
     def of(self, rounds: int, talks: int, talked: int, seconds: float) -> dict[str, float]:
         """The same; finding numbers took `talks` exchanges, of `talked` bytes over the network."""
-        links, ways = self.network.links, 2 * max(len(self.network.edges), 1)
+        links = self.network.links
         if links is None or self.clock is None:
             return {}
-        found = {"network_seconds": self.clock.seconds(rounds, talks, talked // ways, seconds)}
-        joules = links.joules(rounds * self.traffic.bytes + talked // ways)
-        return found if joules is None else found | {"joules": 2 * joules}
+        told = talked // (links.ways * max(len(links.edges), 1))  # over each link, each way
+        found = {"network_seconds": self.clock.seconds(rounds, talks, told, seconds)}
+        joules = links.joules(links.ways * (self.clock.uses(rounds) * self.traffic.bytes + told))
+        return found if joules is None else found | {"joules": joules}

@@ -29,11 +29,11 @@ HOLDS = {
 }
 
 
-def of_edges(name: str, value: Any, edges: Sequence[Edge]) -> Numbers:
+def of_edges(name: str, value: Any, edges: Sequence[Edge], one_way: bool) -> Numbers:
     """One number a link."""
     unit, rule = RULES[name]
     if isinstance(value, Mapping):
-        value = _named(name, value, edges)
+        value = _named(name, value, edges, one_way)
     each = _each(name, value, len(edges), f"one for each of the {len(edges)} links")
     for (i, j), one in zip(edges, each):
         if not HOLDS[rule](one):
@@ -42,7 +42,7 @@ def of_edges(name: str, value: Any, edges: Sequence[Edge]) -> Numbers:
     return each
 
 
-def _named(name: str, value: Mapping[Any, Any], edges: Sequence[Edge]) -> list[Any]:
+def _named(name: str, value: Mapping[Any, Any], edges: Sequence[Edge], one_way: bool) -> list[Any]:
     """The numbers of {(i, j): number, "other": number} in the order of `edges`."""
     found: dict[Edge, Any] = {}
     for key, one in value.items():
@@ -50,7 +50,7 @@ def _named(name: str, value: Mapping[Any, Any], edges: Sequence[Edge]) -> list[A
             continue
         try:
             i, j = key.split("-") if isinstance(key, str) else key
-            edge = min(int(i), int(j)), max(int(i), int(j))
+            edge = (int(i), int(j)) if one_way else (min(int(i), int(j)), max(int(i), int(j)))
         except (TypeError, ValueError):
             raise ValueError(
                 f'{name}: {key!r} is no link; write (i, j), in a file "i-j", or "other"'

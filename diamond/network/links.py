@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .link_values import ABOVE, LEAST, RULES, Edge, Numbers, is_number, of_agents, of_edges
 
+APART = ("edges", "one_way")  # of the links of a network: not for the user to say
 FEW = 300  # links that are coloured with care
 PREFIXES = {-4: "p", -3: "n", -2: "u", -1: "m", 1: "k", 2: "M", 3: "G", 4: "T"}
 
@@ -40,16 +41,22 @@ class Links:
     stragglers: Numbers  # by how much each agent is slower than that
     slow_chance: float  # of an agent to be slow in a round,
     slow_factor: float  # so many times
+    one_way: bool = False  # links are (sender, receiver)
 
     def seconds(self, count: float) -> Numbers:
         """d_e(count), of every link."""
         return self.latency + 8 * count / (self.rate * (1 - self.loss))
 
-    def joules(self, count: float) -> float | None:
-        """Of `count` bytes over every link, one way; None where no joules were given."""
+    def joules(self, count: NDArray[Any]) -> float | None:
+        """Of so many bytes over each link; None where no joules were given."""
         if self.joules_per_bit is None:
             return None
         return float(np.sum(8 * count * self.joules_per_bit / (1 - self.loss)))
+
+    @property
+    def ways(self) -> int:
+        """In how many ways a link is used."""
+        return 1 if self.one_way else 2
 
     @property
     def takes_turns(self) -> bool:
@@ -109,13 +116,20 @@ class Links:
 
 
 def revised(
-    before: Links | None, edges: Sequence[Edge], agents: int, given: Mapping[str, Any]
+    before: Links | None,
+    edges: Sequence[Edge],
+    agents: int,
+    given: Mapping[str, Any],
+    one_way: bool = False,
 ) -> Links:
-    """`before` with what is `given` and not None; without it, links need a rate."""
+    """`before` with what is `given` and not None; without it, links need a rate.
+
+    `one_way`: edges are (sender, receiver).
+    """
     start: dict[str, Any] = {"latency": 0.0, "loss": 0.0, "compute": 0.0, "stragglers": 1.0}
     start |= {"half_duplex": False, "shared_medium": False, "slow_chance": 0.0, "slow_factor": 1.0}
     if before is not None:
-        start = {f.name: getattr(before, f.name) for f in fields(before) if f.name != "edges"}
+        start = {f.name: getattr(before, f.name) for f in fields(before) if f.name not in APART}
         start["compute"] = "measured" if before.compute is None else before.compute
     asked = start | {name: value for name, value in given.items() if value is not None}
     if "rate" not in asked:
@@ -128,7 +142,9 @@ def revised(
         raise ValueError(f"slow_chance is {chance!r}; a chance lies between 0 and 1")
     if not (is_number(factor) and factor >= 1):
         raise ValueError(f"slow_factor is {factor!r}; it says how many times slower, 1 or more")
-    each = lambda name: None if asked.get(name) is None else of_edges(name, asked[name], edges)
+    each = lambda name: (
+        None if asked.get(name) is None else of_edges(name, asked[name], edges, one_way)
+    )
     links = {name: each(name) for name in RULES}
     measured = isinstance(asked["compute"], str) and asked["compute"] == "measured"
     return Links(
@@ -140,6 +156,7 @@ def revised(
         stragglers=of_agents("stragglers", asked["stragglers"], agents, ABOVE, 1.0),
         slow_chance=float(chance),
         slow_factor=float(factor),
+        one_way=one_way,
     )
 
 

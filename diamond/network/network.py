@@ -109,11 +109,12 @@ class Network:
         in every round with this chance, `slow_factor` times slower. What is not given stays as it
         was. The formulas are those of `diamond.network.links` and `clock`.
         """
+        one_way = self.graph.is_directed()
         given: dict[str, object] = {"rate": rate}
         given |= {"latency": latency, "loss": loss, "joules_per_bit": joules_per_bit}
         given |= {"half_duplex": half_duplex, "shared_medium": shared_medium, "compute": compute}
         given |= {"stragglers": stragglers, "slow_chance": slow_chance, "slow_factor": slow_factor}
-        return replace(self, links=revised(self.links, self.edges, self.agents, given))
+        return replace(self, links=revised(self.links, self.edges, self.agents, given, one_way))
 
     def __repr__(self) -> str:
         """The line a log or a figure needs: sizes, rule, lam, and how often it was drawn."""

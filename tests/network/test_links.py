@@ -1,5 +1,8 @@
 """Seconds and joules on links, against closed forms and a recurrence written out."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers import ESTIMATORS, build, quad, ring
@@ -7,6 +10,7 @@ from helpers import ESTIMATORS, build, quad, ring
 import diamond
 from diamond.network import complete, path, star
 from diamond.network.clock import Clock
+from diamond.network.links import revised
 from diamond.runtimes.many import many
 
 CHAIN = ESTIMATORS["neumann_sum"]
@@ -70,28 +74,54 @@ def test_turns_of_unequal_links():
     assert clock(made, (1, True)).seconds(2) == pytest.approx(2 * max(5, 2 * 1 + 2 * 2))
 
 
-def written_out(network, exchanges, rounds, slow):
-    """The recurrence of `Clock`, agent by agent."""
+def written_out(network, exchanges, rounds, slow, arcs=lambda t: None):
+    """The recurrence of `Clock`, agent by agent; arcs(t): {(sender, receiver): link}."""
     links, m = network.links, network.agents
     times = np.zeros(m)
-    delay = {}
-    for e, (i, j) in enumerate(network.edges):
-        delay[i, j] = delay[j, i] = e
+    both = {way: e for e, (i, j) in enumerate(network.edges) for way in ((i, j), (j, i))}
     for t in range(rounds):
+        there = both if arcs(t) is None else arcs(t)
         busy = links.compute * slow(t) / len(exchanges)
         for count, early in exchanges:
             cost = links.latency + 8 * count / links.rate / (1 - links.loss)
             begin = times if early else times + busy
-            times = np.array(
-                [
-                    max(
-                        [times[i] + busy[i]]
-                        + [begin[j] + cost[delay[i, j]] for j in network.graph.neighbors(i)]
-                    )
-                    for i in range(m)
-                ]
-            )
+            heard = lambda i: [begin[j] + cost[e] for (j, k), e in there.items() if k == i]
+            times = np.array([max([times[i] + busy[i], *heard(i)]) for i in range(m)])
     return times.max()
+
+
+def test_links_that_go_one_way_or_are_not_always_there():
+    """As a directed ring, and as a ring whose links take turns."""
+    made = ring(5)
+    arcs = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
+    options = {"rate": {(4, 0): 50.0, "other": 80.0}, "latency": 0.1, "compute": [1, 0, 2, 0, 0.5]}
+    links = revised(None, arcs, 5, options, one_way=True)
+    with pytest.raises(ValueError, match="rate: the network has no link 0-4"):
+        revised(None, arcs, 5, {"rate": {(0, 4): 1.0, "other": 1.0}}, one_way=True)
+    assert links.rate.tolist() == [80, 80, 80, 80, 50]
+    view = SimpleNamespace(links=links, agents=5, edges=arcs)
+    found, steady = Clock(links, [(10, False), (4, True)], 0), np.ones(5)
+    for rounds in (1, 2, 30, 31):
+        wanted = written_out(
+            view,
+            [(10, False), (4, True)],
+            rounds,
+            lambda t: steady,
+            lambda t: {arc: e for e, arc in enumerate(arcs)},
+        )
+        assert found.seconds(rounds) == pytest.approx(wanted, rel=1e-12)
+    turns = replace(links, half_duplex=True)
+    assert len(set(turns.turns)) == 3 and Clock(turns, [(10, False)], 0).seconds(
+        1
+    ) == pytest.approx(2 + 2 * 1.1 + 1.7)
+    made = made.with_links(8.0, 0.5, compute=[1, 0, 2, 0, 0.5], joules_per_bit=1.0)
+    active = [[0, 2], [1], [3, 4, 0]]
+    found = Clock(made.links, [(1, False)], 0, active)
+    here = lambda t: {way: e for e in active[t % 3] for way in (made.edges[e], made.edges[e][::-1])}
+    for rounds in (0, 1, 2, 3, 17, 300):
+        wanted = written_out(made, [(1, False)], rounds, lambda t: steady, here)
+        assert found.seconds(rounds) == pytest.approx(wanted, rel=1e-10)
+    assert found.uses(7).tolist() == [5, 2, 3, 2, 2]
 
 
 def test_agents_wait_for_their_neighbours_only():
