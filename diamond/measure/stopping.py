@@ -13,7 +13,8 @@ from ..core.cost import Cost
 from ..network.links import Links
 
 Stop = Mapping[str, float | str]
-COSTS = (*Cost._fields, "bytes", "seconds", "network_seconds", "joules")
+COSTS = (*Cost._fields, "bytes", "seconds")
+ON_LINKS = ("network_seconds", "joules")  # costs as well, where the network has links
 MEASURES = (
     *("metric", "upper_loss", "stationarity", "consensus", "lower_error"),
     *("definition1", "local_loss"),
@@ -28,7 +29,7 @@ def checked(
 
     `links`: those of the network, without which nothing is known of seconds and joules on it.
     """
-    known = (*MEASURES, *COSTS, *own)
+    known = (*MEASURES, *COSTS, *ON_LINKS, *own)
     for name, given in (stop or {}).items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -39,7 +40,7 @@ def checked(
         if name == "joules" and (links is None or links.joules_per_bit is None):
             raise ValueError("stop: joules needs a network with links that have joules_per_bit")
         sign, value = _rule(name, given)
-        if name in COSTS and (sign, value > 0) != (">=", True):
+        if name in (*COSTS, *ON_LINKS) and (sign, value > 0) != (">=", True):
             raise ValueError(f"stop: {name} = {given!r}; a cost ends a run at a number above 0")
     return dict(stop or {})
 
@@ -57,7 +58,7 @@ def reached(stop: Stop, entry: Mapping[str, float]) -> str:
 
 def _rule(name: str, given: float | str) -> tuple[str, float]:
     """The sign and the number."""
-    sign, text = ">=" if name in COSTS else "<=", given
+    sign, text = ">=" if name in (*COSTS, *ON_LINKS) else "<=", given
     if isinstance(given, str) and (rule := RULE.fullmatch(given)):
         sign, text = rule["sign"], rule["value"]
     try:

@@ -107,9 +107,10 @@ def measures(runs: list[Stored]) -> list[dict[str, str]]:
 
 
 def axes(runs: list[Stored]) -> dict[str, str]:
-    """What curves can be drawn against."""
-    counted = {key for run in runs for key in run.last}
-    return AXES | {key: title for key, title in ON_LINKS.items() if key in counted}
+    """What curves can be drawn against: what was counted of all of them."""
+    begun = [run.last for run in runs if run.lines]
+    counted = [key for key in ON_LINKS if begun and all(key in last for last in begun)]
+    return AXES | {key: ON_LINKS[key] for key in counted}
 
 
 def alone(runs: list[Stored]) -> bool:

@@ -1,6 +1,7 @@
 """Networks with links in files, folders, tables, forecasts and reports."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from diamond.experiment.comparison import compare
 from diamond.experiment.config import load
 from diamond.experiment.validation_errors import BadExperiment
 from diamond.report import figures
-from diamond.report.payload import payload
+from diamond.report.payload import AXES, axes, payload
 from diamond.runs.export import export
 from diamond.runs.reader import open_run
 from diamond.runs.table import rows
@@ -64,6 +65,10 @@ def test_the_report_has_the_axis_the_places_and_the_links(folder, tmp_path):
     assert list(found["axes"])[-2:] == ["network_seconds", "joules"]
     assert not {"network_seconds", "joules"} & {measure["key"] for measure in found["measures"]}
     assert found["networks"][0]["links"]["rate"] == 1e4
+    plain = replace(open_run(folder), lines=[{"round": 0, "agents": {}}])
+    assert list(axes([open_run(folder), plain])) == list(AXES) == list(axes([plain]))
+    waiting = replace(plain, lines=[])
+    assert axes([open_run(folder), waiting]) == found["axes"]
     assert found["runs"][0]["history"]["network_seconds"][-1] == pytest.approx(24 * EACH, rel=1e-5)
     assert figures.draw([folder], tmp_path, formats=["svg"])[0].read_text().count("links") == 1
     assert diamond.load(folder).plot(tmp_path / "run.png", along="network_seconds").exists()
