@@ -130,6 +130,7 @@ def test_links_are_an_axis_and_drawn_by_their_load(visit, tmp_path):
         t["line"]["width"]: np.isin(t["x"], None).sum() for t in found if t["mode"] == "lines"
     }
     assert widths == {5: 1, 2: 4}
+    assert "the thicker, the longer sending took" in page.locator("main").text_content()
     (middles,) = [t for t in found if t["mode"] == "markers" and t["marker"].get("opacity") == 0]
     sent = folders.manifest(folder)["traffic"][0][2]
     assert middles["text"][0] == (

@@ -164,7 +164,7 @@ function showFrame() {
   $("network-note").textContent =
     `${network.name}: ${network.agents} agents, ${network.edges.length} edges, ${network.mixing} mixing, ` +
     `λ = ${format(network.lam)}. Colour: ${ownTitle(seen.own)}, one scale for all rounds. ` +
-    `Edges: the thicker, the more bytes.${some}`;
+    `Edges: the thicker, the ${network.links ? "longer sending took" : "more bytes"}.${some}`;
   draw("network");
   if ($("heat-chart").data) Plotly.relayout("heat-chart", { shapes: frameMark(run, palette(theme())) });
 }
