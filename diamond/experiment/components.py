@@ -12,7 +12,7 @@ from ..core.whole_numbers import whole
 from ..rounds.algorithm import Algorithm
 from .options import Options, build, parameters
 from .user_functions import UserFunction, user_function
-from .validation_errors import did_you_mean, gather, wrong
+from .validation_errors import did_you_mean, gather, within, wrong
 
 ALIASES = {"er": "erdos_renyi"}
 
@@ -101,9 +101,28 @@ def graph(value: Any) -> Part:
     if len(positions) > len(taken):
         raise wrong(f"{value!r} gives more numbers than {canonical} takes ({', '.join(taken)})")
     given = dict(zip(taken, positions)) | given
+    costs = given.pop("links", None)
+    if isinstance(value, str):  # no text holds a table: those of the links stand beside the others
+        flat = [
+            key
+            for key in given
+            if key in parameters(network.Network.with_links, ["self"]) and key not in taken
+        ]
+        costs = {key: given.pop(key) for key in flat} or costs
     found, options = build(canonical, make, given)
-    label = value if isinstance(value, str) else found.name
-    return Part(canonical, options.spelled, lambda: found, label)
+    spelled = options.spelled
+    if costs is not None:
+        found, more = within("links", lambda: _linked(found, costs))
+        spelled = spelled | {"links": more.spelled}
+    label = value if isinstance(value, str) else found.title
+    return Part(canonical, spelled, lambda: found, label)
+
+
+def _linked(made: network.Network, costs: Any) -> tuple[network.Network, Options]:
+    """The network with the links that the table `costs` says."""
+    if not isinstance(costs, dict):
+        raise wrong(f"must be a table, as in {{rate = 1e6, latency = 0.01}}, not {costs!r}")
+    return build("links", made.with_links, costs)
 
 
 def table(value: Any, key: str, example: str) -> dict[str, Any]:

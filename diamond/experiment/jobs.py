@@ -64,7 +64,8 @@ def build(experiment: Experiment, source: str) -> Problem:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
     wrong = misfits(problem, experiment.network) + unfit(problem, experiment.algorithm)
     try:
-        checked(experiment.stop, problem.metrics)
+        for part in experiment.network:
+            checked(experiment.stop, problem.metrics, part.build().links)
     except ValueError as cause:
         wrong.append(Mistake("stop", str(cause).removeprefix("stop: ")))
     if experiment.devices is not None:

@@ -15,6 +15,7 @@ from diamond.network.graphs import (
     torus,
 )
 from diamond.network.network import Network
+from diamond.network.wireless import wireless
 
 __all__ = [
     "Network",
@@ -30,4 +31,5 @@ __all__ = [
     "ring",
     "star",
     "torus",
+    "wireless",
 ]

@@ -15,6 +15,7 @@ from ..core.sampling import Sampling, key
 from ..machine.compiler import BRIEF, compiled
 from ..machine.memory import Budget, Fitted
 from ..measure.divergence import ROUGH
+from ..measure.link_costs import LinkCosts
 from ..measure.measures import OPTIONS, Metrics, survey
 from ..measure.record import MEASURING
 from ..network import Network
@@ -59,6 +60,7 @@ class BatchedRuns:
         self.objectives = problem.objectives(self.given[0].batch)
         start_point = problem.start(runs[0][1])
         self.traffic = traffic(self.resolved[0].algorithm, self.objectives, *start_point)
+        self.link_costs = {seed: LinkCosts(network, self.traffic, seed) for seed in once}
         self.mixing, self.t, self.seconds = mixer(network), 0, 0.0
         budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
@@ -128,8 +130,18 @@ class BatchedRuns:
                 "round": self.t,
                 "bytes": np.array([found.bytes for found in self.resolved]) + sent,
                 "seconds": self.seconds / len(self.given),
+                **self._on_links(),
             }
         )
+
+    def _on_links(self) -> dict[str, np.ndarray]:
+        """What each lane would have taken on the network's links."""
+        share = self.seconds / len(self.given)
+        each = [
+            self.link_costs[seed].after(self.t, found, share)
+            for seed, found in zip(self.seeds, self.resolved)
+        ]
+        return {name: np.array([lane[name] for lane in each]) for name in each[0]}
 
     def _lost(self, found: Mapping[str, Any], last: bool) -> np.ndarray:
         """The lanes that end here for what was measured of them, as `Simulation.judge` has it."""
