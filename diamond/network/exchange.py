@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from ..core import tree
 from ..machine.sharding import AgentSharding
 from .mixer import PASS, Bucket
 from .network import Network
@@ -17,7 +18,7 @@ Way = Literal["gather", "permute"]
 Pairs = tuple[tuple[int, int], ...]  # (sender, receiver), each part at most once on either side
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Exchange:
     """The mixing matrix, for use inside `jax.shard_map` over the axis "agents".

@@ -19,8 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import jax
-
 from ...core import tree
 from ...core.tree import Tree
 from ...numbers.open_numbers import Deferred, Found, Setting
@@ -56,7 +54,7 @@ def _relaxed(given: Given, there: Tree, relax: Number | None) -> Tree:
     return there if relax is None else tree.axpy(relax, tree.sub(there, given.s), given.s)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Local:
     """s - a d: not agreed upon."""
@@ -76,7 +74,7 @@ class Local:
         return _along(given, given.d, self.prox, None), None
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Gossip:
     """D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017)."""
@@ -104,7 +102,7 @@ class Gossip:
         return moved, None
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Tracking:
     """u_t = sum_j M_ij u_{j,t-1} + d_t - d_{t-1} (8); kept is u_{t-1} in the paper's order, and
@@ -139,7 +137,7 @@ class Tracking:
         return _relaxed(given, tree.axpy(-given.step, u, moved), self.relax), u
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Diffusion:
     """Exact diffusion (Yuan et al., 2019; NIDS, D2), with the matrix I + share (M - I)."""
@@ -160,7 +158,7 @@ class Diffusion:
         return tree.add(told.average, c), tree.sub(given.memory, c)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Extra:
     """EXTRA (Shi et al., 2015), with the matrix I + share (M - I); it tells before it computes."""
