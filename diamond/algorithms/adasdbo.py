@@ -31,7 +31,7 @@ class State(NamedTuple):
     sums: Any  # a^2, b^2, c^2: squared lengths of all trackers so far
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class AdaSdbo(Single):
     scale: Number

@@ -6,8 +6,6 @@ Rule: [M mid]; a solve with the averaged g_yy for the Neumann product over sever
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
-
 from ..core import tree
 from ..core.sampling import Sample
 from ..core.tree import Tree
@@ -27,7 +25,7 @@ class State(NamedTuple):
     kept: Ingredients
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class GossipDsbo(Single):
     alpha: Schedule

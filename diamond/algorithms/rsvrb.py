@@ -5,8 +5,6 @@ Rule: [M mid], of one task.
 
 from dataclasses import dataclass
 
-import jax
-
 from ..core import tree
 from ..numbers.schedule import Number
 from ..rounds.algorithm import Message
@@ -17,7 +15,7 @@ from .parts.single import floor
 __all__ = ["rsvrb"]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Rsvrb(Momentum):
     about = (

@@ -22,7 +22,7 @@ from .parts.single import floor
 __all__ = ["stable"]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Stable(Momentum):
     about = (

@@ -6,8 +6,6 @@ Rule: [M hi].
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
-
 from ..core import tree
 from ..core.tree import Tree
 from ..hypergradient import Hypergradient, neumann_sum
@@ -22,7 +20,7 @@ from .parts.single import Single
 __all__ = ["vrbo"]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Vrbo(Single):
     alpha: Schedule

@@ -51,7 +51,7 @@ def look(
     return jax.vmap(alone)(agents, numbers, few, x, y)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Anchored:
     """g_i + mu / 2 ||y - anchor||^2 for g_i: one share of a pooled g, made as convex as that."""

@@ -1,5 +1,6 @@
 """advise: what a problem is like, and which algorithm to take with which steps."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,6 +79,7 @@ def _numbers(found: "Advice") -> dict:
         "rounds_to_mix": found.rounds_to_mix,
         "target": found.target,
         "prospects": [p._asdict() for p in found.prospects],
+        "topologies": [t._asdict() for t in found.topologies],
         "prefer": found.best.algorithm,
         "why": found.why,
     }
@@ -101,13 +103,37 @@ def _show(found: "Advice") -> None:
         f"rounds to mix to 1/1000"
     )
     table = Table(title=f"to an average metric of {found.target:.2g}, extrapolated from a pilot")
-    for column in ("", "alpha", "beta", "eta", "K", "pilot", "rounds", "samples", "MB"):
+    linked = ["on links"] if found.topologies else []
+    for column in ("", "alpha", "beta", "eta", "K", "pilot", "rounds", "samples", "MB", *linked):
         justify: Any = "right" if column else "left"
         table.add_column(column, justify=justify, no_wrap=not column, overflow="fold")
     for p in found.prospects:
         number = lambda name: f"{p.numbers[name]:.3g}" if name in p.numbers else "-"
         cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
         numbers = [number(name) for name in ("alpha", "beta", "eta", "terms")]
+        cost += [_duration(p.network_seconds)] if linked else []
         table.add_row(p.algorithm, *numbers, f"{p.metric:.2g}", *cost)
     console.print(table)
+    if found.topologies:
+        console.print(_topologies(found))
     console.print(f"prefer {found.best.algorithm}: {found.why}", soft_wrap=True)
+
+
+def _topologies(found: "Advice") -> Any:
+    """What the preferred algorithm would take on other edges between the same agents."""
+    from rich.table import Table
+
+    table = Table(title=f"{found.best.algorithm} on other edges between the same agents")
+    for column in ("", "edges", "lam", "rounds", "on links"):
+        table.add_column(column, justify="right" if column else "left", overflow="fold")
+    for t in found.topologies:
+        name = t.name + " (yours)" * (t is found.topologies[0])
+        rounds = f"{t.rounds:,.0f}"
+        table.add_row(name, str(t.edges), f"{t.lam:.3f}", rounds, _duration(t.network_seconds))
+    return table
+
+
+def _duration(seconds: float | None) -> str:
+    from .forecasts import duration
+
+    return "-" if seconds is None or not math.isfinite(seconds) else duration(seconds)

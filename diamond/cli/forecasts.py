@@ -18,6 +18,7 @@ def summary(plan: Plan, found: Mapping[str, Forecast]) -> str:
     network = plan.experiment.network[0].build()
     several = len(plan.experiment.network) > 1
     runs = f"{len(found)} runs" if len(found) > 1 else "1 run"
+    linked = [f.network_seconds for f in found.values() if f.network_seconds is not None]
     memory = max((f.memory or 0 for f in found.values()), default=0)
     parts = [
         f"{plan.problem.agents} agents",
@@ -28,6 +29,7 @@ def summary(plan: Plan, found: Mapping[str, Forecast]) -> str:
         *([f"memory {bytes_in_words(memory)}"] if memory else []),
         f"{sum(f.samples for f in found.values()):,.0f} samples an agent",
         f"{sum(f.bytes for f in found.values()) / 1e6:,.3g} MB on the network",
+        *([f"{duration(sum(linked))} on its links"] if linked else []),
     ]
     return ", ".join(parts)
 
@@ -38,7 +40,9 @@ def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
     from rich.table import Table
 
     table = Table(title=f"{plan.experiment.name}: no mistake found; not run")
-    columns = ("run", "compiling", "running", "rounds/s", "memory", "samples", "MB")
+    linked = any(f.network_seconds is not None for f in found.values())
+    columns = ["run", "compiling", "running", "rounds/s", "memory", "samples", "MB"]
+    columns += ["on links"] if linked else []
     for column in columns:
         justify: Any = "left" if column == "run" else "right"
         table.add_column(column, justify=justify, no_wrap=column == "run", overflow="fold")
@@ -46,7 +50,8 @@ def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
         memory = bytes_in_words(f.memory) if f.memory else "?"
         counts = f"{f.samples:,.0f}", f"{f.bytes / 1e6:,.3g}"
         times = duration(f.compile_seconds), duration(f.seconds), f"{f.rounds_per_second:,.0f}"
-        table.add_row(name, *times, memory, *counts)
+        seconds = "" if f.network_seconds is None else duration(f.network_seconds)
+        table.add_row(name, *times, memory, *counts, *([seconds] if linked else []))
     console = Console()
     console.print(table)
     console.print(summary(plan, found), style="dim")

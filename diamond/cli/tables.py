@@ -10,12 +10,15 @@ NAMES = ("run", "algorithm", "network")
 WHO = (*NAMES, "seed", "seeds", "diverged", "status", "round")
 MEASURED = ("metric", "upper_loss", "consensus")
 ALONE = ("local_loss", "lower_error", "disagreement")  # instead, of sites
-SPENT = ("samples", "bytes", "seconds", "waited")
+SPENT = ("samples", "bytes", "seconds", "network_seconds", "joules", "waited")
 ELSEWHERE = ("stationarity", "gradients", "hvps", "jvps")
 KNOWN = {*WHO, *MEASURED, *ALONE, *SPENT, *ELSEWHERE, "digest", "started"}
 # What goes first where not all fit, from the left; the user's own metrics come before `LATER`. A
 # run's name has its algorithm, network and seed in it.
-EARLIER = ("waited", "seconds", "consensus", "disagreement", "lower_error", "bytes", "samples")
+EARLIER = (
+    *("waited", "seconds", "consensus", "disagreement", "lower_error", "joules", "bytes"),
+    *("samples", "network_seconds"),
+)
 LATER = ("upper_loss", "local_loss", "round", "started", "diverged", "seeds")
 IN_NAME = ("seed", "network", "algorithm")
 PAD = 1  # between columns

@@ -1,13 +1,42 @@
 """Arithmetic on pytrees, leaf by leaf."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
+Class = TypeVar("Class", bound=type)
 Tree = Any  # a pytree of arrays
 Number = Any  # a Python number or a scalar array
+
+
+def pytree(cls: Class) -> Class:
+    """Make a dataclass a pytree; fields of the metadata {"static": True} are part of its structure.
+
+    As `jax.tree_util.register_dataclass`, whose structures compare as equal though their classes
+    differ (JAX 0.10.2): now and then a program made for one class would be run for another.
+    """
+    static = [f.name for f in fields(cls) if f.metadata.get("static")]
+    names = [f.name for f in fields(cls) if f.name not in static]
+    keys = [jax.tree_util.GetAttrKey(name) for name in names]
+
+    def flatten(one: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(one, n) for n in names), tuple(getattr(one, n) for n in static)
+
+    def with_keys(one: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        leaves, about = flatten(one)
+        return tuple(zip(keys, leaves)), about
+
+    def unflatten(about: tuple[Any, ...], leaves: Iterable[Any]) -> Any:
+        one: Any = object.__new__(cls)  # no check of what was checked when it was first made
+        for name, value in zip((*names, *static), (*leaves, *about)):
+            object.__setattr__(one, name, value)
+        return one
+
+    jax.tree_util.register_pytree_with_keys(cls, with_keys, unflatten, flatten)
+    return cls
 
 
 def add(a: Tree, b: Tree) -> Tree:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from ..runtimes.simulate import simulate
+from .topologies import topologies
 
 PILOT = 100  # rounds from which costs are extrapolated
 # -d log(average metric) / d log T: the guarantees for momentum, plain sampling and full gradients
@@ -39,6 +40,17 @@ class Prospect(NamedTuple):
     rounds: float  # to the target; infinite if the pilot diverged
     samples: float  # of an agent
     bytes: float  # over the whole network
+    network_seconds: float | None = None  # on its links, if it has any
+
+
+class Topology(NamedTuple):
+    """The preferred algorithm on other edges between the same agents."""
+
+    name: str
+    edges: int
+    lam: float
+    rounds: float  # to the target
+    network_seconds: float
 
 
 @dataclass(frozen=True)
@@ -50,23 +62,41 @@ class Advice:
     rounds_to_mix: int
     target: float
     prospects: list[Prospect]
+    topologies: list[Topology] = field(default_factory=list)  # the first is the network itself
 
     @property
     def best(self) -> Prospect:
-        """The one that needs the fewest samples; untracked ones only where agents are alike."""
+        """The one of least cost; untracked ones only where agents are alike.
+
+        The cost is in seconds on the links of the network, in samples where it has none.
+        """
         alike = self.constants is not None and self.constants.heterogeneity < ALIKE
-        fit = [p for p in self.prospects if alike or p.algorithm not in UNTRACKED]
-        return min(fit or self.prospects, key=lambda p: p.samples)
+        return _best(self.prospects, alike)
 
     @property
     def why(self) -> str:
         """The reason, in words."""
+        return "; ".join([*self._reasons(), *self._elsewhere()])
+
+    def _elsewhere(self) -> list[str]:
+        """Whether other edges between the same agents would be faster."""
+        if len(self.topologies) < 2:
+            return []
+        here, first, *_ = self.topologies
+        if first.network_seconds >= here.network_seconds:
+            return ["no other topology that was tried is faster"]
+        times = here.network_seconds / first.network_seconds
+        return [f"{first.name} would be {times:.2g} times as fast as {here.name}"]
+
+    def _reasons(self) -> list[str]:
         c, best = self.constants, self.best.algorithm
-        said = [f"{best} needs the fewest samples to an average metric of {self.target:.2g}"]
+        linked = self.best.network_seconds is not None
+        needs = "takes the fewest seconds on these links" if linked else "needs the fewest samples"
+        said = [f"{best} {needs} to an average metric of {self.target:.2g}"]
         out = [p.algorithm for p in self.prospects if p.algorithm in UNTRACKED]
         if c is None:
-            said.append(f"untracked methods ({', '.join(out)}) stop short where agents differ")
-            return "; ".join(said if out else said[:1])
+            short = f"untracked methods ({', '.join(out)}) stop short where agents differ"
+            return [*said, short] if out else said
         if c.heterogeneity >= ALIKE and out:
             said.append(
                 f"agents differ (heterogeneity {c.heterogeneity:.2g}), so untracked methods "
@@ -78,7 +108,17 @@ class Advice:
             said.append(
                 f"the lower level's condition {c.condition:.0f} makes k_free take small steps"
             )
-        return "; ".join(said)
+        return said
+
+
+def _best(prospects: Sequence[Prospect], alike: bool) -> Prospect:
+    fit = [p for p in prospects if alike or p.algorithm not in UNTRACKED]
+    return min(fit or prospects, key=_cost)
+
+
+def _cost(prospect: Prospect) -> float:
+    seconds = prospect.network_seconds
+    return prospect.samples if seconds is None else seconds
 
 
 def advise(
@@ -99,6 +139,9 @@ def advise(
     average metric `target` (by default a tenth of the best pilot's) is
     extrapolated from the pilot at the rate that is guaranteed: T^(-2/3) with momentum, T^(-1/2)
     without, which is also taken for a method of your own. A forecast for choosing, not a promise.
+
+    Where the network has links, methods are ranked by their seconds there, and the best of them is
+    tried on the `diamond.experiment.topologies` of the same agents.
     """
     batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
     algorithms = ALGORITHMS[problem.lower_level] if algorithms is None else algorithms
@@ -117,13 +160,19 @@ def advise(
     known = None
     if problem.lower_level != "none" and network.kind == "symmetric":
         known = theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y))
-    return Advice(
-        known,
-        network.diameter,
-        network.rounds_to_mix(),
-        aim,
-        [_prospect(name, run, reached[name], aim) for name, run in runs.items()],
-    )
+    prospects = [_prospect(name, run, reached[name], aim) for name, run in runs.items()]
+    if network.links is not None:
+        prospects.sort(key=_cost)
+    alike = known is not None and known.heterogeneity < ALIKE
+    best = _best(prospects, alike)
+    others = [
+        _topology(best.algorithm, named[best.algorithm], problem, other, pilot, seed, aim)
+        for other in topologies(network).values()
+    ]
+    here = _standing(network, best)
+    others.sort(key=lambda other: other.network_seconds)
+    found = [here, *others] if network.links is not None else []
+    return Advice(known, network.diameter, network.rounds_to_mix(), aim, prospects, found)
 
 
 def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
@@ -152,6 +201,28 @@ def _prospect(name: str, run: Run | None, average: float, target: float) -> Pros
     if run is None:
         return Prospect(name, {}, math.inf, math.inf, math.inf, math.inf)
     rounds = run.rounds * max(average / target, 1.0) ** (1 / RATES.get(name, OWN))
-    first, last = ({k: run.history[k][i] for k in ("samples", "bytes")} for i in (0, -1))
+    counted = [k for k in ("samples", "bytes", "network_seconds") if k in run.history]
+    first, last = ({k: run.history[k][i] for k in counted} for i in (0, -1))
     cost = lambda k: first[k] + (last[k] - first[k]) / run.rounds * rounds
-    return Prospect(name, run.resolved, average, rounds, cost("samples"), cost("bytes"))
+    seconds = cost("network_seconds") if "network_seconds" in first else None
+    costs = cost("samples"), cost("bytes"), seconds
+    return Prospect(name, run.resolved, average, rounds, *costs)
+
+
+def _topology(
+    name: str,
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    pilot: int,
+    seed: int,
+    target: float,
+) -> Topology:
+    """What `algorithm` would take on another network with links."""
+    run = _pilot(algorithm, problem, network, pilot, seed)
+    return _standing(network, _prospect(name, run, _average(run), target))
+
+
+def _standing(network: Network, prospect: Prospect) -> Topology:
+    seconds = math.inf if prospect.network_seconds is None else prospect.network_seconds
+    return Topology(network.name, len(network.edges), network.lam, prospect.rounds, seconds)

@@ -19,7 +19,7 @@ from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from ..runs.saving import keep, manifest
-from ..runs.table import Row, over_seeds, row
+from ..runs.table import ON_LINKS, Row, over_seeds, row
 from ..runtimes.many import depth_known, seeds_together
 from ..runtimes.simulate import simulate
 from .folder_names import apart, folder_name
@@ -90,7 +90,8 @@ class Comparison:
     def _cells(self) -> list[list[str]]:
         rows = self.rows()
         own = [name for name in self.problem.metrics]
-        columns = [*COLUMNS[:4], *own, *COLUMNS[4:]]
+        counted = [name for name in ON_LINKS if any(name in found for found in rows)]
+        columns = [*COLUMNS[:4], *own, *COLUMNS[4:], *counted]
         several = len({seed for _, seed in self.runs}) > 1
 
         def cell(found: Row, name: str) -> str:

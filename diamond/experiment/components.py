@@ -103,20 +103,30 @@ def graph(value: Any) -> Part:
     if len(positions) > len(taken):
         raise wrong(f"{value!r} gives more numbers than {canonical} takes ({', '.join(taken)})")
     given = dict(zip(taken, positions)) | given
+    costs = given.pop("links", None)
+    if isinstance(value, str):  # no text holds a table: those of the links stand beside the others
+        flat = [
+            key
+            for key in given
+            if key in parameters(network.Network.with_links, ["self"]) and key not in taken
+        ]
+        costs = {key: given.pop(key) for key in flat} or costs
     _, (found, options), (parts, said) = gather(
         lambda: _check_gamma(gamma),
         lambda: build(canonical, make, given),
         lambda: _channels(channels),
     )
-    label = value if isinstance(value, str) else found.name
-    spelled = options.spelled | ({"channel": said} if said else {})
+    spelled = options.spelled
+    if costs is not None:
+        found, more = within("links", lambda: _linked(found, costs))
+        spelled = spelled | {"links": more.spelled}
     if parts or gamma is not None:
         try:
             found = found.through(*parts, gamma=gamma)
         except ValueError as cause:
             raise wrong(str(cause), "channel") from None
-        spelled |= {"gamma": found.damping}
-        label = value if isinstance(value, str) else found.name
+        spelled = spelled | ({"channel": said} if said else {}) | {"gamma": found.damping}
+    label = value if isinstance(value, str) else found.title
     return Part(canonical, spelled, lambda: found, label)
 
 
@@ -142,6 +152,13 @@ def _channel(value: Any) -> tuple[Any, dict[str, Any]]:
         raise wrong(f"no channel {name!r}; {did_you_mean(name, names)}", "name")
     made, found = build(name, getattr(network.channels, name), options)
     return made, {"name": name, **found.spelled}
+
+
+def _linked(made: network.Network, costs: Any) -> tuple[network.Network, Options]:
+    """The network with the links that the table `costs` says."""
+    if not isinstance(costs, dict):
+        raise wrong(f"must be a table, as in {{rate = 1e6, latency = 0.01}}, not {costs!r}")
+    return build("links", made.with_links, costs)
 
 
 def table(value: Any, key: str, example: str) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def build(experiment: Experiment, source: str) -> Problem:
     wrong = misfits(problem, experiment.network) + unfit(problem, experiment.algorithm)
     wrong = wrong or unsuited(problem, experiment.network, experiment.algorithm)
     try:
-        checked(experiment.stop, problem.metrics)
+        for part in experiment.network:
+            checked(experiment.stop, problem.metrics, part.build().links)
     except ValueError as cause:
         wrong.append(Mistake("stop", str(cause).removeprefix("stop: ")))
     if experiment.devices is not None:

@@ -182,4 +182,10 @@ def _network(about: Mapping[str, Any]) -> Network:
         for (i, j), weight in zip(about["edges"], about["weights"]):
             mixing[i, j] = mixing[j, i] = weight
         mixing += np.diag(1 - mixing.sum(1))
-    return replace(from_graph(graph, mixing), name=about["name"])
+    for i, place in enumerate(about.get("places", [])):
+        graph.nodes[i]["pos"] = tuple(place)
+    found = replace(from_graph(graph, mixing), name=about["name"])
+    if "links" not in about:
+        return found
+    found = found.with_links(**about["links"])
+    return replace(found, name=found.name.removesuffix(f", {found.links!r}"))

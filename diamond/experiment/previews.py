@@ -43,7 +43,19 @@ def network_of(text: str) -> tuple[Network, dict[str, Any]]:
         "rows_sum_to_1": bool(np.abs(matrix.sum(1) - 1).max() < 1e-9),
         "non_negative": bool((matrix >= 0).all()),
         **more,
+        **_links(made),
     }
+
+
+def _links(made: Network) -> dict[str, Any]:
+    """What is to be known of the links, if it has any."""
+    links = made.links
+    if links is None or not made.edges:
+        return {}
+    found: dict[str, Any] = {"rate_least": links.rate.min(), "rate_most": links.rate.max()}
+    found |= {"latency_most": links.latency.max(), "loss_most": links.loss.max()}
+    found = {name: float(value) for name, value in found.items()}
+    return found | ({"turns": int(links.turns.max()) + 1} if links.takes_turns else {})
 
 
 def algorithm_of(text: str) -> Part:

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import jax
-
-from ..core import linear_solvers
+from ..core import linear_solvers, tree
 from ..core.cost import Cost
 from ..core.sampling import Sample
 from ..core.tree import Tree
@@ -15,7 +13,7 @@ from .implicit import Implicit, hessian
 from .protocol import Point
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class ConjugateGradient:
     """z = the `steps`-th CG iterate for g_yy(zeta_1) z = b, from zero.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import jax
 
-from ..core import linear_solvers
+from ..core import linear_solvers, tree
 from ..core.cost import Cost
 from ..core.sampling import Sample
 from ..core.tree import Tree
@@ -14,7 +14,7 @@ from .implicit import Implicit, hessian
 from .protocol import Point
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Dense:
     """z = [g_yy(zeta_1)]^-1 b, g_yy formed column by column."""

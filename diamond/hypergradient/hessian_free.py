@@ -17,7 +17,7 @@ from .neumann import at_least_one, given
 from .protocol import Point
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class HessianFree:
     """The Neumann sum with g_yy w and g_xy w as central differences of g_y and g_x along w."""

@@ -26,7 +26,7 @@ class Solve(Protocol):
     ) -> tuple[list[Tree], Cost]: ...
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Implicit:
     """f_x(xi) - g_xy(zeta_0) z, where z solves g_yy z = f_y(xi)  (4, 5)."""

@@ -20,7 +20,7 @@ from .lipschitz import estimated
 from .protocol import Point
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Neumann:
     """z = (K / L) prod_{j=1..k} (I - g_yy(zeta_j) / L) b, k uniform on 0..K-1."""
@@ -42,7 +42,7 @@ class Neumann:
         return [tree.scale(self.terms / self.lipschitz, z) for z in z], spent
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class NeumannSum:
     """z = (1 / L) sum_{k=0..K-1} prod_{j=1..k} (I - g_yy(zeta_j) / L) b."""

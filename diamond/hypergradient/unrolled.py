@@ -15,7 +15,7 @@ from ..problem import Objectives
 from .protocol import Point
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Unrolled:
     """The gradient in x of f(x, y_N(x)), y_{s+1} = y_s - rate g_y(x, y_s; zeta_s), y_0 = y."""

@@ -78,12 +78,16 @@ def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], 
 @cache
 def _known(**options: Any) -> dict[str, Any]:
     """Those of `options` that this JAX knows: it refuses a program over any other."""
+    return (
+        options
+        if _taken(options)
+        else {name: value for name, value in options.items() if _taken({name: value})}
+    )
 
-    def known(name: str) -> bool:
-        try:
-            jax.jit(lambda: 0, compiler_options={name: options[name]})()
-        except jax.errors.JaxRuntimeError:
-            return False
-        return True
 
-    return {name: value for name, value in options.items() if known(name)}
+def _taken(options: dict[str, Any]) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options=options)()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True

@@ -23,6 +23,7 @@ from ..runs.best_point import Best
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from .early_warnings import EarlyWarnings
+from .link_costs import LinkCosts
 from .measures import observe
 
 MEASURING = "a measurement on all rows", "fewer rows an agent, or more devices"
@@ -68,6 +69,7 @@ class Record:
         self.problem, self.network, self.algorithm = problem, network, algorithm
         self.place = place
         self.traffic = traffic(algorithm, place.objectives, *problem.start(seed), network.channels)
+        self.link_costs = LinkCosts(network, self.traffic, seed)
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = 0.0
         self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
@@ -90,6 +92,7 @@ class Record:
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
         sent = self.network.messages(self.rounds_made(progress)) * self.traffic.bytes
         entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}
+        entry |= self.link_costs.after(self.rounds_made(progress), self.resolved, seconds)
         for said in self.signs.look(entry, state, self.algorithm):
             warnings.warn(said, RuntimeWarning, stacklevel=4)
         self.entries.append(entry)

@@ -10,9 +10,11 @@ import re
 from collections.abc import Collection, Mapping
 
 from ..core.cost import Cost
+from ..network.links import Links
 
 Stop = Mapping[str, float | str]
 COSTS = (*Cost._fields, "bytes", "seconds")
+ON_LINKS = ("network_seconds", "joules")  # costs as well, where the network has links
 MEASURES = (
     *("metric", "upper_loss", "stationarity", "consensus", "lower_error"),
     *("definition1", "local_loss"),
@@ -20,16 +22,25 @@ MEASURES = (
 RULE = re.compile(r"\s*(?P<sign><=|>=)\s*(?P<value>\S+)\s*")
 
 
-def checked(stop: Stop | None, own: Collection[str] = ()) -> dict[str, float | str]:
-    """`stop`, once every name is known and every value a number; `own`: the user's metrics."""
-    known = (*MEASURES, *COSTS, *own)
+def checked(
+    stop: Stop | None, own: Collection[str] = (), links: Links | None = None
+) -> dict[str, float | str]:
+    """`stop`, once every name is known and every value a number; `own`: the user's metrics.
+
+    `links`: those of the network, without which nothing is known of seconds and joules on it.
+    """
+    known = (*MEASURES, *COSTS, *ON_LINKS, *own)
     for name, given in (stop or {}).items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             said = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise ValueError(f"stop: no measure or cost {name!r}; {said}")
+        if name == "network_seconds" and links is None:
+            raise ValueError(f"stop: {name} needs a network with links, as in with_links(rate=1e6)")
+        if name == "joules" and (links is None or links.joules_per_bit is None):
+            raise ValueError("stop: joules needs a network with links that have joules_per_bit")
         sign, value = _rule(name, given)
-        if name in COSTS and (sign, value > 0) != (">=", True):
+        if name in (*COSTS, *ON_LINKS) and (sign, value > 0) != (">=", True):
             raise ValueError(f"stop: {name} = {given!r}; a cost ends a run at a number above 0")
     return dict(stop or {})
 
@@ -47,7 +58,7 @@ def reached(stop: Stop, entry: Mapping[str, float]) -> str:
 
 def _rule(name: str, given: float | str) -> tuple[str, float]:
     """The sign and the number."""
-    sign, text = ">=" if name in COSTS else "<=", given
+    sign, text = ">=" if name in (*COSTS, *ON_LINKS) else "<=", given
     if isinstance(given, str) and (rule := RULE.fullmatch(given)):
         sign, text = rule["sign"], rule["value"]
     try:

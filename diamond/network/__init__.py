@@ -20,6 +20,7 @@ from diamond.network.graphs import (
     torus,
 )
 from diamond.network.network import Network
+from diamond.network.wireless import wireless
 
 if TYPE_CHECKING:
     from diamond.network import channels as channels
@@ -44,6 +45,7 @@ __all__ = [
     "ring",
     "star",
     "torus",
+    "wireless",
 ]
 
 

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from ..core import tree
 from ..core.sampling import Moment
 from ..machine.sharding import AgentSharding
 from .mixer import PASS, Bucket
@@ -20,7 +21,7 @@ Way = Literal["gather", "permute"]
 Pairs = tuple[tuple[int, int], ...]  # (sender, receiver), each part at most once on either side
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Exchange:
     """The mixing matrix, for use inside `jax.shard_map` over the axis "agents".
@@ -63,7 +64,7 @@ class Exchange:
         return jnp.concatenate([leaf, *heard])
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class LinkExchange:
     """The same over links that go one way or change, as `link_mixer` has it.

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_array
 
+from diamond.core import tree
 from diamond.core.sampling import Moment
 from diamond.network.channels.channel import Ends, Gate
 from diamond.network.mixer import PASS, Bucket
 from diamond.network.network import Network
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Links:
     """The weights of all links of every agent, round after round, without its own.
@@ -63,7 +64,7 @@ class Sums(NamedTuple):
         return found + _by_agent(self.surplus.astype(leaf.dtype), leaf)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class LinkMixer:
     """The change of averages by R and of totals by C; a total given away is `given`, C^T.

@@ -25,7 +25,7 @@ class Kept(NamedTuple):
     heard: tuple[Any, ...]  # of each stage: by the agents, of what they have heard
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class LossyMixer:
     """gamma times the change that is left of a message, channel after channel."""

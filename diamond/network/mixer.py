@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from diamond.core import tree
 from diamond.core.sampling import Moment
 from diamond.network.network import Network
 
@@ -27,7 +28,7 @@ def prefers_dense(agents: int, entries: int) -> bool:
     return agents < 16 or 5 * entries > agents**2
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Bucket:
     """Agents with alike numbers of neighbours: whom each hears, slot by slot, and how much.
@@ -58,7 +59,7 @@ class Bucket:
         return jax.lax.scan(add, total, passes)[0]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Mixer:
     """The mixing matrix as a pytree of arrays, to be passed into compiled functions.

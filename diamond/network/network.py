@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from diamond.network.link_values import Compute, PerAgent, PerEdge
+from diamond.network.links import Links, revised
 from diamond.network.spectrum import contraction, perron, smallest, survival
 
 
@@ -37,6 +39,7 @@ class Network:
     sequence: tuple["Network", ...] = ()
     channels: tuple[Any, ...] = ()  # what becomes of a message on its way; none: perfect links
     damping: Any = 1.0  # the share of a change that is made, or a schedule of it
+    links: Links | None = None  # None: what travels takes no time
 
     def through(self, *channels: Any, gamma: Any = None) -> "Network":
         """The same network whose messages go through `channels` (`diamond.network.channels`).
@@ -60,6 +63,11 @@ class Network:
     def agents(self) -> int:
         """The number of agents, m."""
         return len(self.labels)
+
+    @property
+    def title(self) -> str:
+        """Its name, with what its links are like: for tables and legends."""
+        return self.name if self.links is None else f"{self.name}, {self.links!r}"
 
     @property
     def matrix(self) -> NDArray[np.float64]:
@@ -143,6 +151,15 @@ class Network:
                 found.update(dict.fromkeys(ways, count))
         return dict(found)
 
+    @property
+    def active(self) -> list[list[int]] | None:
+        """Where the network changes: which of `edges` are there in rounds 0, 1, ..., by number."""
+        number = {edge: k for k, edge in enumerate(self.edges)}
+        if not self.sequence:
+            return None
+        there = [one.graph.to_directed().edges for one in self.sequence]
+        return [sorted({number[edge] for edge in arcs if edge in number}) for arcs in there]
+
     def messages(self, rounds: int) -> int:
         """How many go over all edges in that many rounds, one an agent to each neighbour."""
         if not self.sequence:
@@ -176,6 +193,38 @@ class Network:
         # The averaging matrix has lam = 0 up to rounding, and still needs its one round.
         return max(1, math.ceil(math.log(tolerance) / math.log(max(self.lam, 1e-300))))
 
+    def with_links(
+        self,
+        rate: PerEdge | None = None,
+        latency: PerEdge | None = None,
+        loss: PerEdge | None = None,
+        joules_per_bit: PerEdge | None = None,
+        *,
+        half_duplex: bool | None = None,
+        shared_medium: bool | None = None,
+        compute: Compute | None = None,
+        stragglers: PerAgent | None = None,
+        slow_chance: float | None = None,
+        slow_factor: float | None = None,
+    ) -> "Network":
+        """The same network, on which runs count `network_seconds`, and `joules` where given.
+
+        `rate` in bit/s, `latency` in seconds, `loss` the share of packets that are lost, all by
+        default 0 but the rate: one number for all links, one each in the order of `edges`, or
+        {(i, j): number, "other": number}. `half_duplex`: an agent talks with one neighbour at a
+        time, and one after the other; `shared_medium`: and nobody else within range of the two.
+        `compute`: seconds of an agent in a round, one number or one each; "measured" takes those of
+        this machine. `stragglers`: {agent: how many times slower}; `slow_chance`: every agent is,
+        in every round with this chance, `slow_factor` times slower. What is not given stays as it
+        was. The formulas are those of `diamond.network.links` and `clock`.
+        """
+        one_way = self.graph.is_directed()
+        given: dict[str, object] = {"rate": rate}
+        given |= {"latency": latency, "loss": loss, "joules_per_bit": joules_per_bit}
+        given |= {"half_duplex": half_duplex, "shared_medium": shared_medium, "compute": compute}
+        given |= {"stragglers": stragglers, "slow_chance": slow_chance, "slow_factor": slow_factor}
+        return replace(self, links=revised(self.links, self.edges, self.agents, given, one_way))
+
     def __repr__(self) -> str:
         """The line a log or a figure needs: sizes, rule, lam, and how often it was drawn."""
         # Three digits of 0.9999996 would read 1.000, which no connected graph has.
@@ -191,6 +240,8 @@ class Network:
         ]
         if self.draws > 1:
             parts.append(f"drawn {self.draws} times")
+        if self.links is not None:
+            parts.append(f"links of {self.links!r}")
         return f"{self.name}: {', '.join(parts)}"
 
 

@@ -25,7 +25,7 @@ from ..network import Network
 from ..problem import Objectives, Problem
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Own:
     """A number that each agent has of its own, in the algorithm of all of them."""

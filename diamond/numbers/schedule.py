@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 
+from ..core import tree
 from ..core.tree import Number
 
 Schedule = Callable[[Number], Number]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Constant:
     """c."""
@@ -27,7 +28,7 @@ class Constant:
         return self.c
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Power:
     """c (omega + t)^-exponent."""
@@ -40,7 +41,7 @@ class Power:
         return self.c * (self.omega + jnp.asarray(t, float)) ** -self.exponent
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Scaled:
     """c s_t."""
@@ -52,7 +53,7 @@ class Scaled:
         return self.c * self.of(t)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Squared:
     """c s_{t-1}^2."""
@@ -64,7 +65,7 @@ class Squared:
         return self.c * self.of(jnp.maximum(jnp.asarray(t, float) - 1, 0)) ** 2
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Ramp:
     """s_t min(1, (1 + t) / rounds)."""
@@ -76,7 +77,7 @@ class Ramp:
         return self.of(t) * jnp.minimum(1.0, (1 + jnp.asarray(t, float)) / self.rounds)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Custom:
     """A function of the user's own."""

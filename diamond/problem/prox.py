@@ -15,7 +15,7 @@ from ..core import tree
 from ..core.tree import Number, Tree
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Box:
     """low <= x <= high, number by number."""
@@ -30,7 +30,7 @@ class Box:
         return jnp.zeros(())
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Ball:
     """||x|| <= radius, over all leaves."""
@@ -46,7 +46,7 @@ class Ball:
         return jnp.zeros(())
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Simplex:
     """x >= 0 with the sum `total`, over the last axis of each leaf."""
@@ -68,7 +68,7 @@ class Simplex:
         return jnp.zeros(())
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class L1:
     """h = weight sum |x|: soft thresholds."""
@@ -83,7 +83,7 @@ class L1:
         return self.weight * sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(x))
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class L2:
     """h = weight ||x||, not squared: all of x is shortened, and 0 if it is short."""

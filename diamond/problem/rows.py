@@ -7,13 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..core import tree
 from ..core.sampling import Where
 from ..core.tree import Tree
 
 Loss = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, rows) -> value, an average over the rows
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Rows:
     """Rows of all agents, padded to the largest count; or of one.
@@ -70,7 +71,7 @@ class Rows:
         return 0 if where is None else self.batch
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Objectives:
     """f and g with the rows they average over: of all agents, or of one.

@@ -15,6 +15,7 @@ TAKEN = frozenset(  # by what every evaluation holds
     "round stationarity consensus y_consensus z_consensus lower_error metric definition1 "
     "upper_loss local_loss "
     "solver_error curvature disagreement samples gradients hvps jvps bytes seconds waited agents "
+    "network_seconds joules "
     "run algorithm network seed seeds diverged status digest started".split()
 )
 PROBE = 8  # rows on which a loss is compared with the average of its single rows

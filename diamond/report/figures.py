@@ -9,7 +9,7 @@ import numpy as np
 
 from ..runs.reader import runs as stored
 from .groups import group
-from .payload import AXES, MEASURES, number
+from .payload import MEASURES, axes, number
 
 SHOWN = ("metric", "upper_loss")
 BEYOND = {"metric": 1e4, "upper_loss": 2.0}  # times the start, above which nothing is drawn
@@ -31,7 +31,8 @@ def draw(
     relative_to: str | None = None,
     formats: Sequence[Format] = ("png", "pdf"),
 ) -> list[Path]:
-    """Metric and upper loss of all runs below `folders`: by rounds, samples, bytes and seconds.
+    """Metric and upper loss of all runs below `folders`: by rounds, samples, bytes and seconds,
+    and by what they take on the links of their network.
 
     Seeds are drawn as their median and range. `relative_to` names the curve that all are divided
     by. Written to the folder `out` as convergence.png, .pdf, ...
@@ -44,15 +45,16 @@ def draw(
     entries = [
         [run.lines for run, own in zip(runs, membership) if own == i] for i in range(len(groups))
     ]
+    along = axes(runs)
     curves = {
         (measure, axis): [aggregate(seeds, measure, axis) for seeds in entries]
         for measure in SHOWN
-        for axis in AXES
+        for axis in along
     }
     base = None if relative_to is None else titles.index(relative_to)
     name = "convergence" if base is None else "convergence-relative"
     paths = [Path(out) / f"{name}.{kind}" for kind in dict.fromkeys(formats)]
-    _save(_figure(groups, curves, base), paths)
+    _save(_figure(groups, curves, along, base), paths)
     return paths
 
 
@@ -74,24 +76,29 @@ def relative(curve: Curve, base: Curve) -> Curve:
     return {"x": curve["x"]} | {key: curve[key] / unit for key in ("y", "low", "high")}
 
 
-def _figure(groups: list[dict[str, Any]], curves: dict[Any, list[Curve]], base: int | None) -> Any:
+def _figure(
+    groups: list[dict[str, Any]],
+    curves: dict[Any, list[Curve]],
+    titles: dict[str, str],
+    base: int | None,
+) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(3.1 * len(AXES), 2.7 * len(SHOWN)), layout="constrained")
-    axes = figure.subplots(len(SHOWN), len(AXES), sharey="row", squeeze=False)
-    for (measure, along), panel in zip(curves, axes.flat):
+    figure = Figure(figsize=(3.1 * len(titles), 2.7 * len(SHOWN)), layout="constrained")
+    panels = figure.subplots(len(SHOWN), len(titles), sharey="row", squeeze=False)
+    for (measure, along), panel in zip(curves, panels.flat):
         drawn = curves[measure, along]
         if base is None:
             drawn = _cut(drawn, BEYOND[measure])
         else:
             drawn = [relative(curve, drawn[base]) for curve in drawn]
         _panel(panel, groups, drawn, measure, along)
-    for panel, axis in zip(axes[-1], AXES):
-        panel.set_xlabel(AXES[axis], fontsize=9)
-    for panel, measure in zip(axes[:, 0], SHOWN):
+    for panel, title in zip(panels[-1], titles.values()):
+        panel.set_xlabel(title, fontsize=9)
+    for panel, measure in zip(panels[:, 0], SHOWN):
         suffix = "" if base is None else f"\nrelative to {groups[base]['title']}"
         panel.set_ylabel(MEASURES[measure].replace("\u2113(x\u0304)", r"$\ell(\bar{x})$") + suffix)
-    handles = axes[0, 0].get_lines()
+    handles = panels[0, 0].get_lines()
     figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)))
     return figure
 

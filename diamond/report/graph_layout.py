@@ -14,6 +14,14 @@ def positions(agents: int, edges: list[list[int]]) -> list[list[float]]:
     return _positions(agents, tuple(map(tuple, edges)))
 
 
+def scaled(places: list[list[float]]) -> list[list[float]]:
+    """Places in the plane, moved and scaled into [-1, 1]^2; what is longer fills it."""
+    points = np.array(places, float)
+    low, high = points.min(0), points.max(0)
+    found = (points - (low + high) / 2) * 2 / (max(high - low) or 1.0)
+    return [[round(float(coordinate), 4) for coordinate in point] for point in found]
+
+
 @lru_cache(maxsize=64)  # the live page asks again and again
 def _positions(agents: int, edges: tuple[tuple[int, ...], ...]) -> list[list[float]]:
     graph = nx.Graph()

@@ -9,7 +9,7 @@ from typing import Any
 from ..runs.reader import Stored
 from ..runs.reader import runs as stored
 from ..runs.table import of_x
-from .graph_layout import positions
+from .graph_layout import positions, scaled
 from .groups import flatten, group, varied
 from .thinning import config, thin
 
@@ -18,6 +18,10 @@ AXES = {
     "samples": "samples per agent",
     "bytes": "bytes sent by all agents",
     "seconds": "seconds of computing",
+}
+ON_LINKS = {  # also, of runs on a network with links
+    "network_seconds": "seconds on the network's links",
+    "joules": "joules of sending",
 }
 MEASURES = {
     "metric": "metric, eq. (11)",
@@ -66,12 +70,10 @@ def payload(folders: list[Path]) -> dict[str, Any]:
     ]
     return {
         "title": ", ".join(dict.fromkeys(str(m.get("experiment") or m["name"]) for m in manifests)),
-        "axes": AXES | {"bytes": "bytes sent by the site"} if alone(runs) else AXES,
+        "axes": axes(runs) | ({"bytes": "bytes sent by the site"} if alone(runs) else {}),
         "measures": measures(runs),
         "groups": groups,
-        "networks": [
-            clean(n) | {"positions": positions(n["agents"], n["edges"])} for n in networks
-        ],
+        "networks": [clean(n) | {"positions": _positions(n)} for n in networks],
         "problems": [clean(problem) for problem in problems],
         "machines": [clean(machine) for machine in machines],
         "swept": varied(manifests, "name"),
@@ -90,7 +92,7 @@ def measures(runs: list[Stored]) -> list[dict[str, str]]:
     """What can be drawn: the paper's measures, the user's, and what tells if to trust them."""
     keys = {key for run in runs for entry in run.lines for key in entry if key != "agents"}
     paper = ALONE if alone(runs) else MEASURES | {"disagreement": ALONE["disagreement"]}
-    own = sorted(keys - {*AXES, *paper, *DIAGNOSTICS, *SPENT})
+    own = sorted(keys - {*AXES, *ON_LINKS, *paper, *DIAGNOSTICS, *SPENT})
     parts = {
         "error terms and losses": paper,
         "your metrics": {key: key for key in own},
@@ -104,9 +106,23 @@ def measures(runs: list[Stored]) -> list[dict[str, str]]:
     ]
 
 
+def axes(runs: list[Stored]) -> dict[str, str]:
+    """What curves can be drawn against: what was counted of all of them."""
+    begun = [run.last for run in runs if run.lines]
+    counted = [key for key in ON_LINKS if begun and all(key in last for last in begun)]
+    return AXES | {key: ON_LINKS[key] for key in counted}
+
+
 def alone(runs: list[Stored]) -> bool:
     """Whether each run is what one site could tell."""
     return all("site" in run.manifest for run in runs)
+
+
+def _positions(network: dict[str, Any]) -> list[list[float]]:
+    """Where the agents are drawn: where they are, if that is known."""
+    if "places" in network:
+        return scaled(network["places"])
+    return positions(network["agents"], network["edges"])
 
 
 def _run(run: Stored, step: int) -> dict[str, Any]:

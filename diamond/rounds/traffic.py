@@ -16,6 +16,7 @@ class Traffic(NamedTuple):
 
     exchanges: int
     bytes: int
+    each: tuple[tuple[int, bool], ...] = ()  # bytes of every exchange; whether it is early
 
 
 def messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
@@ -32,7 +33,11 @@ def traffic(
         told = [channel.wire(message) for message in told]
     times = [stage.times * bool(jax.tree.leaves(m)) for stage, m in zip(algorithm.stages, told)]
     size = lambda m: sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(m))
-    return Traffic(sum(times), sum(k * size(m) for k, m in zip(times, told)))
+    each, waits = [], False  # a step of one's own comes before the next message
+    for stage, k, m in zip(algorithm.stages, times, told):
+        each += [(size(m), stage.early and not (waits and turn == 0)) for turn in range(k)]
+        waits = k == 0
+    return Traffic(sum(times), sum(k * size(m) for k, m in zip(times, told)), tuple(each))
 
 
 @jax.jit  # never run: its shapes are remembered, so that another run traces nothing

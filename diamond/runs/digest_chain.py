@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-TIMES = ("seconds", "waited")
+TIMES = ("seconds", "waited", "network_seconds", "joules")  # not where the run went
 
 
 def follow(lines: Iterable[dict[str, Any]], chain: str = "") -> str:

@@ -67,14 +67,15 @@ def opening(
         },
         "resolved": {},
         "network": {
-            "name": network.name,
+            "name": network.title,
             "agents": network.agents,
             "edges": [list(edge) for edge in network.edges],
             "lam": network.lam,
             "mixing": network.mixing,
         }
         | _weights(network)
-        | _kind(network),
+        | _kind(network)
+        | _places_and_links(network),
         "problem": _problem(origin, problem, seed),
         "seed": seed,
         "rounds": rounds,
@@ -100,6 +101,15 @@ def _kind(network: Network) -> dict[str, Any]:
     if network.channels:
         found |= {"channels": [one.name for one in network.channels]}
     return found
+
+
+def _places_and_links(network: Network) -> dict[str, Any]:
+    """Where the agents are and what the links between them are like, where that is known."""
+    found: dict[str, Any] = {}
+    places = [place for _, place in network.graph.nodes(data="pos")]
+    if all(isinstance(place, tuple | list | np.ndarray) and len(place) == 2 for place in places):
+        found["places"] = np.array(places, float).tolist()
+    return found if network.links is None else found | {"links": network.links.table()}
 
 
 def versions() -> dict[str, str]:

@@ -16,7 +16,7 @@ PANELS = {
 
 
 def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str = "round") -> Path:
-    """Losses, error terms and user metrics of `runs` against rounds, samples, bytes or seconds."""
+    """Losses, error terms and user metrics of `runs` along any of their costs."""
     import matplotlib
 
     matplotlib.use("Agg")

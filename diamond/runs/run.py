@@ -22,13 +22,14 @@ class Run:
     `diamond.measure.measures`; `samples`, `gradients`, `hvps`, `jvps` (oracle calls in rows, mean
     over the agents); `bytes` (sent over all edges, both ways); `curvature` (the largest
     eigenvalue of g_yy on a few mini-batches there); `seconds` (of the rounds alone, without
-    compiling and measuring). `agents`: the measures that each agent has of its own, (evaluations,
-    agents). `costs`: the final counts of every agent. `traffic`: bytes sent over each edge, both
-    ways together. `resolved`: numbers that were left to the run to find (L_g, ...). `best`: the
-    point of the smallest upper loss among those measured; None where runs were made side by side as
-    one program. `status` and `message`: "finished" or "diverged", and why it ended before its
-    time. `config`: what was asked for. `problem`: that of the run; None where `diamond.load`
-    cannot make it again.
+    compiling and measuring); where the network has links, `network_seconds` (what it would have
+    taken on them, `diamond.network.clock`) and perhaps `joules`. `agents`: the measures that each
+    agent has of its own, (evaluations, agents). `costs`: the final counts of every agent.
+    `traffic`: bytes sent over each edge, both ways together. `resolved`: numbers that were left to
+    the run to find (L_g, ...). `best`: the point of the smallest upper loss among those measured;
+    None where runs were made side by side as one program. `status` and `message`: "finished" or
+    "diverged", and why it ended before its time. `config`: what was asked for. `problem`: that of
+    the run; None where `diamond.load` cannot make it again.
     """
 
     x: Tree
@@ -66,12 +67,16 @@ class Run:
     def plot(self, path: str | Path = "run.png", along: str = "round") -> Path:
         """Losses, error terms and metrics against rounds, samples, bytes or seconds, as a picture.
 
-        The ending of `path` says of which kind; needs the extra `plot`.
+        `along` may also be "network_seconds" or "joules", where the network has links. The ending
+        of `path` says of which kind; needs the extra `plot`.
         """
         from .plot import convergence
         from .reader import Stored
         from .saving import lines
 
+        if along not in self.history:
+            known = ", ".join(self.history)
+            raise ValueError(f"along = {along!r} is no column of the history; there are {known}")
         name = str(self.config.get("algorithm", {}).get("label", "run"))
         stored = Stored(Path(path), {}, lines(self))
         return convergence({name: stored}, Path(path), repr(self)[1:-1], along)

@@ -11,7 +11,8 @@ from .reader import Stored
 
 Row = dict[str, Any]
 FIRST = ("run", "algorithm", "network", "seed", "status", "round")
-SPENT = ("samples", "gradients", "hvps", "jvps", "bytes", "seconds")
+ON_LINKS = ("network_seconds", "joules")  # where the network has links
+SPENT = ("samples", "gradients", "hvps", "jvps", "bytes", "seconds", *ON_LINKS)
 LEFT_OUT = ("agents", "round", "curvature", "solver_error", "definition1")
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {c: "\\" + c for c in "&%$#_{}"}

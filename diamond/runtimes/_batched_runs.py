@@ -14,6 +14,7 @@ from ..core.sampling import Sampling, key
 from ..machine.compiler import BRIEF, compiled
 from ..machine.memory import Budget, Fitted
 from ..measure.divergence import ROUGH
+from ..measure.link_costs import LinkCosts
 from ..measure.measures import OPTIONS, Metrics, survey
 from ..measure.record import MEASURING
 from ..network import Network
@@ -60,6 +61,7 @@ class BatchedRuns:
         start_point = problem.start(runs[0][1])
         told = self.resolved[0].algorithm, self.objectives, *start_point
         self.traffic = traffic(*told, network.channels)
+        self.link_costs = {seed: LinkCosts(network, self.traffic, seed) for seed in once}
         self.t, self.seconds = 0, 0.0
         budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
@@ -129,8 +131,18 @@ class BatchedRuns:
                 "round": self.t,
                 "bytes": np.array([found.bytes for found in self.resolved]) + sent,
                 "seconds": self.seconds / len(self.given),
+                **self._on_links(),
             }
         )
+
+    def _on_links(self) -> dict[str, np.ndarray]:
+        """What each lane would have taken on the network's links."""
+        share = self.seconds / len(self.given)
+        each = [
+            self.link_costs[seed].after(self.t, found, share)
+            for seed, found in zip(self.seeds, self.resolved)
+        ]
+        return {name: np.array([lane[name] for lane in each]) for name in each[0]}
 
     def _lost(self, found: Mapping[str, Any], last: bool) -> np.ndarray:
         """The lanes that end here for what was measured of them, as `Simulation.judge` has it."""

@@ -10,7 +10,7 @@ from ..core import cost
 from ..core.sampling import Sampling, key
 from ..measure.record import Record
 from ..network import Network
-from ..numbers.open_numbers import Setting, agreed_bytes, refreshes, resolve
+from ..numbers.open_numbers import Setting, agreed_bytes, refreshes, resolve, talked
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ._one_device import OneDevice
@@ -31,6 +31,8 @@ class Forecast(NamedTuple):
     memory: int | None  # bytes on each device, by XLA's account; None where it keeps none
     samples: float  # rows drawn by an agent
     bytes: int  # over all edges, both ways
+    network_seconds: float | None = None  # on the links of the network, if it has any
+    joules: float | None = None
 
 
 def forecast(
@@ -61,14 +63,18 @@ def forecast(
         tried = _try(record, place, rounds)
     evaluations = 1 + -(-rounds // every)
     seen = _renewals(setting, rounds)
+    sent = resolved.bytes + seen.bytes
+    running = tried.round * rounds
+    on_links = record.link_costs.of(rounds, resolved.rounds + seen.talks, sent, running)
     needs = [need for need in (place.rounds.need, record.observe.need) if need is not None]
     return Forecast(
         compile_seconds=tried.compiling,
-        seconds=tried.round * rounds + tried.evaluation * evaluations,
+        seconds=running + tried.evaluation * evaluations,
         rounds_per_second=1 / tried.round if tried.round else float("inf"),
         memory=max(needs, default=None),
         samples=float(np.mean(resolved.cost.samples)) + seen.samples + tried.samples * rounds,
-        bytes=resolved.bytes + seen.bytes + network.messages(rounds) * record.traffic.bytes,
+        bytes=sent + network.messages(rounds) * record.traffic.bytes,
+        **on_links,
     )
 
 
@@ -106,6 +112,7 @@ def _try(record: Record, place: OneDevice | Spmd, rounds: int) -> _Tried:
 class _Renewals(NamedTuple):
     samples: float  # mean over the agents
     bytes: int
+    talks: int  # exchanges
 
 
 def _renewals(setting: Setting, rounds: int) -> _Renewals:
@@ -115,7 +122,8 @@ def _renewals(setting: Setting, rounds: int) -> _Renewals:
     anew = {name: found for name, found in setting.memory.items() if not found.lasting}
     links = setting.network.messages(setting.network.diameter)
     drawn = sum(float(np.mean(found.cost.samples)) for found in anew.values())
-    return _Renewals(times * drawn, times * links * agreed_bytes(anew))
+    talks = times * setting.network.diameter * talked(anew).talks
+    return _Renewals(times * drawn, times * links * agreed_bytes(anew), talks)
 
 
 def _timed_look(record: Record, progress: object) -> float:

@@ -53,8 +53,9 @@ def simulate(
     "looking at the problem", where numbers are to be found, "compiling", and then "running".
 
     `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
-    {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}; `message`
-    of the run then says which. `run.best` is the point of the smallest upper loss.
+    {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}, on
+    links {"network_seconds": 60}; `message` of the run then says which. `run.best` is the point of
+    the smallest upper loss.
 
     `on_divergence`: in the first round that leaves x or y not finite, and where a measure is not
     finite, "stop" raises `diamond.Diverged`. "shrink", also where they are a million times the
@@ -83,8 +84,10 @@ def simulate(
         raise ValueError("on_divergence='shrink' needs an algorithm with shrunk(factor)")
     if on_divergence is None:
         on_divergence = "shrink" if can and "alpha" in open_numbers(algorithm) else "stop"
-    stop = stopping.checked(stop, problem.metrics)
-    if "seconds" in stop and jax.process_count() > 1:
+    stop = stopping.checked(stop, problem.metrics, network.links)
+    measured = network.links is not None and network.links.compute is None
+    timed = {"seconds", *(["network_seconds"] if measured else [])} & {*stop}
+    if timed and jax.process_count() > 1:
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
     with products(precision):

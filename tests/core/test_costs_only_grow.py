@@ -89,7 +89,7 @@ def open_or_given(name, numbers):
     return build(name, batch=4, hypergradient=make(**chain), **own)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(name=st.sampled_from(sorted(ALGORITHMS)), numbers=st.sets(st.sampled_from([*GIVEN, *CHAIN])))
 def test_every_set_of_given_numbers_of_every_algorithm(name, numbers):
     """Found at the start and anew at two more places: every charge is a cost, none a refund."""

@@ -15,7 +15,9 @@ from diamond.cli import app
 from diamond.core.sampling import key
 from diamond.experiment import advice as module
 from diamond.experiment.advice import ALIKE, Advice, Prospect, advise
+from diamond.experiment.topologies import topologies
 from diamond.hypergradient import neumann
+from diamond.network import complete
 from diamond.problems import hyperparameter
 from diamond.theory.noise import scatter
 
@@ -99,3 +101,48 @@ def test_from_the_command_line(tmp_path):
     assert told["prefer"] == "gt_sgd" and told["constants"]["agents"] == 3
     wrong = CliRunner().invoke(app, ["advise", str(file), "--algorithm", "adam"])
     assert wrong.exit_code == 2
+
+
+def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
+    """Ten rounds of each pilot take so many seconds on the links, after one of finding numbers."""
+    took = {"quick": 20.0, "slow": 5.0}  # the slow one needs more rounds, of less time
+    metric = {"quick": 1.0, "slow": 4.0}
+    times = {"ring(4)": 1.0, "star(4)": 3.0, "complete(4)": 0.5}
+
+    def pilot(algorithm, problem, network, *_):
+        run = ended(metric[algorithm], "there")
+        run.history["network_seconds"] = np.array([1.0, 1 + took[algorithm] * times[network.name]])
+        return run
+
+    monkeypatch.setattr(module, "_pilot", pilot)
+    alike = SimpleNamespace(heterogeneity=0.0, condition=1.0)
+    monkeypatch.setattr(theory, "estimate", lambda *given, **named: alike)
+    network = ring(4).with_links(rate=1e5)
+    found = advise(quad().problem, network, algorithms={"slow": "slow", "quick": "quick"})
+    assert [(p.algorithm, p.rounds, p.network_seconds) for p in found.prospects] == [
+        ("quick", pytest.approx(1e3), pytest.approx(1 + 2e3)),  # T^(-1/2), to a tenth of 1
+        ("slow", pytest.approx(16e3), pytest.approx(1 + 8e3)),
+    ]
+    assert "quick takes the fewest seconds on these links" in found.why
+    assert found.why.endswith("; complete(4) would be 2 times as fast as ring(4)")
+    assert [(t.name, t.network_seconds) for t in found.topologies] == [
+        ("ring(4)", pytest.approx(1 + 2e3)),
+        ("complete(4)", pytest.approx(1 + 1e3)),
+        ("star(4)", pytest.approx(1 + 6e3)),
+    ]
+    plain = advise(quad().problem, ring(4), algorithms={"slow": "slow"})
+    assert plain.topologies == []
+
+
+def test_topologies_of_links_that_differ_are_parts_of_the_network():
+    whole = complete(5)
+    rates = {edge: 1e3 * (1 + 10 * e) for e, edge in enumerate(whole.edges)}
+    found = topologies(whole.with_links(rates, 0.1, compute=[1, 2, 3, 4, 5]))
+    tree, half = found["tree of the fastest links"], found["faster half of the links"]
+    assert len(tree.edges) == 4 and len(half.edges) == 4 + 3
+    assert tree.edges == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert set(tree.edges) < set(half.edges) < set(whole.edges)
+    for one in (tree, half):
+        assert one.links.rate.tolist() == [rates[edge] for edge in one.edges]
+        assert one.links.compute.tolist() == [1, 2, 3, 4, 5]
+    assert topologies(whole) == {} and "ring(5)" in topologies(whole.with_links(1.0))

@@ -120,6 +120,30 @@ def test_curves_are_medians_over_seeds_against_each_cost(opened, compared):
         assert key.rstrip("s") in opened.locator("#curves-chart .xtitle").text_content()
 
 
+def test_links_are_an_axis_and_drawn_by_their_load(visit, tmp_path):
+    """A slow link is busy for longer with the same bytes: it is thicker, and says what it lost."""
+    linked = network.ring(5).with_links({(0, 1): 1e3, "other": 4e3}, 0.01, 0.5)
+    folder = folders.write(tmp_path / "runs" / "linked", "dsgd", "D-SGD", network=linked)
+    page = visit(report.build([folder], tmp_path / "report.html").as_uri())
+    page.get_by_role("radio", name="network seconds").check(force=True)
+    x, _ = line_of(plotted(page), "D-SGD")
+    spent = [line["network_seconds"] for line in folders.lines(folder)]
+    np.testing.assert_allclose(x, spent, rtol=1e-4)
+    assert "network seconds" in page.locator("#runs thead").text_content()
+    found = plotted(page, "network")["data"]
+    widths = {
+        t["line"]["width"]: np.isin(t["x"], None).sum() for t in found if t["mode"] == "lines"
+    }
+    assert widths == {5: 1, 2: 4}
+    assert "the thicker, the longer sending took" in page.locator("main").text_content()
+    (middles,) = [t for t in found if t["mode"] == "markers" and t["marker"].get("opacity") == 0]
+    sent = folders.manifest(folder)["traffic"][0][2]
+    assert middles["text"][0] == (
+        f"edge 0\u20131: {sent / 1000:.3g} kB, {sent / 1000:.3g} kB sent again, "
+        f"{8 * sent / 1e3 / 0.5:.3g} s at 1000 bit/s"
+    )
+
+
 def test_bands_reach_from_the_smallest_to_the_largest_seed(opened, compared):
     bands = [t for t in plotted(opened)["data"] if t.get("fill") == "toself"]
     (band,) = [t for t in bands if t["name"] == "D-SGD"]

@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 import numpy as np
+import pictures
 import pytest
 from compiling import diverge_unexplained, quickly, unchecked
 from rich.console import Console
@@ -398,3 +399,37 @@ def test_a_table_shows_what_only_later_lines_have():
     assert text == "| line | diverged | metric |\n| --- | --- | --- |\n| a | 1 |  |\n" + (
         "| b |  | 0.1235 |\n"
     )
+
+
+@pytest.mark.quick
+def test_figures_show_what_their_axes_say(monkeypatch):
+    """Every quantity has numbers of its own, so that none can stand for another."""
+    figures_seen = pictures.seen(monkeypatch)
+    keys = ("metric", "upper_loss", "accuracy", "test_loss", "round", "samples", "seconds")
+    course = lambda run: {
+        key: [run + 10.0 * i + k for k in (1, 2, 3)] for i, key in enumerate(keys)
+    }
+    trial = lambda run: {"history": course(run), "diverged": None}
+    found = {
+        figures.Line(name, CASE, name): [trial(i), trial(i + 2)]
+        for i, name in ((0, "DIAMOND"), (4, "D-SGD"))
+    }
+    drawing.draw("fig1", found, [Path("one.png")])
+    drawing.costs(found, [Path("two.png")])
+    words = {label: key for key, label in drawing.LABELS.items()}
+    for figure, rows in zip(figures_seen, (2, 2)):
+        axes = np.array(figure.axes).reshape(rows, -1)
+        for row in axes:
+            key = words[row[0].get_ylabel()]  # said once for all columns
+            for axis in row:
+                along = words[axis.get_xlabel()]
+                shown = pictures.lines(axis)
+                for line, both in found.items():
+                    mean = lambda key: np.mean([t["history"][key] for t in both], axis=0)
+                    np.testing.assert_allclose(shown[line.label], [mean(along), mean(key)])
+    drawn = [[words[axis.get_xlabel()] for axis in figure.axes] for figure in figures_seen]
+    assert {*drawn[0]} == {"round"} and drawn[1][:3] == ["round", "samples", "seconds"]
+    assert [words[figures_seen[1].axes[k].get_ylabel()] for k in (0, 3)] == [
+        "accuracy",
+        "test_loss",
+    ]

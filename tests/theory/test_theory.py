@@ -14,6 +14,7 @@ from diamond.hypergradient import neumann, neumann_sum
 from diamond.problem import Problem
 from diamond.theory import Constants, Start, bias, descent, lemma1, lemma2, right_side, theorem1
 from diamond.theory import terms as wanted_terms
+from diamond.theory.theorem import _limits
 
 PLAIN = Constants(
     agents=3, lam=0.5, mu_g=0.5, L_g=2.0, C_gxy=3.0, C_fy=5.0, L_fx=7.0, L_fy=11.0, L_gxy=13.0,
@@ -182,6 +183,27 @@ def test_the_constants_of_theorem_1_by_hand():
     np.testing.assert_allclose(found.cbar_u, 1 / (6 * found.cbar_eta))
     np.testing.assert_allclose(found.beta, 0.5)
     np.testing.assert_allclose(found.omega, found.alpha**-3)
+
+
+@pytest.mark.quick
+def test_the_limits_of_theorem_1_by_hand():
+    """m = 3, lam = 1/2, mu = 1/2, L = 2, so mu L / (mu + L) = 2/5."""
+    L_f, L_y, L_l = lemma1(PLAIN)
+    found = _limits(PLAIN, L_K=2.0, c_beta=3.0, cbar_y=0.5, cbar_u=0.25, weight=16.0, power=3)
+    expected = {
+        "sqrt(m / 2) / L_l": math.sqrt(1.5) / L_l,
+        "tracking": 0.25 / 8 / 30,
+        "y*": 0.25 * 0.5 * 0.4 * 3 / (20 * L_y**2),
+        "e^f": 0.025,
+        "e^g": 0.025,
+        "1 / (5 L_l)": 0.2 / L_l,
+        "1 / (3 L_f)": 1 / L_f / 3,
+        "(1 - lam) / (sqrt(120) L_K)": 0.25 / math.sqrt(120),
+        "ubar": 0.5 / 720,
+        "g_y": 0.5 * 0.5 / (36 * 2.5 * 0.25 * 4 * 3),
+        "1 - lam": 0.5,
+    }
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.quick

@@ -26,7 +26,7 @@ from .point import STATIC, Point
 Found = tuple[list[Point], Cost]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Gradient:
     """x along f_x(xi)."""
@@ -53,7 +53,7 @@ class Gradient:
         return f, tree.zeros(f), cost
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Implicit:
     """x along the hypergradient h(x, y), y along g_y(zeta)."""
@@ -86,7 +86,7 @@ class Implicit:
         return found, cost
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Carried:
     """x along f_x(xi) - g_xy(zeta_0) z, y along g_y(zeta), z along g_yy(zeta_0) z - f_y(xi).
@@ -154,7 +154,7 @@ class Carried:
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Penalty:
     """Gradients only: x along f_x(z) + lam (g_x(z) - g_x(y)), y along g_y, z along f_y / lam + g_y.

@@ -60,7 +60,7 @@ class Given(NamedTuple):
     sample: Sample
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Plain:
     """The directions on a fresh sample, or on all rows."""
@@ -80,7 +80,7 @@ class Plain:
         return new, None, cost
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Average:
     """r_t = (1 - theta_t) r_{t-1} + theta_t d_t of x and, with gamma, likewise of y and z."""
@@ -109,7 +109,7 @@ class Average:
         return Point(*map(mean, (theta, gamma, gamma), old, new)), None, cost
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Momentum:
     """p_t = h(t) + (1 - eta_t) (p_{t-1} - h(t-1)), both on the sample of round t (6); v_t (7)."""
@@ -135,7 +135,7 @@ class Momentum:
         return Point(*map(one, (eta, gamma, gamma), given.old, new, back)), None, cost
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Recursive:
     """All rows every `period` rounds; in between p_t = p_{t-1} + h(t) - h(t-1), likewise v_t.
@@ -178,7 +178,7 @@ class Table(NamedTuple):
     mean: Point  # of both together
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Saga:
     """d(b) - table(b) + the mean of the table, b the block of rows drawn; then table(b) = d(b).

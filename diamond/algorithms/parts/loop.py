@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import jax
-
 from ...core import tree
 from ...core.cost import Cost
 from ...core.sampling import Sample
@@ -30,7 +28,7 @@ STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
 Estimate = tuple[Point, Any]  # the directions, and what the estimator keeps
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Variable:
     """How far and how x, y or z moves."""
@@ -63,7 +61,7 @@ class State(NamedTuple):
         return self.memory.x
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Loop:
     """A method made of parts."""

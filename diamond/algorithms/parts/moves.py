@@ -64,7 +64,7 @@ def _relaxed(given: Given, there: Tree, relax: Number | None) -> Tree:
     return there if relax is None else tree.axpy(relax, tree.sub(there, given.s), given.s)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Local:
     """s - a d: not agreed upon."""
@@ -85,7 +85,7 @@ class Local:
         return _along(given, given.d, self.prox, None), None
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Gossip:
     """D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017)."""
@@ -114,7 +114,7 @@ class Gossip:
         return moved, None
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Tracking:
     """u_t = sum_j M_ij u_{j,t-1} + d_t - d_{t-1} (8); kept is u_{t-1} in the paper's order, and
@@ -154,7 +154,7 @@ class Tracking:
         return _relaxed(given, tree.axpy(-given.step, u, moved), self.relax), u
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Diffusion:
     """Exact diffusion (Yuan et al., 2019; NIDS, D2), with the matrix I + share (M - I)."""
@@ -176,7 +176,7 @@ class Diffusion:
         return tree.add(told.average, c), tree.sub(given.memory, c)
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Extra:
     """EXTRA (Shi et al., 2015), with the matrix I + share (M - I); it tells before it computes."""
@@ -214,7 +214,7 @@ def _one(s: Tree) -> jax.Array:
     return jnp.ones((), jnp.result_type(*jax.tree.leaves(s)))
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Push:
     """SGP, stochastic gradient push (Assran et al., 2019; Nedic and Olshevsky, 2016)."""
@@ -236,7 +236,7 @@ class Push:
         return _quotient(pushed), pushed
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class PushTracking:
     """Push-DIGing (Nedic, Olshevsky and Shi, 2017): tracking by weights of the sender alone."""

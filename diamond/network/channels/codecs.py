@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from diamond.core import tree
+
 STATIC = {"static": True}
 
 
@@ -44,7 +46,7 @@ class Scaled(NamedTuple):
     numbers: jax.Array
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Rounded(Codec):
     """float16 or bfloat16; the first, whose range is small, in units of the largest number."""
@@ -87,7 +89,7 @@ class Some(Codec):
         raise NotImplementedError
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Top(Some):
     """The largest, each with its place."""
@@ -106,7 +108,7 @@ class Top(Some):
         return Sparse(flat[places], places.astype(kind))
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Random(Some):
     """Some at random; which ones, the key says: that needs not be told."""
@@ -130,7 +132,7 @@ class Levels(NamedTuple):
     levels: jax.Array  # of each number; int8, or `bits` bits of each in bytes
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Quantized(Codec):
     """`bits` bits a number: a level from -L to L, L = 2^(bits - 1) - 1, up or down at random.
@@ -175,7 +177,7 @@ class Quantized(Codec):
         return Levels(wire.scale, (whole - self.most).astype(jnp.int8).reshape(like.shape))
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Sign(Codec):
     """The sign of each number, one bit, and their mean size."""
@@ -201,7 +203,7 @@ class Factors(NamedTuple):
     right: jax.Array | None  # None: the array itself, which is no larger
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class LowRank(Codec):
     """A matrix as a product of two of `rank` columns (Vogels et al., 2019).

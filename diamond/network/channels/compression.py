@@ -14,7 +14,7 @@ from diamond.network.channels.channel import Channel
 Feedback = Literal["difference", "error", "none"]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Compressed(Channel):
     """Q is the codec, s what is told, a hat what others take for it.

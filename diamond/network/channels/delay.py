@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from diamond.core import tree
 from diamond.core.whole_numbers import whole
 from diamond.network.channels.channel import Channel
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Delay(Channel):
     """c_i = gamma sum_j M_ij (s_j - s_i) of `rounds` exchanges ago: both ends take the same, so

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from diamond.core import tree
 from diamond.network.channels.channel import Channel, Ends, Gate
 
 UNKNOWN = 2  # the state of a link before its first message
@@ -14,7 +15,7 @@ UNKNOWN = 2  # the state of a link before its first message
 Known = Literal["both", "receiver"]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Drops(Channel):
     """A message is lost with probability `loss`, for `burst` exchanges on end in the mean.

@@ -8,12 +8,13 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from diamond.core import tree
 from diamond.network.channels.channel import Channel, Ends, Gate
 
 Knowledge = Literal["both", "receiver", "none"]
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Fading(Channel):
     """A link multiplies by h, new in every exchange, the same both ways, of mean power 1.

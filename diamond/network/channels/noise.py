@@ -18,7 +18,7 @@ class Sums(NamedTuple):
     change: Any
 
 
-@jax.tree_util.register_dataclass
+@tree.pytree
 @dataclass(frozen=True)
 class Noise(Channel):
     """Additive Gaussian noise of the receiver.

@@ -27,13 +27,14 @@ function showRuns() {
   const known = new Set(data.measures.map(({ key }) => key));
   const measures = known.has("metric") ? ["metric", "upper_loss"] : [...known].slice(0, 2);
   const named = measures.map((key) => key.replaceAll("_", " "));
-  const head = ["Run", "status", "round", ...named, "samples", "bytes", "seconds", "compiling", "digest"];
+  const spent = Object.keys(data.axes).filter((axis) => axis !== "round");
+  const head = ["Run", "status", "round", ...named, ...spent.map((axis) => UNITS[axis]), "compiling", "digest"];
   const cells = (run) => [
     groupCell(groupOf(run), `, seed ${run.seed}`),
     make("td", { class: STATUS[run.status] ?? "" }, run.status),
     `${last(run, "round") ?? 0} of ${run.rounds}`,
     ...measures.map((key) => format(last(run, key))),
-    ...["samples", "bytes", "seconds"].map((axis) => amount(axis, last(run, axis))),
+    ...spent.map((axis) => amount(axis, last(run, axis))),
     amount("seconds", run.compile_seconds),
     (run.digest ?? "–").slice(0, 8),
   ];

@@ -4,6 +4,7 @@ const $ = (id) => document.getElementById(id);
 
 const LIVE = document.documentElement.dataset.live === "true";
 const UNITS = { round: "rounds", samples: "samples", bytes: "bytes", seconds: "seconds" };
+Object.assign(UNITS, { network_seconds: "network seconds", joules: "joules" });
 
 let data = prepared(JSON.parse($("data").textContent));
 
@@ -98,7 +99,8 @@ function format(value) {
 function amount(axis, value) {
   if (value === null || value === undefined) return "–";
   const brief = (number) => Number(number.toPrecision(3));
-  if (axis === "seconds") return value && value < 0.1 ? `${brief(1000 * value)} ms` : `${brief(value)} s`;
+  if (axis === "joules") return `${format(value)} J`;
+  if (axis.endsWith("seconds")) return value && value < 0.1 ? `${brief(1000 * value)} ms` : `${brief(value)} s`;
   if (axis !== "bytes") return Math.round(value).toLocaleString("en");
   const power = Math.min(3, Math.max(0, Math.floor(Math.log10(value || 1) / 3)));
   return `${brief(value / 1000 ** power)} ${["B", "kB", "MB", "GB"][power]}`;

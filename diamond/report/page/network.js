@@ -22,14 +22,32 @@ function agentBytes(run, agent) {
   return run.traffic.length ? mine.reduce((sum, [, , bytes]) => sum + bytes, 0) : null;
 }
 
-// Edges as a few traces, one for each width: the thicker, the more bytes.
-function edgeTraces(run, { edges, positions, agents }, colours) {
+// What a link of the network is like: rate, loss and so on are one number for all, or a list.
+function linkOf({ edges, links }, edge) {
+  if (!links) return null;
+  const e = edges.indexOf(edge);
+  return Object.fromEntries(Object.entries(links).map(([key, value]) => [key, Array.isArray(value) ? value[e] : value]));
+}
+
+// Seconds of sending over a link, both ways together, with what was lost and sent again.
+const busy = ({ rate, loss }, bytes) => (8 * bytes) / (rate * (1 - loss));
+
+function linkSaid(link, bytes) {
+  const again = link.loss ? `, ${amount("bytes", (bytes * link.loss) / (1 - link.loss))} sent again` : "";
+  return `${again}, ${amount("seconds", busy(link, bytes))} at ${format(link.rate)} bit/s`;
+}
+
+// Edges as a few traces, one for each width: the thicker, the more load. That is the bytes sent, or
+// on a network with links the time that sending them takes.
+function edgeTraces(run, network, colours) {
+  const { edges, positions, agents } = network;
   const bytes = new Map(run.traffic.flatMap(([i, j, sent]) => [[`${i}-${j}`, sent], [`${j}-${i}`, sent]]));
   const sentOver = (edge) => bytes.get(edge.join("-")) ?? 0;
-  const most = Math.max(...edges.map(sentOver), 1);
+  const load = (edge) => (network.links ? busy(linkOf(network, edge), sentOver(edge)) : sentOver(edge));
+  const most = Math.max(...edges.map(load)) || 1;
   const widths = new Map();
   for (const edge of edges) {
-    const width = 1 + Math.round((4 * sentOver(edge)) / most);
+    const width = 1 + Math.round((4 * load(edge)) / most);
     widths.set(width, [...(widths.get(width) ?? []), edge]);
   }
   const crowded = agents > CROWD;
@@ -42,7 +60,9 @@ function edgeTraces(run, { edges, positions, agents }, colours) {
     showlegend: false,
   }));
   const middle = (k) => edges.map(([i, j]) => (positions[i][k] + positions[j][k]) / 2);
-  const said = (edge) => (run.traffic.length ? amount("bytes", sentOver(edge)) : "bytes are known at the end");
+  const onLink = (edge) => (network.links ? linkSaid(linkOf(network, edge), sentOver(edge)) : "");
+  const said = (edge) =>
+    run.traffic.length ? amount("bytes", sentOver(edge)) + onLink(edge) : "bytes are known at the end";
   const middles = {
     x: middle(0),
     y: middle(1),
@@ -144,7 +164,7 @@ function showFrame() {
   $("network-note").textContent =
     `${network.name}: ${network.agents} agents, ${network.edges.length} edges, ${network.mixing} mixing, ` +
     `λ = ${format(network.lam)}. Colour: ${ownTitle(seen.own)}, one scale for all rounds. ` +
-    `Edges: the thicker, the more bytes.${some}`;
+    `Edges: the thicker, the ${network.links ? "longer sending took" : "more bytes"}.${some}`;
   draw("network");
   if ($("heat-chart").data) Plotly.relayout("heat-chart", { shapes: frameMark(run, palette(theme())) });
 }

@@ -1,0 +1,115 @@
+"""What is compiled before the first answer: which programs, how often, how long.
+
+    python benchmarks/start.py [readme] [demo] [run]
+
+Each is run in a process of its own, without the persistent cache, and once more with what that left
+in a cache of its own: processor seconds, wall seconds, number of programs, and the largest of them.
+The table of docs/speed.md. Take an idle machine.
+"""
+
+import json
+import logging
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LARGEST = 6
+
+
+def readme() -> None:
+    """The example of the README, as it stands there."""
+    text = (ROOT / "README.md").read_text()
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1), {})
+
+
+def demo() -> None:
+    """`diamond demo`, four methods."""
+    from diamond.cli import app
+
+    app(["demo"], standalone_mode=False)
+
+
+def run() -> None:
+    """`diamond run` of a small file whose steps choose themselves."""
+    from diamond.cli import app
+
+    Path("small.toml").write_text(
+        'rounds = 200\nnetwork = "ring:5"\nproblem = {kind = "quadratic", agents = 5}\n'
+        '[algorithm]\nname = "diamond"\nbatch = 4\n'
+    )
+    app(["run", "small.toml", "--quiet"], standalone_mode=False)
+
+
+CASES = {"readme": readme, "demo": demo, "run": run}
+
+
+class Compilations(logging.Handler):
+    """Seconds of every program, by its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[str, list[float]] = defaultdict(list)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = re.match(r"Finished XLA compilation of (.*) in ([\d.e-]+) sec", record.getMessage())
+        if found:
+            self.seen[found[1]].append(float(found[2]))
+
+
+def inside(case: str) -> None:
+    """One case, in this process; what it took is the last line."""
+    begun = time.perf_counter()
+    import jax
+
+    jax.config.update("jax_log_compiles", True)
+    for name in ("dispatch", "interpreters.pxla", "compiler"):
+        logging.getLogger(f"jax._src.{name}").propagate = False
+    watch = Compilations()
+    logging.getLogger("jax._src.dispatch").addHandler(watch)
+    warnings.simplefilter("ignore")
+    CASES[case]()
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    about = {"wall": time.perf_counter() - begun, "cpu": spent.ru_utime + spent.ru_stime}
+    print(json.dumps(about | {"programs": watch.seen}))
+
+
+def measure(case: str, folder: str, cache: str) -> dict:
+    """One case, in a process of its own."""
+    words = [sys.executable, __file__, "--inside", case]
+    env = os.environ | {"DIAMOND_CACHE": cache}
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(cases: list[str]) -> None:
+    print("| what | processor s | wall s | programs | largest, s | again: processor s | wall s |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for case in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            cold = measure(case, folder, "off")
+            measure(case, folder, str(Path(folder) / "cache"))
+            warm = measure(case, folder, str(Path(folder) / "cache"))
+        programs = {name: sum(took) for name, took in cold["programs"].items()}
+        largest = sorted(programs.items(), key=lambda one: -one[1])[:LARGEST]
+        said = ", ".join(f"{n[4:-1]} {took:.1f}" for n, took in largest)
+        count = sum(len(took) for took in cold["programs"].values())
+        print(
+            f"| {case} | {cold['cpu']:.1f} | {cold['wall']:.1f} | {count} | {said} | "
+            f"{warm['cpu']:.1f} | {warm['wall']:.1f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--inside"]:
+        inside(sys.argv[2])
+    else:
+        main(sys.argv[1:] or list(CASES))

@@ -1,0 +1,69 @@
+"""Other ways to join the agents of a network with links."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+
+from .. import network as graphs
+from ..network import Network, from_graph
+from ..network.link_values import RULES as OF_LINKS
+from ..network.links import Links
+from ..network.mixing import RULES as MIXING
+
+SAMPLE = 10_000  # bytes by which links are told fast from slow
+
+
+def topologies(network: Network) -> dict[str, Network]:
+    """Networks of the same agents that could stand in its place, by name; none without links.
+
+    Where all links are alike, any two agents may be joined by such a one: ring, star, complete
+    and exponential graph. Where they differ, there are those that the network has: the tree of the
+    fastest, and that tree with the faster half of the others.
+    """
+    links = network.links
+    if links is None or network.agents < 3:
+        return {}
+    rule = network.mixing if network.mixing in MIXING else "laplacian"
+    if _alike(links):
+        make = (graphs.ring, graphs.star, graphs.complete, graphs.exponential)
+        found = [one(network.agents, mixing=rule) for one in make]
+        found = [one.with_links(**links.table()) for one in found]
+    else:
+        found = [_kept(network, edges, name, rule) for name, edges in _fastest(network, links)]
+    distinct: dict[frozenset[tuple[int, int]], Network] = {frozenset(network.edges): network}
+    for one in found:
+        distinct.setdefault(frozenset(one.edges), one)
+    return {one.name: one for one in distinct.values() if one is not network}
+
+
+def _alike(links: Links) -> bool:
+    """Whether all links are."""
+    values = [getattr(links, name) for name in OF_LINKS]
+    return all(value is None or np.ptp(value) == 0 for value in values)
+
+
+def _fastest(network: Network, links: Links) -> list[tuple[str, list[tuple[int, int]]]]:
+    """The edges of the fastest tree, and of that with the faster half of the others."""
+    seconds = dict(zip(network.edges, links.seconds(SAMPLE)))
+    weighted = nx.Graph()
+    weighted.add_weighted_edges_from((i, j, s) for (i, j), s in seconds.items())
+    tree = [(min(e), max(e)) for e in nx.minimum_spanning_edges(weighted, data=False)]
+    others = sorted((e for e in network.edges if e not in tree), key=seconds.__getitem__)
+    half = tree + others[: len(others) // 2]
+    return [("tree of the fastest links", tree), ("faster half of the links", half)]
+
+
+def _kept(network: Network, edges: Sequence[tuple[int, int]], name: str, rule: str) -> Network:
+    """The network with these of its edges only."""
+    assert network.links is not None
+    graph = nx.Graph(name=name)
+    graph.add_nodes_from(network.graph.nodes(data=True))
+    graph.add_edges_from(edges)
+    made, table = from_graph(graph, rule), network.links.table()
+    place = {edge: e for e, edge in enumerate(network.edges)}
+    for key in OF_LINKS:
+        if isinstance(table.get(key), list):
+            table[key] = [table[key][place[edge]] for edge in made.edges]
+    return replace(made.with_links(**table), name=name)

@@ -1,0 +1,29 @@
+"""What a run would have taken on the links of its network: seconds, and joules."""
+
+from ..network import Network
+from ..network.clock import Clock
+from ..numbers.open_numbers import Resolved
+from ..rounds.traffic import Traffic
+
+
+class LinkCosts:
+    """Counts `network_seconds` and `joules` of a run from what it sent; nothing without links."""
+
+    def __init__(self, network: Network, traffic: Traffic, seed: int):
+        self.network, self.traffic = network, traffic
+        links = network.links
+        self.clock = None if links is None else Clock(links, traffic.each, seed, network.active)
+
+    def after(self, rounds: int, setup: Resolved, seconds: float) -> dict[str, float]:
+        """After `rounds` rounds that took this machine `seconds`, and finding numbers."""
+        return self.of(rounds, setup.rounds, setup.bytes, seconds)
+
+    def of(self, rounds: int, talks: int, talked: int, seconds: float) -> dict[str, float]:
+        """The same; finding numbers took `talks` exchanges, of `talked` bytes over the network."""
+        links = self.network.links
+        if links is None or self.clock is None:
+            return {}
+        told = talked // (links.ways * max(len(links.edges), 1))  # over each link, each way
+        found = {"network_seconds": self.clock.seconds(rounds, talks, told, seconds)}
+        joules = links.joules(links.ways * (self.clock.uses(rounds) * self.traffic.bytes + told))
+        return found if joules is None else found | {"joules": joules}

@@ -1,0 +1,162 @@
+"""The time that rounds take on the links of a network."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .link_values import Numbers
+from .links import Links
+
+BLOCK = 1024  # rounds whose slow agents are drawn at once
+SAME = 1e-12  # of the time so far: clocks that differ by less go on alike
+
+
+class Exchange(NamedTuple):
+    """Messages from `senders` to `receivers`, one place each, and how long each takes."""
+
+    senders: NDArray[np.int64]
+    receivers: NDArray[np.int64]
+    delay: Any  # seconds of each; one number where links wait for one another
+    early: bool  # whether they leave before the computing
+
+
+class Clock:
+    """The clocks of the agents in synchronous rounds: an agent goes on when all it waits for came.
+
+    A round has n exchanges; the k-th carries b_k bytes over every link each way. Before it, agent i
+    computes for c_i = compute_i s_i(t) / n seconds, where s_i(t) is its factor of `stragglers`, and
+    times `slow_factor` with the chance `slow_chance`, a function of (seed, t, i). From T = 0 on,
+
+        T_i <- max(T_i + c_i, max_j T_j + c_j + d_ji(b_k))      j: those that i hears
+
+    with d_ji of `Links`. A message that is early leaves before the computing: without its c_j.
+    Where links wait for one another, all begin together and each link has its turn, one way and
+    then, unless it goes one way only, the other:
+
+        T_i <- max_j (T_j + c_j) + sum_turns max_{e of the turn} 2 d_e(b_k)
+
+    and the larger of max_j T_j + c_j and max_j T_j + sum ... where the message is early. The run
+    has taken max_i T_i. Finding numbers by talk (max-consensus) is on top, its exchanges one after
+    another over the slowest link. Where `compute` is measured, c_i is 0, and on top is what the
+    rounds of all m agents took on this machine, divided by m, times the mean of max_i s_i(t).
+
+    `exchanges`: (b_k, early) of each. `active`: the links, by number, of rounds 0, 1, ... until
+    they begin again, where not all are there in every round.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        exchanges: Sequence[tuple[int, bool]],
+        seed: int,
+        active: Sequence[Sequence[int]] | None = None,
+    ):
+        self.links, self.seed = links, seed
+        agents = len(links.stragglers)
+        self.compute = np.zeros(agents) if links.compute is None else links.compute
+        self.active = active or [range(len(links.edges))]
+        self.rounds = [
+            [self._exchange(np.array(there, int), *one) for one in exchanges if agents > 1]
+            for there in self.active
+        ]
+        self.ends, self.recent = [0.0], [np.zeros(agents)]  # max_i T_i of all rounds; last T
+        self.gain: float | None = None  # of `lag` rounds, once it stays the same
+        self.lag = 2 * len(self.rounds)
+
+    def seconds(self, rounds: int, talks: int = 0, talked: int = 0, measured: float = 0.0) -> float:
+        """When all agents have made `rounds` rounds.
+
+        Also `talks` exchanges that carried `talked` bytes over every link, each way; `measured`:
+        seconds of the rounds of all agents on this machine.
+        """
+        every = np.arange(len(self.links.edges))
+        talking = talks * self._turns(talked / talks, every) if talks else 0.0
+        spent = self._clocks(rounds) + talking
+        if self.links.compute is None and rounds:
+            spent += measured / len(self.compute) * self._slowest(rounds) / rounds
+        return spent
+
+    def uses(self, rounds: int) -> NDArray[np.int64]:
+        """In how many of so many rounds each link is there."""
+        found = np.zeros(len(self.links.edges), np.int64)
+        whole, rest = divmod(rounds, len(self.active))
+        for t, there in enumerate(self.active):
+            found[np.array(there, int)] += whole + (t < rest)
+        return found
+
+    def _clocks(self, rounds: int) -> float:
+        """max_i T_i after `rounds` rounds.
+
+        Without chance clocks soon go on alike: T(t + 2) = T(t) + gain, since the heaviest cycle of
+        the recurrence is an agent alone or one link, there and back. Where links go one way or
+        change that need not be so, and every round is counted.
+        """
+        while len(self.ends) <= rounds and self.gain is None:
+            after = self._round(len(self.ends) - 1, self.recent[-1])
+            self.recent = [*self.recent[-self.lag :], after]
+            self.ends.append(float(after.max()))
+            if len(self.recent) > self.lag and not self.links.slow_chance:
+                gain = after - self.recent[0]
+                self.gain = float(gain.max()) if np.ptp(gain) <= SAME * after.max() else None
+        if rounds < len(self.ends):
+            return self.ends[rounds]
+        times, which = divmod(rounds - len(self.ends), self.lag)
+        return self.ends[which - self.lag] + (times + 1) * (self.gain or 0.0)
+
+    def _round(self, t: int, clock: Numbers) -> Numbers:
+        """T after round t."""
+        exchanges = self.rounds[t % len(self.rounds)]
+        busy = self.compute * self._slow(t) / max(len(exchanges), 1)
+        if not exchanges:
+            return clock + busy
+        for senders, receivers, delay, early in exchanges:
+            begin, clock = (clock if early else clock + busy), clock + busy
+            if self.links.takes_turns:
+                clock = np.full(len(clock), max(clock.max(), begin.max() + delay))
+            else:
+                np.maximum.at(clock, receivers, begin[senders] + delay)
+        return clock
+
+    def _exchange(self, there: NDArray[np.int64], count: int, early: bool) -> Exchange:
+        """Of `count` bytes over the links `there`."""
+        ends = np.array(self.links.edges, int).reshape(-1, 2)[there]
+        delay: Any = self.links.seconds(count)[there]
+        if not self.links.one_way:
+            ends, delay = np.concatenate([ends, ends[:, ::-1]]), np.tile(delay, 2)
+        delay = self._turns(count, there) if self.links.takes_turns else delay
+        return Exchange(ends[:, 0], ends[:, 1], delay, early)
+
+    def _turns(self, count: float, there: NDArray[np.int64]) -> float:
+        """Seconds of `count` bytes over the links `there`, all of which begin together."""
+        each = self.links.seconds(count)[there]
+        if not self.links.takes_turns or not len(each):
+            return float(each.max(initial=0.0))
+        longest = np.zeros(self.links.turns.max() + 1)
+        np.maximum.at(longest, self.links.turns[there], self.links.ways * each)
+        return float(longest.sum())
+
+    def _slow(self, t: int) -> Numbers:
+        """s_i(t)."""
+        if not self.links.slow_chance:
+            return self.links.stragglers
+        return self._drawn(t // BLOCK)[t % BLOCK]
+
+    def _drawn(self, block: int) -> Numbers:
+        """s_i(t) of a block of rounds, (rounds, agents)."""
+        if getattr(self, "block", None) != block:
+            key = np.array([self.seed % 2**64, block], np.uint64)
+            source = np.random.Generator(np.random.Philox(key=key))
+            slow = source.random((BLOCK, len(self.compute))) < self.links.slow_chance
+            factors = np.where(slow, self.links.slow_factor, 1.0)
+            self.block, self.factors = block, factors * self.links.stragglers
+        return self.factors
+
+    def _slowest(self, rounds: int) -> float:
+        """sum_t max_i s_i(t) over the first `rounds` rounds."""
+        if not self.links.slow_chance:
+            return rounds * float(self.links.stragglers.max())
+        blocks = range(-(-rounds // BLOCK))
+        most = np.concatenate([self._drawn(block).max(1) for block in blocks])
+        return float(most[:rounds].sum())

@@ -1,0 +1,177 @@
+"""What the links of a network are like: how fast, how far, how lossy, and who may talk at once."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from .link_values import ABOVE, LEAST, RULES, Edge, Numbers, is_number, of_agents, of_edges
+
+APART = ("edges", "one_way")  # of the links of a network: not for the user to say
+FEW = 300  # links that are coloured with care
+PREFIXES = {-4: "p", -3: "n", -2: "u", -1: "m", 1: "k", 2: "M", 3: "G", 4: "T"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Links:
+    """The links of a network, one number each in the order of its edges, and its agents' speed.
+
+    b bytes over link e, one way, take
+
+        d_e(b) = latency_e + 8 b / (rate_e (1 - loss_e))
+
+    seconds: of the packets sent a share `loss` is lost, and these are sent again without waiting,
+    1 / (1 - loss) times on average. They take 8 b joules_per_bit_e / (1 - loss_e) joules. How links
+    and agents make up the time of a run is said by `diamond.network.clock`.
+    """
+
+    edges: tuple[Edge, ...]
+    rate: Numbers  # bit/s, each way
+    latency: Numbers  # s
+    loss: Numbers  # the share of packets that do not arrive
+    joules_per_bit: Numbers | None
+    half_duplex: bool  # an agent talks with one neighbour at a time, and each in turn
+    shared_medium: bool  # and nobody else may within range of the two
+    compute: Numbers | None  # seconds of an agent in a round; None: as measured
+    stragglers: Numbers  # by how much each agent is slower than that
+    slow_chance: float  # of an agent to be slow in a round,
+    slow_factor: float  # so many times
+    one_way: bool = False  # links are (sender, receiver)
+
+    def seconds(self, count: float) -> Numbers:
+        """d_e(count), of every link."""
+        return self.latency + 8 * count / (self.rate * (1 - self.loss))
+
+    def joules(self, count: NDArray[Any]) -> float | None:
+        """Of so many bytes over each link; None where no joules were given."""
+        if self.joules_per_bit is None:
+            return None
+        return float(np.sum(8 * count * self.joules_per_bit / (1 - self.loss)))
+
+    @property
+    def ways(self) -> int:
+        """In how many ways a link is used."""
+        return 1 if self.one_way else 2
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether links wait for one another."""
+        return self.half_duplex or self.shared_medium
+
+    @cached_property
+    def turns(self) -> NDArray[np.int64]:
+        """The turn of each link, where they wait for one another: a colour that no rival has.
+
+        Rivals share an agent; in a shared medium also if an end of one hears an end of the other.
+        Colours are greedy (DSATUR, and where that takes long by degree), so a few too many.
+        """
+        own: dict[int, list[Edge]] = {}
+        for edge in self.edges:
+            for end in edge:
+                own.setdefault(end, []).append(edge)
+        rivals = nx.Graph()
+        rivals.add_nodes_from(self.edges)
+        for edge in self.edges:
+            near = set(edge)
+            if self.shared_medium:
+                near = {end for agent in edge for other in own[agent] for end in other}
+            rivals.add_edges_from((edge, other) for agent in near for other in own[agent])
+        rivals.remove_edges_from([(edge, edge) for edge in self.edges])
+        few = len(self.edges) <= FEW
+        colours = nx.greedy_color(rivals, "DSATUR" if few else "largest_first")
+        return np.array([colours[edge] for edge in self.edges], np.int64)
+
+    def table(self) -> dict[str, Any]:
+        """The options of `Network.with_links` that make these links, as files say them."""
+        found: dict[str, Any] = {name: _brief(getattr(self, name)) for name in RULES}
+        found |= {"half_duplex": self.half_duplex, "shared_medium": self.shared_medium}
+        found["compute"] = "measured" if self.compute is None else _brief(self.compute)
+        found |= {"stragglers": _brief(self.stragglers)}
+        found |= {"slow_chance": self.slow_chance, "slow_factor": self.slow_factor}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def __repr__(self) -> str:
+        """All of it in a few words, as in "1 Mbit/s, 10 ms, loss 5 %"."""
+        if not self.edges:
+            return "none"
+        said = [_span(self.rate, "bit/s"), _span(self.latency, "s")]
+        said += [f"loss {_span(100 * self.loss, '%')}"] if self.loss.any() else []
+        said += [_span(self.joules_per_bit, "J/bit")] if self.joules_per_bit is not None else []
+        said += ["half duplex"] if self.half_duplex else []
+        said += ["shared medium"] if self.shared_medium else []
+        if self.compute is None:
+            said.append("computing as measured")
+        elif self.compute.any():
+            said.append(f"computing {_span(self.compute, 's')}")
+        if slow := int(np.sum(self.stragglers != 1)):
+            said.append(f"{slow} straggler{'s' * (slow != 1)}")
+        if self.slow_chance:
+            said.append(f"{100 * self.slow_chance:g} % slow by {self.slow_factor:g}")
+        return ", ".join(said)
+
+
+def revised(
+    before: Links | None,
+    edges: Sequence[Edge],
+    agents: int,
+    given: Mapping[str, Any],
+    one_way: bool = False,
+) -> Links:
+    """`before` with what is `given` and not None; without it, links need a rate.
+
+    `one_way`: edges are (sender, receiver).
+    """
+    start: dict[str, Any] = {"latency": 0.0, "loss": 0.0, "compute": 0.0, "stragglers": 1.0}
+    start |= {"half_duplex": False, "shared_medium": False, "slow_chance": 0.0, "slow_factor": 1.0}
+    if before is not None:
+        start = {f.name: getattr(before, f.name) for f in fields(before) if f.name not in APART}
+        start["compute"] = "measured" if before.compute is None else before.compute
+    asked = start | {name: value for name, value in given.items() if value is not None}
+    if "rate" not in asked:
+        raise ValueError("links need a rate in bit/s, as in with_links(rate=1e6)")
+    for name in ("half_duplex", "shared_medium"):
+        if not isinstance(asked[name], bool):
+            raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
+    chance, factor = asked["slow_chance"], asked["slow_factor"]
+    if not (is_number(chance) and 0 <= chance <= 1):
+        raise ValueError(f"slow_chance is {chance!r}; a chance lies between 0 and 1")
+    if not (is_number(factor) and factor >= 1):
+        raise ValueError(f"slow_factor is {factor!r}; it says how many times slower, 1 or more")
+    each = lambda name: (
+        None if asked.get(name) is None else of_edges(name, asked[name], edges, one_way)
+    )
+    links = {name: each(name) for name in RULES}
+    measured = isinstance(asked["compute"], str) and asked["compute"] == "measured"
+    return Links(
+        tuple(edges),
+        **links,  # type: ignore[arg-type]
+        half_duplex=asked["half_duplex"],
+        shared_medium=asked["shared_medium"],
+        compute=None if measured else of_agents("compute", asked["compute"], agents, LEAST),
+        stragglers=of_agents("stragglers", asked["stragglers"], agents, ABOVE, 1.0),
+        slow_chance=float(chance),
+        slow_factor=float(factor),
+        one_way=one_way,
+    )
+
+
+def _brief(values: Numbers | None) -> float | list[float] | None:
+    """One number where all are the same."""
+    if values is None:
+        return None
+    return float(values[0]) if len(set(values.tolist())) == 1 else values.tolist()
+
+
+def _span(values: Numbers, unit: str) -> str:
+    """The smallest and the largest with their unit: "1 to 4 Mbit/s"."""
+    low, high = float(values.min()), float(values.max())
+    power = math.floor(math.log10(high) / 3) if high and unit != "%" else 0
+    prefix = PREFIXES.get(power, "")
+    scale = 1000.0**power if prefix else 1.0
+    ends = dict.fromkeys(f"{value / scale:.3g}" for value in (low, high))
+    return f"{' to '.join(ends)} {prefix}{unit}"

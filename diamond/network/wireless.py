@@ -1,0 +1,98 @@
+"""Radios in the plane: who is in range, and how fast and lossy the link between two is."""
+
+import math
+import random
+from collections.abc import Sequence
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from .graphs import Mixing, _draw, _network, _size
+from .network import Network
+
+Places = Sequence[Sequence[float]]
+
+
+def wireless(
+    agents: int | None = None,
+    radius: float = 0.4,
+    seed: int = 0,
+    mixing: Mixing = "laplacian",
+    connected: bool = True,
+    *,
+    positions: Places | None = None,
+    bandwidth: float = 1e6,
+    snr: float = 30.0,
+    reference: float = 0.1,
+    exponent: float = 3.0,
+    threshold: float = 0.0,
+) -> Network:
+    """Radios in the plane, joined when closer than `radius`, with links by their distance d:
+
+        SNR(d) = 10^(snr / 10) (max(d, reference) / reference)^-exponent
+        rate   = bandwidth log2(1 + SNR(d))                    Shannon's, in bit/s
+        loss   = 1 - exp(-10^(threshold / 10) / SNR(d))        Rayleigh fading
+
+    `snr` in decibels is the mean signal to noise at the distance `reference`, and `exponent` how
+    the signal fades with distance (2 in free space, 3 to 4 in buildings and cities). A packet is
+    lost when fading, exponential in power, takes the SNR below `threshold` decibels. `positions`
+    are one (x, y) an agent; without them `agents` are placed at random in the unit square, again
+    until all are connected. Places are the node attribute "pos" of `Network.graph`. Latency, turns
+    and computing are those of `with_links`, which keeps rate and loss:
+    wireless(20).with_links(latency=0.005, shared_medium=True).
+    """
+    if not (np.isfinite(radius) and radius > 0):
+        raise ValueError(f"radius is {radius}; it must be a positive distance, such as 0.4")
+    for name, value in (("bandwidth", bandwidth), ("reference", reference), ("exponent", exponent)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} is {value}; it must be above 0")
+    for name, value in (("snr", snr), ("threshold", threshold)):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}; it must be a finite number of decibels")
+    if positions is not None:
+        points = _points(positions, agents)
+        name = f"wireless({len(points)} places, radius={radius})"
+        graph, draws = _disc(points, radius), 1
+    elif agents is not None:
+        count = _size("agents", agents)
+        name = f"wireless({count}, radius={radius}, seed={seed})"
+        place = lambda source: _disc(_scattered(source, count), radius)
+        graph, draws = _draw(place, name, seed, connected, "radius")
+    else:
+        raise ValueError("wireless needs agents, how many, or positions, where they are")
+    made = _network(graph, sorted(graph), name, mixing, draws)
+    places = np.array([place for _, place in made.graph.nodes(data="pos")])
+    ends = np.array(made.edges, int).reshape(-1, 2)
+    apart = np.linalg.norm(places[ends[:, 0]] - places[ends[:, 1]], axis=1)
+    clear = 10 ** (snr / 10) * (np.maximum(apart, reference) / reference) ** -exponent
+    return made.with_links(
+        rate=bandwidth * np.log2(1 + clear), loss=-np.expm1(-(10 ** (threshold / 10)) / clear)
+    )
+
+
+def _points(positions: Places, agents: int | None) -> NDArray[np.float64]:
+    """Where the agents are, (agents, 2)."""
+    try:
+        points = np.array(positions, float)
+    except (TypeError, ValueError):
+        points = np.empty(0)
+    if points.ndim != 2 or points.shape[1] != 2 or not len(points) or not np.isfinite(points).all():
+        raise ValueError("positions must be one pair (x, y) of finite numbers for each agent")
+    if agents is not None and agents != len(points):
+        raise ValueError(f"there are {len(points)} positions for {agents} agents; give one each")
+    return points
+
+
+def _scattered(source: random.Random, count: int) -> NDArray[np.float64]:
+    return np.array([[source.random(), source.random()] for _ in range(count)])
+
+
+def _disc(points: NDArray[np.float64], radius: float) -> nx.Graph:
+    """Joined where closer than `radius`."""
+    graph = nx.Graph()
+    graph.add_nodes_from((i, {"pos": tuple(map(float, place))}) for i, place in enumerate(points))
+    apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    near = np.argwhere(np.triu(apart < radius, 1))
+    graph.add_edges_from(map(tuple, near.tolist()))
+    return graph

@@ -1,0 +1,38 @@
+"""Programs are compiled with the effort they are worth, and the values are the same to rounding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from diamond.machine.compiler import BRIEF, PLAIN, _known, briefly, compiled
+
+pytestmark = pytest.mark.quick
+
+
+def squares(a, times=1):
+    return times * jnp.sum(jnp.tanh(a) ** 2)
+
+
+def test_what_works_on_little_has_a_program_of_its_own():
+    program = briefly("times", small=8 * 100)(squares)
+    for size in (10, 100, 101):
+        a = np.linspace(0, 1, size)
+        np.testing.assert_allclose(program(a, times=2), 2 * np.sum(np.tanh(a) ** 2), rtol=1e-12)
+    assert sorted(program.programs) == [("cpu", False), ("cpu", True)]
+    lowered = program.lower(np.ones(3)).compile()
+    np.testing.assert_allclose(lowered(np.ones(3)), 3 * np.tanh(1) ** 2, rtol=1e-12)
+
+
+def test_inside_another_program_it_is_a_part_of_that():
+    program = compiled()(squares)
+    found = jax.jit(lambda a: program(a) + jax.grad(program)(a).sum())(np.ones(3))
+    tanh = np.tanh(1)
+    np.testing.assert_allclose(found, 3 * (tanh**2 + 2 * tanh * (1 - tanh**2)), rtol=1e-12)
+
+
+def test_options_that_this_jax_does_not_know_are_left_out():
+    assert _known(**BRIEF) == BRIEF and _known(**PLAIN) == PLAIN
+    assert _known(xla_backend_optimization_level=0, xla_that_never_was=1) == {
+        "xla_backend_optimization_level": 0
+    }

@@ -1,0 +1,19 @@
+"""Figures of matplotlib, looked at instead of written."""
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+from matplotlib.figure import Figure
+
+
+def seen(monkeypatch):
+    """The figures that will be saved from now on, in their order; nothing is written."""
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *given, **named: figures.append(self))
+    return figures
+
+
+def lines(axis):
+    """What an axis shows: {label: (x, y)}."""
+    return {line.get_label(): np.array(line.get_data(), float) for line in axis.get_lines()}
