@@ -249,3 +249,13 @@ def test_the_key_of_links_is_nobodys_sample():
     agents = jax.random.fold_in(jax.random.fold_in(key(0), 3), jnp.uint32(0) - 2)
     drawn |= {tuple(jax.random.key_data(jax.random.fold_in(agents, i)).tolist()) for i in range(99)}
     assert len(drawn) == 102
+
+
+def test_clocks_know_which_links_a_round_has():
+    net = ONE_WAY["both"]
+    assert ring(6).active is None
+    for one, there in zip(net.rounds, net.active, strict=True):
+        assert {net.edges[k] for k in there} == set(one.graph.to_directed().edges)
+    graphs = ONE_WAY["graphs"]
+    for one, there in zip(graphs.rounds, graphs.active, strict=True):
+        assert {graphs.edges[k] for k in there} == set(one.edges)
