@@ -22,7 +22,8 @@ beta mu and 1, and the geometric middle is taken, of the worst agent. Where y la
 the largest L_l counts, k = 0.6, and alpha never grows again: x does not see the l whose curvature
 was measured. Where y follows, the mean of the L_l counts, which bounds the curvature of the mean,
 k = 1.25, and alpha may grow, at most four times at a look. c = 1.5. Where y makes several steps
-for one of x, beta mu is 1 - (1 - beta mu)^inner.
+for one of x, beta mu is 1 - (1 - beta mu)^inner. Where links go one way or change, alpha max_i L_l
+is at most half of what tracking takes there (`Network.tracking`).
 
 A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
 of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
@@ -76,7 +77,8 @@ LAGS, KEEPS_UP = Regime(0.6, 1.0), Regime(1.25, 4.0)
 
 def _beta(setting: Setting, move: str) -> Found:
     if setting.problem.lower_level == "common":
-        return Found(SHARE[move] / (MARGIN * _largest(setting) * _pull(setting, move)))
+        step = min(SHARE[move] / (MARGIN * _pull(setting, move)), _stable(setting, move, "atc"))
+        return Found(step / _largest(setting))
     return Found(1 / (MARGIN * curvatures(setting)))
 
 
@@ -147,12 +149,20 @@ def _alpha(
         step = ratio / (1 + ratio) * min(step, most[noise])
     grown = regime.growth * setting.before("alpha", math.inf)
     share = SHARE[move] if move in ("extra", "ed") else STEP[order]
-    return Found(float(min(share * step / _pull(setting, move), grown)))
+    stable = _stable(setting, move, order) / largest
+    return Found(float(min(share * step / _pull(setting, move), stable, grown)))
 
 
 def _pull(setting: Setting, move: str) -> float:
     """How much longer than their mean tracked steps are, where links go one way."""
     return setting.network.pull if setting.network is not None and move == "gt" else 1.0
+
+
+def _stable(setting: Setting, move: str, order: Order) -> float:
+    """Half of the step times curvature at which tracking would still be stable on this network."""
+    if setting.network is None or move != "gt":
+        return math.inf
+    return HALF * setting.network.tracking[order]
 
 
 def _eta(setting: Setting) -> Found:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from diamond.network.link_values import Compute, PerAgent, PerEdge
 from diamond.network.links import Links, revised
-from diamond.network.spectrum import contraction, perron, smallest, survival
+from diamond.network.spectrum import contraction, perron, smallest, survival, tracking_limit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,6 +129,18 @@ class Network:
     def pull(self) -> float:
         """How much longer a tracked step is than its mean over the agents: m sum_i pi_i c_i."""
         return float(self.agents * self.perron @ self.loads)
+
+    @cached_property
+    def tracking(self) -> dict[str, float]:
+        """The largest step times curvature at which tracking is stable, by the order of mixing."""
+        if self.kind == "symmetric":
+            return {"atc": math.inf, "paper": math.inf}  # what curvature alone allows is less
+        each = self.sequence or (self,)
+        rows = [one.weights for one in each]
+        columns = [one.weights if one.shares is None else one.shares for one in each]
+        return {
+            order: tracking_limit(rows, columns, order == "paper") for order in ("atc", "paper")
+        }
 
     @property
     def edges(self) -> list[tuple[int, int]]:

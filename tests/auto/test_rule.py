@@ -31,11 +31,20 @@ class Setting(SimpleNamespace):
 def alpha(monkeypatch):
     """alpha where beta mu is `rate`, and L_l, r and sigma_L are as above."""
 
-    def found(rate=1.0, noise="none", order="atc", lags=1, past=math.inf, upper=None, move="gt"):
+    def found(
+        rate=1.0,
+        noise="none",
+        order="atc",
+        lags=1,
+        past=math.inf,
+        upper=None,
+        move="gt",
+        network=None,
+    ):
         given = np.array(upper or [LARGEST, MEAN, RATIO, SHAKY])
         monkeypatch.setattr(step_sizes, "_upper", lambda setting: given)
         monkeypatch.setattr(step_sizes, "_rate", lambda setting, inner, move: rate)
-        setting = Setting(past={"alpha": past})
+        setting = Setting(past={"alpha": past}, network=network)
         return step_sizes._alpha(setting, order, lags, noise, 1, move, "local").value
 
     return found
@@ -47,6 +56,13 @@ def test_without_noise_alpha_is_what_curvature_and_the_lag_of_y_allow(alpha):
     assert alpha(rate=0.14) == pytest.approx(1.5 * 2 * math.sqrt(0.14) / LARGEST)  # y lags
     assert alpha(order="paper") == pytest.approx(0.5 * 1.5 / MEAN)
     assert alpha(rate=0.3, lags=2) == pytest.approx(0.3 / MEAN)
+
+
+def test_where_links_go_one_way_alpha_is_half_of_what_tracking_takes(alpha):
+    network = SimpleNamespace(pull=1.0, tracking={"atc": 0.2, "paper": math.inf})
+    assert alpha(network=network) == pytest.approx(0.5 * 0.2 / LARGEST)
+    assert alpha(network=network, order="paper") == alpha(order="paper")
+    assert alpha(network=network, move="gossip") == alpha(move="gossip")
 
 
 def test_plain_samples_pay_for_their_noise(alpha):

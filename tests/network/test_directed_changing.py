@@ -259,3 +259,29 @@ def test_clocks_know_which_links_a_round_has():
     graphs = ONE_WAY["graphs"]
     for one, there in zip(graphs.rounds, graphs.active, strict=True):
         assert {graphs.edges[k] for k in there} == set(one.edges)
+
+
+@pytest.mark.parametrize("order", ["atc", "paper"])
+@pytest.mark.parametrize(
+    "net", [network.one_way_ring(6), network.one_peer(6)], ids=lambda net: net.name
+)
+def test_tracking_is_stable_up_to_its_limit_and_no_further(net, order):
+    """Every agent with the curvature 1, by hand; from rings both ways it is not limited further."""
+
+    def left(step, rounds=3000):
+        s = u = np.random.default_rng(0).normal(size=net.agents)
+        for t in range(rounds):
+            one = net.rounds[t % len(net.rounds)]
+            r, c = (
+                a.toarray()
+                for a in (one.weights, one.weights if one.shares is None else one.shares)
+            )
+            moved = r @ s - step * u if order == "paper" else r @ (s - step * u)
+            s, u = moved, c @ u + moved - s
+            if np.abs(s).max() > 1e6:
+                break
+        return np.abs(s).max()
+
+    limit = net.tracking[order]
+    assert 0 < limit < 2 and left(0.95 * limit) < 1e-3 and left(1.6 * limit) > 1e3
+    assert ring(6).tracking[order] == np.inf
