@@ -1,8 +1,17 @@
 """Problems to start from: each module's function returns a `Problem`."""
 
+from .hyper_cleaning import Cleaning, hyper_cleaning
 from .hyperparameter import hyperparameter
 from .meta_learning import meta_learning
 from .quadratic import Quadratic, quadratic
 from .regression import regression
 
-__all__ = ["Quadratic", "hyperparameter", "meta_learning", "quadratic", "regression"]
+__all__ = [
+    "Cleaning",
+    "Quadratic",
+    "hyper_cleaning",
+    "hyperparameter",
+    "meta_learning",
+    "quadratic",
+    "regression",
+]
