@@ -13,6 +13,7 @@ from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import LowerLevel, Problem
 from ._labels import labelled
+from ._softmax_regression import accuracy, upper, weighted, zeros
 
 AGENTS, SHARES = 5, (0.4, 0.4, 0.2)  # of the digits, where no rows are given
 
@@ -62,21 +63,10 @@ def hyper_cleaning(
     train, wrong = corrupt(train, corrupted, classes, seed)
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
-        return jnp.zeros(wrong.size), {"w": jnp.zeros((features, classes)), "b": jnp.zeros(classes)}
-
-    def each(y: Tree, rows: Any) -> jax.Array:
-        scores = jax.nn.log_softmax(rows["a"] @ y["w"] + y["b"])
-        return -jnp.take_along_axis(scores, rows["b"][:, None], 1)[:, 0]
-
-    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(each(y, rows))
+        return jnp.zeros(wrong.size), zeros(features, classes)
 
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        square = jnp.sum(y["w"] ** 2) + jnp.sum(y["b"] ** 2)
-        return jnp.mean(jax.nn.sigmoid(x[rows["k"]]) * each(y, rows)) + regularizer * square
-
-    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(jnp.argmax(rows["a"] @ y["w"] + y["b"], 1) == rows["b"])
+        return weighted(jax.nn.sigmoid(x[rows["k"]]), y, rows, regularizer)
 
     metrics: dict[str, Any] = {"accuracy": accuracy}
     if wrong.any():

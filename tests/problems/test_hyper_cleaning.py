@@ -8,6 +8,7 @@ import pytest
 from compiling import unchecked
 from helpers import end, ring
 from scipy import special
+from softmax_regression import reference
 from solved import solved
 
 import diamond
@@ -26,40 +27,14 @@ def rows(count):
 TRAIN, VALID = ([rows(n) for n in COUNTS] for _ in range(2))
 
 
-def losses_at(y, rows):
-    """Per row: cross-entropy, its gradient and its Hessian, y = weights over biases, (P + 1, Q)."""
-    a = np.column_stack([rows["a"], np.ones(len(rows["b"]))])
-    p = special.softmax(a @ y, axis=1)
-    loss = -np.log(p[np.arange(len(a)), rows["b"]])
-    slope = np.einsum("np,nq->npq", a, p - np.eye(Q)[rows["b"]])
-    bend = np.einsum("nq,qr->nqr", p, np.eye(Q)) - np.einsum("nq,nr->nqr", p, p)
-    hessian = np.einsum("np,ns,nqr->npqsr", a, a, bend)
-    size = (P + 1) * Q
-    return loss, slope.reshape(-1, size), hessian.reshape(-1, size, size)
-
-
-def reference(x, train):
-    """y*(x) of the common lower level by Newton's method, and the gradient of f(y*(x))."""
-    weights = special.expit(x)
-    share = np.concatenate([np.full(n, 1 / n) for n in COUNTS]) / len(COUNTS)
-    joined = lambda parts: {k: np.concatenate([part[k] for part in parts]) for k in "ab"}
-    y = np.zeros((P + 1) * Q)
-    for _ in range(30):
-        _, slope, bend = losses_at(y.reshape(P + 1, Q), joined(train))
-        gradient = (share * weights) @ slope + 2 * REGULARIZER * y
-        hessian = np.tensordot(share * weights, bend, 1) + 2 * REGULARIZER * np.eye(len(y))
-        y -= np.linalg.solve(hessian, gradient)
-    of_f = share @ losses_at(y.reshape(P + 1, Q), joined(VALID))[1]
-    z = np.linalg.solve(hessian, of_f)
-    return y.reshape(P + 1, Q), -share * weights * (1 - weights) * (slope @ z)
-
-
 def test_the_hypergradient_is_that_of_dense_algebra():
     made = hyper_cleaning(TRAIN, VALID, classes=Q, regularizer=REGULARIZER, corrupted=0.3)
     train = corrupt([r | {"k": k} for r, k in zip(TRAIN, spans())], 0.3, Q, 0)[0]
     x = RANDOM.normal(size=sum(COUNTS))
     y, gradient = solved(made.problem, x)
-    wanted, expected = reference(x, train)
+    weights = special.expit(x)
+    wanted, effect = reference(weights, train, VALID, Q, REGULARIZER)
+    expected = weights * (1 - weights) * effect
     np.testing.assert_allclose(np.vstack([y["w"], y["b"]]), wanted, atol=1e-10)
     np.testing.assert_allclose(gradient, expected, atol=1e-10)
     assert np.abs(expected).max() > 1e-3
