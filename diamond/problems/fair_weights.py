@@ -19,7 +19,6 @@ def fair_weights(
     test: Sequence[Tree] | None = None,
     classes: int = 2,
     regularizer: float = 1e-3,
-    names: Sequence[str] | None = None,
 ) -> Problem:
     """f_i = cross-entropy on validation rows; g_i = m x_i cross-entropy + regularizer ||y||^2.
 
@@ -27,8 +26,8 @@ def fair_weights(
     training rows, to which one y is fitted, y*(x) = argmin_y 1/m sum_i g_i, a softmax regression
     {"w": (p, q), "b": (q,)} in common. f counts every agent alike, however many rows it has;
     whose rows mislead the model loses its weight, whose kind is rare gains. Rows are
-    {"a": features (n, p), "b": labels (n,)}. The metric is the accuracy on `test`; `names` are the
-    agents'. For methods that project: `order="atc"` where they have an order.
+    {"a": features (n, p), "b": labels (n,)}. The metric is the accuracy on `test`. For methods
+    that project: `order="atc"` where they have an order.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
     agents, features = len(train), np.shape(train[0]["a"])[1]
@@ -44,4 +43,4 @@ def fair_weights(
     level = float(np.log(classes))
     parts, metrics = (train, valid, test), {"accuracy": accuracy}
     kind: dict[str, Any] = {"lower_level": "common", "prox": prox.simplex()}
-    return Problem(upper, lower, init, *parts, metrics, constant=level, names=names, **kind)
+    return Problem(upper, lower, init, *parts, metrics, constant=level, **kind)

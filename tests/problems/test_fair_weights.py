@@ -24,7 +24,7 @@ VALID = [rows(n) for n in (20, 30, 40)]
 
 
 def test_the_gradient_is_that_of_dense_algebra_and_noise_loses_its_weight():
-    problem = fair_weights(TRAIN, VALID, classes=Q, regularizer=REGULARIZER, names=["a", "b", "c"])
+    problem = fair_weights(TRAIN, VALID, classes=Q, regularizer=REGULARIZER)
     x, agent = np.array([0.5, 0.3, 0.2]), np.repeat(np.arange(3), [30, 24, 36])
     y, gradient = solved(problem, x)
     wanted, effect = reference(3 * x[agent], TRAIN, VALID, Q, REGULARIZER)
