@@ -8,14 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import data
 from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import LowerLevel, Problem
 from ._labels import labelled
 from ._softmax_regression import accuracy, upper, weighted, zeros
-
-AGENTS, SHARES = 5, (0.4, 0.4, 0.2)  # of the digits, where no rows are given
 
 
 class Cleaning(NamedTuple):
@@ -30,8 +27,8 @@ class Cleaning(NamedTuple):
 
 
 def hyper_cleaning(
-    train: Sequence[Tree] | None = None,
-    valid: Sequence[Tree] | None = None,
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
     test: Sequence[Tree] | None = None,
     classes: int = 10,
     corrupted: float = 0.5,
@@ -42,21 +39,18 @@ def hyper_cleaning(
     """f_i = cross-entropy on clean validation rows;
     g_i = mean_r sigmoid(x_k(r)) cross-entropy(y; r) + regularizer ||y||^2 on training rows.
 
-    Rows are {"a": features (n, p), "b": labels (n,)}; without any, the embedded digits dealt to
-    five agents. y = {"w": (p, q), "b": (q,)} is a softmax regression. x is shared: one number for
-    every training row of every agent, k(r) counting them agent by agent, begun at 0. Agent i's g_i
-    sees those of its own rows alone, so the agents have something to solve together where one y
-    is fitted to the rows of all, and a wrong label of one spoils it for the others: `lower_level`
-    "common", as in Gao et al. (2023) and Zhu et al. (2024). "personal", each agent cleans its own
-    rows for its own y. Training rows may have a leaf "k" instead, whole numbers from 0: rows of
-    one source (an annotator, a sensor) then share a weight, whoever has them.
+    Rows are {"a": features (n, p), "b": labels (n,)}, y = {"w": (p, q), "b": (q,)} is a softmax
+    regression. x is shared: one number for every training row of every agent, k(r) counting them
+    agent by agent, begun at 0. Agent i's g_i sees those of its own rows alone, so the agents have
+    something to solve together where one y is fitted to the rows of all, and a wrong label of one
+    spoils it for the others: `lower_level` "common", as in SPARKLE (Zhu et al., 2024). "personal":
+    each agent cleans its own rows for its own y. Training rows may have a leaf "k", whole numbers
+    from 0: rows of one source (an annotator, a sensor) then share a weight, whoever has them.
 
     The labels of a share `corrupted` of the training rows, drawn by `seed`, become other ones;
     with sources, all those of that share of the sources. 0 leaves yours. The metrics are the
     accuracy on `test`, and `f1` of finding them: rows with sigmoid(x) < 1/2 are said to be wrong.
     """
-    if train is None or valid is None:
-        train, valid, test = _digits(seed)
     train, valid, test = labelled(train, valid, test, classes=classes)
     train = _numbered(train)
     features = np.shape(train[0]["a"])[1]
@@ -122,11 +116,3 @@ def _numbered(train: Sequence[Any]) -> Sequence[Any]:
         if sources.min() < 0:
             raise ValueError(f"agent {agent}'s sources k go below 0; number the sources from 0")
     return train
-
-
-def _digits(seed: int) -> list[list[Any]]:
-    """Training, validation and test rows of the embedded digits."""
-    a, b = data.digits().train
-    parts = data.partition.iid(b, AGENTS, seed)
-    split = data.partition.split(parts, SHARES, seed)
-    return [[{"a": a[i], "b": b[i]} for i in part] for part in split]

@@ -89,12 +89,12 @@ def test_no_joint_policy_is_better_than_the_planned_one(seed, monkeypatch):
 def test_agents_learn_the_best_policy_together_and_not_alone(float32):
     game = small()
     exact = diamond.hypergradient.conjugate_gradient(4)
-    algorithm = diamond.diamond(batch=4, hypergradient=exact)
-    found = end(game.problem, ring(3), algorithm, 500).state
+    algorithm = diamond.diamond(10.0, 2.0, 1.0, 1.0, batch=4, hypergradient=exact)
+    found = end(game.problem, ring(3), algorithm, 300).state
     best, _ = game.planned()
     worth = lambda x: game.problem.metrics["return"](x, None, None)
     assert worth(jnp.zeros((3, 4, 2))) < 0.5 * best and worth(found.x.mean(0)) > 0.95 * best
-    np.testing.assert_allclose(found.y @ game.start, game.returns(found.x.mean(0)), rtol=1e-2)
+    np.testing.assert_allclose(found.y @ game.start, game.returns(found.x.mean(0)), atol=1e-3)
 
     @jax.jit
     def alone(x):  # everyone for itself: its own actions, its own rewards
@@ -103,7 +103,7 @@ def test_agents_learn_the_best_policy_together_and_not_alone(float32):
         return x.at[own].add(10.0 * slopes[own, own])
 
     x = jnp.zeros((3, 4, 2))
-    for _ in range(500):
+    for _ in range(300):
         x = alone(x)
     assert game.returns(x).mean() < 0.9 * best
 
