@@ -42,12 +42,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the 
 def new(
     name: Annotated[str, typer.Argument(help="Writes NAME.toml and NAME.py.")],
     folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
+    problem: Annotated[
+        str | None, typer.Option(help="One of the gallery instead of your own: NAME.toml alone.")
+    ] = None,
 ) -> None:
     """Write a commented experiment and a problem of your own, ready to run."""
     with reported():
         from ..experiment.template import write
 
-        for path in write(folder, name):
+        for path in write(folder, name, problem):
             typer.echo(path)
     talk(f"try it:  diamond run {folder / name}.toml")
 

@@ -66,7 +66,7 @@ def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: P
         train, valid, test, classes, names = deal(**rows)
         known: dict[str, Any] = {"classes": classes} if "classes" in rest else {}
         known |= {"names": names} if "names" in rest and names else {}
-        return make(train, valid, test, **known | inner)
+        return _checked(make(train, valid, test, **known | inner), name)
 
     spelled = {k: v for k, v in options.spelled.items() if k not in ("agents", "partition")}
     asked = given | {"dataset": place}

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from . import gallery
 from .validation_errors import BadExperiment, Mistake
 
 EXPERIMENT = """\
@@ -20,7 +21,7 @@ every = 25                    # rounds between evaluations
 seed = 0                      # of the start and of every mini-batch
 
 # Your own function, in {name}.py beside this file; the other keys are its arguments.
-# Built in: digits, quadratic, meta_learning, hyperparameter, regression.
+# Built in: digits, quadratic, meta_learning, hyperparameter, actor_critic, ...
 [problem]
 kind = "{name}.py:make"
 agents = 5
@@ -89,12 +90,17 @@ def make(agents: int = 5, noise: float = 0.5) -> diamond.Problem:
 '''
 
 
-def write(folder: Path, name: str) -> list[Path]:
-    """Write NAME.toml and NAME.py; what is there already is left alone."""
+def write(folder: Path, name: str, kind: str | None = None) -> list[Path]:
+    """Write NAME.toml and NAME.py, of a problem `kind` that is there NAME.toml alone.
+
+    What is there already is left alone.
+    """
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         said = f"{name!r} is no name for a Python file; use letters, digits and _"
         raise BadExperiment("diamond new", [Mistake("", said)])
     files = {folder / f"{name}.toml": EXPERIMENT.format(name=name), folder / f"{name}.py": PROBLEM}
+    if kind is not None:
+        files = {folder / f"{name}.toml": gallery.text(name, kind)}
     if there := [path for path in files if path.exists()]:
         raise FileExistsError(f"{there[0]} is there already; choose another name")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,27 @@
 """Problems to start from: each module's function returns a `Problem`."""
 
+from .actor_critic import MarkovGame, actor_critic
+from .fair_weights import fair_weights
+from .hyper_cleaning import Cleaning, hyper_cleaning
 from .hyperparameter import hyperparameter
 from .meta_learning import meta_learning
+from .policy_evaluation import Evaluation, policy_evaluation
 from .quadratic import Quadratic, quadratic
 from .regression import regression
+from .support_vectors import support_vectors
 
-__all__ = ["Quadratic", "hyperparameter", "meta_learning", "quadratic", "regression"]
+__all__ = [
+    "Cleaning",
+    "Evaluation",
+    "MarkovGame",
+    "Quadratic",
+    "actor_critic",
+    "fair_weights",
+    "hyper_cleaning",
+    "hyperparameter",
+    "meta_learning",
+    "policy_evaluation",
+    "quadratic",
+    "regression",
+    "support_vectors",
+]

@@ -92,10 +92,11 @@ def quadratic(
     seed: int = 0,
     lower_level: Literal["personal", "common", "none"] = "personal",
 ) -> Quadratic:
-    """A random one; `noise` is the spread of an agent's rows, 0 makes every sample the mean.
+    """f_i = mean_n 1/2 ||y - a_n||^2 + 1/2 x'Px + c'x + x'Dy, g_i = mean_n 1/2 y'Ay - y'(Bx + b_n).
 
-    `rows` may differ between agents. `heterogeneity` scales what sets the agents apart.
-    `lower_level`: each agent's own, common to all, or none.
+    A random one; `noise` is the spread of an agent's rows, 0 makes every sample the mean. `rows`
+    may differ between agents. `heterogeneity` scales what sets the agents apart. `lower_level`:
+    each agent's own, common to all, or none.
     """
     for what, size in {"agents": agents, "upper": upper, "lower": lower}.items():
         whole(what, size, 1)

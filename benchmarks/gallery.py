@@ -1,0 +1,85 @@
+"""Problems of the gallery at demo size: what docs/gallery.md reports.
+
+    python benchmarks/gallery.py games        shares of the best return, on ten games
+    python benchmarks/gallery.py cleaning     accuracy and F1, on three draws of wrong labels
+
+Games: 9 agents, Erdos-Renyi (p = 0.3), all states in every round, steps that choose themselves.
+Cleaning: alpha of every method is the best of one grid on the first draw, by the upper loss.
+"""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import diamond
+from diamond.experiment.partitioning import deal
+from diamond.problems import actor_critic, hyper_cleaning
+
+GAMES, ROUNDS = range(10), 1000
+ALPHAS, DRAWS = (2.0, 10.0, 50.0, 250.0), range(3)
+LOWER = {"beta": 0.3, "delta": 0.3, "batch": 32}
+MOMENTUM = {"eta": 0.2, "gamma": 0.2}
+
+
+def games():
+    network = diamond.network.erdos_renyi(9, p=0.3, seed=0)
+    inverse = diamond.hypergradient.conjugate_gradient(6)
+    methods = diamond.diamond, diamond.gt_sgd, diamond.dsgd
+    print("game  best   " + "  ".join(f"{make.__name__:>7}" for make in methods) + "    alone")
+    for seed in GAMES:
+        game = actor_critic(seed=seed)
+        best, _ = game.planned()
+        runs = [
+            diamond.simulate(game.problem, network, make(batch=6, hypergradient=inverse), ROUNDS)
+            for make in methods
+        ]
+        found = [*(run.history["return"][-1] for run in runs), game.returns(alone(game)).mean()]
+        print(f"{seed:4}  {best:.3f}  " + "  ".join(f"{value / best:7.3f}" for value in found))
+
+
+def alone(game, step=20.0):
+    """Where agents end that change their own policy for their own reward."""
+    own = jnp.arange(9)
+    move = lambda x: x.at[own].add(step * jax.jacobian(game.returns)(x)[own, own])
+    start = jnp.zeros(game.problem.start(0)[0].shape)
+    return jax.jit(lambda x: jax.lax.fori_loop(0, ROUNDS, lambda _, x: move(x), x))(start)
+
+
+def cleaning():
+    methods = {
+        "diamond_common": lambda a: diamond.diamond_common(a, **LOWER, **MOMENTUM),
+        "sparkle": lambda a: diamond.sparkle(a, **LOWER),
+        "ma_dsbo": lambda a: diamond.ma_dsbo(a, **LOWER),
+    }
+    dealt = (deal("digits", agents=5, seed=seed)[:3] for seed in DRAWS)
+    made = [hyper_cleaning(*rows, seed=seed) for seed, rows in enumerate(dealt)]
+    for name, draws in {"weights ignored": made, "wrong rows left out": map(cleaned, made)}.items():
+        runs = [run(each.problem, methods["diamond_common"](0.0)) for each in draws]
+        report(name, "-", runs)
+    for name, make in methods.items():
+        first = {alpha: run(made[0].problem, make(alpha)) for alpha in ALPHAS}
+        alpha = min(first, key=lambda alpha: first[alpha].history["upper_loss"][-1])
+        report(name, alpha, [first[alpha], *(run(each.problem, make(alpha)) for each in made[1:])])
+
+
+def run(problem, algorithm):
+    return diamond.simulate(problem, diamond.network.ring(5), algorithm, ROUNDS, every=ROUNDS)
+
+
+def cleaned(made):
+    """The same without the rows whose labels are wrong."""
+    rows = made.problem.rows
+    kept = [{k: r[k][~made.wrong[r["k"]]] for k in "ab"} for r in rows["train"]]
+    return hyper_cleaning(kept, list(rows["valid"]), list(rows["test"]), corrupted=0.0)
+
+
+def report(name, alpha, runs):
+    last = lambda key: [run.history[key][-1] for run in runs if key in run.history]
+    said = [f"{key} {np.mean(last(key)):.3f}" for key in ("accuracy", "f1") if last(key)]
+    print(f"{name:20} alpha {alpha:4}  " + "  ".join(said), flush=True)
+
+
+if __name__ == "__main__":
+    {"games": games, "cleaning": cleaning}[sys.argv[1]]()

@@ -1,0 +1,80 @@
+"""Experiments to start from, one for each problem of the gallery, that run as they are."""
+
+import inspect
+from typing import Any, NamedTuple
+
+from .. import problems
+from .options import parameters, read
+from .validation_errors import BadExperiment, Mistake, did_you_mean
+
+ROWS = ("train", "valid", "test", "classes")  # what comes with a data set
+
+
+class Start(NamedTuple):
+    """What an experiment on a problem begins with, where it is not the problem's default."""
+
+    agents: int
+    problem: dict[str, Any]
+    algorithm: dict[str, Any]
+    rounds: int = 500
+
+
+DIGITS = {"dataset": "digits", "agents": 5}
+OWN = {"name": "diamond", "batch": 16}
+COMMON = {"name": "diamond_common", "batch": 32}
+TRACKED = {"beta": 0.3, "delta": 0.3, "eta": 0.2, "gamma": 0.2}
+STARTS = {
+    "actor_critic": Start(
+        9,
+        {},
+        {"name": "diamond", "batch": 6}
+        | {"hypergradient": {"name": "conjugate_gradient", "steps": 6}},
+    ),
+    "fair_weights": Start(5, DIGITS, COMMON | {"order": "atc", "alpha": 0.01} | TRACKED),
+    "hyper_cleaning": Start(5, DIGITS, COMMON | {"alpha": 10.0} | TRACKED),
+    "hyperparameter": Start(5, DIGITS, OWN),
+    "meta_learning": Start(5, DIGITS, OWN),
+    "policy_evaluation": Start(5, {}, COMMON),
+    "quadratic": Start(5, {}, OWN),
+    "support_vectors": Start(5, DIGITS, OWN),
+}
+TEXT = """\
+# {kind}:
+#
+{formula}
+#
+#   diamond check {name}.toml      every mistake, and what it will take
+#   diamond run {name}.toml        one run, in runs/{name}/
+#
+# Lists are sweeps for `diamond compare`:  seed = [0, 1, 2]
+# Step sizes that are not given choose themselves.
+
+rounds = {rounds}
+every = {every}
+seed = 0
+network = "er:{agents},p=0.5,seed=0"
+
+{tables}"""
+
+
+def text(name: str, kind: str) -> str:
+    """The file NAME.toml of an experiment on the problem `kind`, with every option it has."""
+    import tomli_w
+
+    if kind not in STARTS:
+        said = f"no problem {kind!r} to start from; {did_you_mean(kind, STARTS)}"
+        raise BadExperiment("diamond new", [Mistake("--problem", said)])
+    agents, given, algorithm, rounds = STARTS[kind]
+    make = getattr(problems, kind)
+    spelled = read(kind, parameters(make, without=ROWS), {}).spelled
+    tables = {"problem": {"kind": kind} | given | spelled, "algorithm": algorithm}
+    lines = (inspect.getdoc(make) or "").splitlines()
+    return TEXT.format(
+        kind=kind,
+        name=name,
+        formula="\n".join(f"# {line}".rstrip() for line in lines),
+        rounds=rounds,
+        every=rounds // 20,
+        agents=agents,
+        tables=tomli_w.dumps(tables),
+    )

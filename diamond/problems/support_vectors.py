@@ -1,0 +1,53 @@
+"""Support vector machines with one penalty a feature, shared: `hyperparameter` for hinges."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.tree import Tree
+from ..problem import Problem
+from ._labels import labelled
+
+
+def support_vectors(
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
+    test: Sequence[Tree] | None = None,
+    classes: int = 2,
+    start: float = 0.0,
+    names: Sequence[str] | None = None,
+) -> Problem:
+    """f_i = mean squared hinge on validation rows; g_i = that + 1/(qp) sum_rk exp(x_r) w_rk^2.
+
+    The hinge of a row is 1/q sum_k max(0, 1 - s_k (a'w_k + b_k))^2, s_k = 1 for its own class and
+    -1 for the others: one machine a class against the rest. Squared, it has the gradient that f_y
+    needs, and a Hessian wherever no row is on a margin. Rows are {"a": features (n, p), "b": labels
+    (n,)}, q = `classes`. x holds the p log-penalties, shared and begun at `start`; y_i = {"w":
+    (p, q), "b": (q,)} are agent i's machines, whose levels b are not penalized. The metric is the
+    accuracy on `test`; `names` are the features'.
+    """
+    train, valid, test = labelled(train, valid, test, classes=classes)
+    features = np.shape(train[0]["a"])[1]
+
+    def init(key: jax.Array) -> tuple[Tree, Tree]:
+        y = {"w": jnp.zeros((features, classes)), "b": jnp.zeros(classes)}
+        return jnp.full(features, start * 1.0), y
+
+    def scores(y: Tree, rows: Any) -> jax.Array:
+        return rows["a"] @ y["w"] + y["b"]
+
+    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        sides = 2 * jax.nn.one_hot(rows["b"], classes) - 1
+        return jnp.mean(jnp.maximum(0, 1 - sides * scores(y, rows)) ** 2)
+
+    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return upper(x, y, rows) + jnp.mean(jnp.exp(x)[:, None] * y["w"] ** 2)
+
+    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(jnp.argmax(scores(y, rows), 1) == rows["b"])
+
+    metrics = {"accuracy": accuracy}
+    return Problem(upper, lower, init, train, valid, test, metrics, names=names)

@@ -1,0 +1,40 @@
+"""Every problem of the gallery has an experiment to start from, whole and of the right kind."""
+
+import pytest
+from compiling import unchecked
+
+from diamond.experiment import jobs
+from diamond.experiment.config import load
+from diamond.experiment.gallery import STARTS
+from diamond.experiment.problems import names
+from diamond.experiment.template import write
+from diamond.experiment.validation_errors import BadExperiment
+
+
+@pytest.mark.quick
+def test_all_but_those_that_need_a_table_of_your_own_can_be_started_from():
+    assert set(names()) - set(STARTS) == {"digits", "regression"}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", STARTS)
+def test_a_file_of_the_gallery_is_sound(kind, tmp_path, monkeypatch):
+    unchecked(monkeypatch)
+    (path,) = write(tmp_path, "mine", kind)
+    experiment = load(path)
+    with jobs.precision(experiment):
+        problem = jobs.build(experiment, "mine.toml")
+    assert problem.lower_level in experiment.algorithm[0].build().solves
+    said = path.read_text()
+    assert said.startswith(f"# {kind}:\n#\n# ") and "f_i =" in said
+    again = load(path, ["seed=1"])
+    assert again.problem.options == experiment.problem.options
+
+
+@pytest.mark.quick
+def test_a_problem_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(
+        BadExperiment, match="no problem 'actor_kritic' to start from; did you mean"
+    ):
+        write(tmp_path, "mine", "actor_kritic")
+    assert not [*tmp_path.iterdir()]
