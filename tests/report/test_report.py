@@ -217,7 +217,6 @@ def test_what_cannot_be_read_is_named(runs, kind):
         payload([path])
 
 
-@pytest.mark.quick
 def test_runs_are_found_once_wherever_they_are_named(compared):
     for named in ([compared.parent], [compared, compared / "dsgd-seed0"]):
         assert len(payload(named)["runs"]) == 6
