@@ -4,11 +4,9 @@ Rule: [M mid][V].
 """
 
 from ..numbers.schedule import Number, Schedule
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
-from .parts.directions import penalty
-from .parts.estimators import plain
-from .parts.moves import tracking
+from ._auto import Step, Steps
+from .dsgda_gt import dsgda_gt
+from .parts import Loop
 
 __all__ = ["fab"]
 
@@ -26,13 +24,4 @@ def fab(
     x, y, z are averages, by weights of the receiver, and their trackers totals, by weights of the
     sender. Where links go both ways it is `dsgda_gt`.
     """
-    _, s = choose(steps, "atc", lags=2, y="gt", alpha=alpha, beta=beta, delta=delta)
-    return Loop(
-        penalty(lam),
-        plain(),
-        x=Variable(s["alpha"], tracking()),
-        y=Variable(s["beta"], tracking()),
-        z=Variable(s["delta"], tracking()),
-        batch=batch,
-        solves=("common",),
-    )
+    return dsgda_gt(alpha, beta, delta, lam, batch, steps)

@@ -27,9 +27,9 @@ is at most half of what tracking takes there (`Network.tracking`).
 
 A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
 of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
-Lanczos over the network (`hypergradient.pooled`), with mu at least L / 300: agents with few rows
-are flat alone and not together. y follows at half the smaller of beta mu and 1 - lam. L_l is found
-with mu added to the curvature of each g_i. Without a lower level, phi = 1.
+Lanczos over the network (`hypergradient.network_spectrum`), with mu at least L / 300: agents with
+few rows are flat alone and not together. y follows at half the smaller of beta mu and 1 - lam. L_l
+is found with mu added to the curvature of each g_i. Without a lower level, phi = 1.
 """
 
 import math

@@ -9,13 +9,13 @@ import jax
 # Loops and branches become part of one CUDA graph: no round asks the host whether to go on.
 GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
 ROUNDS = {"gpu": {"xla_gpu_enable_command_buffer": f"{GRAPHS},WHILE,CONDITIONAL"}}
-# On a processor, a fifth of the time to compile, for programs about four times slower ...
+# On a processor, far sooner compiled, for programs that are several times slower ...
 BRIEF = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-# ... and two thirds of it, for programs as fast, as long as what they work on is small.
+# ... and somewhat sooner, for programs as fast, as long as what they work on is small.
 PLAIN = {"xla_cpu_use_fusion_emitters": False}
 
 

@@ -132,13 +132,13 @@ def tracking_limit(
     if agents > dense_up_to:
         return min(2.0, (1 - survival(rows) ** (1 / len(rows))) ** 2)
     eye = np.eye(agents)
+    dense = [(r.toarray(), c.toarray()) for r, c in zip(rows, columns)]
 
     def stable(step: float) -> bool:
         period = np.eye(2 * agents)
-        for r, c in zip(rows, columns):
-            moved = np.hstack([r.toarray(), -step * (eye if early else r.toarray())])
-            tracked = moved - np.hstack([eye, 0 * eye]) + np.hstack([0 * eye, c.toarray()])
-            period = np.vstack([moved, tracked]) @ period
+        for r, c in dense:
+            moved = np.hstack([r, -step * (eye if early else r)])
+            period = np.vstack([moved, moved + np.hstack([-eye, c])]) @ period
         sizes = np.sort(np.abs(np.linalg.eigvals(period)))
         return bool(sizes[-2] < 1 - 1e-9 and sizes[-1] < 1 + 1e-6)
 

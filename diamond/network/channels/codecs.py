@@ -4,6 +4,7 @@
 back; bits are only moved, so a simulation need not.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from diamond.core import tree
 STATIC = {"static": True}
 
 
-class Codec:
+class Codec(ABC):
     """One array, packed in a smaller one."""
 
     gamma: float = 1.0  # the share of the change that is safe to make
@@ -28,11 +29,11 @@ class Codec:
         given = [f"{v:g}" if isinstance(v, float) else str(v) for v in vars(self).values()]
         return f"{kind}({given[0]})" if given and given[0] != "None" else kind
 
-    def pack(self, key: jax.Array, a: jax.Array) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def pack(self, key: jax.Array, a: jax.Array) -> Any: ...
 
-    def unpack(self, key: jax.Array, wire: Any, like: Any) -> jax.Array:
-        raise NotImplementedError
+    @abstractmethod
+    def unpack(self, key: jax.Array, wire: Any, like: Any) -> jax.Array: ...
 
     def squeeze(self, wire: Any) -> Any:
         return wire
@@ -81,12 +82,8 @@ class Some(Codec):
         return min(size, max(1, wanted))
 
     def unpack(self, key: jax.Array, wire: Sparse, like: Any) -> jax.Array:
-        places = self.places(key, like.size) if wire.places is None else wire.places
         flat = jnp.zeros(like.size, like.dtype)
-        return flat.at[places].set(wire.values).reshape(like.shape)
-
-    def places(self, key: jax.Array, size: int) -> jax.Array:
-        raise NotImplementedError
+        return flat.at[wire.places].set(wire.values).reshape(like.shape)
 
 
 @tree.pytree
@@ -125,6 +122,9 @@ class Random(Some):
 
     def pack(self, key: jax.Array, a: jax.Array) -> Sparse:
         return Sparse(a.reshape(-1)[self.places(key, a.size)], None)
+
+    def unpack(self, key: jax.Array, wire: Sparse, like: Any) -> jax.Array:
+        return super().unpack(key, wire._replace(places=self.places(key, like.size)), like)
 
 
 class Levels(NamedTuple):
