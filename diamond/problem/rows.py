@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..core import tree
 from ..core.sampling import Where
@@ -42,9 +43,12 @@ class Rows:
 
         def block(a: jax.Array) -> jax.Array:
             shape = (self.batch, *a.shape[len(here) + 1 :])
-            first = [jnp.asarray(i, jnp.int32) for i in (*here, where, *(0 for _ in shape[1:]))]
+            first = (*starts, *(np.int32(0) for _ in shape[1:]))
             sizes = (*(1 for _ in here), *shape)
-            return jax.lax.dynamic_slice(a, first, sizes).reshape(shape)
+            block = jax.lax.dynamic_slice(a, first, sizes, allow_negative_indices=False)
+            return jax.lax.reshape(block, shape)
+
+        starts = [jnp.asarray(i, jnp.int32) for i in (*here, where)]
 
         return jax.tree.map(block, self.data)
 
