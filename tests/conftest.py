@@ -45,6 +45,7 @@ os.environ[compilation_cache.VARIABLE] = (
 )
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)  # for what is cut over devices; the rest uses one
+gc.set_threshold(200_000, 20, 100)  # tracing makes many objects, of which few are garbage
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ from diamond.runtimes._round import play, start
 from diamond.runtimes.simulate import check
 
 GIVEN = dict(alpha=0.04, beta=0.2, delta=0.2, eta=0.5, gamma=0.5, theta=0.5, period=3, inner=2)
-ROUNDS = 4000
-FEW = 1500  # where steps are not reduced
+ROUNDS = 1500
 OWN = {"stable", "rsvrb", "vrbo", "gossip_dsbo"}  # not made of parts; x is averaged
 
 
@@ -71,20 +70,20 @@ NETWORKS = {"ring": ring(6), "star": diamond.network.star(6)}  # one program: bo
 
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "exact"])
 def test_it_reaches_the_solution_of_agents_that_differ(name):
-    errors = {where: error(name, network, rounds=FEW) for where, network in NETWORKS.items()}
+    errors = {where: error(name, network) for where, network in NETWORKS.items()}
     assert max(errors.values()) < 1e-6, errors
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "steps"])
 def test_averaged_only_its_bias_halves_with_the_steps(name):
-    steps = {k: GIVEN[k] / 8 for k in ("alpha", "beta", "delta", "theta")}
+    steps = {k: GIVEN[k] / 4 for k in ("alpha", "beta", "delta", "theta")}
     if level(name) == "personal":  # where y is solved exactly whatever its step
-        steps = {"alpha": GIVEN["alpha"] / 8}
+        steps = {"alpha": GIVEN["alpha"] / 4}
     halved = {k: v / 2 for k, v in steps.items()}
     large, small = (error(name, NETWORKS["ring"], given) for given in (steps, halved))
     assert 1e-3 < small < 0.2
     ratio = large / small  # of gossip_dsbo, theta times the steps: between 2 and 4
-    assert ratio == pytest.approx(3 if name == "gossip_dsbo" else 2, rel=0.35)
+    assert ratio == pytest.approx(3 if name == "gossip_dsbo" else 2, rel=0.1)
 
 
 def test_the_bias_of_differentiating_through_steps_shrinks_with_their_number():
@@ -124,10 +123,12 @@ def test_among_agents_that_are_alike_nothing_is_left_of_that_bias(name):
     assert among_alike(name) < 1e-6
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", METHODS)
-def test_state_and_messages_keep_tree_shape_and_type(name, dtype):
-    known = logistic(rows=4, dtype=dtype, lower_level=level(name))
+def test_state_and_messages_keep_tree_shape_and_type(name):
+    """In single precision where double is allowed; the runs above are in double, and could not
+    be one loop if a type changed.
+    """
+    known = logistic(rows=4, dtype="float32", lower_level=level(name))
     algorithm = made(name, hypergradient=hg.neumann_sum(3, 3.0))
     algorithm = resolve(algorithm, Setting(known, None, algorithm.batch, 0)).algorithm
     first = start(algorithm, *known.start(0), known.agents)
