@@ -48,7 +48,7 @@ class Rows:
             block = jax.lax.dynamic_slice(a, first, sizes, allow_negative_indices=False)
             return jax.lax.reshape(block, shape)
 
-        starts = [jnp.asarray(i, jnp.int32) for i in (*here, where)]
+        starts: list[Any] = [jnp.asarray(i, jnp.int32) for i in (*here, where)]
 
         return jax.tree.map(block, self.data)
 
