@@ -2,6 +2,7 @@
 
 from . import (
     advise,
+    bench,
     demo,
     experiments,
     inspect,
@@ -17,6 +18,7 @@ from .app import app
 __all__ = [
     "advise",
     "app",
+    "bench",
     "demo",
     "experiments",
     "inspect",

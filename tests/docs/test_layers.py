@@ -34,6 +34,7 @@ LAYERS = [
     "runtimes",  # how rounds are run
     "reproduce",  # the experiments of the paper
     "experiment",  # from a file to runs
+    "bench",  # every method, every problem, the same rules
     "",  # diamond/__init__.py: the public names
     "cli",  # the command
     "__main__",

@@ -1,0 +1,210 @@
+"""The problems of the benchmark, each with its network and how long a run is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import data, network, problems
+from ..network import Network
+from ..problem import Problem
+
+EVALUATIONS = 25  # of a run
+Rows = tuple[list[Any], list[Any], list[Any]]  # train, valid, test
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem on a network."""
+
+    name: str
+    title: str  # in words
+    make: Callable[[], tuple[Problem, Network]]
+    rounds: int
+    batch: int
+    topology: str
+    about: Mapping[str, Any]  # all that fixes it, as JSON: trials are remembered by it
+
+    @property
+    def every(self) -> int:
+        """Rounds between two evaluations."""
+        return max(1, self.rounds // EVALUATIONS)
+
+
+def known(title: str, rounds: int, batch: int, topology: str) -> Callable[..., Case]:
+    """A case of this module, named by the function that makes its problem and network."""
+
+    def case(make: Callable[[], tuple[Problem, Network]]) -> Case:
+        name = make.__name__.replace("_", "-")
+        return Case(name, title, make, rounds, batch, topology, {"case": name})
+
+    return case
+
+
+def digits(agents: int, labels: int | None = None, seed: int = 0) -> Rows:
+    """Train, valid and test rows of 1,797 digits: any to any agent, or `labels` runs of each."""
+    a, b = data.digits().train
+    parts = (
+        data.partition.iid(b, agents, seed)
+        if labels is None
+        else data.partition.by_label(b, agents, seed, shards=labels)
+    )
+    split = data.partition.split(parts, (0.4, 0.4, 0.2), seed)
+    train, valid, test = ([{"a": a[i], "b": b[i]} for i in part] for part in split)
+    return train, valid, test
+
+
+def scaled_rows(agents: int, ratio: float, seed: int = 0) -> Rows:
+    """Rows of a regression whose features have scales from 1 down to 1 / `ratio`."""
+    random = np.random.default_rng(seed)
+    scales = ratio ** -np.linspace(0, 1, 12)
+    truth = random.normal(size=12) * (np.arange(12) < 6) / scales
+
+    def site() -> dict[str, Any]:
+        a = random.normal(size=(80, 12)) * scales
+        return {"a": a, "b": a @ truth + random.normal(size=80)}
+
+    train, valid, test = ([site() for _ in range(agents)] for _ in range(3))
+    return train, valid, test
+
+
+@known("quadratic, noise 0.5, ring of 8", 1000, 8, "ring")
+def quadratic() -> tuple[Problem, Network]:
+    return problems.quadratic(agents=8, noise=0.5).problem, network.ring(8)
+
+
+@known("quadratic, noise 2, agents that differ more, star of 8", 1000, 8, "star")
+def quadratic_noisy() -> tuple[Problem, Network]:
+    made = problems.quadratic(agents=8, noise=2.0, heterogeneity=3.0)
+    return made.problem, network.star(8)
+
+
+@known("quadratic, lower level of condition 100, grid of 9", 1500, 8, "grid")
+def quadratic_stiff() -> tuple[Problem, Network]:
+    made = problems.quadratic(agents=9, mu=0.05, L=5.0, noise=0.2)
+    return made.problem, network.grid(3, 3)
+
+
+@known("penalties of a ridge regression, scales 1 to 1/10, path of 6", 1500, 16, "path")
+def ridge() -> tuple[Problem, Network]:
+    return problems.regression(*scaled_rows(6, 10.0)), network.path(6)
+
+
+@known("penalties of softmax regressions, digits, random graph of 9", 1000, 16, "random")
+def penalties() -> tuple[Problem, Network]:
+    made = problems.hyperparameter(*digits(9), classes=10)
+    return made, network.erdos_renyi(9, p=0.4, seed=0)
+
+
+@known("penalties of support vectors, digits, ring of 6", 1000, 16, "ring")
+def support_vectors() -> tuple[Problem, Network]:
+    return problems.support_vectors(*digits(6), classes=10), network.ring(6)
+
+
+@known("meta-learning, digits by label, random graph of 9", 1000, 16, "random")
+def meta_learning() -> tuple[Problem, Network]:
+    made = problems.meta_learning(*digits(9, labels=2))
+    return made, network.erdos_renyi(9, p=0.4, seed=0)
+
+
+@known("actors and critics, tabular game, random graph of 9", 1000, 6, "random")
+def actor_critic() -> tuple[Problem, Network]:
+    return problems.actor_critic().problem, network.erdos_renyi(9, p=0.4, seed=0)
+
+
+@known("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring")
+def common_quadratic() -> tuple[Problem, Network]:
+    made = problems.quadratic(agents=8, noise=0.5, lower_level="common")
+    return made.problem, network.ring(8)
+
+
+@known("quadratic in common, noise 2, agents that differ more, star of 8", 1000, 8, "star")
+def common_noisy() -> tuple[Problem, Network]:
+    made = problems.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
+    return made.problem, network.star(8)
+
+
+@known("quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential")
+def common_wide() -> tuple[Problem, Network]:
+    made = problems.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
+    return made.problem, network.exponential(16)
+
+
+@known("cleaning of labels, digits, ring of 5", 1000, 32, "ring")
+def hyper_cleaning() -> tuple[Problem, Network]:
+    return problems.hyper_cleaning(*digits(5)).problem, network.ring(5)
+
+
+@known("cleaning of labels, digits by label, random graph of 9", 1000, 32, "random")
+def hyper_cleaning_skewed() -> tuple[Problem, Network]:
+    made = problems.hyper_cleaning(*digits(9, labels=3))
+    return made.problem, network.erdos_renyi(9, p=0.4, seed=0)
+
+
+@known("evaluation of a policy, ring of 5", 1000, 8, "ring")
+def policy_evaluation() -> tuple[Problem, Network]:
+    return problems.policy_evaluation().problem, network.ring(5)
+
+
+@known("quadratic, noise 0.5, one agent", 1000, 8, "alone")
+def alone_quadratic() -> tuple[Problem, Network]:
+    return problems.quadratic(agents=1, rows=320, noise=0.5).problem, network.complete(1)
+
+
+@known("quadratic, lower level of condition 100, one agent", 1500, 8, "alone")
+def alone_stiff() -> tuple[Problem, Network]:
+    made = problems.quadratic(agents=1, rows=320, mu=0.05, L=5.0, noise=0.2)
+    return made.problem, network.complete(1)
+
+
+@known("penalties of softmax regressions, digits, one agent", 1000, 32, "alone")
+def alone_penalties() -> tuple[Problem, Network]:
+    return problems.hyperparameter(*digits(1), classes=10), network.complete(1)
+
+
+@known("penalties of a ridge regression, scales 1 to 1/10, one agent", 1500, 16, "alone")
+def alone_ridge() -> tuple[Problem, Network]:
+    return problems.regression(*scaled_rows(1, 10.0)), network.complete(1)
+
+
+@known("cleaning of labels, digits, one agent", 1000, 32, "alone")
+def alone_cleaning() -> tuple[Problem, Network]:
+    made = problems.hyper_cleaning(*digits(1), lower_level="personal")
+    return made.problem, network.complete(1)
+
+
+@known("meta-learning, digits, one agent", 1000, 32, "alone")
+def alone_meta_learning() -> tuple[Problem, Network]:
+    return problems.meta_learning(*digits(1)), network.complete(1)
+
+
+def linked(net: Network) -> tuple[Problem, Network]:
+    """Penalties of eight agents' regressions, over links of 1 Mbit/s."""
+    made = problems.hyperparameter(*digits(8), classes=10)
+    return made, net.with_links(rate=1e6, latency=0.01)
+
+
+@known("penalties, digits, ring of 8 at 1 Mbit/s", 1000, 16, "ring")
+def links_perfect() -> tuple[Problem, Network]:
+    return linked(network.ring(8))
+
+
+@known("penalties, digits, ring of 8 at 1 Mbit/s, 10 % of the messages lost", 1000, 16, "ring")
+def links_dropping() -> tuple[Problem, Network]:
+    return linked(network.ring(8).through(network.channels.drops(0.1)))
+
+
+@known("penalties, digits, ring of 8 at 1 Mbit/s, 4 bits a number", 1000, 16, "ring")
+def links_four_bits() -> tuple[Problem, Network]:
+    return linked(network.ring(8).through(network.channels.quantized(4)))
+
+
+@known("penalties, digits, one-way ring of 8 at 1 Mbit/s", 1000, 16, "one way")
+def links_one_way() -> tuple[Problem, Network]:
+    return linked(network.one_way_ring(8))
+
+
+@known("penalties, digits, one peer a round of 8 at 1 Mbit/s", 1000, 16, "changing")
+def links_one_peer() -> tuple[Problem, Network]:
+    return linked(network.one_peer(8))

@@ -1,0 +1,102 @@
+"""What is tried of a method: numbers around those that it chooses for itself on the case.
+
+The k-th setting multiplies them by the k-th draw, the same for every method; the first multiplies
+by 1. So every method has as many trials, around numbers that one rule found for it.
+"""
+
+import inspect
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import catalogue
+from ..auto import step_sizes
+from ..hypergradient import neumann
+from ..network import Network
+from ..numbers import schedule
+from ..numbers.open_numbers import Setting, resolve
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+
+# Each number is drawn between 1 / reach and reach times what was found, evenly in its logarithm.
+REACH = {"alpha": 16.0, "beta": 4.0, "weight": 8.0, "lam": 4.0}
+# Which of them moves which argument. AdaSDBO's steps adapt: `scale` and `first` are what it has.
+MOVES = {"alpha": "alpha", "scale": "alpha", "beta": "beta", "first": "beta", "lam": "lam"}
+MOVES |= {"eta": "weight", "gamma": "weight", "theta": "weight"}
+LARGEST = {"weight": 1.0}
+DRAWS = 20260101  # the seed of the factors
+
+
+def factors(count: int) -> list[dict[str, float]]:
+    """The first `count` draws: of `count` settings, the first k are those of a smaller budget."""
+    found = [dict.fromkeys(REACH, 1.0)]
+    random = np.random.default_rng(DRAWS)
+    while len(found) < count:
+        found.append({n: math.exp(random.uniform(-1, 1) * math.log(r)) for n, r in REACH.items()})
+    return found[:count]
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A method on a case: with any factors, or as it chooses its own numbers."""
+
+    name: str
+    fixed: dict[str, Any]  # arguments that are not tuned
+    base: dict[str, Any]  # numbers or schedules around which is tried
+
+    def at(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
+        """The method with its numbers times `factors`, and these numbers in round 0."""
+        given, said = {}, {}
+        for name, value in self.base.items():
+            kind = MOVES[name]
+            given[name] = _times(value, factors[kind], LARGEST.get(kind, math.inf))
+            said[name] = _first(given[name])
+        return catalogue.maker(self.name)(**self.fixed, **given), said
+
+    def untuned(self) -> Algorithm:
+        """The method that chooses its own numbers."""
+        return catalogue.maker(self.name)(**self.fixed)
+
+
+def tunable(name: str, problem: Problem, network: Network, batch: int, seed: int) -> Tunable:
+    """The method `name` as it is tuned on this problem and network.
+
+    Its lengths (K of the chain, inner loops, periods) are those that it finds for itself.
+    """
+    make = catalogue.maker(name)
+    taken = inspect.signature(make).parameters
+    fixed: dict[str, Any] = {"batch": batch} if "batch" in taken else {}
+    if "order" in taken:
+        fixed["order"] = "atc"
+    made = make(**fixed)
+    numbers = resolve(made, Setting(problem, network, made.batch, seed)).numbers
+    if "hypergradient" in taken and "terms" in numbers:
+        fixed["hypergradient"] = neumann(int(numbers["terms"]), numbers["most_lipschitz"])
+    fixed |= {n: int(numbers[n]) for n in ("inner", "period") if n in taken and n in numbers}
+    shapes: dict[str, Any] = {
+        "alpha": schedule.ramp(step_sizes.SLOWING, step_sizes.WARM),
+        "beta": step_sizes.SLOWING,
+        "eta": step_sizes.FADING,
+        "gamma": step_sizes.FADING,
+        "theta": step_sizes.SLOWING,
+    }
+    found = {n: numbers.get("eta" if MOVES[n] == "weight" else n) for n in shapes if n in taken}
+    base = {n: _times(shapes[n], first) for n, first in found.items() if first is not None}
+    base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
+    return Tunable(name, fixed, base)
+
+
+def _times(given: Any, factor: float, most: float = math.inf) -> Any:
+    """A number or a schedule times `factor`; its first value at most `most`."""
+    if most < math.inf:
+        factor = min(factor, most / _first(given))
+    if isinstance(given, schedule.Ramp):
+        return schedule.ramp(_times(given.of, factor), given.rounds)
+    return given * factor if isinstance(given, int | float) else schedule.scaled(factor, given)
+
+
+def _first(given: Any) -> float:
+    """A number in round 0, or what it would be there without its ramp."""
+    return float(schedule.schedule(given.of if isinstance(given, schedule.Ramp) else given)(0))

@@ -1,0 +1,191 @@
+"""Suites: which methods meet which cases, and by which rules."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .. import catalogue
+from ..network import Network
+from ..problem import Problem
+from . import cases
+from .cases import Case
+
+TUNING = 100  # seeds of the trials are from here on; those of the runs from 0
+KEYS = ("methods", "settings", "seeds", "tuning_seeds", "cases")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Every method is tuned on every case by as many trials, and then run from other seeds."""
+
+    name: str
+    cases: tuple[Case, ...]
+    methods: tuple[str, ...]
+    settings: int = 16  # tried of every method on every case
+    seeds: int = 10  # of the runs that count
+    tuning_seeds: int = 2  # of every trial
+    source: str = ""  # its name or file, from which other processes make it again,
+    changes: tuple[tuple[str, Any], ...] = ()  # with these changes
+
+    @property
+    def pairs(self) -> list[tuple[Case, str]]:
+        """Case and method, where the method solves such a case."""
+        fit = {case.name: fitting(case, self.methods) for case in self.cases}
+        return [(case, method) for case in self.cases for method in fit[case.name]]
+
+    @property
+    def runs(self) -> int:
+        """How many, trials and those without tuning among them."""
+        each = self.settings * self.tuning_seeds + 2 * self.seeds
+        return len(self.pairs) * each
+
+
+def fitting(case: Case, methods: Sequence[str]) -> list[str]:
+    """Those of `methods` that are right for the lower level and the network of `case`."""
+    problem, network = case.make()
+    right = catalogue.solving(problem.lower_level, network.kind)
+    return [name for name in methods if name in right]
+
+
+PERSONAL = "diamond gt_sgd dsgd m_sgd interact svr_interact k_free lopa prometheus extra"
+PERSONAL += " exact_diffusion f2sa"
+COMMON = "diamond_common sparkle d_soba ma_dsbo dsbo gossip_dsbo mdbo vrdbo dsgda_gt fab adasdbo"
+COMMON += " sldbo"
+ALONE = "diamond aid amigo bsa f2sa itd k_free ma_soba mrbo rsvrb saba soba stable stocbio sustain"
+ALONE += " ttsa vrbo"
+LINKS = "diamond gt_sgd dsgd m_sgd k_free push_diging sgp"
+PAPER = "diamond gt_sgd dsgd m_sgd"
+SUITES: dict[str, Suite] = {
+    "personal": Suite(
+        "personal",
+        (
+            cases.quadratic,
+            cases.quadratic_noisy,
+            cases.quadratic_stiff,
+            cases.ridge,
+            cases.penalties,
+            cases.support_vectors,
+            cases.meta_learning,
+            cases.actor_critic,
+        ),
+        tuple(PERSONAL.split()),
+    ),
+    "common": Suite(
+        "common",
+        (
+            cases.common_quadratic,
+            cases.common_noisy,
+            cases.common_wide,
+            cases.hyper_cleaning,
+            cases.hyper_cleaning_skewed,
+            cases.policy_evaluation,
+        ),
+        tuple(COMMON.split()),
+    ),
+    "one-agent": Suite(
+        "one-agent",
+        (
+            cases.alone_quadratic,
+            cases.alone_stiff,
+            cases.alone_ridge,
+            cases.alone_penalties,
+            cases.alone_cleaning,
+            cases.alone_meta_learning,
+        ),
+        tuple(ALONE.split()),
+    ),
+    "links": Suite(
+        "links",
+        (
+            cases.links_perfect,
+            cases.links_dropping,
+            cases.links_four_bits,
+            cases.links_one_way,
+            cases.links_one_peer,
+        ),
+        tuple(LINKS.split()),
+    ),
+    "paper": Suite("paper", (cases.meta_learning, cases.penalties), tuple(PAPER.split())),
+}
+SUITES["quick"] = Suite(
+    "quick",
+    (cases.quadratic, cases.ridge, cases.penalties),
+    tuple(PAPER.split()),
+    settings=8,
+    seeds=3,
+    tuning_seeds=1,
+)
+SUITES["full"] = Suite(
+    "full",
+    tuple(
+        case for name in ("personal", "common", "one-agent", "links") for case in SUITES[name].cases
+    ),
+    tuple(name for name in catalogue.names() if name != catalogue.COMPOSED),
+)
+
+
+def suite(source: str, **changes: Any) -> Suite:
+    """A suite by its name, or in a TOML file; `changes` are of its fields, unless None."""
+    if source in SUITES:
+        found = SUITES[source]
+    elif source.endswith(".toml"):
+        found = _read(Path(source))
+    else:
+        raise ValueError(f"no suite {source!r}; there are {', '.join(SUITES)}, or a file x.toml")
+    given = {name: value for name, value in changes.items() if value is not None}
+    made = replace(found, **{k: v for k, v in given.items() if k != "cases"})
+    if names := given.get("cases"):
+        known = {case.name: case for case in made.cases}
+        made = replace(made, cases=tuple(_chosen("case", known, name) for name in names))
+    for name in made.methods:
+        _chosen("method", dict.fromkeys(catalogue.names(), name), name)
+    return replace(made, source=source, changes=tuple(given.items()))
+
+
+def _chosen(kind: str, known: dict[str, Any], name: str) -> Any:
+    if name not in known:
+        raise ValueError(f"no {kind} {name!r}; there are {', '.join(known)}")
+    return known[name]
+
+
+def _read(path: Path) -> Suite:
+    """The suite in a file: `cases` are names of cases, or tables as `diamond run` takes them."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as cause:
+        raise ValueError(f"{path} is not valid TOML: {cause}") from None
+    if unknown := set(raw) - {*KEYS, "name"}:
+        raise ValueError(f"{path}: no key {min(unknown)!r}; a suite has {', '.join(KEYS)}")
+    for key in ("methods", "cases"):
+        if not isinstance(raw.get(key), list) or not raw[key]:
+            raise ValueError(f"{path}: {key} must be a list of at least one")
+    for key in ("settings", "seeds", "tuning_seeds"):
+        if not isinstance(raw.get(key, 1), int) or raw.get(key, 1) < 1:
+            raise ValueError(f"{path}: {key} = {raw[key]!r} must be a whole number, at least 1")
+    known = {case.name: case for found in SUITES.values() for case in found.cases}
+    made = [
+        _chosen("case", known, one) if isinstance(one, str) else _own(one, path, i)
+        for i, one in enumerate(raw["cases"])
+    ]
+    numbers = {key: raw[key] for key in ("settings", "seeds", "tuning_seeds") if key in raw}
+    return Suite(raw.get("name", path.stem), tuple(made), tuple(raw["methods"]), **numbers)
+
+
+def _own(table: dict[str, Any], path: Path, place: int) -> Case:
+    """A case of the user's own: `problem`, `network`, `rounds`, `batch`, and perhaps a `name`."""
+    from ..experiment.config import read  # what reads files is needed for files only
+
+    table = dict(table)
+    name, batch = table.pop("name", f"case-{place}"), table.pop("batch", 16)
+    if table.keys() & {"algorithm", "seed"}:
+        raise ValueError(f"{path}, case {name}: methods and seeds are the suite's, not a case's")
+    experiment = read({"algorithm": "diamond", "name": name} | table, path.parent, str(path))
+    part = experiment.network[0]
+
+    def make() -> tuple[Problem, Network]:
+        return experiment.problem.build(), part.build()
+
+    about = {"toml": experiment.toml(path.parent), "sources": experiment.sources}
+    return Case(name, name, make, experiment.rounds, batch, part.label, about)

@@ -1,0 +1,112 @@
+"""bench: every method on every problem by the same rules, on one page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .app import INTERRUPTED, Json, app, emit, reported, talk
+from .experiments import Quiet, start
+
+if TYPE_CHECKING:
+    from ..bench import Suite
+
+
+@app.command()
+def bench(
+    suite: Annotated[
+        str,
+        typer.Argument(
+            help="quick, paper, personal, common, one-agent, links, full; or a file x.toml."
+        ),
+    ] = "quick",
+    out: Annotated[Path, typer.Option(help="Where results go, in a folder of the suite.")] = Path(
+        "bench"
+    ),
+    methods: Annotated[str | None, typer.Option(help="Only these, as a,b,c.")] = None,
+    cases: Annotated[str | None, typer.Option(help="Only these, as a,b,c.")] = None,
+    settings: Annotated[
+        int | None, typer.Option(help="Settings tried of every method on every case.", min=1)
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds of the runs that count.", min=1)] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Side by side: as many as there are cores by default.", min=1)
+    ] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the costs as a tabular.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Tune every method on every case by as many trials, run it from other seeds, compare.
+
+    Results are a folder of plain files and a page. Interrupt at will: the same command goes on.
+    """
+    with reported():
+        start()
+        from ..bench import page, results
+        from ..bench import suite as read
+
+        words = lambda text: None if text is None else tuple(filter(None, text.split(",")))
+        changes = {"methods": words(methods), "cases": words(cases)}
+        found = read(suite, settings=settings, seeds=seeds, **changes)
+        folder = out / found.name
+        many = processes or _cores()
+        if not quiet:
+            talk(
+                f"{found.name}: {len(found.pairs)} pairs of method and case, {found.settings} "
+                f"settings each, {found.seeds} seeds: {found.runs:,} runs, {many} at a time"
+            )
+        made = results.results(found, _played(found, folder, many, quiet), many)
+        results.write(folder, made)
+        written = page.build(made, folder / "page.html")
+    if json:
+        emit({"folder": str(folder), "page": str(written), "methods": results.summary(made)})
+    elif latex:
+        typer.echo(results.as_latex(made), nl=False)
+    else:
+        _show(results.summary(made))
+        typer.echo(f"page: {written}")
+
+
+def _cores() -> int:
+    """As many as this process may use; one where an accelerator does the work."""
+    import os
+
+    import jax
+
+    if jax.default_backend() != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _played(suite: "Suite", folder: Path, processes: int, quiet: bool) -> list[dict[str, Any]]:
+    """All runs, under a bar that tells when it will be over."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    from ..bench.play import play
+
+    columns = *Progress.get_default_columns()[:2], MofNCompleteColumn()
+    watch = *columns, TimeElapsedColumn(), TimeRemainingColumn()
+    try:
+        with Progress(*watch, console=Console(stderr=True), disable=quiet) as bar:
+            task = bar.add_task("pairs", total=len(suite.pairs))
+            told = lambda pair: bar.update(
+                task, advance=1, description=f"{pair['method']} on {pair['case']}"
+            )
+            return play(suite, folder, processes, told)
+    except KeyboardInterrupt:
+        talk("interrupted; the same command goes on from the runs that are made", "yellow")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(box=None, pad_edge=False)
+    for name in ("method", "cases solved", "without tuning", "average rank by samples"):
+        drawn.add_column(name, justify="left" if name == "method" else "right")
+    for row in rows:
+        rank = "-" if row["rank"] != row["rank"] else f"{row['rank']:.2f}"
+        drawn.add_row(row["method"], row["solved"], row["untuned"], rank)
+    Console(highlight=False).print(drawn)
