@@ -191,6 +191,7 @@ class BatchedRuns:
             compile_seconds=self.compile_seconds / len(self.given),
             config={"rounds": self.t, "algorithm": self._about(lane)},
             problem=self.problem,
+            turns=self.traffic.turns,
         )
 
     def _about(self, lane: int) -> dict[str, Any]:
