@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 
 from diamond.network.link_values import Compute, PerAgent, PerEdge
 from diamond.network.links import Links, revised
@@ -58,6 +58,22 @@ class Network:
             raise ValueError(f"gamma = {gamma}: the share of a change lies above 0, at most at 1")
         name = f"{self.name} through {', '.join(one.name for one in channels)}"
         return replace(self, channels=channels, damping=gamma, name=name if channels else self.name)
+
+    def damped(self, *rounds: int) -> "Network":
+        """As it mixes where only the share gamma of a change is made: M is (1 - gamma) I + gamma M.
+
+        Of a gamma that is a schedule, the smallest in these `rounds`.
+        """
+        gamma = (
+            min(map(float, map(self.damping, rounds))) if callable(self.damping) else self.damping
+        )
+        if gamma == 1:
+            return self
+        mixed = lambda m: csr_array((1 - gamma) * eye_array(self.agents) + gamma * m)
+        shares = None if self.shares is None else mixed(self.shares)
+        parts = tuple(replace(one, damping=gamma).damped() for one in self.sequence)
+        made = replace(self, weights=mixed(self.weights), shares=shares, sequence=parts)
+        return replace(made, damping=1.0)
 
     @property
     def agents(self) -> int:
