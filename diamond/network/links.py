@@ -156,7 +156,9 @@ def revised(
         if not isinstance(asked[name], bool):
             raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
     if asked["pulled"] and one_way:
-        raise ValueError("pulled messages are asked for over their link, and these go one way")
+        raise ValueError(
+            "pulled messages are asked for over their link, and these go one way: leave pulled out"
+        )
     chance, factor = asked["slow_chance"], asked["slow_factor"]
     if not (is_number(chance) and 0 <= chance <= 1):
         raise ValueError(f"slow_chance is {chance!r}; a chance lies between 0 and 1")
