@@ -11,8 +11,8 @@ import diamond
 from diamond.network.links import HEADERS
 
 KINDS = {  # what takes the time, the links, rounds
-    "latency": (dict(rate=1e8, latency=0.15), 6),
-    "rate": (dict(rate=1e6, latency=0.01), 6),
+    "latency": (dict(rate=1e8, latency=0.4), 5),
+    "rate": (dict(rate=2.5e5, latency=0.01), 4),
     "loss": (dict(rate=1e7, latency=0.03, loss=0.05, timeout=0.2), 30),
 }
 
