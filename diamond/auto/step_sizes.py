@@ -29,7 +29,8 @@ A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move al
 of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
 Lanczos over the network (`hypergradient.network_spectrum`), with mu at least L / 300: agents with
 few rows are flat alone and not together. y follows at half the smaller of beta mu and 1 - lam. L_l
-is found with mu added to the curvature of each g_i. Without a lower level, phi = 1.
+is found with mu added to the curvature of each g_i. Without a lower level, phi = 1. Where a channel
+damps mixing, all that is said of M is of (1 - gamma) I + gamma M (`Network.damped`).
 """
 
 import math
@@ -43,7 +44,8 @@ from ..core.cost import Cost
 from ..hypergradient.conditioning import block, condition, smallest
 from ..hypergradient.lipschitz import curvatures
 from ..hypergradient.network_spectrum import ends
-from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill
+from ..network import Network
+from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill, next_refresh
 from ..numbers.schedule import Scaled, Schedule, power, ramp
 from . import upper_curvature
 
@@ -118,7 +120,7 @@ def _rate(setting: Setting, inner: Any, move: str) -> float:
     times = setting.once("inner", inner.compute) if isinstance(inner, Deferred) else inner
     rate = 1 - (1 - min(1.0, SHARE[move] / (MARGIN * _condition(setting)))) ** times
     if setting.problem.lower_level == "common" and setting.network is not None:
-        rate = HALF * min(rate, 1 - setting.network.lam**times)
+        rate = HALF * min(rate, 1 - _mixing(setting.network, setting.round).lam ** times)
     return rate
 
 
@@ -162,7 +164,12 @@ def _stable(setting: Setting, move: str, order: Order) -> float:
     """Half of the step times curvature at which tracking would still be stable on this network."""
     if setting.network is None or move != "gt":
         return math.inf
-    return HALF * setting.network.tracking[order]
+    return HALF * _mixing(setting.network, setting.round).tracking[order]
+
+
+def _mixing(network: Network, round: int) -> Network:
+    """As it mixes until numbers are found anew, where a channel's gamma damps it."""
+    return network.damped(round, next_refresh(round))
 
 
 def _eta(setting: Setting) -> Found:

@@ -93,6 +93,7 @@ class Setting:
     agent: int | None = None  # whose rows the problem has; None: it has those of all agents
     groups: Sequence[np.ndarray] | None = None  # agents to measure here, one group after another
     talk: Talk = field(default_factory=AllHere)
+    round: int = 0  # rounds made so far
 
     @property
     def agents(self) -> int:
@@ -135,8 +136,8 @@ class Setting:
             self.memory[name] = compute(self)
         return self.memory[name].value
 
-    def at(self, x: Tree, y: Tree, forget: bool = False) -> "Setting":
-        """The same, where the agents stand now: all that does not last is found anew.
+    def at(self, x: Tree, y: Tree, forget: bool = False, round: int = 0) -> "Setting":
+        """The same, where the agents stand after `round` rounds: what does not last is found anew.
 
         `forget` what it was before: it was found where the run was already lost. What finding has
         cost so far, of numbers that nobody asks for again as well, is one entry from here on, so
@@ -146,7 +147,7 @@ class Setting:
         lasting = {n: Found(f.value, lasting=True) for n, f in self.memory.items() if f.lasting}
         past = {n: Found(math.nan if forget else f.value) for n, f in self.memory.items()}
         memory = lasting | {PAID: paid}
-        return dataclasses.replace(self, memory=memory, past=past, moved=(x, y))
+        return dataclasses.replace(self, memory=memory, past=past, moved=(x, y), round=round)
 
     def before(self, name: str, default: Any) -> Any:
         """What was found for `name` before, if anything was."""
@@ -162,6 +163,11 @@ class Setting:
 def refreshes(rounds: int) -> list[int]:
     """When a run of `rounds` finds anew what it found for itself: rounds 25, 50, 100, ..."""
     return list(takewhile(lambda t: t <= rounds, (25 * 2**k for k in count())))
+
+
+def next_refresh(round: int) -> int:
+    """The first of these after `round`."""
+    return next(t for t in (25 * 2**k for k in count()) if t > round)
 
 
 @dataclass(frozen=True)

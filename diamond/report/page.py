@@ -11,9 +11,10 @@ from typing import Any
 from .payload import dumps, payload
 
 HERE = Path(__file__).parent
-SCRIPTS = (
-    "data dom chart scale convergence target network costs sensitivity about pace main".split()
-)
+SCRIPTS = [
+    *"data dom chart scale convergence target links network".split(),
+    *"costs sensitivity about pace main".split(),
+]
 
 
 def build(folders: list[Path], out: Path) -> Path:

@@ -152,7 +152,7 @@ class Simulation:
         """Find numbers anew, where the agents stand."""
         state = self.progress.state
         x, y = self.place.whole((state.x, state.y))
-        self.numbers.renew(x, y, forget)
+        self.numbers.renew(x, y, forget, self.t)
         self._charge(self.numbers.resolved.cost)
         self.record.renumber(self.numbers.algorithm, self.numbers.resolved)
 

@@ -44,7 +44,7 @@ def alpha(monkeypatch):
         given = np.array(upper or [LARGEST, MEAN, RATIO, SHAKY])
         monkeypatch.setattr(step_sizes, "_upper", lambda setting: given)
         monkeypatch.setattr(step_sizes, "_rate", lambda setting, inner, move: rate)
-        setting = Setting(past={"alpha": past}, network=network)
+        setting = Setting(past={"alpha": past}, network=network, round=0)
         return step_sizes._alpha(setting, order, lags, noise, 1, move, "local").value
 
     return found
@@ -60,6 +60,7 @@ def test_without_noise_alpha_is_what_curvature_and_the_lag_of_y_allow(alpha):
 
 def test_where_links_go_one_way_alpha_is_half_of_what_tracking_takes(alpha):
     network = SimpleNamespace(pull=1.0, tracking={"atc": 0.2, "paper": math.inf})
+    network.damped = lambda *rounds: network
     assert alpha(network=network) == pytest.approx(0.5 * 0.2 / LARGEST)
     assert alpha(network=network, order="paper") == alpha(order="paper")
     assert alpha(network=network, move="gossip") == alpha(move="gossip")
