@@ -16,7 +16,7 @@ from diamond.bench import results, statistics
 
 ROOT = Path(__file__).parents[1]
 PAGE, KEPT = ROOT / "docs" / "benchmark.md", ROOT / "docs" / "benchmark"
-COSTS = ("round", "samples", "bytes", "network_seconds")
+COSTS = ("round", "samples", "calls", "bytes", "network_seconds")
 
 
 def brief(found):
@@ -40,7 +40,7 @@ def brief(found):
     }
 
 
-def markdown(kept, cost="samples"):
+def markdown(kept, cost="calls"):
     """Costs to the target: a row a method, a column a case, ordered by average rank."""
     cases, methods, medians = statistics.matrix(kept["costs"]["tuned"], cost)
     average, difference = statistics.ranks(medians)

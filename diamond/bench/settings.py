@@ -48,14 +48,15 @@ class Tunable:
     fixed: dict[str, Any]  # arguments that are not tuned
     base: dict[str, Any]  # numbers or schedules around which is tried
 
+    def given(self, factors: dict[str, float]) -> dict[str, Any]:
+        """Its numbers and schedules times `factors`."""
+        most = lambda name: LARGEST.get(MOVES[name], math.inf)
+        return {n: _times(v, factors[MOVES[n]], most(n)) for n, v in self.base.items()}
+
     def at(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
         """The method with its numbers times `factors`, and these numbers in round 0."""
-        given, said = {}, {}
-        for name, value in self.base.items():
-            kind = MOVES[name]
-            given[name] = _times(value, factors[kind], LARGEST.get(kind, math.inf))
-            said[name] = _first(given[name])
-        return self.make(**self.fixed, **given), said
+        given = self.given(factors)
+        return self.make(**self.fixed, **given), {n: _first(v) for n, v in given.items()}
 
     def untuned(self) -> Algorithm:
         """The method that chooses its own numbers."""

@@ -6,7 +6,7 @@ import pytest
 from compiling import quickly
 
 from diamond import bench, catalogue
-from diamond.bench import play, settings, suites
+from diamond.bench import cases, play, settings, suites
 
 TOML = """
 methods = ["dsgd", "diamond", "sparkle"]
@@ -55,8 +55,8 @@ def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
         for one in made
         if one["about"]["seed"] == 0 and one["about"]["numbers"] == pair["numbers"]
     )
-    products = trial["history"]["hvps"][-1] + trial["history"]["jvps"][-1]
-    assert history["products"][-1] == pytest.approx(products, rel=1e-5)
+    calls = sum(trial["history"][name][-1] for name in ("gradients", "hvps", "jvps"))
+    assert history["calls"][-1] == pytest.approx(calls, rel=1e-5)
 
 
 def test_what_was_made_is_not_made_again(played, monkeypatch):
@@ -72,6 +72,15 @@ def test_settings_begin_with_the_numbers_found_and_are_the_same_for_all():
     for name, reach in settings.REACH.items():
         values = [drawn[name] for drawn in many]
         assert 1 / reach <= min(values) < 0.5 < 2 < max(values) <= reach
+
+
+@pytest.mark.parametrize(
+    "case", [cases.common_quadratic, cases.links_one_way], ids=lambda c: c.name
+)
+def test_a_case_is_what_it_says(case):
+    problem, network = case.make()
+    assert (problem.lower_level, network.kind) == (case.level, case.kind)
+    assert problem.agents == network.agents
 
 
 def test_methods_meet_the_cases_that_they_solve():
