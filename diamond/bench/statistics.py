@@ -174,7 +174,11 @@ def failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, Any]]
 
 
 def _left(ended: Sequence[float], at: dict[str, float]) -> float:
-    """(loss - lowest) / (start - lowest) at the end: the median of the runs that got there."""
-    if not ended or at["start"] == at["lowest"]:
-        return math.nan
-    return (float(np.median(ended)) - at["lowest"]) / (at["start"] - at["lowest"])
+    """The gap at the end: the median of the runs that got there."""
+    return float(gap(np.median(ended), at)) if ended else math.nan
+
+
+def gap(loss: Any, at: dict[str, float]) -> Any:
+    """(loss - lowest) / (start - lowest): 1 at the start of a case, 0 at the lowest of any run."""
+    way = at["start"] - at["lowest"]
+    return (np.asarray(loss, float) - at["lowest"]) / (way or math.nan)

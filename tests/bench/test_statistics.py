@@ -82,8 +82,8 @@ def test_a_row_counts_the_seeds_that_reach_the_target(pairs):
     assert math.isnan(tie["network_seconds"]) and math.isnan(tie["network_seconds_high"])
     assert found["linked", "dsgd"]["network_seconds"] == 10 * 50 / 1e3
     untuned = statistics.table(pairs, ["round"], kind="untuned")
-    assert [row["round"] for row in untuned] == [INF] * 9  # half way is not nine tenths
-    eased = statistics.table(pairs, ["round"], 0.6, "untuned")
+    assert [row["round"] for row in untuned] == [30, 30, INF, 40, INF, INF, 40, INF, INF]
+    eased = statistics.table(pairs, ["round"], 0.7, "untuned")
     assert [row["round"] for row in eased[:3]] == [20, 20, 30]
 
 
