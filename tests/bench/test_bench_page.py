@@ -197,11 +197,8 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
         mine = costs[:, methods.index(trace["name"])]
         shares = [np.mean((mine <= f * best[:, 0]) & np.isfinite(mine)) for f in trace["x"]]
         np.testing.assert_allclose(trace["y"], shares)
-    known = statistics.profiles(costs, traces[0]["x"])
-    np.testing.assert_allclose(
-        [t["y"] for t in traces], known[[methods.index(t["name"]) for t in traces]]
-    )
-
+        known = statistics.profiles(costs, trace["x"])
+        np.testing.assert_allclose(trace["y"], known[methods.index(trace["name"])])
     average = stats.rankdata(costs, axis=1).mean(0)
     found = plotted(opened, "ranks")
     (dots,) = [t for t in found["data"] if t["mode"] == "markers+text"]
@@ -286,10 +283,13 @@ def test_curves_are_the_gaps_of_the_runs(opened):
 def test_curves_without_tuning_are_dashed(opened):
     opened.get_by_label("without tuning as well").check()
     lines = [t for t in plotted(opened, "curves")["data"] if t["mode"] == "lines+markers"]
-    dashes = {t["name"]: t["line"]["dash"] for t in lines}
-    assert dashes["dsgd"] == "solid" and dashes["dsgd, without tuning"] == "dash"
+    drawn = {t["name"]: (t["line"]["dash"], t["showlegend"]) for t in lines}
+    assert drawn["dsgd"] == ("solid", True) and drawn["dsgd, without tuning"] == ("dash", False)
     assert len(lines) == 6
     opened.get_by_label("without tuning as well").uncheck()
+    opened.get_by_label("range over the seeds").uncheck()
+    assert not [t for t in plotted(opened, "curves")["data"] if t.get("fill")]
+    opened.get_by_label("range over the seeds").check()
     opened.get_by_label("log cost").check()
     assert plotted(opened, "curves")["layout"]["xaxis"]["type"] == "log"
     opened.get_by_label("log cost").uncheck()
@@ -316,7 +316,8 @@ def test_what_there_is_without_tuning_is_beside_what_is_tuned(opened):
                     assert cell == ("neither" if np.isinf(a) else "only tuned")
                 else:
                     assert cell == f"{b / a:.2f}{TIMES}"
-            assert total == f"{np.isfinite(own[:, j]).sum()} of {np.isfinite(tuned[:, j]).sum()}"
+            solved = [np.isfinite(costs[:, j]).sum() for costs in (own, tuned)]
+            assert total == f"{solved[0]}, tuned {solved[1]}"
     said = opened.locator("#untuned-verdict").inner_text()
     assert "4 of 9 pairs" in said and "tuned 6." in said
 
@@ -398,7 +399,7 @@ def test_all_controls_have_names_and_can_be_reached_by_key(opened):
         visited.append(opened.evaluate("document.activeElement.id"))
         opened.keyboard.press("Tab")
     assert [name for name in visited if name in CHOICES][:6] == list(CHOICES)
-    assert {"theme", "case", "both", "log-x"} <= set(visited)
+    assert {"theme", "case", "range", "both", "log-x"} <= set(visited)
     opened.locator("#tau").focus()
     opened.keyboard.press("ArrowDown")
     assert "0.03" in opened.locator("#curves-note").inner_text()

@@ -7,7 +7,7 @@ const count = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1
 function methodCell(method) {
   const mark = make("span", { class: "mark", "aria-hidden": "true" }, GLYPHS[method.mark]);
   mark.style.color = method.colour;
-  return make("th", { scope: "row" }, mark, ` ${method.name}`);
+  return make("th", { scope: "row" }, mark, `\u00a0${method.name}`);
 }
 
 const span = (seeds) => (seeds.length > 1 ? `${seeds[0]} to ${seeds.at(-1)}` : `${seeds[0]}`);

@@ -1,10 +1,10 @@
 // Curves of one case: what is left of the way against the cost; tuned solid, untuned dashed.
 
-const CEILING = 1e3; // gaps beyond are off the chart
+const CEILING = 10; // times the way at the start; what is beyond is off the chart
 
 const curvesOf = () => data.curves.filter((one) => one.case === state.case && passes(one));
 
-function curveTraces(method, found, dash) {
+function curveTraces(method, found, kind) {
   const spent = found.cost[state.cost];
   if (!spent) return [];
   const points = spent.map((x, i) => ({ x, y: found.middle[i], low: found.low[i], high: found.high[i] }));
@@ -15,20 +15,21 @@ function curveTraces(method, found, dash) {
     ...inside.map(({ x, high }) => ({ x, y: high })),
     ...inside.map(({ x, low }) => ({ x, y: Math.max(low, floor) })).reverse(),
   ];
-  const title = dash === "solid" ? method.name : `${method.name}, without tuning`;
-  const common = { name: plain(title), legendgroup: title };
+  const title = kind === "tuned" ? method.name : `${method.name}, without tuning`;
+  const common = { name: plain(title), legendgroup: method.name };
   const xy = (those) => ({ x: those.map((p) => p.x), y: those.map((p) => p.y) });
-  const line = { color: method.colour, dash, width: 2.5 };
+  const line = { color: method.colour, dash: kind === "tuned" ? "solid" : "dash", width: 2.5 };
   const filling = { mode: "lines", fill: "toself", fillcolor: fade(method.colour, 0.15), line: { width: 0 }, hoverinfo: "skip" };
   const lost = found.lost.filter(({ gap }) => gap > 0).map(({ gap, cost }) => ({ x: cost[state.cost], y: gap }));
   const crosses = { mode: "markers", marker: { symbol: "x", size: 11, color: method.colour }, showlegend: false };
   return [
-    { ...common, ...xy(around), ...filling, showlegend: false },
+    ...(state.range ? [{ ...common, ...xy(around), ...filling, showlegend: false }] : []),
     {
       ...common,
       ...xy(drawn),
       mode: "lines+markers",
       line,
+      showlegend: kind === "tuned" || !state.both,
       marker: { symbol: method.mark, size: 6, color: method.colour },
       hovertemplate: `${plain(title)}<br>%{x:.4~s}: %{y:.3~g}<extra></extra>`,
     },
@@ -40,7 +41,7 @@ function drawCurves(colours) {
   const found = curvesOf();
   const kinds = state.both ? ["tuned", "untuned"] : [state.kind];
   const traces = found.flatMap((one) =>
-    kinds.flatMap((kind) => curveTraces(methodOf.get(one.method), one[kind], kind === "tuned" ? "solid" : "dash")),
+    kinds.flatMap((kind) => curveTraces(methodOf.get(one.method), one[kind], kind)),
   );
   if (!traces.length) return null;
   const values = finite(traces.flatMap(({ y }) => y)).filter((v) => v > 0);
@@ -51,6 +52,7 @@ function drawCurves(colours) {
   const layout = {
     xaxis,
     yaxis: { title: { text: "what is left of the way" }, type: "log", range: [Math.min(...values), top].map((v, i) => Math.log10(v) + (i ? 0.1 : -0.1)) },
+    legend,
     shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: tau, y1: tau, line: { color: colours.faint, width: 1.2, dash: "dot" } }],
   };
   const rows = found.flatMap((one) =>
@@ -61,7 +63,7 @@ function drawCurves(colours) {
   );
   const says = `What is left of the way on ${state.case} against ${data.costs[state.cost]}, ${count(found.length, "method")}`;
   const head = ["method", "numbers", state.cost, "median", "smallest", "largest"];
-  return { traces, layout, rows: [head, ...rows], says, height: legendHeight(found.length * kinds.length) };
+  return { traces, layout, rows: [head, ...rows], says, height: legendHeight(found.length) };
 }
 
 function showCurves() {
@@ -69,7 +71,7 @@ function showCurves() {
   const counted = curvesOf().some(({ tuned }) => tuned.cost[state.cost]);
   $("curves-note").textContent = counted
     ? `${one.title}. What is left is (loss − lowest) / (start − lowest), start ${format(one.start)}, lowest ${format(one.lowest)}; ` +
-      "medians over the seeds and their range. A run that diverged, marked × where it was last seen, counts as infinitely " +
+      `medians over the seeds${state.range ? " and their range" : ""}. A run that diverged, marked × where it was last seen, counts as infinitely ` +
       `far from then on. The dotted line is the target, τ = ${state.tau}.`
     : `Of ${one.title}, ${unit()} were not counted.`;
   draw("curves");

@@ -29,6 +29,7 @@ function fillControls() {
   fillSelect("cost", Object.entries(data.costs), state.cost);
   fillSelect("tau", data.taus.map((tau) => [tau, `τ = ${tau}: ${100 * tau} % of the way left`]), state.tau);
   fillSelect("kind", [["tuned", "tuned"], ["untuned", "without tuning"]], state.kind);
+  $("range").checked = state.range;
   fillFilter("level", "all", data.cases.map((one) => one.lower_level));
   fillFilter("oracle", "all", data.methods.map((one) => one.oracle));
   fillFilter("topology", "all", data.cases.map((one) => one.topology));
@@ -43,6 +44,7 @@ function listen() {
   }
   const on = (id, set) => $(id).addEventListener("input", () => { set($(id)); showCurves(); });
   on("case", ({ value }) => { state.case = value; });
+  on("range", ({ checked }) => { state.range = checked; });
   on("both", ({ checked }) => { state.both = checked; });
   on("log-x", ({ checked }) => { state.logX = checked; });
 }

@@ -5,13 +5,13 @@ const WIDEST = 1e4; // factors beyond are not drawn
 function drawProfile() {
   const [cases, methods] = [shownCases(), ordered()];
   const found = factors(matrix(cases, methods), methods.length);
-  const ends = found.flat().filter((v) => v <= WIDEST);
-  const last = 1.1 * Math.max(2, ...ends);
-  const at = [...new Set([1, ...ends, last])].sort((a, b) => a - b);
+  const drawn = (mine) => mine.filter((v) => v <= WIDEST);
+  const last = 1.1 * Math.max(2, ...drawn(found.flat()));
+  const steps = found.map((mine) => [...new Set([1, ...drawn(mine), last])].sort((a, b) => a - b));
   const traces = methods.map(({ name, colour, mark }, j) => ({
     name: plain(name),
-    x: at,
-    y: at.map((factor) => shareWithin(found[j], factor)),
+    x: steps[j],
+    y: steps[j].map((factor) => shareWithin(found[j], factor)),
     mode: "lines+markers",
     line: { shape: "hv", color: colour, width: 2.5 },
     marker: { symbol: mark, size: 7, color: colour },
@@ -20,10 +20,11 @@ function drawProfile() {
   const layout = {
     xaxis: { title: { text: `factor to the fewest ${unit()}` }, type: "log", ticksuffix: "×", range: [-0.01, Math.log10(last)], ...ticks(last) },
     yaxis: { title: { text: "share of cases" }, tickformat: ".0%", range: [-0.03, 1.04] },
+    legend,
   };
-  const rows = [["factor", ...methods.map(({ name }) => name)], ...at.map((factor, i) => [factor, ...traces.map(({ y }) => y[i])])];
+  const rows = methods.flatMap(({ name }, j) => steps[j].map((factor, i) => [name, factor, traces[j].y[i]]));
   const says = `Share of ${count(cases.length, "case")} solved within a factor of the best, ${count(methods.length, "method")}`;
-  return { traces, layout, rows, says, height: legendHeight(methods.length) };
+  return { traces, layout, rows: [["method", "factor", "share"], ...rows], says, height: legendHeight(methods.length) };
 }
 
 // Few and round ones, also where the axis is less than a decade long.
@@ -33,7 +34,9 @@ function ticks(last) {
 }
 
 // Legends lie above their charts, and take lines of them where there are many methods.
+const legend = { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 } };
+
 function legendHeight(entries) {
-  const perLine = Math.max(1, Math.floor(Math.min(innerWidth - 100, 1150) / 130));
-  return 340 + 20 * Math.ceil(entries / perLine);
+  const perLine = Math.max(1, Math.floor(Math.min(innerWidth - 100, 1150) / 145));
+  return 340 + 19 * Math.ceil(entries / perLine);
 }

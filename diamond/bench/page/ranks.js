@@ -34,7 +34,7 @@ function drawRanks(colours) {
     y: sorted.map((_, i) => above + i),
     mode: "markers+text",
     text: sorted.map(({ rank }) => rank.toFixed(2)),
-    textposition: "middle right",
+    textposition: sorted.map(({ rank }) => (rank > 0.7 * k ? "middle left" : "middle right")),
     marker: { size: 12, color: sorted.map(({ method }) => method.colour), symbol: sorted.map(({ method }) => method.mark) },
     hovertemplate: "%{text}<extra></extra>",
     showlegend: false,

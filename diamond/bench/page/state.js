@@ -12,6 +12,7 @@ const state = {
   topology: ANY,
   case: data.cases[0].name,
   both: false,
+  range: data.methods.length <= 6, // more of them hide one another
   logX: false,
 };
 

@@ -18,9 +18,9 @@ function showUntuned() {
   const body = methods.map((method, j) => [
     methodCell(method),
     ...cases.map((_, i) => ratioCell(tuned[i][j], own[i][j])),
-    `${solved(own, j)} of ${solved(tuned, j)}`,
+    `${solved(own, j)}, tuned ${solved(tuned, j)}`,
   ]);
-  fillTable("untuned", ["Method", ...caseHeads(cases), "solved, of those solved tuned"], body);
+  fillTable("untuned", ["Method", ...caseHeads(cases), "cases solved"], body);
   const total = (costs) => costs.flat().filter(Number.isFinite).length;
   const ratios = tuned.flatMap((row, i) => row.map((cost, j) => [own[i][j], cost])).filter((both) => both.every(Number.isFinite));
   const middle = median(finite(ratios.map(([mine, best]) => factorOf(mine, best))));
