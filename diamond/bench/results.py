@@ -83,6 +83,8 @@ def load(path: Path) -> Results:
         found = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as cause:
         raise ValueError(f"{path} is not a file of results: {cause}") from None
+    if not isinstance(found, dict) or "pairs" not in found:
+        raise ValueError(f"{path} is not a file of results: it has no `pairs`")
     for pair in found["pairs"]:
         for run in (*pair["tuned"], *pair["untuned"]):
             run["history"] = numbers(run["history"])
@@ -92,9 +94,9 @@ def load(path: Path) -> Results:
 
 
 def costs(found: Results) -> list[str]:
-    """The costs that were counted in these results."""
-    history = found["pairs"][0]["tuned"][0]["history"]
-    return [name for name in SHOWN if name in history]
+    """The costs that were counted in these results, on one case at least."""
+    counted = {name for pair in found["pairs"] for name in pair["tuned"][0]["history"]}
+    return [name for name in SHOWN if name in counted]
 
 
 def as_csv(found: Results, tau: float = TAU) -> str:

@@ -12,6 +12,7 @@ median over its seeds, so it is infinite where half of them or more do not reach
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 TAU = 0.1
-RESAMPLES, LEVEL = 1000, 0.95
+LEVEL = 0.95
 Results = dict[str, Any]
 Outcome = dict[str, Any]  # of one run: seed, diverged, history
 
@@ -34,8 +35,8 @@ def targets(pairs: Sequence[Outcome], tau: float = TAU) -> dict[str, dict[str, f
             if pair["case"] == case
             for run in (*pair["tuned"], *pair["untuned"])
         ]
-        start = float(np.median([losses[0] for losses in runs]))
-        lowest = float(np.nanmin([np.nanmin(losses) for losses in runs]))
+        start = float(np.nanmedian([losses[0] for losses in runs]))
+        lowest = min(loss for losses in runs for loss in losses if math.isfinite(loss))
         found[case] = {"start": start, "lowest": lowest, "target": lowest + tau * (start - lowest)}
     return found
 
@@ -54,14 +55,25 @@ def median(costs: Sequence[float]) -> float:
     return sorted(costs)[len(costs) // 2]
 
 
-def interval(costs: Sequence[float], seed: int = 0) -> tuple[float, float]:
+def interval(costs: Sequence[float]) -> tuple[float, float]:
     """Of the median, by the percentile bootstrap over the seeds."""
-    drawn = np.random.default_rng(seed).integers(0, len(costs), (RESAMPLES, len(costs)))
-    medians = np.sort(np.array(costs)[drawn], 1)[:, len(costs) // 2]
-    low, high = np.sort(medians)[
-        [int((1 - LEVEL) / 2 * RESAMPLES), int((1 + LEVEL) / 2 * RESAMPLES)]
-    ]
-    return float(low), float(high)
+    low, high = _places(len(costs))
+    return sorted(costs)[low], sorted(costs)[high]
+
+
+@cache
+def _places(n: int) -> tuple[int, int]:
+    """Which of n sorted costs end the interval.
+
+    The median of n draws is at most the k-th smallest cost where n // 2 + 1 draws or more are,
+
+        P(k) = P(Binomial(n, k / n) > n // 2)
+
+    so what any number of resamples comes near to is known without drawing one.
+    """
+    share = stats.binom.sf(n // 2, n, np.arange(1, n + 1) / n)
+    low, high = np.searchsorted(share, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return int(low), int(high)
 
 
 def table(
@@ -94,11 +106,13 @@ def matrix(rows: Sequence[dict[str, Any]], name: str) -> tuple[list[str], list[s
 def profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
     """(methods, factors): the share of its cases that a method solves within a factor of the best.
 
-    Dolan and More (2002). Cases that no method solves count against all.
+    Dolan and More (2002). Cases that no method solves count against all. Where the best costs
+    nothing, as the products of a method that has none, only those within a factor that do as well.
     """
-    best = np.nanmin(np.where(np.isnan(costs), np.inf, costs), 1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(np.isfinite(costs), costs / best, np.inf)
+    best = np.where(np.isnan(costs), np.inf, costs).min(1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.where(costs == best, 1.0, costs / best)
+    ratio = np.where(np.isfinite(costs), ratio, np.inf)
     made = ~np.isnan(costs)
     within = (ratio[:, :, None] <= np.asarray(factors)) & made[:, :, None]
     return within.sum(0) / np.maximum(made.sum(0), 1)[:, None]
@@ -107,7 +121,7 @@ def profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
 def ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
     """The average rank of every method over the cases that all of them met, and the difference
 
-        q_0.05 sqrt(k (k + 1) / (6 n))
+        q_k sqrt(k (k + 1) / (6 n))
 
     from which two of k methods on n cases differ (Nemenyi; Demsar 2006). Equal costs, infinite
     ones among them, share their ranks.
@@ -117,22 +131,31 @@ def ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
     if n == 0 or k < 2:
         return np.full(costs.shape[1], np.nan), math.nan
     average = stats.rankdata(met, axis=1).mean(0)
-    q = stats.studentized_range.ppf(0.95, k, math.inf) / math.sqrt(2)
-    return average, float(q * math.sqrt(k * (k + 1) / (6 * n)))
+    return average, nemenyi(k) * math.sqrt(k * (k + 1) / (6 * n))
+
+
+@cache
+def nemenyi(k: int) -> float:
+    """q_k: the range of k normal variables that is passed one time in twenty, over sqrt(2)."""
+    return float(stats.studentized_range.ppf(LEVEL, k, math.inf)) / math.sqrt(2)
 
 
 def failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, Any]]:
-    """Where methods fail, and how: divergence, ending above the start, the target not reached."""
+    """Where methods fail, and how: divergence, ending above the start, the target not reached.
+
+    `short` are the runs that missed the target but did neither of the others.
+    """
     wanted, found = targets(pairs, tau), []
     for pair in pairs:
         at = wanted[pair["case"]]
         for kind in ("tuned", "untuned"):
             runs = pair[kind]
-            diverged = [run for run in runs if run["diverged"] is not None]
-            ended = [run["history"]["upper_loss"][-1] for run in runs if run["diverged"] is None]
-            above = sum(not loss <= at["start"] for loss in ended)
-            missed = sum(not math.isfinite(cost(run, at["target"], "round")) for run in runs)
-            if not missed and not diverged and not above:
+            ends = [run["history"]["upper_loss"][-1] for run in runs]
+            diverged = [run["diverged"] is not None for run in runs]
+            above = [not end <= at["start"] and not bad for end, bad in zip(ends, diverged)]
+            missed = [not math.isfinite(cost(run, at["target"], "round")) for run in runs]
+            short = [m and not a and not d for m, a, d in zip(missed, above, diverged)]
+            if not any((*missed, *diverged, *above)):
                 continue
             found.append(
                 {
@@ -140,17 +163,22 @@ def failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, Any]]
                     "method": pair["method"],
                     "kind": kind,
                     "seeds": len(runs),
-                    "diverged": len(diverged),
-                    "above_start": above,
-                    "missed": missed,
-                    "left": _left(ended, at),
+                    "diverged": sum(diverged),
+                    "above_start": sum(above),
+                    "missed": sum(missed),
+                    "short": sum(short),
+                    "left": _left([end for end, bad in zip(ends, diverged) if not bad], at),
                 }
             )
     return found
 
 
 def _left(ended: Sequence[float], at: dict[str, float]) -> float:
-    """(loss - lowest) / (start - lowest) at the end: the median of the runs that got there."""
-    if not ended or at["start"] == at["lowest"]:
-        return math.nan
-    return (float(np.median(ended)) - at["lowest"]) / (at["start"] - at["lowest"])
+    """The gap at the end: the median of the runs that got there."""
+    return float(gap(np.median(ended), at)) if ended else math.nan
+
+
+def gap(loss: Any, at: dict[str, float]) -> Any:
+    """(loss - lowest) / (start - lowest): 1 at the start of a case, 0 at the lowest of any run."""
+    way = at["start"] - at["lowest"]
+    return (np.asarray(loss, float) - at["lowest"]) / (way or math.nan)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,19 @@ from typing import Any
 from .payload import dumps, payload
 
 HERE = Path(__file__).parent
-SCRIPTS = [
-    *"data dom chart scale convergence target links network".split(),
-    *"costs sensitivity about pace main".split(),
-]
+PLOTLY, STYLE = HERE / "vendor" / "plotly-basic.min.js", HERE / "page" / "report.css"
+SHARED = [HERE / "page" / f"{name}.js" for name in "numbers dom chart theme".split()]
+OWN = "data scale convergence target links network costs sensitivity about pace main".split()
+SCRIPTS = [*SHARED, *(HERE / "page" / f"{name}.js" for name in OWN)]
 
 
 def build(folders: list[Path], out: Path) -> Path:
     """Write the report of all runs below `folders` as one offline HTML file, under 2 MB."""
-    out = Path(out)
-    text = render(payload([Path(folder) for folder in folders]))
+    return write(render(payload([Path(folder) for folder in folders])), Path(out))
+
+
+def write(text: str, out: Path) -> Path:
+    """All of a page or nothing of it."""
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".part")
     partial.write_text(text, encoding="utf-8")
@@ -29,19 +33,33 @@ def build(folders: list[Path], out: Path) -> Path:
 
 
 def render(found: dict[str, Any], live: bool = False) -> str:
-    """The page as text. It runs its own two scripts only, and `live` lets it ask its server."""
-    plotly, script = _file("vendor/plotly-basic.min.js"), _script()
-    parts = {
+    """The page as text. `live` lets it ask its server."""
+    parts = {"live": "true" if live else "false", "style": read(STYLE)}
+    return fill(HERE / "page" / "report.html", found, SCRIPTS, parts, live)
+
+
+def fill(
+    template: Path,
+    found: dict[str, Any],
+    scripts: Sequence[Path],
+    parts: dict[str, str],
+    live: bool = False,
+) -> str:
+    """The template with the numbers `found`, which have a title, and these scripts as one.
+
+    The page runs Plotly and its own script only.
+    """
+    joined = "\n".join(read(path) for path in scripts)
+    plotly, script = read(PLOTLY), f'"use strict";\n(() => {{\n{joined}\n}})();\n'
+    parts = parts | {
         "title": html.escape(found["title"]),
-        "live": "true" if live else "false",
         "policy": policy([plotly, script], live),
-        "style": _file("page/report.css"),
         "data": dumps(found).replace("<", "\\u003c"),
         "plotly": plotly,
         "script": script,
     }
     # In one pass: nothing that was put in is looked at again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _file("page/report.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template))
 
 
 def policy(scripts: list[str], live: bool) -> str:
@@ -56,10 +74,6 @@ def policy(scripts: list[str], live: bool) -> str:
 
 
 @cache
-def _file(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
-
-
-def _script() -> str:
-    parts = "\n".join(_file(f"page/{name}.js") for name in SCRIPTS)
-    return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
+def read(path: Path) -> str:
+    """A file of the package."""
+    return path.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import Any
 
 def dumps(value: Any, indent: int | None = None) -> str:
     """`value` as strict JSON."""
-    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+    return json.dumps(finite(value), indent=indent, allow_nan=False)
 
 
 def numbers(value: Any) -> Any:
@@ -19,9 +19,10 @@ def numbers(value: Any) -> Any:
     return math.nan if value is None else value
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same value with None for every number that is not finite."""
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

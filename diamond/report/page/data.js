@@ -1,7 +1,5 @@
 // The numbers of the page, and what is read off them. Nothing here draws.
 
-const $ = (id) => document.getElementById(id);
-
 const LIVE = document.documentElement.dataset.live === "true";
 const UNITS = { round: "rounds", samples: "samples", bytes: "bytes", seconds: "seconds" };
 Object.assign(UNITS, { network_seconds: "network seconds", joules: "joules" });
@@ -17,7 +15,6 @@ function prepared(found) {
   return found;
 }
 
-const finite = (values) => values.filter((v) => Number.isFinite(v));
 const valuesOf = (run, key) => run.history[key] ?? [];
 const first = (run, key) => finite(valuesOf(run, key))[0] ?? null;
 const last = (run, key) => finite(valuesOf(run, key)).at(-1) ?? null;
@@ -26,14 +23,6 @@ const members = (group) => data.runs.filter((run) => groupOf(run) === group);
 const runTitle = (run) => `${groupOf(run).title}, seed ${run.seed}`;
 const measureTitle = (key) => data.measures.find((measure) => measure.key === key).title;
 const eachAxis = (value) => Object.fromEntries(Object.keys(data.axes).map((axis) => [axis, value(axis)]));
-
-// Infinity stands for "never", so a median over seeds may be never too.
-function median(values) {
-  if (!values.length) return null;
-  const sorted = [...values].sort((a, b) => a - b);
-  const half = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
 
 // A run's curve: what it had spent and where it stood, at every evaluation that has both.
 function curve(run, measure, axis) {
@@ -86,22 +75,4 @@ function reach(run, key, target, keep) {
   const values = valuesOf(run, key);
   const i = keep ? values.findLastIndex((v) => !there(v)) + 1 : values.findIndex(there);
   return i < 0 || i >= values.length ? null : eachAxis((axis) => valuesOf(run, axis)[i] ?? null);
-}
-
-function format(value) {
-  if (value === null || value === undefined) return "–";
-  if (typeof value !== "number") return typeof value === "object" ? JSON.stringify(value) : String(value);
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
-  return String(Number(value.toPrecision(4)));
-}
-
-function amount(axis, value) {
-  if (value === null || value === undefined) return "–";
-  const brief = (number) => Number(number.toPrecision(3));
-  if (axis === "joules") return `${format(value)} J`;
-  if (axis.endsWith("seconds")) return value && value < 0.1 ? `${brief(1000 * value)} ms` : `${brief(value)} s`;
-  if (axis !== "bytes") return Math.round(value).toLocaleString("en");
-  const power = Math.min(3, Math.max(0, Math.floor(Math.log10(value || 1) / 3)));
-  return `${brief(value / 1000 ** power)} ${["B", "kB", "MB", "GB"][power]}`;
 }

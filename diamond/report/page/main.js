@@ -1,4 +1,4 @@
-// Controls, theme, and, on the live page, asking for news.
+// Controls, and, on the live page, asking for news.
 
 const CHARTS = {
   curves: drawCurves,
@@ -83,26 +83,6 @@ function listen() {
   on("frame", ({ valueAsNumber }) => { seen.frame = valueAsNumber; }, showFrame);
   on("option", ({ value }) => { sweep.option = value; }, () => draw("sensitivity"));
   on("swept-measure", ({ value }) => { sweep.measure = value; }, () => draw("sensitivity"));
-}
-
-function listenTheme() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const set = (name) => {
-    document.documentElement.dataset.theme = name;
-    $("theme").textContent = name === "dark" ? "Light colours" : "Dark colours";
-  };
-  let own = false;
-  set(dark.matches ? "dark" : "light");
-  dark.addEventListener("change", () => {
-    if (own) return;
-    set(dark.matches ? "dark" : "light");
-    drawAll();
-  });
-  $("theme").addEventListener("click", () => {
-    own = true;
-    set(theme() === "dark" ? "light" : "dark");
-    drawAll();
-  });
 }
 
 async function follow() {

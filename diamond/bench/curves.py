@@ -1,0 +1,55 @@
+"""Curves over the seeds: how much of the way is left, against what was spent."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .statistics import Outcome, gap
+
+DIGITS = 4  # a screen shows no more
+
+
+def curve(runs: Sequence[Outcome], at: dict[str, float], names: Sequence[str]) -> dict[str, Any]:
+    """The gap of the runs at every evaluation: `middle`, `low` and `high`; and `cost` by name.
+
+    `middle` is the median of all, where a run that diverged is infinitely far from then on; the
+    range is of those still there, and so is what was spent. `lost` is where each of the others was
+    last seen.
+    """
+    gaps = _rows([gap(run["history"]["upper_loss"], at) for run in runs])
+    there = np.isfinite(gaps)
+    counted = [name for name in names if all(name in run["history"] for run in runs)]
+    spent = {name: _rows([run["history"][name] for run in runs]) for name in counted}
+    ends = [(i, np.flatnonzero(there[i])[-1]) for i, run in enumerate(runs) if _lost(run, there[i])]
+    return {
+        "middle": _brief(np.sort(np.where(there, gaps, np.inf), 0)[len(runs) // 2]),
+        "low": _brief(np.where(there, gaps, np.inf).min(0)),
+        "high": _brief(np.where(there, gaps, -np.inf).max(0)),
+        "cost": {name: _brief(_middle(each)) for name, each in spent.items()},
+        "lost": [
+            {"gap": float(gaps[end]), "cost": {name: spent[name][end] for name in counted}}
+            for end in ends
+        ],
+    }
+
+
+def _lost(run: Outcome, there: NDArray[Any]) -> bool:
+    return run["diverged"] is not None and bool(there.any())
+
+
+def _rows(found: Sequence[Sequence[float]]) -> NDArray[Any]:
+    """One a run, as long as the longest."""
+    rows = np.full((len(found), max(map(len, found))), np.nan)
+    for row, values in zip(rows, found):
+        row[: len(values)] = values
+    return rows
+
+
+def _middle(rows: NDArray[Any]) -> NDArray[Any]:
+    return np.ma.median(np.ma.masked_invalid(rows), 0).filled(np.nan)
+
+
+def _brief(values: NDArray[Any]) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values]

@@ -1,0 +1,428 @@
+"""The page of a benchmark as a reader meets it, its numbers worked out again by a few lines."""
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import benched
+import numpy as np
+import pytest
+from scipy import stats
+
+from diamond.bench import page as pages
+from diamond.bench import statistics
+from diamond.bench.payload import TAUS
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+QUIET = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+CASES, METHODS, CHARTS = list(benched.CASES), list(benched.SPENT), ["profile", "ranks", "curves"]
+HOSTILE = "</script><img src=x onerror=alert(1)><b>A & B"
+DASH, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def visit(browser):
+    """Open pages; at the end, none has complained or asked for anything but itself."""
+    complaints, asked, homes = [], [], []
+
+    def opened(path, **options):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
+        page.on("request", lambda request: asked.append(request.url))
+        homes.append(path.as_uri())
+        page.goto(path.as_uri())
+        page.locator("#curves-chart .main-svg").first.wait_for()
+        return page
+
+    yield opened
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(("data:", "blob:", *homes))] == []
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return pages.build(benched.results(), tmp_path_factory.mktemp("bench") / "page.html")
+
+
+@pytest.fixture(scope="module")
+def shared(visit, built):
+    return visit(built)
+
+
+CHOICES = ("cost", "tau", "kind", "level", "oracle", "topology")
+
+
+@pytest.fixture
+def opened(shared):
+    """The page as it opens."""
+    choose(shared, cost="samples", tau="0.1", kind="tuned", level="", oracle="", topology="")
+    choose(shared, case="smooth")
+    return shared
+
+
+def choose(page, **wanted):
+    for name, value in wanted.items():
+        if page.locator(f"#{name}").input_value() != value:
+            page.locator(f"#{name}").select_option(value)
+
+
+def plotted(page, chart):
+    code = "id => (({data, layout}) => JSON.stringify({data, layout}))(document.getElementById(id))"
+    return json.loads(page.evaluate(code, f"{chart}-chart"))
+
+
+def grid(page, name):
+    """The head of a table, and its rows."""
+    text = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
+    head, *rows = page.locator(f"#{name} tr").evaluate_all(text)
+    return head, [[cell.strip() for cell in row] for row in rows]
+
+
+def reached(kind, case, method, tau, cost):
+    """What each seed had spent when it got to the target: by numpy, from the runs alone."""
+    pairs = benched.results()["pairs"]
+    here = [p for p in pairs if p["case"] == case]
+    runs = [run["history"]["upper_loss"] for p in here for run in (*p["tuned"], *p["untuned"])]
+    lowest = np.nanmin(np.concatenate(runs))
+    target = lowest + tau * (np.median([losses[0] for losses in runs]) - lowest)
+    (pair,) = [p for p in here if p["method"] == method]
+    found = []
+    for run in pair[kind]:
+        at = np.asarray(run["history"]["upper_loss"]) <= target
+        found.append(run["history"][cost][at.argmax()] if at.any() else np.inf)
+    return np.array(found)
+
+
+def medians(kind="tuned", tau=0.1, cost="samples", cases=CASES, methods=METHODS):
+    """(cases, methods)."""
+    costs = [[reached(kind, case, name, tau, cost) for name in methods] for case in cases]
+    return np.median(costs, 2)
+
+
+def filtered(rows, cases, methods):
+    """The matrix that statistics.py makes of these cases and methods only."""
+    kept = [row for row in rows if row["case"] in cases and row["method"] in methods]
+    return statistics.matrix(kept, "samples")[2]
+
+
+@pytest.mark.parametrize("kind", ["tuned", "untuned"])
+def test_costs_are_medians_with_the_seeds_that_got_there(opened, kind):
+    for tau, cost in zip(TAUS, ("round", "samples", "products", "gradients")):
+        choose(opened, cost=cost, tau=str(tau), kind=kind)
+        head, rows = grid(opened, "costs")
+        assert head == ["Method", *CASES]
+        known = medians(kind, tau, cost)
+        for title, *cells in rows:
+            name = title.split()[-1]
+            for i, (case, cell) in enumerate(zip(CASES, cells)):
+                value, *more = cell.replace(",", "").split("\n")
+                each = reached(kind, case, name, tau, cost)
+                middle, best = np.median(each), known[i].min()
+                if np.isinf(middle):
+                    assert value == DASH and "of 3" in more[0]
+                    continue
+                low, high = (f"{v:.0f}".replace("inf", "never") for v in (min(each), max(each)))
+                factor = 1 if middle == best else middle / best if best else None
+                said = "" if factor is None else f" \u00b7 {factor:.2f}{TIMES}"
+                assert value == f"{middle:.0f}"
+                assert more == [f"{low} {DASH} {high}", f"{np.isfinite(each).sum()} of 3{said}"]
+
+
+def test_the_best_are_bold_and_ties_share_it(opened):
+    choose(opened, cost="round")
+    bold = opened.locator("#costs td.best").all_inner_texts()
+    assert [cell.split("\n")[0] for cell in bold] == ["20", "30", "20", "10"]
+    assert (
+        opened.locator("#costs td.best").first.evaluate("e => getComputedStyle(e).fontWeight")
+        == "600"
+    )
+    verdict = opened.locator("#verdict").inner_text()
+    assert verdict == "Fewest rounds, tuned: diamond on 2 cases, dsgd on 2."
+    choose(opened, tau="0.01", kind="untuned")
+    assert "No method reaches any target" in opened.locator("#verdict").inner_text()
+
+
+def test_a_dash_says_why(opened):
+    cells = {row[0].split()[-1]: row[1:] for row in grid(opened, "costs")[1]}
+    assert cells["dsgd"][1] == f"{DASH}\n3 of 3 not yet there"
+    assert cells["k_free"][1] == f"{DASH}\n2 of 3 diverged"
+    choose(opened, kind="untuned")
+    cells = {row[0].split()[-1]: row[1:] for row in grid(opened, "costs")[1]}
+    assert cells["dsgd"][2] == f"{DASH}\n3 of 3 ended above the start"
+    choose(opened, kind="tuned", cost="network_seconds")
+    cells = {row[0].split()[-1]: row[1:] for row in grid(opened, "costs")[1]}
+    assert cells["dsgd"][0] == f"{DASH}\nnot counted"
+    assert cells["dsgd"][2].startswith("0.5 s\n")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "cases", "methods"),
+    [
+        ({}, CASES, METHODS),
+        ({"level": "personal"}, ["smooth", "noisy"], METHODS),
+        ({"topology": "star"}, ["noisy"], METHODS),
+        ({"oracle": "neumann"}, CASES, ["diamond", "dsgd"]),
+        ({"oracle": "neumann", "topology": "ring"}, ["smooth", "linked"], ["diamond", "dsgd"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["tuned", "untuned"])
+def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
+    opened, kind, chosen, cases, methods
+):
+    choose(opened, kind=kind, **chosen)
+    costs = medians(kind, cases=cases, methods=methods)
+    rows = statistics.table(benched.results()["pairs"], ["samples"], kind=kind)
+    np.testing.assert_array_equal(filtered(rows, cases, methods), costs)
+    traces = plotted(opened, "profile")["data"]
+    assert {trace["name"] for trace in traces} == set(methods)
+    best = costs.min(1, keepdims=True)
+    for trace in traces:
+        mine = costs[:, methods.index(trace["name"])]
+        shares = [np.mean((mine <= f * best[:, 0]) & np.isfinite(mine)) for f in trace["x"]]
+        np.testing.assert_allclose(trace["y"], shares)
+        known = statistics.profiles(costs, trace["x"])
+        np.testing.assert_allclose(trace["y"], known[methods.index(trace["name"])])
+    average = stats.rankdata(costs, axis=1).mean(0)
+    found = plotted(opened, "ranks")
+    (dots,) = [t for t in found["data"] if t["mode"] == "markers+text"]
+    np.testing.assert_allclose(dots["x"], np.sort(average))
+    order = [re.sub(r"^\S+\s+", "", row[0]) for row in grid(opened, "costs")[1]]
+    np.testing.assert_allclose([average[methods.index(name)] for name in order], dots["x"])
+    theirs, difference = statistics.ranks(costs)
+    np.testing.assert_allclose(theirs, average)
+    assert f"Critical difference {difference:.2f}" in opened.locator("#ranks-verdict").inner_text()
+
+
+def test_too_few_cases_for_ranks_to_mean_much_are_told_of(opened):
+    choose(opened, topology="star")
+    said = opened.locator("#ranks-verdict").inner_text()
+    assert "differ by 2 at most: with so few cases nothing can be told apart" in said
+    choose(opened, topology="", oracle="differences")
+    assert "one method is left" in opened.locator("#ranks-verdict").inner_text()
+    assert not opened.locator("#ranks-chart").is_visible()
+
+
+def test_bars_join_methods_that_do_not_differ(visit, tmp_path):
+    """On 16 cases, where a and b take turns to be first, c is always third and d the last."""
+    found = benched.results()
+    methods, cases = ["a", "b", "c", "d"], [f"case{i}" for i in range(16)]
+    arrival = {"a": [10, 2, 0, 0, 0], "b": [10, 9, 0, 0, 0], "c": [10, 9, 9, 0, 0]}
+    arrival["d"] = [10, 9, 9, 9, 0]
+    made = lambda name: [benched.run("dsgd", arrival[name])]
+    base = {k: found["pairs"][0][k] for k in ("numbers", "best", "tried")}
+    found["pairs"] = [
+        base | {"case": case, "method": name, "tuned": made(name), "untuned": made(name)}
+        for case in cases
+        for name in methods
+    ]
+    for pair in found["pairs"][:32]:
+        pair["tuned"] = made({"a": "b", "b": "a"}.get(pair["method"], pair["method"]))
+    found["cases"] = {case: found["cases"]["smooth"] for case in cases}
+    found["methods"] = {name: found["methods"]["dsgd"] for name in methods}
+    page = visit(pages.build(found, tmp_path / "page.html"))
+    choose(page, cost="round")
+    costs = statistics.matrix(statistics.table(found["pairs"], ["round"]), "round")[2]
+    average, difference = statistics.ranks(costs)
+    traces = plotted(page, "ranks")["data"]
+    critical, *bars, dots = traces
+    np.testing.assert_allclose(critical["x"], [1, 1 + difference])
+    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    alike = {(i, j) for i, j in pairs if abs(average[i] - average[j]) < difference}
+    ranks = np.sort(average)
+    joined = {
+        (i, j) for i, j in pairs for b in bars if b["x"][0] <= ranks[i] and ranks[j] <= b["x"][1]
+    }
+    assert joined == alike == {(0, 1), (2, 3)}
+    verdict = page.locator("#ranks-verdict").inner_text()
+    assert "a ranks first, and differs from c, d." in verdict
+    assert dots["x"] == list(ranks)
+
+
+def test_curves_are_the_gaps_of_the_runs(opened):
+    for case, start, lowest in (("smooth", 10, 0.0), ("noisy", 4, 1.0)):
+        opened.locator("#case").select_option(case)
+        for name in METHODS:
+            found = [t for t in plotted(opened, "curves")["data"] if t["name"] == name]
+            band, line, lost = found
+            losses = np.full((3, 5), np.nan)
+            for row, values in zip(losses, benched.LOSSES[case][name]):
+                row[: len(values)] = values
+            gaps = (losses - lowest) / (start - lowest)
+            middle = np.sort(np.where(np.isnan(gaps), np.inf, gaps), 0)[1]
+            shown = np.isfinite(middle) & (middle > 0)
+            np.testing.assert_allclose(line["y"], middle[shown], rtol=1e-3)
+            spent = 10 * np.arange(5) * benched.SPENT[name][0]
+            np.testing.assert_allclose(line["x"], spent[shown])
+            np.testing.assert_allclose(band["y"][:5], np.nanmax(gaps, 0), rtol=1e-3)
+            diverged = [values for values in losses if np.isnan(values).any()]
+            ends = [values[~np.isnan(values)][-1] for values in diverged]
+            np.testing.assert_allclose(
+                lost["y"], [(end - lowest) / (start - lowest) for end in ends]
+            )
+            assert line["line"]["dash"] == "solid"
+    assert "start 4, lowest 1" in opened.locator("#curves-note").inner_text()
+
+
+def test_curves_without_tuning_are_dashed(opened):
+    opened.get_by_label("without tuning as well").check()
+    lines = [t for t in plotted(opened, "curves")["data"] if t["mode"] == "lines+markers"]
+    drawn = {t["name"]: (t["line"]["dash"], t["showlegend"]) for t in lines}
+    assert drawn["dsgd"] == ("solid", True) and drawn["dsgd, without tuning"] == ("dash", False)
+    assert len(lines) == 6
+    opened.get_by_label("without tuning as well").uncheck()
+    opened.get_by_label("range over the seeds").uncheck()
+    assert not [t for t in plotted(opened, "curves")["data"] if t.get("fill")]
+    opened.get_by_label("range over the seeds").check()
+    opened.get_by_label("log cost").check()
+    assert plotted(opened, "curves")["layout"]["xaxis"]["type"] == "log"
+    opened.get_by_label("log cost").uncheck()
+    choose(opened, cost="network_seconds")
+    assert "were not counted" in opened.locator("#curves-note").inner_text()
+    assert not opened.locator("#curves-chart").is_visible()
+
+
+def test_constants_say_how_hard_was_tried(opened):
+    rows = {(row[0].split()[-1], row[1]): row[2:] for row in grid(opened, "constants")[1]}
+    assert len(rows) == 9
+    assert rows["diamond", "smooth"] == ["alpha 0.2, beta 0.5", "3", "1", "no"]
+    assert rows["k_free", "noisy"] == ["alpha 0.2, beta 0.5", "2", "0", "alpha (largest)"]
+
+
+def test_what_there_is_without_tuning_is_beside_what_is_tuned(opened):
+    for cost in ("round", "samples"):
+        choose(opened, cost=cost)
+        tuned, own = medians("tuned", cost=cost), medians("untuned", cost=cost)
+        for name, *cells, total in grid(opened, "untuned")[1]:
+            j = METHODS.index(name.split()[-1])
+            for a, b, cell in zip(tuned[:, j], own[:, j], cells):
+                if np.isinf(b):
+                    assert cell == ("neither" if np.isinf(a) else "only tuned")
+                else:
+                    assert cell == f"{b / a:.2f}{TIMES}"
+            solved = [np.isfinite(costs[:, j]).sum() for costs in (own, tuned)]
+            assert total == f"{solved[0]}, tuned {solved[1]}"
+    said = opened.locator("#untuned-verdict").inner_text()
+    assert "4 of 9 pairs" in said and "tuned 6." in said
+
+
+def test_failures_are_those_of_the_statistics(opened):
+    for tau in TAUS:
+        choose(opened, tau=str(tau))
+        known = statistics.failures(benched.results()["pairs"], tau)
+        kinds = {"tuned": "tuned", "untuned": "without tuning"}
+        wanted = [
+            [f["method"], f["case"], kinds[f["kind"]]]
+            + [str(f[key]) for key in ("seeds", "diverged", "above_start", "short")]
+            for f in known
+        ]
+        rows = grid(opened, "failures")[1]
+        assert [[row[0].split()[-1], *row[1:-1]] for row in rows] == wanted
+        np.testing.assert_allclose(
+            [float(row[-1]) for row in rows], [f["left"] for f in known], 0.05
+        )
+
+
+def test_the_rules_and_the_machine_are_told(opened):
+    rules = opened.locator("#rules").inner_text()
+    assert (
+        "tuned by 3 settings" in rules and "(0 to 2) that no trial has seen (100 to 101)" in rules
+    )
+    summary = opened.locator("#summary").inner_text()
+    assert summary.startswith("3 methods on 3 cases, 3 seeds each: 9 pairs, 102 runs")
+    opened.get_by_text("The machine").click()
+    assert "x86_64" in opened.locator("#machine").inner_text()
+    opened.get_by_text("The cases").click()
+    assert grid(opened, "cases")[1][1][:4] == ["noisy", "noisy in words", "personal", "star"]
+
+
+def test_filters_that_leave_nothing_say_so(opened):
+    choose(opened, level="common", topology="star")
+    assert "No method met such a case" in opened.locator("#alerts").inner_text()
+    assert not opened.locator("#costs").is_visible()
+
+
+def test_each_chart_can_be_saved(opened):
+    for chart in CHARTS:
+        for kind, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg"), ("CSV", b"")):
+            with opened.expect_download() as started:
+                opened.get_by_label(f"Save the chart {chart} as {kind}").click()
+            saved = started.value
+            assert saved.suggested_filename == f"Benchmark-small-{chart}.{kind.lower()}"
+            content = saved.path().read_bytes()
+            assert content.startswith(start)
+    rows = list(csv.DictReader(content.decode().splitlines()))
+    assert [float(r["median"]) for r in rows if r["method"] == "dsgd"] == [1, 0.6, 0.1, 0.09, 0.07]
+
+
+def test_it_fits_a_phone_in_the_dark(visit, built):
+    screen = {"viewport": {"width": 360, "height": 780}, "is_mobile": True, "has_touch": True}
+    page = visit(built, color_scheme="dark", **screen)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    for chart in CHARTS:
+        box = page.locator(f"#{chart}-chart").bounding_box()
+        assert box["width"] > 300 and box["height"] > 150
+    for control in page.locator("select:visible, #theme").all():
+        assert control.bounding_box()["height"] >= 44
+    shade = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(int(v) for v in shade()[4:-1].split(",")) < 150
+    assert plotted(page, "ranks")["layout"]["paper_bgcolor"] == shade()
+    page.get_by_role("button", name="Light colours").tap()
+    assert shade() == "rgb(255, 255, 255)" == plotted(page, "profile")["layout"]["paper_bgcolor"]
+
+
+def test_all_controls_have_names_and_can_be_reached_by_key(opened):
+    named = "e.ariaLabel || (e.tagName == 'BUTTON' ? e.textContent : e.labels[0]?.innerText)"
+    controls = "[...document.querySelectorAll('input, select, button')]"
+    assert opened.evaluate(f"{controls}.filter(e => !({named})).map(e => e.id)") == []
+    assert opened.evaluate("[...document.querySelectorAll('.plot:not([aria-label])')].length") == 0
+    visited = []
+    opened.evaluate("document.activeElement.blur(), scrollTo(0, 0)")
+    opened.locator(".skip").focus()
+    for _ in range(40):
+        visited.append(opened.evaluate("document.activeElement.id"))
+        opened.keyboard.press("Tab")
+    assert [name for name in visited if name in CHOICES][:6] == list(CHOICES)
+    assert {"theme", "case", "range", "both", "log-x"} <= set(visited)
+    opened.locator("#tau").focus()
+    opened.keyboard.press("ArrowDown")
+    assert "0.03" in opened.locator("#curves-note").inner_text()
+
+
+def test_hostile_names_are_shown_as_they_are(visit, tmp_path):
+    text = json.dumps(benched.results()).replace('"dsgd"', json.dumps(HOSTILE))
+    found = json.loads(text.replace('"noisy"', json.dumps(f"{HOSTILE}2")))
+    found["suite"] = HOSTILE
+    page = visit(pages.build(found, tmp_path / "page.html"))
+    assert page.locator("h1").inner_text() == f"Benchmark {HOSTILE}"
+    head, rows = grid(page, "costs")
+    assert f"{HOSTILE}2" in head and any(row[0].endswith(HOSTILE) for row in rows)
+    assert HOSTILE in page.locator("#profile-chart .legend").text_content()
+    assert HOSTILE in page.locator("#ranks-chart").text_content()
+    page.locator("#case").select_option(f"{HOSTILE}2")
+    assert HOSTILE in page.locator("#curves-chart .legend").text_content()
+    assert page.locator("img").count() == 0
+
+
+def test_the_page_runs_its_own_scripts_only(built):
+    text = Path(built).read_text()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "connect-src 'none'" in policy and "{{" not in text.split("<script")[0]
+    assert len(text) < 2e6
