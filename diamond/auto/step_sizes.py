@@ -25,6 +25,11 @@ k = 1.25, and alpha may grow, at most four times at a look. c = 1.5. Where y mak
 for one of x, beta mu is 1 - (1 - beta mu)^inner. Where links go one way or change, alpha max_i L_l
 is at most half of what tracking takes there (`Network.tracking`).
 
+Where the run solves for [g_yy]^-1 (`diamond.auto.inverse`), y moves along [g_yy]^-1 v, whose
+curvature is 1 in every direction: beta = 1 / 1.5, half of that where g_yy is that of a sample, and
+phi = 1. h is that of the y of the round before, and x_{t+1} = x_t - alpha L_l x_{t-1} is stable for
+alpha L_l < 1: c = 0.5 there. alpha never grows again.
+
 A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
 of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
 Lanczos over the network (`hypergradient.network_spectrum`), with mu at least L / 300: agents with
@@ -46,6 +51,7 @@ from ..hypergradient.network_spectrum import ends
 from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill
 from ..numbers.schedule import Scaled, Schedule, power, ramp
 from . import upper_curvature
+from .inverse import hessian_blocks, inverse
 
 Order = Literal["paper", "atc"]
 Noise = Literal["plain", "momentum", "average", "none"]
@@ -61,6 +67,7 @@ SLOWING, FADING = power(SLOW ** (1 / 3), SLOW), power(FADE ** (2 / 3), FADE, 2 /
 WARM = 25.0  # rounds in which alpha rises, until the second look
 AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first; the least eta_0
 LENGTH = 1.5  # c: alpha L_l / phi
+BEHIND = 0.5  # c where y is solved for: it is that of the round before, so 1 is the limit
 FOLLOWS = 0.15  # beta mu from which y follows x
 MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
 
@@ -72,14 +79,21 @@ class Regime(NamedTuple):
     growth: float  # from one look to the next, at most
 
 
-LAGS, KEEPS_UP = Regime(0.6, 1.0), Regime(1.25, 4.0)
+LAGS, KEEPS_UP, SOLVED = Regime(0.6, 1.0), Regime(1.25, 4.0), Regime(1.25, 1.0)
 
 
-def _beta(setting: Setting, move: str) -> Found:
+def _beta(setting: Setting, move: str, newton: bool) -> Found:
+    if newton and inverse(setting):
+        return Found(_newton(setting))
     if setting.problem.lower_level == "common":
         step = min(SHARE[move] / (MARGIN * _pull(setting, move)), _stable(setting, move, "atc"))
         return Found(step / _largest(setting))
     return Found(1 / (MARGIN * curvatures(setting)))
+
+
+def _newton(setting: Setting) -> float:
+    """beta along [g_yy]^-1 v, whose curvature is 1; half of it where g_yy is that of a sample."""
+    return (HALF if setting.once("hessian_blocks", hessian_blocks) else 1.0) / MARGIN
 
 
 def _largest(setting: Setting) -> float:
@@ -129,13 +143,22 @@ def _inner(setting: Setting, move: str) -> Found:
 
 
 def _alpha(
-    setting: Setting, order: Order, lags: int, noise: Noise, inner: Any, move: str, lower: str
+    setting: Setting,
+    order: Order,
+    lags: int,
+    noise: Noise,
+    inner: Any,
+    move: str,
+    lower: str,
+    newton: bool = False,
 ) -> Found:
-    rate = _rate(setting, inner, lower)
-    regime = KEEPS_UP if rate >= FOLLOWS else LAGS
+    solved = newton and inverse(setting)
+    rate = _newton(setting) if solved else _rate(setting, inner, lower)
+    length = BEHIND if solved else LENGTH
+    regime = SOLVED if solved else KEEPS_UP if rate >= FOLLOWS else LAGS
     largest, mean, _, shaky = np.maximum(_upper(setting), 1e-30)  # l may not depend on x at all
     curvature = mean if rate >= FOLLOWS else largest
-    step = (rate if lags == 2 else LENGTH * min(1.0, 2 * math.sqrt(rate))) / curvature
+    step = (rate if lags == 2 else length * min(1.0, 2 * math.sqrt(rate))) / curvature
     if noise == "plain":
         ratio = setting.once("ratio", _ratio)
         step = ratio / (1 + ratio) / (1 / step + shaky**2 / curvature)
@@ -183,27 +206,30 @@ def alpha(
     inner: Any = 1,
     move: str = "gt",
     lower: str = "local",
+    newton: bool = False,
 ) -> Schedule:
     """alpha_t of an algorithm that mixes in this order.
 
     `lags` 2: it carries z as well as y; two lags make an oscillator, which is stable for
     alpha L_l < (beta + delta) mu. `noise`: of plain samples, under momentum, averaged, or "none"
     where gradients are of all rows. `inner`: steps of y for one of x. `move` of x, `lower` of y.
+    `newton`: y moves along [g_yy]^-1 v wherever the run chooses so.
     """
-    rule = partial(_alpha, order=order, lags=lags, noise=noise, inner=inner, move=move, lower=lower)
+    given = dict(order=order, lags=lags, noise=noise, inner=inner, move=move, lower=lower)
+    rule = partial(_alpha, **given, newton=newton)
     return ramp(Scaled(Deferred("alpha", rule), SLOWING), WARM)
 
 
 @cache
-def beta(move: str = "local") -> Schedule:
-    """beta_t of a y that is agreed upon by `move`, and delta_t of z."""
-    return Scaled(Deferred("beta", partial(_beta, move=move)), SLOWING)
+def beta(move: str = "local", newton: bool = False) -> Schedule:
+    """beta_t of a y that is agreed upon by `move`, and delta_t of z; `newton` as for alpha."""
+    return Scaled(Deferred("beta", partial(_beta, move=move, newton=newton)), SLOWING)
 
 
 @cache
 def rate() -> Any:
     """beta_0, as a number."""
-    return Deferred("beta", partial(_beta, move="local"))
+    return Deferred("beta", partial(_beta, move="local", newton=False))
 
 
 @cache

@@ -91,7 +91,8 @@ class Exact(NamedTuple):
     y: Tree
 
 
-def _hypergradient(few: Any, x: Tree, y: Tree) -> tuple[Exact, Cost]:
+def hypergradient(few: Any, x: Tree, y: Tree) -> tuple[Exact, Cost]:
+    """h, z and y*(x) on all rows of `few`, and what they cost."""
     if few.lower is None:
         rows = few.valid.count
         return Exact(jax.grad(few.f)(x, None, None), None, None), Cost(rows, rows)
@@ -119,7 +120,7 @@ def _steepest(few: Any, x: Tree, y: Tree) -> tuple[Exact, tuple[Tree, Tree], jax
     def step(k: Any, carry: Any) -> Any:
         here, there, d, s, largest, spent = carry
         moved = tree.axpy(s, d, x)
-        found, cost = _hypergradient(few, moved, here.y)
+        found, cost = hypergradient(few, moved, here.y)
         here = tree.select(k == 0, found, here)
         change = tree.scale(1 / jnp.maximum(s, tiny), tree.sub(found.h, here.h))
         size = tree.norm(change)

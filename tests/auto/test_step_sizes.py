@@ -281,7 +281,7 @@ def test_steps_that_choose_themselves_shrink_unless_told_to_stop():
 
 
 def test_what_was_found_where_a_run_was_lost_is_forgotten_but_its_cost_is_not():
-    problem, algorithm = logistic(), diamond.diamond(batch=4)
+    problem, algorithm = logistic(), diamond.diamond(batch=4, hypergradient=SUM)
     setting = Setting(problem, None, 4, 0)
     first = resolve(algorithm, setting)
     x, y = jax.tree.map(lambda a: np.stack([a] * 3), problem.start(0))
