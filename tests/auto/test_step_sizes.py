@@ -126,7 +126,7 @@ def test_many_agents_tell_the_largest_curvature_only(monkeypatch):
     monkeypatch.setattr("diamond.auto.step_sizes.MANY", 4)
     every = found(QUAD.problem, diamond.diamond(**exact), network)
     assert every.numbers["alpha"] > few.numbers["alpha"]  # the mean lies below the largest
-    assert every.bytes - few.bytes == 4 * 8 * network.diameter * 2 * 4
+    assert every.bytes - few.bytes == 2 * 4 * 8 * network.diameter * 2 * 4  # L_l and l of each
 
 
 def test_noise_makes_steps_and_weights_smaller():
@@ -191,7 +191,7 @@ def test_what_it_costs_is_counted():
     given = diamond.gt_sgd(batch=4, hypergradient=ESTIMATORS["exact"])
     run = diamond.simulate(logistic(), network, given, 26, every=26)
     once = resolve(given, Setting(logistic(), network, 4, 0))
-    agreed = 1 + 3 + 3  # L_g / mu; L_l, r and sigma_L, and with them L_l of each of three
+    agreed = 1 + 4 + 6  # L_g / mu; L_l, r, sigma_L and l, and with them L_l and l of each of three
     assert once.rounds == 2 * 2 and once.bytes == agreed * 2 * 2 * 2 * 8
     assert run.history["bytes"][0] == once.bytes
     x = 4 * 8  # bytes of x
