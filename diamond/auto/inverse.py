@@ -21,6 +21,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..core import tree
@@ -108,7 +109,7 @@ def _most(setting: Setting) -> int:
     """Training rows of the agent that has most."""
 
     def compute(setting: Setting) -> Found:
-        counts = np.asarray(setting.problem.counts("train"), float)
+        counts = np.asarray(setting.problem.counts("train")).astype(jnp.zeros(()).dtype)
         (found,), cost = setting.talk.largest("rows", lambda: (counts[:, None], Cost()))
         return Found(int(found), cost, agreed=1, talks=1, lasting=True)
 

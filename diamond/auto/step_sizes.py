@@ -91,7 +91,7 @@ LAGS, KEEPS_UP, SOLVED = Regime(0.6, 1.0), Regime(1.25, 4.0), Regime(1.25, 1.0)
 
 def _beta(setting: Setting, move: str, newton: bool) -> Found:
     if newton and inverse(setting):
-        return Found(_newton(setting))
+        return Found(np.full(len(setting.numbers), _newton(setting)))
     if setting.problem.lower_level == "common":
         step = min(SHARE[move] / (MARGIN * _pull(setting, move)), _stable(setting, move, "atc"))
         return Found(step / _largest(setting))

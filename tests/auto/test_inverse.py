@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import quickly
@@ -13,7 +14,7 @@ import diamond
 from diamond.auto import inverse
 from diamond.hypergradient.exact import Dense
 from diamond.hypergradient.implicit import Implicit
-from diamond.numbers.open_numbers import Setting, open_numbers, resolve
+from diamond.numbers.open_numbers import Setting, agent_numbers, open_numbers, resolve
 
 CONDITION = 1e3
 
@@ -117,3 +118,25 @@ def test_too_many_rows_for_what_the_chain_would_draw_leave_the_chain():
     assert find(16)["inverse"] == inverse.FACTORED and find(16)["hessian_blocks"] == 7
     assert find(2)["inverse"] == inverse.CHAIN and find(2)["chain_bias"] > 0.1
     assert "which leaves out" in inverse.said(find(2))
+
+
+def test_depths_of_ones_own_are_spread_over_the_agents():
+    """Agent i of 4 has (k + 2 i) mod 8, k that of all; products tell how deep it went."""
+    problem, terms = quad().problem, 8
+    estimator = diamond.hypergradient.neumann(terms, 1.6, depth="own")
+    found = resolve(estimator, Setting(problem, None, 1, 0)).algorithm
+    x, y = problem.start(0)
+    deep = []
+    for i in range(4):
+        sample = sample_of(problem, i, terms)._replace(bits=jnp.uint32(8 * 5 + 3))
+        _, cost = agent_numbers(found, i)(problem.objectives(1).of(i), [(x, y)], sample)
+        deep.append(int(cost.hvps))
+    assert deep == [3, 5, 7, 1]
+    with pytest.raises(ValueError, match="depth = 'mine'; there are 'common' and 'own'"):
+        diamond.hypergradient.neumann(depth="mine")
+
+
+def test_the_chain_warns_where_no_depth_it_may_take_is_enough():
+    chain = diamond.hypergradient.neumann()
+    with pytest.warns(RuntimeWarning, match=r"K = 32 terms leaves out up to .* = 0.99 .* chosen"):
+        resolve(chain, Setting(shifted(), None, 64, 0))
