@@ -178,6 +178,16 @@ class Deferred:
     compute: Callable[[Setting], Found]
 
 
+@dataclass(frozen=True)
+class Choice(Deferred):
+    """A part of an algorithm to be chosen before the run: that with the number computed.
+
+    `parts(number)` is the part, which may leave numbers open itself.
+    """
+
+    parts: Callable[[int], Any]
+
+
 class Resolved(NamedTuple):
     """An algorithm with numbers throughout, and what finding them has taken so far."""
 
@@ -279,14 +289,21 @@ def fill(node: Any, setting: Setting) -> Any:
 
 
 def open_numbers(node: Any) -> list[str]:
-    """The names of the numbers that `node` leaves to the run."""
+    """The names of the numbers that `node` leaves to the run, of the first part of a choice too."""
     names: list[str] = []
-    swap(node, lambda open: names.append(open.name))
+
+    def first(open: Deferred) -> int:
+        names.append(open.name)
+        return 0
+
+    swap(node, first)
     return sorted(set(names))
 
 
 def swap(node: Any, number: Callable[[Deferred], Any]) -> Any:
     """`node` with its `Deferred`s replaced by what `number` makes of them."""
+    if isinstance(node, Choice):
+        return swap(node.parts(number(node)), number)
     if isinstance(node, Deferred):
         return number(node)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):

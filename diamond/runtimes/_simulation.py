@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 
+from ..auto import inverse
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
@@ -54,6 +55,8 @@ class Simulation:
         )
         tell("looking at the problem")
         self.numbers = Numbers(algorithm, setting)
+        if why := inverse.said(self.numbers.resolved.numbers):
+            tell(f"hypergradient: {why}")
         first = self.place.begin(self.numbers.algorithm, *problem.start(seed))
         self.progress = begin = self.place.place(first)
         self.seconds = 0.0
