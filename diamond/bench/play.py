@@ -5,8 +5,11 @@ benchmark goes on where it was. A pair of case and method is one job; jobs go to
 as asked for.
 """
 
+import itertools
 import math
 import multiprocessing
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -49,7 +52,10 @@ def _made(jobs: list[Any], processes: int) -> Iterator[Pair]:
         yield from (pair(*job) for job in jobs)
         return
     fresh = multiprocessing.get_context("spawn")  # JAX does not survive a fork
-    with ProcessPoolExecutor(processes, mp_context=fresh) as pool:
+    cores = fresh.Queue()
+    for core in itertools.islice(itertools.cycle(_cores()), processes):
+        cores.put(core)
+    with ProcessPoolExecutor(processes, fresh, _settle, (cores,)) as pool:
         waiting = [pool.submit(pair, *job) for job in jobs]
         try:
             yield from (done.result() for done in as_completed(waiting))
@@ -58,8 +64,20 @@ def _made(jobs: list[Any], processes: int) -> Iterator[Pair]:
             raise
 
 
+def _cores() -> list[int]:
+    """Those that this process may use; none where a system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [-1]
+
+
+def _settle(cores: Any) -> None:
+    """A worker keeps to a core of its own: threads of many small programs only wait for another."""
+    if (core := cores.get()) >= 0:
+        os.sched_setaffinity(0, {core})
+
+
 def pair(source: str, changes: dict[str, Any], name: str, method: str, folder: Path) -> Pair:
     """One method on one case: what was tried, what was best, and what came of it."""
+    warnings.simplefilter("ignore", RuntimeWarning)  # results say what a run came to
     suite = read(source, **changes)
     (case,) = [case for case in suite.cases if case.name == name]
     problem, network = case.make()

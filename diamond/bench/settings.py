@@ -47,6 +47,7 @@ class Tunable:
     make: Callable[..., Algorithm]
     fixed: dict[str, Any]  # arguments that are not tuned
     base: dict[str, Any]  # numbers or schedules around which is tried
+    free: dict[str, Any]  # arguments of the method that chooses for itself
 
     def given(self, factors: dict[str, float]) -> dict[str, Any]:
         """Its numbers and schedules times `factors`."""
@@ -59,8 +60,8 @@ class Tunable:
         return self.make(**self.fixed, **given), {n: _first(v) for n, v in given.items()}
 
     def untuned(self) -> Algorithm:
-        """The method that chooses its own numbers."""
-        return self.make(**self.fixed)
+        """The method that chooses for itself, its inverse of g_yy too where it can."""
+        return self.make(**self.free)
 
 
 def tunable(
@@ -68,7 +69,9 @@ def tunable(
 ) -> Tunable:
     """The method `name`, or "method" made of `parts`, as it is tuned on this problem and network.
 
-    Its lengths (K of the chain, inner loops, periods) are those that it finds for itself.
+    Where a method may choose its inverse of g_yy, it is the chain of eq. (5), as published; only
+    what is not tuned chooses. Its lengths (K of the chain, inner loops, periods) are those that it
+    finds for itself.
     """
     make = catalogue.maker(name)
     taken = inspect.signature(make).parameters
@@ -77,6 +80,9 @@ def tunable(
     fixed: dict[str, Any] = parts | ({"batch": batch} if "batch" in taken else {})
     if "order" in taken:
         fixed["order"] = "atc"
+    free = dict(fixed)
+    if "hypergradient" in taken and taken["hypergradient"].default is None:
+        fixed["hypergradient"] = neumann()
     made = make(**fixed)
     numbers = resolve(made, Setting(problem, network, made.batch, seed)).numbers
     if "hypergradient" in taken and "terms" in numbers:
@@ -93,7 +99,7 @@ def tunable(
     base = {n: _times(shapes[n], first) for n, first in found.items() if first is not None}
     if not parts or parts["directions"] == "penalty":
         base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
-    return Tunable(make, fixed, base)
+    return Tunable(make, fixed, base, free)
 
 
 def _times(given: Any, factor: float, most: float = math.inf) -> Any:
