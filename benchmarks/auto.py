@@ -1,127 +1,233 @@
-"""Steps that choose themselves beside the best of a 27-point grid, on problems they never saw.
+"""Runs that choose everything themselves, beside the best of two grids of 27, on drawn problems.
 
-    python benchmarks/auto.py [--design] [--rounds 600] [--algorithm diamond] [--json FILE]
-    python benchmarks/auto.py --draws 5    other draws of the same problems, without the grid: does
-                                           any diverge?
+    PYTHONPATH=. python benchmarks/auto.py --seed 1 --groups ridge,meta --processes 16 --out a.json
+    PYTHONPATH=. python benchmarks/auto.py --table a.json
 
-The grid is a strong one: it is centred on what `auto` found for the same problem, so that its
-scale is right for every problem, and its best point is chosen afterwards by the final upper loss.
-alpha_0 is 1, 4 and 16 times auto's, beta_0 0.5, 1 and 2 times, eta_0 = gamma_0 0.1, 1 and 10 times
-(at most 1), with the decay of Theorem 1; batch, K and L_g are those of auto. The gap is the final
-upper loss less the lowest known, which a run of the best grid point four times as long helps to
-find; a gap below 1 % of the first one counts as closed.
+The first adds to a.json, problem by problem, so that it may be run in parts; the second prints the
+table and what was met. Another seed draws other problems of the same kinds (`auto_problems.py`).
+
+Of every problem: `auto`, DIAMOND as it chooses for itself; `chain`, the same with the chain of
+eq. (5) and its steps; `chain grid`, the best of 27 settings of the chain; `own grid`, the best of
+27 of the estimator that auto chose. A grid is centred on what the run found at its start: alpha_0
+is 1/4, 2 and 16 times that, beta_0 1/2, 1 and 2 times, eta_0 = gamma_0 1/4, 1 and 4 times, with
+the same decay; its best point is chosen afterwards by the final upper loss. The gap is (loss -
+lowest) / (first - lowest), lowest the smaller of what L-BFGS finds on the exact objective in
+float64 and of all runs; a gap below 1 % counts as closed.
 """
 
 import argparse
-import inspect
 import itertools
 import json
+import multiprocessing
+import os
 import time
 import warnings
+import zlib
+from pathlib import Path
 
-import auto_problems
-
-import diamond
-from diamond.numbers.schedule import power
-
-BATCH = 16
+GRID = tuple(itertools.product((0.25, 2.0, 16.0), (0.5, 1.0, 2.0), (0.25, 1.0, 4.0)))
 CLOSED = 0.01
-GRID = tuple(itertools.product((1.0, 4.0, 16.0), (0.5, 1.0, 2.0), (0.1, 1.0, 10.0)))
+FAR = 1e3  # from this condition on, the lower level is hard
+STEPS = 200  # of L-BFGS
+KINDS = ("chain", "factored", "CG")
 
 
-def given(make, found, factors):
-    a, b, e = factors
-    theorem = lambda c, exponent=1 / 3: power(c * 2**exponent, 2.0, exponent)
-    steps = {
-        "alpha": theorem(a * found["alpha"]),
-        "beta": theorem(b * found["beta"]),
-        "eta": theorem(min(1.0, e * found.get("eta", 1.0)), 2 / 3),
-    }
-    steps["gamma"] = steps["eta"]
-    takes = inspect.signature(make).parameters
-    return make(batch=BATCH, order="atc", **{k: v for k, v in steps.items() if k in takes})
+def final(problem, network, algorithm, rounds, every):
+    """The upper losses, and the run; infinite at the end where it diverged."""
+    import diamond
 
-
-def final(problem, network, algorithm, rounds):
-    """Upper loss at the start and at the end, samples, the run; infinite where it diverged."""
     try:
-        run = diamond.simulate(problem, network, algorithm, rounds, every=rounds)
+        run = diamond.simulate(problem, network, algorithm, rounds, every=every)
     except diamond.Diverged as error:
-        return error.run.history["upper_loss"][0], float("inf"), 0.0, error.run
-    loss = run.history["upper_loss"]
-    return loss[0], loss[-1], run.history["samples"][-1], run
+        return [*error.run.history["upper_loss"].tolist(), float("inf")], error.run
+    return run.history["upper_loss"].tolist(), run
 
 
-def one(name, made, make, rounds):
-    problem, network = made()
-    begun = time.perf_counter()
-    first, auto, samples, run = final(problem, network, make(batch=BATCH), rounds)
-    seconds = time.perf_counter() - begun
-    tried = {f: final(problem, network, given(make, run.resolved, f), rounds)[1] for f in GRID}
+def scaled(algorithm, factors):
+    """An algorithm whose numbers are found, with its steps and weights times `factors`."""
+    from dataclasses import replace
+
+    from diamond.numbers.schedule import Scaled
+
+    alpha, beta, eta = factors
+    times = lambda variable, factor: replace(variable, step=Scaled(factor, variable.step))
+    weights = algorithm.estimator
+    weights = replace(weights, eta=Scaled(eta, weights.eta), gamma=Scaled(eta, weights.gamma))
+    return replace(
+        algorithm, x=times(algorithm.x, alpha), y=times(algorithm.y, beta), estimator=weights
+    )
+
+
+def best_of_grid(problem, network, algorithm, batch, rounds):
+    """The lowest final loss of 27, its factors, and how many diverged."""
+    from diamond.numbers.open_numbers import Setting, resolve
+
+    found = resolve(algorithm, Setting(problem, network, batch, 0)).algorithm
+    tried = {f: final(problem, network, scaled(found, f), rounds, rounds)[0][-1] for f in GRID}
     factors = min(tried, key=tried.get)
-    best = given(make, run.resolved, factors)
-    lowest = min(auto, tried[factors], final(problem, network, best, 4 * rounds)[1])
-    gap, least = auto - lowest, tried[factors] - lowest
-    closed = CLOSED * (first - lowest)
-    ratio = max(gap, closed) / max(least, closed)
-    return {
-        "problem": name,
-        "first": first,
-        "auto": auto,
-        "grid": tried[factors],
-        "lowest": lowest,
-        "ratio": ratio,
-        "diverged in the grid": sum(loss == float("inf") for loss in tried.values()),
-        "factors": factors,
-        "found": run.resolved,
-        "samples": samples,
-        "seconds": seconds,
-    }
+    return tried[factors], factors, sum(loss == float("inf") for loss in tried.values())
 
 
-def draws(chosen, many, make, rounds):
-    """How often it diverged, or shrank its steps, on so many other draws of every problem."""
-    lost, shrank = 0, 0
-    for name, made in chosen.items():
-        ends = [final(*made(1000 + k), make(batch=BATCH), rounds) for k in range(many)]
-        falls = [last / first for first, last, _, _ in ends]
-        lost += falls.count(float("inf"))
-        shrank += sum("shrunk" in run.resolved for *_, run in ends)
-        print(f"{name:38} upper loss, last / first: {' '.join(f'{f:.3f}' for f in falls)}")
-    print(f"of {many * len(chosen)}, {lost} diverged, {shrank} shrank their steps on the way")
+def lowest(problem):
+    """The lowest upper loss that L-BFGS finds on the exact objective, in float64."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.flatten_util import ravel_pytree
+    from scipy.optimize import minimize
+
+    from diamond.hypergradient import lower_solution
+
+    real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
+    wide = lambda t: jax.tree.map(lambda a: jnp.asarray(a, jnp.float64) if real(a) else a, t)
+    with jax.enable_x64(True):
+        x, y = wide(problem.start(0))
+        objectives, (flat, shape) = wide(problem.objectives(1)), ravel_pytree(x)
+
+        @jax.jit
+        def exact(v, ys):
+            def alone(own, y):
+                found = lower_solution.solve(own, shape(v), y)
+                h = lower_solution.hypergradient(own, shape(v), found.y)
+                return own.f(shape(v), found.y, None), ravel_pytree(h)[0], found.y
+
+            losses, h, ys = jax.vmap(alone)(objectives, ys)
+            return losses.mean(), h.mean(0), ys
+
+        near = [jax.tree.map(lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape)), y)]
+        seen = []
+
+        def value(v):
+            loss, h, ys = exact(jnp.asarray(v), near[0])
+            if not np.isfinite(loss):
+                return 1e30, np.zeros_like(v)
+            near[0] = ys
+            seen.append(float(loss))
+            return float(loss), np.asarray(h, float)
+
+        first, _ = value(np.asarray(flat))
+        scale = 1 / max(abs(first), 1e-30)  # its tolerances are absolute
+        about = lambda v: tuple(scale * part for part in value(v))
+        options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": 1e-13, "gtol": 1e-9}
+        minimize(about, np.asarray(flat), jac=True, method="L-BFGS-B", options=options)
+    return min(seen)
+
+
+def one(task):
+    """All that is measured of one problem."""
+    group, name, seed, rounds, grids = task
+    import auto_problems
+    import numpy as np
+
+    import diamond
+
+    warnings.simplefilter("ignore")
+    random = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    problem, network, batch = auto_problems.GROUPS[group][name](random)
+    every = max(1, rounds // 12)
+    row = {"seed": seed, "group": group, "problem": name, "rounds": rounds, "batch": batch}
+    chain = diamond.diamond(batch=batch, hypergradient=diamond.hypergradient.neumann())
+    own = diamond.diamond(batch=batch)
+    known = [lowest(problem)]
+    for label, algorithm in {"auto": own, "chain": chain}.items():
+        begun = time.perf_counter()
+        losses, run = final(problem, network, algorithm, rounds, every)
+        known += losses
+        row[label] = {
+            "losses": losses,
+            "found": run.resolved,
+            "samples": float(run.history["samples"][-1]),
+            "hvps": float(run.history["hvps"][-1]),
+            "seconds": float(run.history["seconds"][-1]),
+            "wall": time.perf_counter() - begun,
+        }
+    if grids:
+        row["chain grid"] = best_of_grid(problem, network, chain, batch, rounds)
+        same = not row["auto"]["found"].get("inverse")
+        row["own grid"] = (
+            row["chain grid"] if same else best_of_grid(problem, network, own, batch, rounds)
+        )
+        known += [row["chain grid"][0], row["own grid"][0]]
+    return row | {"lowest": min(known)}
+
+
+def gap(row, loss):
+    first = row["auto"]["losses"][0]
+    return (loss - row["lowest"]) / max(first - row["lowest"], 1e-30)
+
+
+def judged(row):
+    """Gaps of auto, of the chain with its own steps, and of both grids; what they say of auto."""
+    found = {name: gap(row, row[name]["losses"][-1]) for name in ("auto", "chain")}
+    found |= {name: gap(row, row[name][0]) for name in ("chain grid", "own grid") if name in row}
+    grids = [found[name] for name in ("chain grid", "own grid") if name in found]
+    found["ratio"] = max(found["auto"], CLOSED) / max(min(grids, default=1.0), CLOSED)
+    found["condition"] = row["auto"]["found"].get("condition", 1.0)
+    return found
+
+
+def table(rows):
+    print("| problem | condition | chosen | auto | chain | chain grid | own grid | ratio |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for row in rows:
+        found = judged(row)
+        kind = KINDS[int(row["auto"]["found"].get("inverse", 0))]
+        names = ("auto", "chain", "chain grid", "own grid")
+        shown = " | ".join(f"{found[name]:.3f}" if name in found else "-" for name in names)
+        print(
+            f"| {row['problem']} | {found['condition']:.0f} | {kind} | {shown} | "
+            f"{found['ratio']:.1f} |"
+        )
+    each = [judged(row) for row in rows]
+    above = [row["problem"] for row, found in zip(rows, each) if found["auto"] > 1]
+    print(f"\n{sum(f['ratio'] <= 2 for f in each)} of {len(each)} within a factor 2 of either grid")
+    print(f"{len(above)} end above their start{': ' * bool(above)}{', '.join(above)}")
+    hard = [f for f in each if f["condition"] >= FAR]
+    better = sum(f["chain"] >= 5 * max(f["auto"], CLOSED) for f in hard)
+    print(
+        f"{better} of {len(hard)} of condition 1,000 and more: gap a fifth of the chain's or less"
+    )
+    slow = [row["auto"]["seconds"] / row["chain"]["seconds"] for row in rows]
+    print(f"seconds of auto's rounds over the chain's: at most {max(slow):.2g}")
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=600)
-    parser.add_argument("--algorithm", default="diamond")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--groups", default="", help="those to run, all by default")
     parser.add_argument("--only", default="", help="a part of the names of those to run")
-    parser.add_argument("--design", action="store_true", help="those the rule was made on")
-    parser.add_argument("--json", default="")
-    parser.add_argument("--draws", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=600)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--no-grids", action="store_true")
+    parser.add_argument("--out", default="auto.json")
+    parser.add_argument("--table", default="", help="print what this file holds, and run nothing")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    chosen = auto_problems.DESIGN if options.design else auto_problems.PROBLEMS
-    chosen = {name: made for name, made in chosen.items() if options.only in name}
-    make = getattr(diamond, options.algorithm)
-    if options.draws:
-        return draws(chosen, options.draws, make, options.rounds)
-    print(f"{options.algorithm}, {options.rounds} rounds, batch {BATCH}; auto against 27 settings")
-    print(f"{'problem':38} {'first':>9} {'auto':>9} {'grid':>9} {'lowest':>9} ratio NaN  verdict")
-    rows = []
-    for name, made in chosen.items():
-        row = one(name, made, make, options.rounds)
-        rows.append(row)
-        verdict = "within 2" if row["ratio"] <= 2 else "MISSED"
-        verdict += ", shrunk" if "shrunk" in row["found"] else ""
-        shown = [f"{row[k]:9.4g}" for k in ("first", "auto", "grid", "lowest")]
-        failed = row["diverged in the grid"]
-        print(f"{name:38} {' '.join(shown)} {row['ratio']:5.2f} {failed:3}  {verdict}", flush=True)
-    met = sum(row["ratio"] <= 2 for row in rows)
-    print(f"{met} of {len(rows)} within a factor 2 of the best of 27")
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(rows, file, indent=1, default=float)
+    if options.table:
+        return table(json.loads(Path(options.table).read_text()))
+    os.environ |= {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    if options.processes > 1:  # each has one core
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    import auto_problems
+
+    groups = options.groups.split(",") if options.groups else list(auto_problems.GROUPS)
+    if unknown := set(groups) - set(auto_problems.GROUPS):
+        parser.error(f"no group {min(unknown)!r}; there are {', '.join(auto_problems.GROUPS)}")
+    out = Path(options.out)
+    rows = json.loads(out.read_text()) if out.exists() else []
+    done = {(row["seed"], row["problem"]) for row in rows}
+    tasks = [
+        (group, name, options.seed, options.rounds, not options.no_grids)
+        for group in groups
+        for name in auto_problems.GROUPS[group]
+        if options.only in name and (options.seed, name) not in done
+    ]
+    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+        for row in pool.imap_unordered(one, tasks):
+            rows.append(row)
+            out.write_text(json.dumps(rows, indent=1, default=float))
+            found = judged(row)
+            said = " ".join(f"{name} {value:.3g}" for name, value in found.items())
+            print(f"{row['problem']}: {said}", flush=True)
 
 
 if __name__ == "__main__":

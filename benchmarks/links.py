@@ -1,142 +1,235 @@
-"""Seconds to a target on slow links: which topology, which method, which medium.
+"""Seconds to a target on slow, lossy links: which topology, which compression, which method.
 
-    python benchmarks/links.py [--rounds 1000] [--seeds 2] [--target 0.05] [--agents 20]
+    python benchmarks/links.py [--rounds 300] [--seeds 1] [--data FOLDER]
 
-20 agents with 90 digits each (two labels an agent; 36 rows to train, 36 to validate), hidden layers
-x of 1,720 numbers that they share (6,880 bytes a vector) and a last layer each; batches of 16; the
-constants of `diamond demo`, the same on every topology. Links of 1 Mbit/s, 10 ms and 5 % loss on
-five graphs: agents in the unit square joined within 0.35, a ring, a star, the exponential and the
-complete graph. A medium says who may talk at once: all (`wired`), an agent with one neighbour at a
-time (`half duplex`), nobody else within range, that is among those joined (`shared`). Shown is the
-median over the seeds of the network seconds until the metric of eq. (11) is at the target; the
-trajectory does not depend on the medium. Writes docs/links.json and docs/links.png. A row of
-CHANNELS is a transformation of the network.
+20 agents with 200 digits each on average, labels dealt unevenly (Dirichlet, 1.0): MNIST at 14 x 14
+pixels where it is found (in --data, DIAMOND_DATA or the cache), else the embedded digits of 8 x 8.
+16 hidden units x are shared; the last layer is each agent's own (DIAMOND, D-SGD) or, as SPARKLE
+solves no other problem, one for all. Batches of 16. Links of 1 Mbit/s, 10 ms and 5 % loss on five
+graphs; messages as they are, as float16, in 4 bits, or a tenth of them, told as differences.
+
+The target: the agents' own models are right on ACCURACY of their test digits, and their x agree up
+to CONSENSUS = sum_i ||x_i - xbar||^2. Steps are constant, and those of each method its best of one
+grid: the fewest rounds to the target, on another seed and the geometric graph, uncompressed. Shown
+are network seconds, the median over the seeds, where nobody else within range may talk (`shared`)
+and where all may (`wired`), and how far the same rounds get through noise of an SNR of 0 to 30 dB.
+Writes docs/links.json and docs/links.png. All topologies are one program: M is dense for all.
 """
 
 import argparse
+import itertools
 import json
-from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
 import diamond
-from diamond import schedule
-from diamond.experiment import demo
-from diamond.measure.link_costs import LinkCosts
-from diamond.network import Network
-from diamond.rounds.traffic import traffic
+from diamond import data, network
+from diamond.hypergradient import neumann
+from diamond.network import Network, channels
+from diamond.network.clock import Clock
+from diamond.runtimes.many import many
 
+AGENTS, ROWS, BATCH, EVERY, WIDTH = 20, 200, 16, 20, 16
+ACCURACY, CONSENSUS = 0.68, 1.0
 LINKS = {"rate": 1e6, "latency": 0.01, "loss": 0.05}
-MEDIA = {
-    "wired": {},
-    "half duplex": {"half_duplex": True},
-    "shared": {"shared_medium": True},
+MEDIA = {"shared": {"shared_medium": True}, "wired": {}}
+TOPOLOGIES = {
+    "geometric": lambda: network.geometric(AGENTS, 0.35, seed=0),
+    "ring": lambda: network.ring(AGENTS),
+    "star": lambda: network.star(AGENTS),
+    "exponential": lambda: network.exponential(AGENTS),
+    "complete": lambda: network.complete(AGENTS),
 }
-CHANNELS: dict[str, Callable[[Network], Network]] = {"float32": lambda network: network}
-TOPOLOGIES: dict[str, Callable[[int], Network]] = {
-    "geometric": lambda m: diamond.network.geometric(m, 0.35, seed=0),
-    "ring": diamond.network.ring,
-    "star": diamond.network.star,
-    "exponential": diamond.network.exponential,
-    "complete": diamond.network.complete,
+COMPRESSIONS = {
+    "float32": (),
+    "float16": (channels.rounded("float16"),),
+    "4 bits": (channels.quantized(4),),
+    "top 10 %": (channels.top(0.1),),
 }
-BATCH = 16
+SNR, GAMMAS = (0, 10, 20, 30), (1.0, 0.3)
+ALPHAS, BETAS, WEIGHT, TUNING = (0.1, 0.3, 1.0), (0.1, 0.3), 0.3, 100
+CHAIN = neumann(terms=10, lipschitz=8.0)
+OWN = {"batch": BATCH, "hypergradient": CHAIN}
+METHODS = {
+    "DIAMOND": lambda a, b: diamond.diamond(a, b, WEIGHT, WEIGHT, **OWN),
+    "SPARKLE": lambda a, b: diamond.sparkle(a, b, b, WEIGHT, batch=BATCH),
+    "D-SGD": lambda a, b: diamond.dsgd(a, b, **OWN),
+}
 OUT = Path(__file__).parent.parent / "docs"
 
 
-def methods() -> dict[str, object]:
-    """DIAMOND and D-SGD with the constants of the demo."""
-    alpha, beta, eta = demo.METHODS["DIAMOND"]
-    own = dict(batch=BATCH, hypergradient=demo.CHAIN)
-    plain = schedule.power(demo.METHODS["D-SGD"][0])
+def digits(folder: Path | None) -> tuple[str, np.ndarray, np.ndarray]:
+    """The name of the data, features and labels."""
+    try:
+        a, b = (np.asarray(part) for part in data.mnist(folder).train)
+    except data.DataError as cause:
+        if folder is not None:
+            raise
+        print(f"the embedded digits are taken, since there is no MNIST: {cause}")
+        a, b = (np.asarray(part) for part in data.digits().train)
+        return "embedded digits, 8 x 8", a, b
+    return "MNIST, 14 x 14", a.reshape(-1, 14, 2, 14, 2).mean((2, 4)).reshape(-1, 196), b
+
+
+def problems(a: np.ndarray, b: np.ndarray) -> dict[str, diamond.Problem]:
+    """With a last layer for each agent, and with one for all."""
+    some = np.random.default_rng(0).permutation(len(b))[: AGENTS * ROWS]
+    a, b = a[some].astype(np.float32), b[some]
+    split = data.partition.split(data.partition.dirichlet(b, AGENTS, 1.0, 0), (0.4, 0.4, 0.2), 0)
+    rows = [[{"a": a[i], "b": b[i]} for i in part] for part in split]
+    own = diamond.problems.meta_learning(*rows, widths=(WIDTH,), regularizer=0.1)
+    losses = own.upper, own.lower, own.init
+    shared = diamond.Problem(*losses, *rows, own.metrics, lower_level="common")
+    return {name: shared if name == "SPARKLE" else own for name in METHODS}
+
+
+def there(history: dict[str, np.ndarray]) -> int | None:
+    """The round at whose evaluation the target is met first."""
+    good = (history["accuracy"] >= ACCURACY) & (history["consensus"] <= CONSENSUS)
+    return int(history["round"][good.argmax()]) if good.any() else None
+
+
+def tuned(name: str, problem: diamond.Problem, rounds: int) -> tuple[float, float]:
+    """The steps of the grid with the fewest rounds to the target, else of the best accuracy."""
+    grid = list(itertools.product(ALPHAS, BETAS))
+    runs = [(METHODS[name](*steps), TUNING) for steps in grid]
+
+    def rank(outcome) -> tuple[float, float]:
+        if outcome.diverged is not None:
+            return np.inf, 0.0
+        met = there(outcome.history)
+        return np.inf if met is None else met, -outcome.history["accuracy"][-1]
+
+    found = [rank(one) for one in many(problem, TOPOLOGIES["geometric"](), runs, rounds, EVERY)]
+    return grid[min(range(len(grid)), key=found.__getitem__)]
+
+
+def seconds(made: Network, size: int, rounds: int | None) -> dict[str, float]:
+    """Of so many rounds, an exchange of `size` bytes each, on each medium; inf for None."""
+    if rounds is None:
+        return dict.fromkeys(MEDIA, np.inf)
+    on = {medium: made.with_links(**LINKS, **turns).links for medium, turns in MEDIA.items()}
     return {
-        "DIAMOND": diamond.diamond(**schedule.paper(alpha, beta, eta, eta), **own),
-        "D-SGD": diamond.dsgd(plain, schedule.scaled(demo.METHODS["D-SGD"][1], plain), **own),
+        medium: Clock(links, [(size, False)], 0).seconds(rounds) for medium, links in on.items()
     }
 
 
-def seconds(problem, network: Network, algorithm, asked) -> dict[str, float]:
-    """Network seconds to the target on each medium, the median over the seeds; inf if never."""
-    found: dict[str, list[float]] = {medium: [] for medium in MEDIA}
-    linked = network.with_links(**LINKS)
-    for seed in range(asked.seeds):
-        run = diamond.simulate(
-            problem,
-            linked,
-            algorithm,
-            asked.rounds,
-            seed,
-            asked.every,
-            stop={"metric": asked.target},
-        )
-        told = traffic(algorithm, problem.objectives(BATCH), *problem.start(seed))
-        there = run.history["metric"][-1] <= asked.target
-        for medium, turns in MEDIA.items():
-            costs = LinkCosts(linked.with_links(**turns), told, seed)
-            spent = costs.of(run.rounds, 0, 0, 0.0)["network_seconds"]
-            found[medium].append(spent if there else np.inf)
-        assert not there or found["wired"][-1] == run.history["network_seconds"][-1]
-    return {medium: float(np.median(values)) for medium, values in found.items()}
+def to_target(steps, given, asked) -> list[dict]:
+    """A row for every method, compression and topology."""
+    rows = []
+    for name, (code, channel), (graph, make) in itertools.product(
+        METHODS, COMPRESSIONS.items(), TOPOLOGIES.items()
+    ):
+        made, problem, algorithm = make(), given[name], METHODS[name](*steps[name])
+        made = made.through(*channel) if channel else made
+        runs = [(algorithm, seed) for seed in range(asked.seeds)]
+        outcomes = many(problem, made, runs, asked.rounds, EVERY)
+        met = [None if o.diverged is not None else there(o.history) for o in outcomes]
+        history = outcomes[0].history
+        sent = history["bytes"][-1] - history["bytes"][0]
+        size = int(sent / made.messages(max(int(history["round"][-1]), 1)))
+        took = [seconds(made, size, k) for k in met]
+        middle = {medium: float(np.median([one[medium] for one in took])) for medium in MEDIA}
+        rounds = float(np.median([np.inf if k is None else k for k in met]))
+        row = {"method": name, "compression": code, "topology": graph, "bytes": size}
+        rows.append(row | {"rounds": rounds, "seconds": middle})
+        print(f"{name:8} {code:9} {graph:12} {size:7,} B {rounds:5} rounds", middle, flush=True)
+    return rows
 
 
-def draw(rows: list[dict], path: Path) -> None:
-    """Bars of all topologies, a panel a medium."""
+def through_noise(steps, given, asked) -> list[dict]:
+    """Where the same rounds end on the geometric graph, by SNR; None: no noise."""
+    rows = []
+    cases = [(None, 1.0), *itertools.product(SNR, GAMMAS)]
+    for name, (snr, gamma) in itertools.product(METHODS, cases):
+        made = TOPOLOGIES["geometric"]()
+        if snr is not None:
+            made = made.through(channels.noise(snr=snr), gamma=gamma)
+        runs = [(METHODS[name](*steps[name]), seed) for seed in range(asked.seeds)]
+        outcomes = many(given[name], made, runs, asked.rounds, EVERY)
+        end = lambda o, key: float(np.mean(o.history[key][-3:]))
+        lost = any(o.diverged is not None for o in outcomes)
+        found = {
+            key: np.nan if lost else float(np.median([end(o, key) for o in outcomes]))
+            for key in ("accuracy", "consensus")
+        }
+        rows.append({"method": name, "gamma": gamma, "snr": snr} | found)
+        print(f"{name:8} gamma {gamma} SNR {snr} dB", found, flush=True)
+    return rows
+
+
+def draw(rows: list[dict], noisy: list[dict], path: Path) -> None:
+    """Bars of seconds, a panel a method; below, where rounds through noise end."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.6), layout="constrained")
-    panels = figure.subplots(1, len(MEDIA), squeeze=False)[0]
-    series = list(dict.fromkeys((row["method"], row["channel"]) for row in rows))
-    for panel, medium in zip(panels, MEDIA):
-        for k, who in enumerate(series):
-            own = [row for row in rows if (row["method"], row["channel"]) == who]
-            place = np.arange(len(own)) + 0.8 * k / len(series)
-            height = [row["seconds"][medium] or np.nan for row in own]
-            panel.bar(place, height, 0.8 / len(series), align="edge", label=", ".join(who))
-            for x in place[np.isnan(height)]:
-                panel.text(
-                    x + 0.4 / len(series),
-                    0.02,
-                    "never",
-                    transform=panel.get_xaxis_transform(),
-                    rotation=90,
-                    ha="center",
-                    fontsize=7,
-                )
-            panel.set_xticks(
-                np.arange(len(own)) + 0.4, [row["topology"] for row in own], rotation=30
-            )
-        panel.set(title=medium, yscale="log", ylabel="network seconds to the target")
-    panels[0].legend(fontsize=8)
-    figure.savefig(path, dpi=130)
+    figure = Figure(figsize=(12, 7), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=(1.2, 1))
+    panels = top.subplots(1, len(METHODS), sharey=True)
+    for panel, name in zip(panels, METHODS):
+        for k, code in enumerate(COMPRESSIONS):
+            own = [r for r in rows if (r["method"], r["compression"]) == (name, code)]
+            place, wide = np.arange(len(own)) + 0.2 * k, {"align": "edge", "width": 0.2}
+            height = np.array([r["seconds"]["shared"] for r in own])
+            panel.bar(place, np.where(np.isfinite(height), height, np.nan), label=code, **wide)
+            for x in place[~np.isfinite(height)]:
+                panel.annotate("never", (x + 0.1, 0.02), xycoords=("data", "axes fraction"),
+                               rotation=90, ha="center", va="bottom", fontsize=7)  # fmt: skip
+        panel.set_xticks(np.arange(len(TOPOLOGIES)) + 0.4, list(TOPOLOGIES), rotation=20)
+        panel.set(title=name, yscale="log")
+        panel.grid(axis="y", alpha=0.25)
+    panels[0].set_ylabel("network seconds to the target,\nshared medium")
+    shown = panels[0].get_legend_handles_labels()
+    top.legend(*shown, loc="outside upper center", ncols=len(COMPRESSIONS), fontsize=9)
+    for panel, key in zip(bottom.subplots(1, 2), ("accuracy", "consensus")):
+        for (k, name), gamma in itertools.product(enumerate(METHODS), GAMMAS):
+            own = [r for r in noisy if r["method"] == name]
+            y = [r[key] for r in own if r["snr"] is not None and r["gamma"] == gamma]
+            style = {"color": f"C{k}", "linestyle": "-" if gamma == 1 else "--", "marker": "o"}
+            panel.plot(SNR, y, label=f"{name}, gamma = {gamma:g}", **style)
+            clean = next(r[key] for r in own if r["snr"] is None)
+            panel.plot(SNR[-1] + 3, clean, "s", color=f"C{k}")
+        panel.set_xticks([*SNR, SNR[-1] + 3], [*map(str, SNR), "no\nnoise"])
+        panel.set(xlabel="SNR in dB", ylabel=f"{key} at the end")
+        panel.grid(alpha=0.25)
+        if key == "consensus":
+            panel.set(yscale="log", ylim=(0.02, 1e3))  # what is lost lies far above
+            panel.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def plain(value):
+    """The same for strict JSON: None for what is not finite."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--rounds", type=int, default=1000)
-    words.add_argument("--seeds", type=int, default=2)
-    words.add_argument("--agents", type=int, default=20)
-    words.add_argument("--every", type=int, default=10)
-    words.add_argument("--target", type=float, default=0.05, help="Of the metric, eq. (11).")
+    words.add_argument("--rounds", type=int, default=300)
+    words.add_argument("--seeds", type=int, default=1)
+    words.add_argument("--data", type=Path)
     words.add_argument("--out", type=Path, default=OUT)
     asked = words.parse_args()
-    problem, rows = demo.digits(asked.agents), []
-    print("topology     edges   lam    method   channel  " + "  ".join(f"{m:>11}" for m in MEDIA))
-    for name, make in TOPOLOGIES.items():
-        for label, algorithm in methods().items():
-            for channel, through in CHANNELS.items():
-                network = through(make(asked.agents))
-                took = seconds(problem, network, algorithm, asked)
-                edges, lam = len(network.edges), network.lam
-                shown = "  ".join(f"{took[medium]:9.1f} s" for medium in MEDIA)
-                print(f"{name:12} {edges:5} {lam:.3f}  {label:8} {channel:8} {shown}", flush=True)
-                finite = {k: v if np.isfinite(v) else None for k, v in took.items()}
-                row = {"topology": name, "edges": edges, "lam": lam, "method": label}
-                rows.append(row | {"channel": channel, "seconds": finite})
-    sizes = {key: getattr(asked, key) for key in ("agents", "rounds", "seeds", "every", "target")}
-    text = json.dumps({"links": LINKS, "batch": BATCH, **sizes, "rows": rows}, indent=1)
+    source, a, b = digits(asked.data)
+    given = problems(a, b)
+    always = lambda agents, entries: True
+    with (
+        patch("diamond.network.mixer.prefers_dense", always),
+        patch("diamond.network.lossy_mixer.prefers_dense", always),
+    ):
+        steps = {name: tuned(name, given[name], asked.rounds) for name in METHODS}
+        print(source, steps, flush=True)
+        rows, noisy = to_target(steps, given, asked), through_noise(steps, given, asked)
+    about = {"data": source, "links": LINKS, "rounds": asked.rounds, "seeds": asked.seeds}
+    about |= {"accuracy": ACCURACY, "consensus": CONSENSUS, "alpha, beta": steps}
+    text = json.dumps(plain(about | {"rows": rows, "noise": noisy}), indent=1)
     (asked.out / "links.json").write_text(text + "\n")
-    draw(rows, asked.out / "links.png")
+    draw(rows, noisy, asked.out / "links.png")
 
 
 if __name__ == "__main__":

@@ -25,14 +25,25 @@ k = 1.25, and alpha may grow, at most four times at a look. c = 1.5. Where y mak
 for one of x, beta mu is 1 - (1 - beta mu)^inner. Where links go one way or change, alpha max_i L_l
 is at most half of what tracking takes there (`Network.tracking`).
 
+Where the run solves for [g_yy]^-1 (`diamond.auto.inverse`), y moves along [g_yy]^-1 v, whose
+curvature is 1 in every direction: beta = 1 / 1.5, half of that where g_yy is that of a sample, and
+phi = 1. h is that of the y of the round before, and x_{t+1} = x_t - alpha L_l x_{t-1} is stable for
+alpha L_l < 1: c = 0.5 there. alpha never grows again.
+
+Where an agent looks it finds l_i(x_i) as well, always on the same rows. If their mean has risen
+above the lowest seen by a tenth of all that it had fallen, the run says so, alpha becomes a
+quarter and never grows again.
+
 A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
 of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
 Lanczos over the network (`hypergradient.network_spectrum`), with mu at least L / 300: agents with
 few rows are flat alone and not together. y follows at half the smaller of beta mu and 1 - lam. L_l
-is found with mu added to the curvature of each g_i. Without a lower level, phi = 1.
+is found with mu added to the curvature of each g_i. Without a lower level, phi = 1. Where a channel
+damps mixing, all that is said of M is of (1 - gamma) I + gamma M (`Network.damped`).
 """
 
 import math
+import warnings
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -43,9 +54,11 @@ from ..core.cost import Cost
 from ..hypergradient.conditioning import block, condition, smallest
 from ..hypergradient.lipschitz import curvatures
 from ..hypergradient.network_spectrum import ends
-from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill
+from ..network import Network
+from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill, next_refresh
 from ..numbers.schedule import Scaled, Schedule, power, ramp
 from . import upper_curvature
+from .inverse import hessian_blocks, inverse
 
 Order = Literal["paper", "atc"]
 Noise = Literal["plain", "momentum", "average", "none"]
@@ -61,6 +74,9 @@ SLOWING, FADING = power(SLOW ** (1 / 3), SLOW), power(FADE ** (2 / 3), FADE, 2 /
 WARM = 25.0  # rounds in which alpha rises, until the second look
 AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first; the least eta_0
 LENGTH = 1.5  # c: alpha L_l / phi
+BEHIND = 0.5  # c where y is solved for: it is that of the round before, so 1 is the limit
+RISEN, SMALL = 0.1, 1e-3  # of what l has fallen, and of l: a rise beyond its noise
+QUARTER = 0.25  # of alpha, where l has risen
 FOLLOWS = 0.15  # beta mu from which y follows x
 MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
 
@@ -72,14 +88,21 @@ class Regime(NamedTuple):
     growth: float  # from one look to the next, at most
 
 
-LAGS, KEEPS_UP = Regime(0.6, 1.0), Regime(1.25, 4.0)
+LAGS, KEEPS_UP, SOLVED = Regime(0.6, 1.0), Regime(1.25, 4.0), Regime(1.25, 1.0)
 
 
-def _beta(setting: Setting, move: str) -> Found:
+def _beta(setting: Setting, move: str, newton: bool) -> Found:
+    if newton and inverse(setting):
+        return Found(np.full(len(setting.numbers), _newton(setting)))
     if setting.problem.lower_level == "common":
         step = min(SHARE[move] / (MARGIN * _pull(setting, move)), _stable(setting, move, "atc"))
         return Found(step / _largest(setting))
     return Found(1 / (MARGIN * curvatures(setting)))
+
+
+def _newton(setting: Setting) -> float:
+    """beta along [g_yy]^-1 v, whose curvature is 1; half of it where g_yy is that of a sample."""
+    return (HALF if setting.once("hessian_blocks", hessian_blocks) else 1.0) / MARGIN
 
 
 def _largest(setting: Setting) -> float:
@@ -118,7 +141,7 @@ def _rate(setting: Setting, inner: Any, move: str) -> float:
     times = setting.once("inner", inner.compute) if isinstance(inner, Deferred) else inner
     rate = 1 - (1 - min(1.0, SHARE[move] / (MARGIN * _condition(setting)))) ** times
     if setting.problem.lower_level == "common" and setting.network is not None:
-        rate = HALF * min(rate, 1 - setting.network.lam**times)
+        rate = HALF * min(rate, 1 - _mixing(setting.network, setting.round).lam ** times)
     return rate
 
 
@@ -129,13 +152,22 @@ def _inner(setting: Setting, move: str) -> Found:
 
 
 def _alpha(
-    setting: Setting, order: Order, lags: int, noise: Noise, inner: Any, move: str, lower: str
+    setting: Setting,
+    order: Order,
+    lags: int,
+    noise: Noise,
+    inner: Any,
+    move: str,
+    lower: str,
+    newton: bool = False,
 ) -> Found:
-    rate = _rate(setting, inner, lower)
-    regime = KEEPS_UP if rate >= FOLLOWS else LAGS
-    largest, mean, _, shaky = np.maximum(_upper(setting), 1e-30)  # l may not depend on x at all
+    solved = newton and inverse(setting)
+    rate = _newton(setting) if solved else _rate(setting, inner, lower)
+    length = BEHIND if solved else LENGTH
+    regime = SOLVED if solved else KEEPS_UP if rate >= FOLLOWS else LAGS
+    largest, mean, _, shaky = np.maximum(_upper(setting)[:4], 1e-30)  # l may be free of x
     curvature = mean if rate >= FOLLOWS else largest
-    step = (rate if lags == 2 else LENGTH * min(1.0, 2 * math.sqrt(rate))) / curvature
+    step = (rate if lags == 2 else length * min(1.0, 2 * math.sqrt(rate))) / curvature
     if noise == "plain":
         ratio = setting.once("ratio", _ratio)
         step = ratio / (1 + ratio) / (1 / step + shaky**2 / curvature)
@@ -147,10 +179,33 @@ def _alpha(
             "average": HALF * eta / curvature,
         }
         step = ratio / (1 + ratio) * min(step, most[noise])
-    grown = regime.growth * setting.before("alpha", math.inf)
+    risen = setting.once("risen", _risen)
+    growth = min(1.0, regime.growth) if risen else regime.growth
+    growth = QUARTER if risen > setting.before("risen", 0) else growth
+    grown = growth * setting.before("alpha", math.inf)
     share = SHARE[move] if move in ("extra", "ed") else STEP[order]
     stable = _stable(setting, move, order) / largest
     return Found(float(min(share * step / _pull(setting, move), stable, grown)))
+
+
+def _risen(setting: Setting) -> Found:
+    """How often l was found to have risen since the start, by a share RISEN of all it had fallen.
+
+    Said each time.
+    """
+    loss, before = float(_upper(setting)[4]), int(setting.before("risen", 0))
+    first, least = setting.before("_losses", np.array([loss, loss]))
+    setting.memory["_losses"] = Found(np.array([first, min(least, loss)]))
+    if not loss - least > RISEN * (first - least) + SMALL * abs(first):
+        return Found(before)
+    warnings.warn(
+        f"the upper loss has risen from {least:.4g} to {loss:.4g} (it began at {first:.4g}; on the "
+        f"first rows of each agent): alpha is a quarter from here on; `run.best` keeps the best "
+        f"point",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return Found(before + 1)
 
 
 def _pull(setting: Setting, move: str) -> float:
@@ -162,7 +217,12 @@ def _stable(setting: Setting, move: str, order: Order) -> float:
     """Half of the step times curvature at which tracking would still be stable on this network."""
     if setting.network is None or move != "gt":
         return math.inf
-    return HALF * setting.network.tracking[order]
+    return HALF * _mixing(setting.network, setting.round).tracking[order]
+
+
+def _mixing(network: Network, round: int) -> Network:
+    """As it mixes until numbers are found anew, where a channel's gamma damps it."""
+    return network.damped(round, next_refresh(round))
 
 
 def _eta(setting: Setting) -> Found:
@@ -183,27 +243,30 @@ def alpha(
     inner: Any = 1,
     move: str = "gt",
     lower: str = "local",
+    newton: bool = False,
 ) -> Schedule:
     """alpha_t of an algorithm that mixes in this order.
 
     `lags` 2: it carries z as well as y; two lags make an oscillator, which is stable for
     alpha L_l < (beta + delta) mu. `noise`: of plain samples, under momentum, averaged, or "none"
     where gradients are of all rows. `inner`: steps of y for one of x. `move` of x, `lower` of y.
+    `newton`: y moves along [g_yy]^-1 v wherever the run chooses so.
     """
-    rule = partial(_alpha, order=order, lags=lags, noise=noise, inner=inner, move=move, lower=lower)
+    given = dict(order=order, lags=lags, noise=noise, inner=inner, move=move, lower=lower)
+    rule = partial(_alpha, **given, newton=newton)
     return ramp(Scaled(Deferred("alpha", rule), SLOWING), WARM)
 
 
 @cache
-def beta(move: str = "local") -> Schedule:
-    """beta_t of a y that is agreed upon by `move`, and delta_t of z."""
-    return Scaled(Deferred("beta", partial(_beta, move=move)), SLOWING)
+def beta(move: str = "local", newton: bool = False) -> Schedule:
+    """beta_t of a y that is agreed upon by `move`, and delta_t of z; `newton` as for alpha."""
+    return Scaled(Deferred("beta", partial(_beta, move=move, newton=newton)), SLOWING)
 
 
 @cache
 def rate() -> Any:
     """beta_0, as a number."""
-    return Deferred("beta", partial(_beta, move="local"))
+    return Deferred("beta", partial(_beta, move="local", newton=False))
 
 
 @cache
@@ -223,7 +286,10 @@ def theta() -> Schedule:
 
 
 def _upper(setting: Setting) -> np.ndarray:
-    """L_l, the largest and the mean; r and sigma_L, the worst, with noise averaged over all."""
+    """L_l, the largest and the mean; r and sigma_L, the worst, with noise averaged over all; l.
+
+    l is the mean of l_i(x_i) on a block of rows, always the same; the largest if agents are many.
+    """
 
     def compute(setting: Setting) -> Found:
         estimator, m = fill(setting.estimator, setting), setting.agents
@@ -238,16 +304,18 @@ def _upper(setting: Setting) -> np.ndarray:
                 found = upper_curvature.look(*about)
                 return *found, numbers
 
-            bends, ratio, shaky, cost, numbers = setting.each(look, setting.point)
-            found = np.zeros((len(bends), 3 + every))
-            found[:, :3] = np.stack([bends, -ratio, shaky], axis=1)
+            bends, ratio, shaky, cost, loss, numbers = setting.each(look, setting.point)
+            found = np.full((len(bends), 4 + 2 * every), -np.inf)
+            found[:, :4] = np.stack([bends, -ratio, shaky, loss], axis=1)
             if every:
-                found[np.arange(len(bends)), 3 + np.asarray(numbers)] = bends
+                place = np.arange(len(bends)), 4 + np.asarray(numbers)
+                found[place], found[place[0], every + place[1]] = bends, loss
             return found, Cost(*(np.asarray(c, np.int64) for c in cost))
 
         found, cost = setting.talk.largest("upper", measure)
-        largest, ratio, shaky, *bends = (float(value) for value in found)
-        told = [largest, float(np.mean(bends or largest)), -m * ratio, shaky / math.sqrt(m)]
-        return Found(np.array(told), cost, agreed=3 + every, talks=1)
+        (largest, ratio, shaky, loss), each = found[:4], found[4:].reshape(2, -1)
+        mean, loss = each.mean(1) if every else (largest, loss)
+        told = [largest, mean, -m * ratio, shaky / math.sqrt(m), loss]
+        return Found(np.array(told, float), cost, agreed=4 + 2 * every, talks=1)
 
     return setting.once("_upper", compute)

@@ -32,8 +32,8 @@ def look(
     key: jax.Array,
     numbers: jax.Array,
     mu: Any = None,
-) -> tuple[jax.Array, jax.Array, jax.Array, Cost]:
-    """L_l, r of its own, sigma_L and what they cost, of every agent.
+) -> tuple[jax.Array, jax.Array, jax.Array, Cost, jax.Array]:
+    """L_l, r of its own, sigma_L, what they cost, and l_i(x) on these rows, of every agent.
 
     `mu`: added to the curvature of each g_i where the lower level is common, around where y is.
     """
@@ -45,7 +45,7 @@ def look(
         points = (x, here.y), there
         drawn = jax.random.fold_in(key, number)
         ratio, shaky, noisy = _noise(one, batches.of(agent), points, drawn)
-        return curvature, ratio, shaky, tree.add(spent, noisy)
+        return curvature, ratio, shaky, tree.add(spent, noisy), here.loss
 
     agents = jnp.arange(few.train.count.shape[0])
     return jax.vmap(alone)(agents, numbers, few, x, y)
@@ -84,24 +84,27 @@ class Anchored:
 
 
 class Exact(NamedTuple):
-    """h = f_x - g_xy z with g_yy z = f_y, at y = y*(x)."""
+    """h = f_x - g_xy z with g_yy z = f_y, at y = y*(x), and f there."""
 
     h: Tree
     z: Tree
     y: Tree
+    loss: jax.Array
 
 
-def _hypergradient(few: Any, x: Tree, y: Tree) -> tuple[Exact, Cost]:
+def hypergradient(few: Any, x: Tree, y: Tree) -> tuple[Exact, Cost]:
+    """h, z and y*(x) on all rows of `few`, and what they cost."""
     if few.lower is None:
         rows = few.valid.count
-        return Exact(jax.grad(few.f)(x, None, None), None, None), Cost(rows, rows)
+        loss, h = jax.value_and_grad(few.f)(x, None, None)
+        return Exact(h, None, None, loss), Cost(rows, rows)
     solved = lower_solution.solve(few, x, y)
     point, everything = (x, solved.y), Sample(None, None, None, None, None)
-    f_x, f_y = jax.grad(few.f, (0, 1))(*point, None)
+    loss, (f_x, f_y) = jax.value_and_grad(few.f, (0, 1))(*point, None)
     (z,), cost = ConjugateGradient(50, tolerance=1e-3)(few, [point], [f_y], everything)
     h = tree.sub(f_x, jacobian_product(few, point, None, z))
     cost = tree.add(cost, Cost(few.valid.count, few.valid.count, 0, few.train.count))
-    return Exact(h, z, solved.y), tree.add(solved.cost, cost)
+    return Exact(h, z, solved.y, loss), tree.add(solved.cost, cost)
 
 
 def _steepest(few: Any, x: Tree, y: Tree) -> tuple[Exact, tuple[Tree, Tree], jax.Array, Cost]:
@@ -119,7 +122,7 @@ def _steepest(few: Any, x: Tree, y: Tree) -> tuple[Exact, tuple[Tree, Tree], jax
     def step(k: Any, carry: Any) -> Any:
         here, there, d, s, largest, spent = carry
         moved = tree.axpy(s, d, x)
-        found, cost = _hypergradient(few, moved, here.y)
+        found, cost = hypergradient(few, moved, here.y)
         here = tree.select(k == 0, found, here)
         change = tree.scale(1 / jnp.maximum(s, tiny), tree.sub(found.h, here.h))
         size = tree.norm(change)
@@ -133,8 +136,8 @@ def _steepest(few: Any, x: Tree, y: Tree) -> tuple[Exact, tuple[Tree, Tree], jax
         return here, there, d, s, largest, tree.add(spent, cost)
 
     nothing = Cost(*(jnp.zeros((), jnp.int32) for _ in Cost._fields))
-    here = Exact(tree.zeros(x), tree.zeros(y), y)
     zero = jnp.zeros_like(small)
+    here = Exact(tree.zeros(x), tree.zeros(y), y, zero)
     first = here, (x, y), tree.zeros(x), zero, zero, nothing
     here, there, _, _, largest, spent = jax.lax.fori_loop(0, PROBES + 2, step, first)
     return here, there, largest, spent

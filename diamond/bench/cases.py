@@ -24,6 +24,8 @@ class Case:
     rounds: int
     batch: int
     topology: str
+    level: str  # the lower level: personal, common or none
+    kind: str  # of the network: symmetric, balanced or directed
     about: Mapping[str, Any]  # all that fixes it, as JSON: trials are remembered by it
 
     @property
@@ -32,12 +34,15 @@ class Case:
         return max(1, self.rounds // EVALUATIONS)
 
 
-def known(title: str, rounds: int, batch: int, topology: str) -> Callable[..., Case]:
+def known(
+    title: str, rounds: int, batch: int, topology: str, level: str = "personal"
+) -> Callable[..., Case]:
     """A case of this module, named by the function that makes its problem and network."""
 
     def case(make: Callable[[], tuple[Problem, Network]]) -> Case:
         name = make.__name__.replace("_", "-")
-        return Case(name, title, make, rounds, batch, topology, {"case": name})
+        kind = "symmetric" if topology not in ("one way", "changing") else "balanced"
+        return Case(name, title, make, rounds, batch, topology, level, kind, {"case": name})
 
     return case
 
@@ -113,36 +118,38 @@ def actor_critic() -> tuple[Problem, Network]:
     return problems.actor_critic().problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@known("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring")
+@known("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring", "common")
 def common_quadratic() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=8, noise=0.5, lower_level="common")
     return made.problem, network.ring(8)
 
 
-@known("quadratic in common, noise 2, agents that differ more, star of 8", 1000, 8, "star")
+@known(
+    "quadratic in common, noise 2, agents that differ more, star of 8", 1000, 8, "star", "common"
+)
 def common_noisy() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
     return made.problem, network.star(8)
 
 
-@known("quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential")
+@known("quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential", "common")
 def common_wide() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
     return made.problem, network.exponential(16)
 
 
-@known("cleaning of labels, digits, ring of 5", 1000, 32, "ring")
+@known("cleaning of labels, digits, ring of 5", 1000, 32, "ring", "common")
 def hyper_cleaning() -> tuple[Problem, Network]:
     return problems.hyper_cleaning(*digits(5)).problem, network.ring(5)
 
 
-@known("cleaning of labels, digits by label, random graph of 9", 1000, 32, "random")
+@known("cleaning of labels, digits by label, random graph of 9", 1000, 32, "random", "common")
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
     made = problems.hyper_cleaning(*digits(9, labels=3))
     return made.problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@known("evaluation of a policy, ring of 5", 1000, 8, "ring")
+@known("evaluation of a policy, ring of 5", 1000, 8, "ring", "common")
 def policy_evaluation() -> tuple[Problem, Network]:
     return problems.policy_evaluation().problem, network.ring(5)
 

@@ -44,7 +44,7 @@ def results(suite: Suite, pairs: Sequence[Pair], processes: int) -> Results:
                 "every": case.every,
                 "batch": case.batch,
                 "topology": case.topology,
-                "lower_level": case.make()[0].lower_level,
+                "lower_level": case.level,
             }
             for case in suite.cases
         },
@@ -113,7 +113,7 @@ def as_csv(found: Results, tau: float = TAU) -> str:
     return out.getvalue()
 
 
-def as_latex(found: Results, cost: str = "samples", tau: float = TAU) -> str:
+def as_latex(found: Results, cost: str = "calls", tau: float = TAU) -> str:
     """Costs to the target as a tabular for booktabs: a row a method, a column a case."""
     rows = table(found["pairs"], [cost], tau)
     cases, methods, medians = matrix(rows, cost)
@@ -141,7 +141,7 @@ def as_latex(found: Results, cost: str = "samples", tau: float = TAU) -> str:
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
-def summary(found: Results, cost: str = "samples", tau: float = TAU) -> list[dict[str, Any]]:
+def summary(found: Results, cost: str = "calls", tau: float = TAU) -> list[dict[str, Any]]:
     """A row a method for the eye: cases solved, tuned and not, and its average rank."""
     rows = {kind: table(found["pairs"], [cost], tau, kind) for kind in ("tuned", "untuned")}
     _, methods, medians = matrix(rows["tuned"], cost)

@@ -6,6 +6,7 @@ by 1. So every method has as many trials, around numbers that one rule found for
 
 import inspect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ REACH = {"alpha": 16.0, "beta": 4.0, "weight": 8.0, "lam": 4.0}
 # Which of them moves which argument. AdaSDBO's steps adapt: `scale` and `first` are what it has.
 MOVES = {"alpha": "alpha", "scale": "alpha", "beta": "beta", "first": "beta", "lam": "lam"}
 MOVES |= {"eta": "weight", "gamma": "weight", "theta": "weight"}
+WEIGHTS = tuple(name for name, kind in MOVES.items() if kind == "weight")
 LARGEST = {"weight": 1.0}
 DRAWS = 20260101  # the seed of the factors
 
@@ -42,32 +44,37 @@ def factors(count: int) -> list[dict[str, float]]:
 class Tunable:
     """A method on a case: with any factors, or as it chooses its own numbers."""
 
-    name: str
+    make: Callable[..., Algorithm]
     fixed: dict[str, Any]  # arguments that are not tuned
     base: dict[str, Any]  # numbers or schedules around which is tried
 
+    def given(self, factors: dict[str, float]) -> dict[str, Any]:
+        """Its numbers and schedules times `factors`."""
+        most = lambda name: LARGEST.get(MOVES[name], math.inf)
+        return {n: _times(v, factors[MOVES[n]], most(n)) for n, v in self.base.items()}
+
     def at(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
         """The method with its numbers times `factors`, and these numbers in round 0."""
-        given, said = {}, {}
-        for name, value in self.base.items():
-            kind = MOVES[name]
-            given[name] = _times(value, factors[kind], LARGEST.get(kind, math.inf))
-            said[name] = _first(given[name])
-        return catalogue.maker(self.name)(**self.fixed, **given), said
+        given = self.given(factors)
+        return self.make(**self.fixed, **given), {n: _first(v) for n, v in given.items()}
 
     def untuned(self) -> Algorithm:
         """The method that chooses its own numbers."""
-        return catalogue.maker(self.name)(**self.fixed)
+        return self.make(**self.fixed)
 
 
-def tunable(name: str, problem: Problem, network: Network, batch: int, seed: int) -> Tunable:
-    """The method `name` as it is tuned on this problem and network.
+def tunable(
+    name: str, problem: Problem, network: Network, batch: int, seed: int, **parts: Any
+) -> Tunable:
+    """The method `name`, or "method" made of `parts`, as it is tuned on this problem and network.
 
     Its lengths (K of the chain, inner loops, periods) are those that it finds for itself.
     """
     make = catalogue.maker(name)
     taken = inspect.signature(make).parameters
-    fixed: dict[str, Any] = {"batch": batch} if "batch" in taken else {}
+    weights = {"momentum": ("eta", "gamma"), "average": ("theta",)}
+    numbered = {*taken} - ({*WEIGHTS} - {*weights.get(parts["estimator"], ())} if parts else set())
+    fixed: dict[str, Any] = parts | ({"batch": batch} if "batch" in taken else {})
     if "order" in taken:
         fixed["order"] = "atc"
     made = make(**fixed)
@@ -82,10 +89,11 @@ def tunable(name: str, problem: Problem, network: Network, batch: int, seed: int
         "gamma": step_sizes.FADING,
         "theta": step_sizes.SLOWING,
     }
-    found = {n: numbers.get("eta" if MOVES[n] == "weight" else n) for n in shapes if n in taken}
+    found = {n: numbers.get("eta" if MOVES[n] == "weight" else n) for n in shapes if n in numbered}
     base = {n: _times(shapes[n], first) for n, first in found.items() if first is not None}
-    base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
-    return Tunable(name, fixed, base)
+    if not parts or parts["directions"] == "penalty":
+        base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
+    return Tunable(make, fixed, base)
 
 
 def _times(given: Any, factor: float, most: float = math.inf) -> Any:

@@ -1,7 +1,6 @@
 """Suites: which methods meet which cases, and by which rules."""
 
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,21 +31,14 @@ class Suite:
     @property
     def pairs(self) -> list[tuple[Case, str]]:
         """Case and method, where the method solves such a case."""
-        fit = {case.name: fitting(case, self.methods) for case in self.cases}
-        return [(case, method) for case in self.cases for method in fit[case.name]]
+        right = {case.name: catalogue.solving(case.level, case.kind) for case in self.cases}
+        return [(case, m) for case in self.cases for m in self.methods if m in right[case.name]]
 
     @property
     def runs(self) -> int:
         """How many, trials and those without tuning among them."""
         each = self.settings * self.tuning_seeds + 2 * self.seeds
         return len(self.pairs) * each
-
-
-def fitting(case: Case, methods: Sequence[str]) -> list[str]:
-    """Those of `methods` that are right for the lower level and the network of `case`."""
-    problem, network = case.make()
-    right = catalogue.solving(problem.lower_level, network.kind)
-    return [name for name in methods if name in right]
 
 
 PERSONAL = "diamond gt_sgd dsgd m_sgd interact svr_interact k_free lopa prometheus extra"
@@ -187,5 +179,6 @@ def _own(table: dict[str, Any], path: Path, place: int) -> Case:
     def make() -> tuple[Problem, Network]:
         return experiment.problem.build(), part.build()
 
+    level, kind = experiment.problem.build().lower_level, part.build().kind
     about = {"toml": experiment.toml(path.parent), "sources": experiment.sources}
-    return Case(name, name, make, experiment.rounds, batch, part.label, about)
+    return Case(name, name, make, experiment.rounds, batch, part.label, level, kind, about)

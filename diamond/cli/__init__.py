@@ -11,6 +11,7 @@ from . import (
     net_status,
     reproduce,
     results,
+    search,
     tune,
 )
 from .app import app
@@ -27,5 +28,6 @@ __all__ = [
     "net_status",
     "reproduce",
     "results",
+    "search",
     "tune",
 ]

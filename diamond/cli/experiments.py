@@ -208,6 +208,8 @@ def _go(
             print_table(over_seeds(table))
         typer.echo(f"folder: {plan.path}")
         if len(manifests) == 1:
+            if best := manifests[0].get("answer", {}).get("best"):
+                typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
             typer.echo(f"digest: {manifests[0]['digest']}")
     _end(manifests)
 

@@ -29,7 +29,11 @@ def conjugate_gradient(
 
     Stops after `steps`, at a residual of `tolerance` ||b||, or where the curvature w^T H w is not
     positive: there H is no Hessian of a strongly convex function, and the last iterate is kept.
+    b is brought to size 1 by a power of two, which rounds nothing: the squares of small residuals
+    would be 0 in float32.
     """
+    by = tree.power_of_two(b)
+    b = tree.scale(by, b)
     squared = tree.dot(b, b)
 
     def unfinished(carry: Any) -> jax.Array:
@@ -48,7 +52,7 @@ def conjugate_gradient(
 
     start = (tree.zeros(b), b, b, squared, jnp.int32(0), squared > 0)
     z, _, _, _, k, _ = jax.lax.while_loop(unfinished, iterate, start)
-    return z, k
+    return tree.scale(1 / by, z), k
 
 
 def dense(product: Product, b: Tree) -> Tree:

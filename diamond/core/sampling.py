@@ -30,6 +30,10 @@ class Sample(NamedTuple):
         """The same round on all rows."""
         return Sample(None, None, None, None, self.bits)
 
+    def full_below(self) -> "Sample":
+        """The same round with all rows of g, and those of f as drawn."""
+        return Sample(self.upper, None, None, None, self.bits)
+
 
 EACH = Sample(0, 0, 0, 0, None)  # which fields differ between agents
 

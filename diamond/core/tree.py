@@ -75,6 +75,17 @@ def norm(a: Tree) -> jax.Array:
     return jnp.sqrt(dot(a, a))
 
 
+def power_of_two(a: Tree) -> jax.Array:
+    """The power of two that brings the largest |number| of a to between 1/2 and 1; 1 for zeros."""
+    sizes = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(a) if leaf.size]
+    if not sizes:
+        return jnp.ones(())
+    largest = jax.tree.reduce(jnp.maximum, sizes)
+    _, exponent = jnp.frexp(largest)
+    fine = jnp.isfinite(largest) & (largest > 0)
+    return jnp.where(fine, jnp.ldexp(jnp.ones_like(largest), -exponent), 1)
+
+
 def select(choose: jax.Array, a: Tree, b: Tree) -> Tree:
     """a where `choose`, else b."""
     return jax.tree.map(lambda a, b: jnp.where(choose, a, b), a, b)

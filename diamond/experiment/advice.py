@@ -7,6 +7,7 @@ from inspect import signature
 from typing import NamedTuple
 
 from .. import theory
+from ..auto import inverse
 from ..catalogue import maker
 from ..core.whole_numbers import whole
 from ..measure.divergence import Diverged
@@ -93,6 +94,8 @@ class Advice:
         linked = self.best.network_seconds is not None
         needs = "takes the fewest seconds on these links" if linked else "needs the fewest samples"
         said = [f"{best} {needs} to an average metric of {self.target:.2g}"]
+        if why := inverse.said(self.best.numbers):
+            said.append(f"its hypergradient: {why}")
         out = [p.algorithm for p in self.prospects if p.algorithm in UNTRACKED]
         if c is None:
             short = f"untracked methods ({', '.join(out)}) stop short where agents differ"

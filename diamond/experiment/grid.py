@@ -9,7 +9,7 @@ from ..auto import step_sizes
 from ..hypergradient.lipschitz import hardest
 from ..network import Network
 from ..numbers import schedule
-from ..numbers.open_numbers import Setting, resolve
+from ..numbers.open_numbers import Setting, open_numbers, resolve
 from ..problem import Problem
 from . import schedules, sweeps
 from .components import algorithm
@@ -50,6 +50,8 @@ def grid(
 def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path) -> dict[str, Any]:
     """The schedules of the algorithm by name; those that choose themselves as they are at first."""
     given, made = _given(table), algorithm(table, base).build()
+    if "inverse" in open_numbers(made):  # given steps are those of the chain
+        made = algorithm(table | {"hypergradient": "neumann"}, base).build()
     resolved = resolve(made, Setting(problem, network, made.batch, seed))
     shapes: dict[str, Any] = {
         "alpha": schedule.ramp(step_sizes.SLOWING, step_sizes.WARM),

@@ -17,6 +17,7 @@ import numpy as np
 from ..core import tree
 from ..core.tree import Tree
 from ..network import Network, from_graph
+from ..network.losses import Losses
 from ..network.mixing import RULES
 from ..problem import Problem
 from ..runs import best_point, checkpoint
@@ -56,7 +57,7 @@ def load(folder: str | Path, problem: Problem | None = None) -> Run:
         state = state._replace(x=_like(x, ".state.x", arrays), y=_like(y, ".state.y", arrays))
     found = stored.manifest
     kind = {name: found[name] for name in ("resolved", "sampling", "seed", "status", "message")}
-    return Run(
+    run = Run(
         x=state.x,
         y=state.y,
         history=_columns([{k: v for k, v in e.items() if k != "agents"} for e in stored.lines]),
@@ -73,6 +74,9 @@ def load(folder: str | Path, problem: Problem | None = None) -> Run:
         problem=problem,
         **kind,
     )
+    lost = {(i, j): Losses(*counts) for i, j, *counts in found.get("losses", [])}
+    vars(run)["losses"] = lost  # as they were counted, rather than drawn again
+    return run
 
 
 def unnamed(leaves: Mapping[str, Any]) -> Tree:

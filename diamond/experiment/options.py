@@ -99,7 +99,7 @@ def _look(
 def _value(parameter: Parameter, value: Any) -> Any:
     """The object that `value` stands for where `parameter` is wanted."""
     annotation, default = parameter.annotation, parameter.default
-    if annotation is Hypergradient:
+    if Hypergradient in (annotation, *_members(annotation)):
         return estimator(value)
     if any(get_origin(member) is Callable for member in _members(annotation)):
         return schedules.parse(value)

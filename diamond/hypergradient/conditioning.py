@@ -20,7 +20,7 @@ from .lipschitz import SAFETY, curvatures
 ROWS = 256  # of each agent, at most
 BIAS = 0.05  # (1 - mu / L)^K: what the truncated series may leave out
 TERMS = (4, 8, 16, 32)  # few, because each is compiled
-POOR = 0.75  # left out by the longest chain: worth a warning
+POOR = 0.1  # left out by the longest chain: worth a warning
 LONG = 1000  # terms that are worth proposing
 BENT = 1e-3  # -mu / L from which the lower level is not convex, and not only by rounding
 FLAT = 1e-9  # mu / L that counts as none
@@ -86,19 +86,31 @@ def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> tuple[jax.Ar
     return jax.vmap(alone)(few, x, y), few.train.count
 
 
+def left_out(setting: Setting, terms: int) -> float:
+    """(1 - mu / L)^K of the worst agent: what a chain of so many terms leaves out, at most."""
+    return (1 - 1 / (SAFETY * condition(setting))) ** terms
+
+
+def depth(setting: Setting) -> int:
+    """K: the first of TERMS that leaves out less than BIAS, or the last."""
+    return next((k for k in TERMS if left_out(setting, k) < BIAS), TERMS[-1])
+
+
 def _terms(setting: Setting) -> Found:
-    left = 1 - 1 / (SAFETY * condition(setting))  # of the error, by every term
-    wanted = math.log(BIAS) / math.log(min(max(left, 1e-30), 1 - 1e-9))
-    if (bias := left ** TERMS[-1]) > POOR:
+    found = depth(setting)
+    if (bias := left_out(setting, found)) > POOR and "inverse" not in setting.memory:
+        wanted = math.log(BIAS) / math.log(min(1 - 1 / (SAFETY * condition(setting)), 1 - 1e-9))
         warnings.warn(
-            f"the lower level has a condition of {condition(setting):.3g}: a chain of K = "
-            f"{TERMS[-1]} terms leaves out (1 - mu/L)^K = {bias:.2g} of the inverse of g_yy, and "
-            f"biases the hypergradient by as much; use hypergradient.conjugate_gradient() or "
-            f"exact()" + f", or give neumann(terms={math.ceil(wanted)})" * (wanted < LONG),
+            f"the lower level has a condition of {condition(setting):.3g}: a chain of K = {found} "
+            f"terms leaves out up to (1 - mu/L)^K = {bias:.2g} of the inverse of g_yy, and biases "
+            f"the hypergradient by as much; leave out `hypergradient` to have a better one chosen, "
+            f"or use hypergradient.conjugate_gradient() or exact()"
+            + f", or give neumann(terms={math.ceil(wanted)})"
+            * (wanted < LONG),
             RuntimeWarning,
             stacklevel=2,
         )
-    return Found(next((k for k in TERMS if k >= wanted), TERMS[-1]), lasting=True)
+    return Found(found, lasting=True)
 
 
 chosen = Deferred("terms", _terms)  # stands for K until the run begins

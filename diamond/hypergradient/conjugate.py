@@ -1,4 +1,4 @@
-"""The inverse Hessian by conjugate gradients on one block of rows."""
+"""The inverse Hessian by conjugate gradients, on blocks of rows or on all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,32 +9,34 @@ from ..core.sampling import Sample
 from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import Objectives
-from .implicit import Implicit, hessian
+from .implicit import Implicit, pooled
 from .protocol import Point
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class ConjugateGradient:
-    """z = the `steps`-th CG iterate for g_yy(zeta_1) z = b, from zero.
+    """z = the `steps`-th CG iterate for g_yy(zeta_1, .., zeta_links) z = b, from zero.
 
-    Or an earlier one, with a residual of `tolerance` ||b||.
+    Or an earlier one, with a residual of `tolerance` ||b||. g_yy is the mean over the blocks drawn;
+    without any, over all rows.
     """
 
     steps: int = field(metadata={"static": True})
     links: int = field(default=1, metadata={"static": True})
     tolerance: float = field(default=0.0, metadata={"static": True})
 
+    @property
+    def whole(self) -> bool:
+        return self.links == 0
+
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        where = sample.link(0)
-        products = [hessian(problem, point, where) for point in points]
+        products, rows, fresh = pooled(problem, points, sample, self.links)
         solve = linear_solvers.conjugate_gradient
         solved = [solve(h, b, self.steps, self.tolerance) for h, b in zip(products, b)]
-        iterations = sum(k for _, k in solved)
-        spent = Cost(problem.train.fresh(where), hvps=iterations * problem.train.size(where))
-        return [z for z, _ in solved], spent
+        return [z for z, _ in solved], Cost(fresh, hvps=sum(k for _, k in solved) * rows)
 
 
 def conjugate_gradient(steps: int = 10) -> Implicit:

@@ -10,25 +10,31 @@ from ..core.cost import Cost
 from ..core.sampling import Sample
 from ..core.tree import Tree
 from ..problem import Objectives
-from .implicit import Implicit, hessian
+from .implicit import Implicit, pooled
 from .protocol import Point
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class Dense:
-    """z = [g_yy(zeta_1)]^-1 b, g_yy formed column by column."""
+    """z = [g_yy(zeta_1, .., zeta_links)]^-1 b, g_yy formed column by column.
+
+    g_yy is the mean over the blocks drawn; without any, over all rows.
+    """
 
     links: int = field(default=1, metadata={"static": True})
+
+    @property
+    def whole(self) -> bool:
+        return self.links == 0
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        where = sample.link(0)
-        z = [linear_solvers.dense(hessian(problem, p, where), b) for p, b in zip(points, b)]
+        products, rows, fresh = pooled(problem, points, sample, self.links)
+        z = [linear_solvers.dense(product, b) for product, b in zip(products, b)]
         size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
-        rows = problem.train.size(where)
-        return z, Cost(problem.train.fresh(where), hvps=len(points) * size * rows)
+        return z, Cost(fresh, hvps=len(points) * size * rows)
 
 
 def exact() -> Implicit:

@@ -37,15 +37,23 @@ class Implicit:
     def links(self) -> int:
         return self.solve.links
 
+    @property
+    def whole(self) -> bool:
+        """Whether all rows of g are taken, whatever was drawn."""
+        return getattr(self.solve, "whole", False)
+
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample
     ) -> tuple[list[Tree], Cost]:
+        again: Any = 0
+        if self.whole and sample.lower is not None:  # whoever draws all rows counts them
+            sample, again = sample.full_below(), problem.train.count
         upper = [jax.grad(problem.f, (0, 1))(x, y, sample.upper) for x, y in points]
         z, solving = self.solve(problem, points, [f_y for _, f_y in upper], sample)
         cross = [jacobian_product(problem, p, sample.cross, z) for p, z in zip(points, z)]
         rows, lower = problem.valid.size(sample.upper), problem.train.size(sample.cross)
         spent = Cost(
-            samples=rows + problem.train.fresh(sample.cross),
+            samples=rows + problem.train.fresh(sample.cross) + again,
             gradients=len(points) * rows,
             jvps=len(points) * lower,
         )
@@ -62,6 +70,25 @@ def hessian(problem: Objectives, point: Point, where: Where) -> Product:
     """w -> g_yy(x, y; where) w; what does not depend on w is computed once."""
     x, y = point
     return jax.linearize(lambda y: jax.grad(problem.g, 1)(x, y, where), y)[1]
+
+
+def pooled(
+    problem: Objectives, points: Sequence[Point], sample: Sample, links: int
+) -> tuple[list[Product], Any, Any]:
+    """w -> g_yy w at every point, in the mean over the blocks of the chain, or over all rows.
+
+    Also how many rows that is, and how many of them were drawn for it.
+    """
+    if sample.chain is None or links == 1:
+        products = [hessian(problem, point, sample.link(0)) for point in points]
+        return products, problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+
+    def mean(x: Tree, y: Tree) -> Product:
+        each = lambda y: jax.vmap(lambda where: jax.grad(problem.g, 1)(x, y, where))(sample.chain)
+        return jax.linearize(lambda y: jax.tree.map(lambda a: a.mean(0), each(y)), y)[1]
+
+    rows = links * problem.train.batch
+    return [mean(*point) for point in points], rows, rows
 
 
 def jacobian_product(problem: Objectives, point: Point, where: Where, z: Tree) -> Tree:

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..core import tree
 from ..core.cost import Cost
 from ..core.sampling import Sample
 from ..core.tree import Tree
 from ..core.whole_numbers import whole
+from ..numbers.open_numbers import Deferred, Found, Setting
 from ..numbers.schedule import Number
 from ..problem import Objectives
 from .conditioning import chosen
@@ -23,10 +25,14 @@ from .protocol import Point
 @tree.pytree
 @dataclass(frozen=True)
 class Neumann:
-    """z = (K / L) prod_{j=1..k} (I - g_yy(zeta_j) / L) b, k uniform on 0..K-1."""
+    """z = (K / L) prod_{j=1..k} (I - g_yy(zeta_j) / L) b, k uniform on 0..K-1.
+
+    On all rows there is nothing to sample, and it is the whole sum, the mean over k.
+    """
 
     lipschitz: Any  # L, a number once the run begins
     terms: int = field(metadata={"static": True})  # K
+    shift: Any = None  # of k, as a share of K; None: all agents have the same k
 
     @property
     def links(self) -> int:
@@ -35,7 +41,13 @@ class Neumann:
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        k = (sample.bits % jnp.uint32(self.terms)).astype(jnp.int32)
+        if sample.chain is None:
+            return NeumannSum(self.lipschitz, self.terms)(problem, points, b, sample)
+        bits = sample.bits % jnp.uint32(self.terms)
+        if self.shift is not None:
+            on = jnp.floor(self.shift * self.terms + 1e-3).astype(jnp.uint32)
+            bits = (bits + on) % jnp.uint32(self.terms)
+        k = bits.astype(jnp.int32)
         z = jax.lax.fori_loop(0, k, _factor(self.lipschitz, problem, points, sample), b)
         rows = problem.train.size(sample.chain)
         spent = Cost(samples=k * problem.train.fresh(sample.chain), hvps=len(points) * k * rows)
@@ -87,16 +99,32 @@ def _factor(lipschitz: Number, problem: Objectives, points: Sequence[Point], sam
     return factor
 
 
-def neumann(terms: int | None = None, lipschitz: Number | None = None) -> Implicit:
+def neumann(
+    terms: int | None = None,
+    lipschitz: Number | None = None,
+    depth: Literal["common", "own"] = "common",
+) -> Implicit:
     """Eq. (5): a product of random depth, unbiased for the sum of `terms` terms.
 
     K = `terms`; L = `lipschitz` must bound the eigenvalues of every sampled g_yy. If None, both are
     found from the data: L by each agent for itself, as `diamond.hypergradient.lipschitz` does for
     all, K the first of 4, 8, 16, 32 with (1 - mu / L)^K < 0.05 for every agent (or 32). Bias at
     most (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); its variance grows with K. A round costs k
-    Hessian-products a point, (K - 1) / 2 on average.
+    Hessian-products a point, (K - 1) / 2 on average. On all rows it is the whole sum.
+
+    `depth` "common", as in the paper: all agents have the same k in a round, so that its noise does
+    not average out over them. "own": agent i of m has (k + floor(i K / m)) mod K, each uniform,
+    spread evenly over the network; agents that are computed side by side wait for the deepest.
     """
-    return Implicit(Neumann(given(lipschitz), at_least_one(terms)))
+    if depth not in ("common", "own"):
+        raise ValueError(f"depth = {depth!r}; there are 'common' and 'own'")
+    shift = Deferred("_spread", _spread) if depth == "own" else None
+    return Implicit(Neumann(given(lipschitz), at_least_one(terms), shift))
+
+
+def _spread(setting: Setting) -> Found:
+    """i / m, of agent i."""
+    return Found(np.asarray(setting.numbers) / setting.agents, lasting=True)
 
 
 def neumann_sum(terms: int | None = None, lipschitz: Number | None = None) -> Implicit:

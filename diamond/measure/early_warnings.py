@@ -36,6 +36,8 @@ class EarlyWarnings:
             return []  # on its way to diverge: that will be said
         numbers = hardest(algorithm).numbers(int(entry["round"]))
         numbers = {name: float(value) for name, value in numbers.items()}
+        if getattr(algorithm, "newton", False):  # beta is no step along g_y there
+            numbers.pop("beta", None)
         found = {
             "solver": self._solver(entry),
             "chain": _chain(entry, algorithm),

@@ -25,5 +25,7 @@ class LinkCosts:
             return {}
         told = talked // (links.ways * max(len(links.edges), 1))  # over each link, each way
         found = {"network_seconds": self.clock.seconds(rounds, talks, told, seconds)}
-        joules = links.joules(links.ways * (self.clock.uses(rounds) * self.traffic.bytes + told))
+        uses, each = self.clock.uses(rounds), self.traffic
+        around = 2 * links.headers * (uses * each.exchanges + talks)  # of it and what asked for it
+        joules = links.joules(links.ways * (uses * each.bytes + told + around))
         return found if joules is None else found | {"joules": joules}

@@ -167,6 +167,7 @@ class Record:
             best=self.best,
             config={"seed": self.seed, "sampling": self.sampling, "algorithm": self._about()},
             problem=self.problem,
+            turns=self.traffic.turns,
         )
 
     def _about(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from .link_values import Numbers
 from .links import Links
+from .resending import chances, mean_resends, packets, resends
 
 BLOCK = 1024  # rounds whose slow agents are drawn at once
 SAME = 1e-12  # of the time so far: clocks that differ by less go on alike
@@ -18,7 +19,11 @@ class Exchange(NamedTuple):
 
     senders: NDArray[np.int64]
     receivers: NDArray[np.int64]
-    delay: Any  # seconds of each; one number where links wait for one another
+    links: NDArray[np.int64]  # the link of each, by number
+    ways: NDArray[np.int64]  # 0, and 1 the other way
+    delay: Numbers  # seconds of each, and of what asks for it, without waits for what is lost
+    asking: Numbers
+    packets: tuple[int, int]  # of each of the two
     early: bool  # whether they leave before the computing
 
 
@@ -32,15 +37,21 @@ class Clock:
         T_i <- max(T_i + c_i, max_j T_j + c_j + d_ji(b_k))      j: those that i hears
 
     with d_ji of `Links`. A message that is early leaves before the computing: without its c_j.
+    Where messages are pulled, i asks for them as it begins, by a message without arrays, and the
+    answer leaves no sooner than that is there:
+
+        T_i <- max(T_i + c_i, max_j max(T_j + c_j, T_i + d_ij(0)) + d_ji(b_k))
+
     Where links wait for one another, all begin together and each link has its turn, one way and
-    then, unless it goes one way only, the other:
+    then, unless it goes one way only, the other (pulled messages after what asks for them):
 
         T_i <- max_j (T_j + c_j) + sum_turns max_{e of the turn} 2 d_e(b_k)
 
     and the larger of max_j T_j + c_j and max_j T_j + sum ... where the message is early. The run
-    has taken max_i T_i. Finding numbers by talk (max-consensus) is on top, its exchanges one after
-    another over the slowest link. Where `compute` is measured, c_i is 0, and on top is what the
-    rounds of all m agents took on this machine, divided by m, times the mean of max_i s_i(t).
+    has taken max_i T_i. How often packets are lost is drawn by (seed, t, link), where that takes a
+    timeout. Finding numbers by talk (max-consensus) is on top, its exchanges one after another over
+    the link that is slowest on average. Where `compute` is measured, c_i is 0, and on top is what
+    the rounds of all m agents took on this machine, divided by m, times the mean of max_i s_i(t).
 
     `exchanges`: (b_k, early) of each. `active`: the links, by number, of rounds 0, 1, ... until
     they begin again, where not all are there in every round.
@@ -62,6 +73,7 @@ class Clock:
             for there in self.active
         ]
         self.ends, self.recent = [0.0], [np.zeros(agents)]  # max_i T_i of all rounds; last T
+        self.chance = bool(links.slow_chance) or links.waits
         self.gain: float | None = None  # of `lag` rounds, once it stays the same
         self.lag = 2 * len(self.rounds)
 
@@ -71,9 +83,7 @@ class Clock:
         Also `talks` exchanges that carried `talked` bytes over every link, each way; `measured`:
         seconds of the rounds of all agents on this machine.
         """
-        every = np.arange(len(self.links.edges))
-        talking = talks * self._turns(talked / talks, every) if talks else 0.0
-        spent = self._clocks(rounds) + talking
+        spent = self._clocks(rounds) + (talks * self._talk(talked / talks) if talks else 0.0)
         if self.links.compute is None and rounds:
             spent += measured / len(self.compute) * self._slowest(rounds) / rounds
         return spent
@@ -97,7 +107,7 @@ class Clock:
             after = self._round(len(self.ends) - 1, self.recent[-1])
             self.recent = [*self.recent[-self.lag :], after]
             self.ends.append(float(after.max()))
-            if len(self.recent) > self.lag and not self.links.slow_chance:
+            if len(self.recent) > self.lag and not self.chance:
                 gain = after - self.recent[0]
                 self.gain = float(gain.max()) if np.ptp(gain) <= SAME * after.max() else None
         if rounds < len(self.ends):
@@ -111,31 +121,58 @@ class Clock:
         busy = self.compute * self._slow(t) / max(len(exchanges), 1)
         if not exchanges:
             return clock + busy
-        for senders, receivers, delay, early in exchanges:
-            begin, clock = (clock if early else clock + busy), clock + busy
+        for each, (late, later) in zip(exchanges, self._waits(t, exchanges)):
+            begin, clock, start = (clock if each.early else clock + busy), clock + busy, clock
+            delay, asking = each.delay + late, each.asking + later
             if self.links.takes_turns:
-                clock = np.full(len(clock), max(clock.max(), begin.max() + delay))
-            else:
-                np.maximum.at(clock, receivers, begin[senders] + delay)
+                end = begin.max() + self._turns(each, delay + asking)
+                clock = np.full(len(clock), max(clock.max(), end))
+                continue
+            leave = begin[each.senders]
+            if self.links.pulled:
+                leave = np.maximum(leave, start[each.receivers] + asking)
+            np.maximum.at(clock, each.receivers, leave + delay)
         return clock
 
-    def _exchange(self, there: NDArray[np.int64], count: int, early: bool) -> Exchange:
+    def _exchange(self, there: NDArray[np.int64], count: float, early: bool) -> Exchange:
         """Of `count` bytes over the links `there`."""
         ends = np.array(self.links.edges, int).reshape(-1, 2)[there]
-        delay: Any = self.links.seconds(count)[there]
         if not self.links.one_way:
-            ends, delay = np.concatenate([ends, ends[:, ::-1]]), np.tile(delay, 2)
-        delay = self._turns(count, there) if self.links.takes_turns else delay
-        return Exchange(ends[:, 0], ends[:, 1], delay, early)
+            ends = np.concatenate([ends, ends[:, ::-1]])
+        ways, which = np.repeat(range(self.links.ways), len(there)), np.tile(there, self.links.ways)
+        delay, asking = self.links.seconds(count)[which], self.links.seconds(0)[which]
+        asking = asking * self.links.pulled
+        sizes = packets(count + self.links.headers), packets(self.links.headers)
+        return Exchange(ends[:, 0], ends[:, 1], which, ways, delay, asking, sizes, early)
 
-    def _turns(self, count: float, there: NDArray[np.int64]) -> float:
-        """Seconds of `count` bytes over the links `there`, all of which begin together."""
-        each = self.links.seconds(count)[there]
-        if not self.links.takes_turns or not len(each):
-            return float(each.max(initial=0.0))
-        longest = np.zeros(self.links.turns.max() + 1)
-        np.maximum.at(longest, self.links.turns[there], self.links.ways * each)
+    def _turns(self, each: Exchange, delay: Numbers) -> float:
+        """Seconds of an exchange whose links wait for one another."""
+        both = np.bincount(each.links, delay, len(self.links.edges))
+        longest = np.zeros(self.links.turns.max(initial=0) + 1)
+        np.maximum.at(longest, self.links.turns, both)
         return float(longest.sum())
+
+    def _waits(self, t: int, exchanges: Sequence[Exchange]) -> Any:
+        """timeout_e G of the messages of round t, and of what asks for them."""
+        if not self.links.waits:
+            return [(0.0, 0.0)] * len(exchanges)
+        found, shape = [], (len(exchanges), 2, 2, len(self.links.edges))
+        for each, drawn in zip(exchanges, chances(self.seed, t, shape)):
+            timeout, loss = self.links.timeout[each.links], self.links.loss[each.links]
+            message, asking = (
+                timeout * resends(loss, number, chance[each.ways, each.links])
+                for number, chance in zip(each.packets, drawn)
+            )
+            found.append((message, asking * self.links.pulled))
+        return found
+
+    def _talk(self, count: float) -> float:
+        """Seconds of one exchange of `count` bytes about numbers, on average."""
+        each = self._exchange(np.arange(len(self.links.edges)), count, False)
+        timeout, loss = self.links.timeout[each.links], self.links.loss[each.links]
+        message, asking = (timeout * mean_resends(loss, number) for number in each.packets)
+        delay = each.delay + message + each.asking + asking * self.links.pulled
+        return self._turns(each, delay) if self.links.takes_turns else float(delay.max(initial=0.0))
 
     def _slow(self, t: int) -> Numbers:
         """s_i(t)."""

@@ -21,6 +21,7 @@ RULES: dict[str, tuple[str, str]] = {  # of every link
     "latency": ("s", LEAST),
     "loss": ("", PART),
     "joules_per_bit": ("J", LEAST),
+    "timeout": ("s", LEAST),
 }
 HOLDS = {
     ABOVE: lambda value: value > 0,

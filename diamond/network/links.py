@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from .link_values import ABOVE, LEAST, RULES, Edge, Numbers, is_number, of_agents, of_edges
 
 APART = ("edges", "one_way")  # of the links of a network: not for the user to say
+FLAGS = ("half_duplex", "shared_medium", "pulled")
+HEADERS = 270  # bytes of gRPC, TLS and our frame around the arrays of a site's message
 FEW = 300  # links that are coloured with care
 PREFIXES = {-4: "p", -3: "n", -2: "u", -1: "m", 1: "k", 2: "M", 3: "G", 4: "T"}
 
@@ -23,11 +25,13 @@ class Links:
 
     b bytes over link e, one way, take
 
-        d_e(b) = latency_e + 8 b / (rate_e (1 - loss_e))
+        d_e(b) = latency_e + 8 b / (rate_e (1 - loss_e)) + timeout_e G
 
-    seconds: of the packets sent a share `loss` is lost, and these are sent again without waiting,
-    1 / (1 - loss) times on average. They take 8 b joules_per_bit_e / (1 - loss_e) joules. How links
-    and agents make up the time of a run is said by `diamond.network.clock`.
+    seconds: of the packets sent a share `loss` is lost, and these are sent again, 1 / (1 - loss)
+    times on average, each `timeout` seconds after it was lost; G is how often that happens to the
+    unluckiest packet of the message (`diamond.network.resending`). They take 8 b joules_per_bit_e /
+    (1 - loss_e) joules. Where messages are `pulled`, b is HEADERS more than the arrays have. How
+    links and agents make up the time of a run is said by `diamond.network.clock`.
     """
 
     edges: tuple[Edge, ...]
@@ -35,8 +39,10 @@ class Links:
     latency: Numbers  # s
     loss: Numbers  # the share of packets that do not arrive
     joules_per_bit: Numbers | None
+    timeout: Numbers  # s until a packet that was lost is sent again
     half_duplex: bool  # an agent talks with one neighbour at a time, and each in turn
     shared_medium: bool  # and nobody else may within range of the two
+    pulled: bool  # a message is asked for before it goes, as sites do
     compute: Numbers | None  # seconds of an agent in a round; None: as measured
     stragglers: Numbers  # by how much each agent is slower than that
     slow_chance: float  # of an agent to be slow in a round,
@@ -44,8 +50,18 @@ class Links:
     one_way: bool = False  # links are (sender, receiver)
 
     def seconds(self, count: float) -> Numbers:
-        """d_e(count), of every link."""
-        return self.latency + 8 * count / (self.rate * (1 - self.loss))
+        """d_e(count), of every link, without waits for what was lost."""
+        return self.latency + 8 * (count + self.headers) / (self.rate * (1 - self.loss))
+
+    @property
+    def headers(self) -> int:
+        """Bytes around a message, and of what asks for it."""
+        return HEADERS if self.pulled else 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether what is lost is waited for."""
+        return bool((self.timeout * self.loss).any())
 
     def joules(self, count: NDArray[Any]) -> float | None:
         """Of so many bytes over each link; None where no joules were given."""
@@ -89,7 +105,7 @@ class Links:
     def table(self) -> dict[str, Any]:
         """The options of `Network.with_links` that make these links, as files say them."""
         found: dict[str, Any] = {name: _brief(getattr(self, name)) for name in RULES}
-        found |= {"half_duplex": self.half_duplex, "shared_medium": self.shared_medium}
+        found |= {name: getattr(self, name) for name in FLAGS}
         found["compute"] = "measured" if self.compute is None else _brief(self.compute)
         found |= {"stragglers": _brief(self.stragglers)}
         found |= {"slow_chance": self.slow_chance, "slow_factor": self.slow_factor}
@@ -101,9 +117,11 @@ class Links:
             return "none"
         said = [_span(self.rate, "bit/s"), _span(self.latency, "s")]
         said += [f"loss {_span(100 * self.loss, '%')}"] if self.loss.any() else []
+        said += [f"sent again after {_span(self.timeout, 's')}"] if self.waits else []
         said += [_span(self.joules_per_bit, "J/bit")] if self.joules_per_bit is not None else []
         said += ["half duplex"] if self.half_duplex else []
         said += ["shared medium"] if self.shared_medium else []
+        said += ["pulled"] if self.pulled else []
         if self.compute is None:
             said.append("computing as measured")
         elif self.compute.any():
@@ -127,16 +145,20 @@ def revised(
     `one_way`: edges are (sender, receiver).
     """
     start: dict[str, Any] = {"latency": 0.0, "loss": 0.0, "compute": 0.0, "stragglers": 1.0}
-    start |= {"half_duplex": False, "shared_medium": False, "slow_chance": 0.0, "slow_factor": 1.0}
+    start |= {"timeout": 0.0, "slow_chance": 0.0, "slow_factor": 1.0, **dict.fromkeys(FLAGS, False)}
     if before is not None:
         start = {f.name: getattr(before, f.name) for f in fields(before) if f.name not in APART}
         start["compute"] = "measured" if before.compute is None else before.compute
     asked = start | {name: value for name, value in given.items() if value is not None}
     if "rate" not in asked:
         raise ValueError("links need a rate in bit/s, as in with_links(rate=1e6)")
-    for name in ("half_duplex", "shared_medium"):
+    for name in FLAGS:
         if not isinstance(asked[name], bool):
             raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
+    if asked["pulled"] and one_way:
+        raise ValueError(
+            "pulled messages are asked for over their link, and these go one way: leave pulled out"
+        )
     chance, factor = asked["slow_chance"], asked["slow_factor"]
     if not (is_number(chance) and 0 <= chance <= 1):
         raise ValueError(f"slow_chance is {chance!r}; a chance lies between 0 and 1")
@@ -150,8 +172,7 @@ def revised(
     return Links(
         tuple(edges),
         **links,  # type: ignore[arg-type]
-        half_duplex=asked["half_duplex"],
-        shared_medium=asked["shared_medium"],
+        **{name: asked[name] for name in FLAGS},
         compute=None if measured else of_agents("compute", asked["compute"], agents, LEAST),
         stragglers=of_agents("stragglers", asked["stragglers"], agents, ABOVE, 1.0),
         slow_chance=float(chance),

@@ -61,7 +61,7 @@ class LossyMixer:
             gates += [gate] if gate is not None else []
         told[moment.stage] = tuple(now)
         both = all(channel.senders_know for channel in self.channels)
-        weights = self.links.round(moment.t, _together(gates), both)
+        weights = self.links.round(moment.t, together(gates), both)
         change, after = weights.change(spoken), list(heard[moment.stage])
         for k, channel in enumerate(self.channels):
             keys = self._keys(moment, k, HEARD)
@@ -69,6 +69,14 @@ class LossyMixer:
         heard[moment.stage] = tuple(after)
         gamma = self.gamma(moment.t) if callable(self.gamma) else self.gamma
         return tree.scale(gamma, change), Kept(tuple(told), tuple(links), tuple(heard))
+
+    def gates(self, moment: Moment, kept: Sequence[Any]) -> tuple[list[Ends], tuple[Any, ...]]:
+        """What the links alone do in that exchange, and what they keep."""
+        found = [
+            channel.gates(links, self._drawn(moment, k), self.agents)
+            for k, (channel, links) in enumerate(zip(self.channels, kept))
+        ]
+        return [gate for gate, _ in found if gate is not None], tuple(links for _, links in found)
 
     def _keys(self, moment: Moment, place: int, purpose: int) -> jax.Array:
         """A key for each agent."""
@@ -98,7 +106,7 @@ def channel_key(moment: Moment, place: int, purpose: int) -> jax.Array:
     return moment.purpose(3 * place + purpose)
 
 
-def _together(gates: list[Ends]) -> Ends | None:
+def together(gates: list[Ends]) -> Ends | None:
     """What several do to a link, one after another."""
     if not gates:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 
 from diamond.network.link_values import Compute, PerAgent, PerEdge
 from diamond.network.links import Links, revised
@@ -58,6 +58,22 @@ class Network:
             raise ValueError(f"gamma = {gamma}: the share of a change lies above 0, at most at 1")
         name = f"{self.name} through {', '.join(one.name for one in channels)}"
         return replace(self, channels=channels, damping=gamma, name=name if channels else self.name)
+
+    def damped(self, *rounds: int) -> "Network":
+        """As it mixes where only the share gamma of a change is made: M is (1 - gamma) I + gamma M.
+
+        Of a gamma that is a schedule, the smallest in these `rounds`.
+        """
+        gamma = (
+            min(map(float, map(self.damping, rounds))) if callable(self.damping) else self.damping
+        )
+        if gamma == 1:
+            return self
+        mixed = lambda m: csr_array((1 - gamma) * eye_array(self.agents) + gamma * m)
+        shares = None if self.shares is None else mixed(self.shares)
+        parts = tuple(replace(one, damping=gamma).damped() for one in self.sequence)
+        made = replace(self, weights=mixed(self.weights), shares=shares, sequence=parts)
+        return replace(made, damping=1.0)
 
     @property
     def agents(self) -> int:
@@ -212,8 +228,10 @@ class Network:
         loss: PerEdge | None = None,
         joules_per_bit: PerEdge | None = None,
         *,
+        timeout: PerEdge | None = None,
         half_duplex: bool | None = None,
         shared_medium: bool | None = None,
+        pulled: bool | None = None,
         compute: Compute | None = None,
         stragglers: PerAgent | None = None,
         slow_chance: float | None = None,
@@ -223,8 +241,10 @@ class Network:
 
         `rate` in bit/s, `latency` in seconds, `loss` the share of packets that are lost, all by
         default 0 but the rate: one number for all links, one each in the order of `edges`, or
-        {(i, j): number, "other": number}. `half_duplex`: an agent talks with one neighbour at a
-        time, and one after the other; `shared_medium`: and nobody else within range of the two.
+        {(i, j): number, "other": number}. `timeout`: seconds until a lost packet is sent again.
+        `half_duplex`: an agent talks with one neighbour at a time, and one after the other;
+        `shared_medium`: and nobody else within range of the two. `pulled`: each message is asked
+        for first, as sites do.
         `compute`: seconds of an agent in a round, one number or one each; "measured" takes those of
         this machine. `stragglers`: {agent: how many times slower}; `slow_chance`: every agent is,
         in every round with this chance, `slow_factor` times slower. What is not given stays as it
@@ -233,7 +253,8 @@ class Network:
         one_way = self.graph.is_directed()
         given: dict[str, object] = {"rate": rate}
         given |= {"latency": latency, "loss": loss, "joules_per_bit": joules_per_bit}
-        given |= {"half_duplex": half_duplex, "shared_medium": shared_medium, "compute": compute}
+        given |= {"timeout": timeout, "half_duplex": half_duplex, "shared_medium": shared_medium}
+        given |= {"pulled": pulled, "compute": compute}
         given |= {"stragglers": stragglers, "slow_chance": slow_chance, "slow_factor": slow_factor}
         return replace(self, links=revised(self.links, self.edges, self.agents, given, one_way))
 

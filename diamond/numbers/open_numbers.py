@@ -93,6 +93,7 @@ class Setting:
     agent: int | None = None  # whose rows the problem has; None: it has those of all agents
     groups: Sequence[np.ndarray] | None = None  # agents to measure here, one group after another
     talk: Talk = field(default_factory=AllHere)
+    round: int = 0  # rounds made so far
 
     @property
     def agents(self) -> int:
@@ -135,8 +136,8 @@ class Setting:
             self.memory[name] = compute(self)
         return self.memory[name].value
 
-    def at(self, x: Tree, y: Tree, forget: bool = False) -> "Setting":
-        """The same, where the agents stand now: all that does not last is found anew.
+    def at(self, x: Tree, y: Tree, forget: bool = False, round: int = 0) -> "Setting":
+        """The same, where the agents stand after `round` rounds: what does not last is found anew.
 
         `forget` what it was before: it was found where the run was already lost. What finding has
         cost so far, of numbers that nobody asks for again as well, is one entry from here on, so
@@ -146,7 +147,7 @@ class Setting:
         lasting = {n: Found(f.value, lasting=True) for n, f in self.memory.items() if f.lasting}
         past = {n: Found(math.nan if forget else f.value) for n, f in self.memory.items()}
         memory = lasting | {PAID: paid}
-        return dataclasses.replace(self, memory=memory, past=past, moved=(x, y))
+        return dataclasses.replace(self, memory=memory, past=past, moved=(x, y), round=round)
 
     def before(self, name: str, default: Any) -> Any:
         """What was found for `name` before, if anything was."""
@@ -164,12 +165,27 @@ def refreshes(rounds: int) -> list[int]:
     return list(takewhile(lambda t: t <= rounds, (25 * 2**k for k in count())))
 
 
+def next_refresh(round: int) -> int:
+    """The first of these after `round`."""
+    return next(t for t in (25 * 2**k for k in count()) if t > round)
+
+
 @dataclass(frozen=True)
 class Deferred:
     """A number to be computed before the run."""
 
     name: str
     compute: Callable[[Setting], Found]
+
+
+@dataclass(frozen=True)
+class Choice(Deferred):
+    """A part of an algorithm to be chosen before the run: that with the number computed.
+
+    `parts(number)` is the part, which may leave numbers open itself.
+    """
+
+    parts: Callable[[int], Any]
 
 
 class Resolved(NamedTuple):
@@ -273,14 +289,21 @@ def fill(node: Any, setting: Setting) -> Any:
 
 
 def open_numbers(node: Any) -> list[str]:
-    """The names of the numbers that `node` leaves to the run."""
+    """The names of the numbers that `node` leaves to the run, of the first part of a choice too."""
     names: list[str] = []
-    swap(node, lambda open: names.append(open.name))
+
+    def first(open: Deferred) -> int:
+        names.append(open.name)
+        return 0
+
+    swap(node, first)
     return sorted(set(names))
 
 
 def swap(node: Any, number: Callable[[Deferred], Any]) -> Any:
     """`node` with its `Deferred`s replaced by what `number` makes of them."""
+    if isinstance(node, Choice):
+        return swap(node.parts(number(node)), number)
     if isinstance(node, Deferred):
         return number(node)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):

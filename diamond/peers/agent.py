@@ -123,7 +123,7 @@ class Agent:
         setting = self._setting(progress, talk)
         if progress.t:
             state = jax.tree.map(lambda a: a[None], progress.state)
-            setting = setting.at(state.x, state.y)
+            setting = setting.at(state.x, state.y, round=progress.t)
         resolved = resolve(self.given, setting)
         counter = cost.add(progress.spent, jnp.asarray(cost.each(resolved.cost, 1)[0]))
         if not progress.t:  # what is kept may be as large as what was found says

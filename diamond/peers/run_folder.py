@@ -8,7 +8,9 @@ from typing import Any
 from ..core import cost
 from ..core.cost import Cost
 from ..measure.divergence import blame, unsound
-from ..numbers.open_numbers import by_name, talked
+from ..measure.link_costs import LinkCosts
+from ..numbers.open_numbers import agreed_bytes, by_name, talked
+from ..rounds.traffic import traffic
 from ..runs.manifest import Origin, now, opening
 from ..runs.solution import shown as answer
 from ..runs.trajectory_digest import digest
@@ -37,6 +39,10 @@ class SiteFolder:
         self.wall = 0.0  # seconds of earlier sittings
         self.past = dict.fromkeys(TIMES, 0.0)
         self.progress: Progress | None = None
+        agent = node.agent
+        start = agent.problem.start(agent.seed)
+        told = traffic(agent.outline, agent.objectives, *start, agent.network.channels)
+        self.link_costs = LinkCosts(agent.network, told, agent.seed)
 
     def note(self, progress: Progress) -> None:
         """Measure where the agent stands, if it is time to."""
@@ -51,6 +57,7 @@ class SiteFolder:
         own = {name: self._alone(value) for name, value in entry.items() if name not in SPENT}
         took = dict(zip(TIMES, (node.seconds, node.waited)))
         entry |= {name: self.past[name] + took[name] for name in TIMES}
+        entry |= self._on_links(progress, entry["seconds"] - entry["waited"])
         self.writer.append(entry, own)
         self.writer.metrics.sync()
         self.entries.append(entry)
@@ -61,6 +68,17 @@ class SiteFolder:
                 f"{self.origin.name} diverged by round {progress.t}: {said}; "
                 f"{cause or 'start again with smaller steps'}"
             )
+
+    def _on_links(self, progress: Progress, busy: float) -> dict[str, float]:
+        """What the rounds take on the network's links, if it has any: that is of all sites.
+
+        Where computing is as measured, it is this site's, which was `busy` so many seconds.
+        """
+        network = self.node.agent.network
+        around, bytes = network.diameter, agreed_bytes(progress.found)
+        talks = talked(progress.found).talks * around, bytes * network.messages(around)
+        found = self.link_costs.of(progress.t, *talks, network.agents * busy)
+        return {name: value for name, value in found.items() if name == "network_seconds"}
 
     def _open(self, progress: Progress) -> None:
         """Begin, or go on after what was written up to where the agent stands."""

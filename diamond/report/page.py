@@ -14,7 +14,7 @@ from .payload import dumps, payload
 HERE = Path(__file__).parent
 PLOTLY, STYLE = HERE / "vendor" / "plotly-basic.min.js", HERE / "page" / "report.css"
 SHARED = [HERE / "page" / f"{name}.js" for name in "numbers dom chart theme".split()]
-OWN = "data scale convergence target network costs sensitivity about pace main".split()
+OWN = "data scale convergence target links network costs sensitivity about pace main".split()
 SCRIPTS = [*SHARED, *(HERE / "page" / f"{name}.js" for name in OWN)]
 
 

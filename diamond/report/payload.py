@@ -148,6 +148,7 @@ def _details(run: Stored, pause: int) -> dict[str, Any]:
         "answer": _answer(run),
         "costs": clean(run.manifest.get("costs")),
         "traffic": run.manifest.get("traffic") or [],
+        "losses": run.manifest.get("losses") or [],
         "frames": [entry["round"] for entry in kept],
         "agents": {
             key: [[number(v, 4) for v in table.get(key) or []] for table in tables] for key in keys

@@ -17,6 +17,7 @@ class Traffic(NamedTuple):
     exchanges: int
     bytes: int
     each: tuple[tuple[int, bool], ...] = ()  # bytes of every exchange; whether it is early
+    turns: tuple[int | None, ...] = ()  # which of the round's they are; None: it has one only
 
 
 def messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
@@ -34,10 +35,16 @@ def traffic(
     times = [stage.times * bool(jax.tree.leaves(m)) for stage, m in zip(algorithm.stages, told)]
     size = lambda m: sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(m))
     each, waits = [], False  # a step of one's own comes before the next message
+    turns: list[int | None] = []
+    first = 0
     for stage, k, m in zip(algorithm.stages, times, told):
         each += [(size(m), stage.early and not (waits and turn == 0)) for turn in range(k)]
-        waits = k == 0
-    return Traffic(sum(times), sum(k * size(m) for k, m in zip(times, told)), tuple(each))
+        turns += range(first, first + k)
+        waits, first = k == 0, first + stage.times
+    if first == 1:
+        turns = [None] * len(turns)
+    total = sum(k * size(m) for k, m in zip(times, told))
+    return Traffic(sum(times), total, tuple(each), tuple(turns))
 
 
 @jax.jit  # never run: its shapes are remembered, so that another run traces nothing

@@ -1,6 +1,7 @@
 """What a run leaves behind."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from ..core.sampling import Sampling
 from ..core.tree import Tree
 from ..network import Network
+from ..network.losses import Losses, losses
 from ..problem import Problem
 from ..rounds.algorithm import State
 from .best_point import Best
@@ -51,6 +53,12 @@ class Run:
     message: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     problem: Problem | None = None
+    turns: tuple[int | None, ...] = ()  # of a round, those that tell something
+
+    @cached_property
+    def losses(self) -> dict[tuple[int, int], Losses]:
+        """Messages `sent` and `lost` over each edge, both ways; nothing where none can be lost."""
+        return losses(self.network, self.seed, self.rounds, self.turns)
 
     def save(self, folder: str | Path) -> Path:
         """A run folder as `diamond run` leaves one, for `diamond.load`, `show`, `report`, `export`.

@@ -112,7 +112,9 @@ class BatchedRuns:
         """Find each lane's numbers anew, where its agents stand."""
         x, y = self.state.x, self.state.y
         of = lambda lane, a: jax.tree.map(lambda a: a[lane], a)
-        self.settings = [s.at(of(i, x), of(i, y)) for i, s in enumerate(self.settings)]
+        self.settings = [
+            s.at(of(i, x), of(i, y), round=self.t) for i, s in enumerate(self.settings)
+        ]
         self._number()
         self._charge()
 
@@ -191,6 +193,7 @@ class BatchedRuns:
             compile_seconds=self.compile_seconds / len(self.given),
             config={"rounds": self.t, "algorithm": self._about(lane)},
             problem=self.problem,
+            turns=self.traffic.turns,
         )
 
     def _about(self, lane: int) -> dict[str, Any]:

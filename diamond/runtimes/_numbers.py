@@ -37,9 +37,9 @@ class Numbers:
         """Whether to find them anew after t rounds."""
         return self.change and t in refreshes(t)
 
-    def renew(self, x: Tree, y: Tree, forget: bool = False) -> None:
-        """Find numbers anew, at x and y; `forget` what they were: the run was lost already."""
-        self.setting = self.setting.at(x, y, forget)
+    def renew(self, x: Tree, y: Tree, forget: bool = False, t: int = 0) -> None:
+        """Find numbers anew after t rounds, at x and y; `forget` those of a run that was lost."""
+        self.setting = self.setting.at(x, y, forget, t)
         self._find()
 
     @property

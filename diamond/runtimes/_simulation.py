@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 
+from ..auto import inverse
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
@@ -54,6 +55,8 @@ class Simulation:
         )
         tell("looking at the problem")
         self.numbers = Numbers(algorithm, setting)
+        if why := inverse.said(self.numbers.resolved.numbers):
+            tell(f"hypergradient: {why}")
         first = self.place.begin(self.numbers.algorithm, *problem.start(seed))
         self.progress = begin = self.place.place(first)
         self.seconds = 0.0
@@ -152,7 +155,7 @@ class Simulation:
         """Find numbers anew, where the agents stand."""
         state = self.progress.state
         x, y = self.place.whole((state.x, state.y))
-        self.numbers.renew(x, y, forget)
+        self.numbers.renew(x, y, forget, self.t)
         self._charge(self.numbers.resolved.cost)
         self.record.renumber(self.numbers.algorithm, self.numbers.resolved)
 

@@ -40,11 +40,14 @@ def alpha(monkeypatch):
         upper=None,
         move="gt",
         network=None,
+        loss=1.0,
+        losses=(1.0, 1.0),
     ):
-        given = np.array(upper or [LARGEST, MEAN, RATIO, SHAKY])
+        given = np.array([*(upper or [LARGEST, MEAN, RATIO, SHAKY]), loss])
         monkeypatch.setattr(step_sizes, "_upper", lambda setting: given)
         monkeypatch.setattr(step_sizes, "_rate", lambda setting, inner, move: rate)
-        setting = Setting(past={"alpha": past}, network=network)
+        before = {"alpha": past, "_losses": np.array(losses)}
+        setting = Setting(past=before, network=network, memory={}, round=0)
         return step_sizes._alpha(setting, order, lags, noise, 1, move, "local").value
 
     return found
@@ -60,6 +63,7 @@ def test_without_noise_alpha_is_what_curvature_and_the_lag_of_y_allow(alpha):
 
 def test_where_links_go_one_way_alpha_is_half_of_what_tracking_takes(alpha):
     network = SimpleNamespace(pull=1.0, tracking={"atc": 0.2, "paper": math.inf})
+    network.damped = lambda *rounds: network
     assert alpha(network=network) == pytest.approx(0.5 * 0.2 / LARGEST)
     assert alpha(network=network, order="paper") == alpha(order="paper")
     assert alpha(network=network, move="gossip") == alpha(move="gossip")
@@ -92,6 +96,16 @@ def test_alpha_grows_fourfold_where_y_follows_and_never_where_it_lags(alpha):
     assert alpha(past=1e3, rate=0.1) == alpha(rate=0.1)
 
 
+def test_alpha_is_a_quarter_where_the_objective_has_risen_and_says_so(alpha):
+    """It began at 3 and fell to 1: a tenth of that is its noise."""
+    fallen = dict(past=1e-3, losses=(3.0, 1.0))
+    assert alpha(loss=1.19, **fallen) == pytest.approx(4e-3)
+    with pytest.warns(RuntimeWarning, match="risen from 1 to 1.25 .it began at 3"):
+        assert alpha(loss=1.25, **fallen) == pytest.approx(0.25e-3)
+    with pytest.warns(RuntimeWarning, match="risen from 3 to 3.1"):  # it never fell
+        assert alpha(loss=3.1, past=1e-3, losses=(3.0, 3.0)) == pytest.approx(0.25e-3)
+
+
 @pytest.mark.parametrize("ratio, eta", [(0.1, 0.1), (2.0, 0.4), (50.0, 1.0)])
 def test_eta_is_a_fifth_of_the_ratio_within_its_limits(monkeypatch, ratio, eta):
     monkeypatch.setattr(step_sizes, "_upper", lambda setting: np.array([1.0, 1.0, ratio, 1.0]))
@@ -106,14 +120,15 @@ def test_the_worst_agent_counts_and_noise_is_that_of_a_mean_over_all(monkeypatch
         np.array([1, 7, 3, 2.0]),
     )
     spent = Cost(*(np.full(m, 3) for _ in Cost._fields))
-    look = lambda *given: (bends, ratios, shaky, spent)
+    losses = np.array([4.0, -1, 2, 3])
+    look = lambda *given: (bends, ratios, shaky, spent, losses)
     monkeypatch.setattr(step_sizes.upper_curvature, "look", look)
     monkeypatch.setattr(step_sizes, "block", lambda rows: rows)
     each = lambda look, point: look(lambda batch: None, point, np.arange(m))
     problem = SimpleNamespace(lower_level="personal")
     about = dict(problem=problem, estimator=None, agents=m, seed=0, batch=2, point=(0, 0))
     found = step_sizes._upper(Setting(**about, each=each, talk=AllHere(), past={}))
-    np.testing.assert_allclose(found, [6, 3, m * 2, 7 / math.sqrt(m)])
+    np.testing.assert_allclose(found, [6, 3, m * 2, 7 / math.sqrt(m), 2])
 
 
 def of_rows(x, rows):

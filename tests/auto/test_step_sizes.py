@@ -126,7 +126,7 @@ def test_many_agents_tell_the_largest_curvature_only(monkeypatch):
     monkeypatch.setattr("diamond.auto.step_sizes.MANY", 4)
     every = found(QUAD.problem, diamond.diamond(**exact), network)
     assert every.numbers["alpha"] > few.numbers["alpha"]  # the mean lies below the largest
-    assert every.bytes - few.bytes == 4 * 8 * network.diameter * 2 * 4
+    assert every.bytes - few.bytes == 2 * 4 * 8 * network.diameter * 2 * 4  # L_l and l of each
 
 
 def test_noise_makes_steps_and_weights_smaller():
@@ -191,7 +191,7 @@ def test_what_it_costs_is_counted():
     given = diamond.gt_sgd(batch=4, hypergradient=ESTIMATORS["exact"])
     run = diamond.simulate(logistic(), network, given, 26, every=26)
     once = resolve(given, Setting(logistic(), network, 4, 0))
-    agreed = 1 + 3 + 3  # L_g / mu; L_l, r and sigma_L, and with them L_l of each of three
+    agreed = 1 + 4 + 6  # L_g / mu; L_l, r, sigma_L and l, and with them L_l and l of each of three
     assert once.rounds == 2 * 2 and once.bytes == agreed * 2 * 2 * 2 * 8
     assert run.history["bytes"][0] == once.bytes
     x = 4 * 8  # bytes of x
@@ -281,7 +281,7 @@ def test_steps_that_choose_themselves_shrink_unless_told_to_stop():
 
 
 def test_what_was_found_where_a_run_was_lost_is_forgotten_but_its_cost_is_not():
-    problem, algorithm = logistic(), diamond.diamond(batch=4)
+    problem, algorithm = logistic(), diamond.diamond(batch=4, hypergradient=SUM)
     setting = Setting(problem, None, 4, 0)
     first = resolve(algorithm, setting)
     x, y = jax.tree.map(lambda a: np.stack([a] * 3), problem.start(0))

@@ -141,7 +141,7 @@ def test_a_chain_too_short_for_the_condition_says_what_it_leaves_out(kappa):
         warnings.simplefilter("always")
         terms = resolve(hg.neumann(lipschitz=1.0), setting).numbers["terms"]
         resolve(hg.neumann(lipschitz=1.0), setting.at(POINT, POINT))  # said once: K lasts
-    if bias <= 0.75:
+    if bias <= 0.1:
         assert not said and (terms == 32 or (1 - 1 / (3 * kappa)) ** terms < 0.05)
     else:
         (only,) = said

@@ -127,6 +127,9 @@ def test_eq_5_averages_over_its_depth_to_the_sum(curved, rows):
     for one, two in zip(jax.tree.leaves(mean), jax.tree.leaves(summed)):
         np.testing.assert_allclose(one, two, rtol=1e-13)
     depths = flat(each)[:K]
+    if rows == "all":  # nothing to sample: the sum, whatever the depth
+        np.testing.assert_array_equal(depths, depths[:1].repeat(K, 0))
+        return
     assert np.linalg.norm(depths - depths.mean(0), axis=1).min() > 1e-6  # they do differ
 
 
@@ -180,11 +183,13 @@ def test_all_starts_of_a_block_average_to_all_rows(q, point, name):
     """On the quadratic, where estimates are linear in the rows: unbiased, and blocks are fair."""
     estimator, mine = ESTIMATORS[name], agent_of(q.problem.objectives(5), AGENT)
 
-    def at(start):
+    def at(start, bits):
         chain = jnp.full(estimator.links, start)
-        return estimator(mine, [point], Sample(start, start, start, chain, jnp.uint32(3)))[0][0]
+        return estimator(mine, [point], Sample(start, start, start, chain, bits))[0][0]
 
-    found = jax.jit(jax.vmap(at))(jnp.arange(12))
+    each = jax.vmap(jax.vmap(at, (None, 0)), (0, None))
+    depths = jnp.arange(5, dtype=jnp.uint32)  # of eq. (5), whose mean is that on all rows
+    found = jax.jit(each)(jnp.arange(12), depths).mean(1)
     (full,) = evaluate(estimator, mine, [point], ALL_ROWS)
     np.testing.assert_allclose(found.mean(0), full, rtol=ROUGH.get(name, 1e-12), atol=1e-9)
     assert np.abs(found - full).max() > 1e-3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from diamond import cli
+from diamond import bench, cli
 from diamond.experiment import federation
 from diamond.experiment.config import load
 
@@ -17,7 +17,15 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```|^(    diamond .*?)$", re.S | re.M)
 ENV = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
 RUN = ("python", "shell", "toml", "text")
-LONG = ("advise", "demo", "reproduce", "tune", "live")  # minutes, or for ever: tested elsewhere
+LONG = (
+    "advise",
+    "bench",
+    "demo",
+    "live",
+    "reproduce",
+    "search",
+    "tune",
+)  # minutes, or for ever: tested elsewhere
 APART = (
     ["net", "start"],
     ["net", "status"],
@@ -54,7 +62,8 @@ def play(page, kinds=RUN):
         elif kind == "toml":
             path = Path(text.splitlines()[0].removeprefix("# "))
             path.write_text(text)
-            federation.load(path) if "[sites]" in text else load(path)
+            kinds_of = {"[sites]": federation.load, "methods = ": lambda at: bench.suite(str(at))}
+            next((read for mark, read in kinds_of.items() if mark in text), load)(path)
         else:
             assert quotes(text, said), f"{page.name} promises\n{text}\nbut it is\n{said}"
     return names

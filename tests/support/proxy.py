@@ -8,10 +8,13 @@ DAMAGE, SEVERAL = ("truncate", "corrupt", "duplicate", "reorder"), 5  # to so ma
 
 
 class Proxy:
-    """Carries connections to `port`; `fault` says what happens to them now, if anything."""
+    """Carries connections to `port`; `fault` says what happens to them now, if anything.
 
-    def __init__(self, port):
-        self.port, self.fault = port, ""
+    `lines`: what carries requests and what carries answers, where that takes time.
+    """
+
+    def __init__(self, port, lines=None):
+        self.port, self.fault, self.lines = port, "", lines
         self.hits = 0  # chunks or connections that a fault has met
         self.on_answer = None  # called with the bytes that have come back since it was set
         self._back, self._clear, self._writers, self._held = 0, asyncio.Event(), set(), {}
@@ -64,6 +67,8 @@ class Proxy:
             one.transport.abort()
 
     async def _carry(self, reader, writer, back):
+        if self.lines:
+            return await self.lines[back].carry(reader, writer)
         while chunk := await reader.read(CHUNK):
             if back and self.on_answer:
                 self._back += len(chunk)

@@ -25,7 +25,7 @@ from .directions import Gradient
 from .point import STATIC, Point
 
 STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
-Estimate = tuple[Point, Any]  # the directions, and what the estimator keeps
+Estimate = tuple[Point, Any, Tree]  # directions, what the estimator keeps, [g_yy]^-1 v or None
 
 
 @tree.pytree
@@ -74,6 +74,7 @@ class Loop:
     batch: int = field(default=64, metadata=STATIC)
     plan: str = field(default="xyz", metadata=STATIC)
     inner: Any = field(default=1, metadata=STATIC)  # what "*inner" in the plan stands for
+    newton: Any = field(default=False, metadata=STATIC)  # y along [g_yy]^-1 v, solved as for h
     solves: tuple[str, ...] = field(default=("personal",), metadata=STATIC)
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ class Loop:
         """
         method = self
         if problem.lower_level == "none" and self.y is not None:
-            method = replace(self, directions=Gradient(), y=None, z=None, plan="x")
+            method = replace(self, directions=Gradient(), y=None, z=None, plan="x", newton=False)
         if problem.prox is not None:
             method = replace(method, x=_with_prox(method.x, problem.prox))
         return method
@@ -174,7 +175,8 @@ class Part(NamedTuple):
 
     @property
     def links(self) -> int:
-        return self.loop.directions.links if "x" in self.names else 0
+        needed = "x" in self.names or (self.loop.newton and "y" in self.names)
+        return self.loop.directions.links if needed else 0
 
     @property
     def early(self) -> bool:
@@ -184,16 +186,24 @@ class Part(NamedTuple):
         self, problem: Objectives, state: State, t: Number, sample: Sample
     ) -> tuple[Estimate, Cost]:
         """p_t, v_t, w_t, of the variables of this part."""
-        loop, now = self.loop, Point(state.x, state.y, state.z)
+        loop, now, along = self.loop, Point(state.x, state.y, state.z), None
+        if getattr(loop.hypergradient, "whole", False):
+            sample = sample.full_below()
         taken = Taken(loop.directions, problem, self.names, t)
         last = state.last[self.number]
         given = estimators.Given(now, last, state.old, state.table, t, sample)
         found, table, cost = loop.estimator(taken, given)
-        return (found, table), cost
+        if loop.newton and "y" in self.names:
+            solve, at = loop.hypergradient.solve, (now.x, now.y)
+            (along,), more = solve(problem, [at], [found.y], sample)
+            cost = tree.add(cost, more._replace(samples=0))  # the rows that h has
+        return (found, table, along), cost
 
     def _each(self, state: State, estimate: Estimate | None, t: Number) -> Any:
         """Of every variable: its name, its move, and what the move goes by."""
         directions = Point() if estimate is None else estimate[0]
+        if estimate is not None and estimate[2] is not None:
+            directions = directions.put(y=estimate[2])
         for name, v in self.variables.items():
             of = lambda point: getattr(point, name)
             s, memory, d, old = map(of, (state, state.memory, directions, state.old))
@@ -208,7 +218,7 @@ class Part(NamedTuple):
         self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
     ) -> State:
         loop, old, memory, moved = self.loop, state.old, state.memory, {}
-        found, table = estimate
+        found, table, _ = estimate
         for name, move, given in self._each(state, estimate, t):
             of = lambda m: Message(m.average.get(name), m.total.get(name))
             moved[name], kept = move.hear(given, of(told), of(change))

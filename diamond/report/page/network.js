@@ -22,21 +22,6 @@ function agentBytes(run, agent) {
   return run.traffic.length ? mine.reduce((sum, [, , bytes]) => sum + bytes, 0) : null;
 }
 
-// What a link of the network is like: rate, loss and so on are one number for all, or a list.
-function linkOf({ edges, links }, edge) {
-  if (!links) return null;
-  const e = edges.indexOf(edge);
-  return Object.fromEntries(Object.entries(links).map(([key, value]) => [key, Array.isArray(value) ? value[e] : value]));
-}
-
-// Seconds of sending over a link, both ways together, with what was lost and sent again.
-const busy = ({ rate, loss }, bytes) => (8 * bytes) / (rate * (1 - loss));
-
-function linkSaid(link, bytes) {
-  const again = link.loss ? `, ${amount("bytes", (bytes * link.loss) / (1 - link.loss))} sent again` : "";
-  return `${again}, ${amount("seconds", busy(link, bytes))} at ${format(link.rate)} bit/s`;
-}
-
 // Edges as a few traces, one for each width: the thicker, the more load. That is the bytes sent, or
 // on a network with links the time that sending them takes.
 function edgeTraces(run, network, colours) {
@@ -61,8 +46,9 @@ function edgeTraces(run, network, colours) {
   }));
   const middle = (k) => edges.map(([i, j]) => (positions[i][k] + positions[j][k]) / 2);
   const onLink = (edge) => (network.links ? linkSaid(linkOf(network, edge), sentOver(edge)) : "");
+  const losses = lossesSaid(run);
   const said = (edge) =>
-    run.traffic.length ? amount("bytes", sentOver(edge)) + onLink(edge) : "bytes are known at the end";
+    run.traffic.length ? amount("bytes", sentOver(edge)) + onLink(edge) + (losses.get(edge.join("-")) ?? "") : "bytes are known at the end";
   const middles = {
     x: middle(0),
     y: middle(1),
@@ -164,7 +150,7 @@ function showFrame() {
   $("network-note").textContent =
     `${network.name}: ${network.agents} agents, ${network.edges.length} edges, ${network.mixing} mixing, ` +
     `λ = ${format(network.lam)}. Colour: ${ownTitle(seen.own)}, one scale for all rounds. ` +
-    `Edges: the thicker, the ${network.links ? "longer sending took" : "more bytes"}.${some}`;
+    `Edges: the thicker, the ${network.links ? "longer sending took" : "more bytes"}.${lostInAll(run)}${some}`;
   draw("network");
   if ($("heat-chart").data) Plotly.relayout("heat-chart", { shapes: frameMark(run, palette(theme())) });
 }
@@ -185,6 +171,7 @@ function showAgents() {
   ];
   const body = positions.map((_, i) => columns.map(([, cell]) => cell(i)));
   fillTable("agents", columns.map(([name]) => name), body);
+  showLinks(run, network);
   draw("heat", "shares");
   showFrame();
 }

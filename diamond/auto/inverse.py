@@ -1,0 +1,161 @@
+"""Which inverse of g_yy a run takes: the chain of eq. (5) where it is right, else a solver.
+
+The chain, of K terms with every agent's own L, is right where it leaves out at most a tenth of the
+hypergradient. That is (1 - mu / L)^K at most, and where the bound is larger it is measured: on a
+block of its rows each agent compares, at y*(x), the whole sum of K terms, which is the mean of the
+chain, with the exact h,
+
+    bias = max_i ||h_i(K terms) - h_i|| / max_i ||h_i||
+
+Where that is more, g_yy is solved: formed and factored for y of up to DENSE numbers, by conjugate
+gradients beyond. The inverse of a sampled matrix is not the sampled inverse: with d numbers in y
+and n rows it is about n / (n - d) times too large, so it takes all rows of an agent, or, where
+these are too many, the mean over MANY d of them, as blocks of a mini-batch each. Then y moves along
+[g_yy]^-1 v by the same solver: in all directions at the same rate, however bent g is.
+
+It costs at most the rows that the longest chain would have drawn, or the chain stays. An agent
+looks again wherever it finds its numbers anew, and nobody goes back to the chain.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import Sample
+from ..core.tree import Tree
+from ..hypergradient.conditioning import TERMS, block, condition, depth, left_out
+from ..hypergradient.conjugate import ConjugateGradient
+from ..hypergradient.exact import Dense
+from ..hypergradient.implicit import Implicit, jacobian_product
+from ..hypergradient.lipschitz import SAFETY, curvatures
+from ..hypergradient.neumann import NeumannSum, neumann
+from ..machine.compiler import briefly
+from ..numbers.open_numbers import Choice, Deferred, Found, Measured, Rows, Setting
+from ..problem import Objectives
+from . import upper_curvature
+
+CHAIN, FACTORED, ITERATED = 0, 1, 2
+BIAS = 0.1  # of h that the chain may leave out
+SINGULAR = 1e7  # a condition at which float32 has no inverse
+DENSE = 48  # numbers in y up to which g_yy is formed
+MANY = 10  # rows for each number in y
+DRAWN = (TERMS[-1] - 1) / 2 + 2  # blocks that the longest chain draws, with zeta and zeta_0
+STEPS, TOLERANCE = 64, 1e-3  # of conjugate gradients
+
+
+def chosen() -> Implicit:
+    """The hypergradient by the inverse that the run chooses."""
+    return Implicit(Choice("inverse", _inverse, _parts))
+
+
+def solved() -> Deferred:
+    """Whether y moves along [g_yy]^-1 v: wherever the inverse is not the chain."""
+    return Deferred("inverse", _inverse)
+
+
+def inverse(setting: Setting) -> int:
+    """CHAIN, FACTORED or ITERATED."""
+    return int(setting.once("inverse", _inverse))
+
+
+def said(numbers: dict[str, float]) -> str:
+    """What was chosen, and why, in words; empty where nothing was to be chosen."""
+    if "inverse" not in numbers or "chain_bias" not in numbers:
+        return ""
+    bias, many = numbers["chain_bias"], int(numbers.get("hessian_blocks", 0))
+    if not numbers["inverse"]:
+        few = "at most " if bias <= BIAS else ""
+        return f"the chain of eq. (5), which leaves out {few}{bias:.2g} of the hypergradient"
+    how = "formed and factored" if numbers["inverse"] == FACTORED else "by conjugate gradients"
+    rows = f"on {many} mini-batches" if many else "on all rows"
+    return (
+        f"g_yy solved {how} {rows}, for x and for y: at a condition of "
+        f"{numbers['condition']:.3g} a chain leaves out {bias:.2g} of the hypergradient"
+    )
+
+
+def _parts(number: int) -> Any:
+    if number == CHAIN:
+        return neumann().solve
+    links: Any = Deferred("hessian_blocks", hessian_blocks)
+    return Dense(links) if number == FACTORED else ConjugateGradient(STEPS, links, TOLERANCE)
+
+
+def _inverse(setting: Setting) -> Found:
+    if setting.problem.lower_level != "personal":
+        return Found(CHAIN, lasting=True)
+    if before := int(setting.before("inverse", CHAIN)):
+        for name in ("condition", "chain_bias"):  # what it was chosen by
+            setting.once(name, lambda setting: Found(setting.before(name, math.nan)))
+        return Found(before)
+    rows = setting.once("hessian_blocks", hessian_blocks) * setting.batch or _most(setting)
+    bad = _bias(setting) > BIAS and condition(setting) < SINGULAR
+    if not bad or rows > DRAWN * setting.batch:
+        return Found(CHAIN)
+    return Found(FACTORED if _size(setting) <= DENSE else ITERATED)
+
+
+def _size(setting: Setting) -> int:
+    """Numbers in y."""
+    return sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(setting.point[1]))
+
+
+def _most(setting: Setting) -> int:
+    """Training rows of the agent that has most."""
+
+    def compute(setting: Setting) -> Found:
+        counts = np.asarray(setting.problem.counts("train")).astype(jnp.zeros(()).dtype)
+        (found,), cost = setting.talk.largest("rows", lambda: (counts[:, None], Cost()))
+        return Found(int(found), cost, agreed=1, talks=1, lasting=True)
+
+    return int(setting.once("_rows", compute))
+
+
+def hessian_blocks(setting: Setting) -> Found:
+    """Mini-batches that g_yy is the mean of, MANY rows for each number in y; 0: of all rows."""
+    wanted = math.ceil(MANY * _size(setting) / setting.batch)
+    most = _most(setting)
+    whole = most <= max(DRAWN, wanted) * setting.batch
+    return Found(0 if whole else wanted, lasting=True)
+
+
+def _bias(setting: Setting) -> float:
+    """What the chain leaves out of h; only a bound where that is small."""
+
+    def compute(setting: Setting) -> Found:
+        long = depth(setting)
+        if (bound := left_out(setting, long)) <= BIAS:
+            return Found(bound)
+        bounds = SAFETY * curvatures(setting)
+
+        def measure() -> Measured:
+            def look(rows: Rows, at: Any, numbers: Any) -> Any:
+                return _compared(block(rows(1)), *at, long)
+
+            off, size, cost = setting.each(look, (*setting.point, np.asarray(bounds)))
+            return np.stack([off, size], 1), Cost(*(np.asarray(c, np.int64) for c in cost))
+
+        (off, size), cost = setting.talk.largest("chain_bias", measure)
+        return Found(float(off / max(size, 1e-30)), cost, agreed=2, talks=1)
+
+    return float(setting.once("chain_bias", compute))
+
+
+@briefly("terms")
+def _compared(few: Objectives, x: Tree, y: Tree, bounds: jax.Array, terms: int) -> Any:
+    """||h(K terms) - h|| and ||h|| of every agent at y*(x), and what they cost."""
+
+    def alone(few: Objectives, x: Tree, y: Tree, bound: jax.Array) -> Any:
+        exact, cost = upper_curvature.hypergradient(few, x, y)
+        point, everything = (x, exact.y), Sample(None, None, None, None, None)
+        f_y = jax.grad(few.f, 1)(*point, None)
+        (z,), more = NeumannSum(bound, terms)(few, [point], [f_y], everything)
+        off = jacobian_product(few, point, None, tree.sub(z, exact.z))
+        return tree.norm(off), tree.norm(exact.h), tree.add(cost, more)
+
+    return jax.vmap(alone)(few, x, y, bounds)

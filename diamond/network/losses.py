@@ -1,0 +1,68 @@
+"""Which messages were lost on the links of a run: drawn once more, by the same keys."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from diamond.core.sampling import Moment, key
+from diamond.network.lossy_mixer import LossyMixer, mixing, together
+from diamond.network.network import Network
+
+
+class Losses(NamedTuple):
+    """Of an edge, both ways together."""
+
+    sent: int  # messages
+    lost: int  # of these
+
+
+def losses(
+    network: Network, seed: int, rounds: int, turns: Sequence[int | None]
+) -> dict[tuple[int, int], Losses]:
+    """Of every edge in the first `rounds` rounds; nothing where no channel loses messages.
+
+    `turns`: those of a round that tell something. What a channel does to a link is a function of
+    (seed, round, turn, link), so this is what the run has met, without having kept it.
+    """
+    if not any(channel.breaks_links for channel in network.channels):
+        return {}
+    mixer = mixing(network)
+    assert isinstance(mixer, LossyMixer)
+    edges = np.array(network.edges, np.int32).reshape(-1, 2)
+    arcs = edges if network.graph.is_directed() else np.concatenate([edges, edges[:, ::-1]])
+    there = np.array([[one.weights[j, i] != 0 for i, j in arcs] for one in network.rounds])
+    lost = _count(mixer, key(seed), rounds, *arcs.T, there, tuple(turns))
+    per_edge = np.asarray(lost).reshape(-1, len(edges)).sum(0)
+    sent = network.uses(rounds)
+    return {
+        edge: Losses(sent[edge] * len(turns), int(count))
+        for edge, count in zip(network.edges, per_edge)
+    }
+
+
+@partial(jax.jit, static_argnums=6)
+def _count(
+    mixer: LossyMixer,
+    run: jax.Array,
+    rounds: int,
+    senders: Any,
+    receivers: Any,
+    there: jax.Array,
+    turns: tuple[int | None, ...],
+) -> jax.Array:
+    """How many messages of each arc did not come through."""
+
+    def play(t: Any, before: Any) -> Any:
+        links, lost = before
+        for turn in turns:
+            gates, after = mixer.gates(Moment(run, t, turn), links)
+            up = together(gates)(receivers, senders).up  # type: ignore[misc]
+            links, lost = after, lost + ((up == 0) & there[t % len(there)])
+        return links, lost
+
+    kept = tuple(channel.start_links(mixer.agents) for channel in mixer.channels)
+    return jax.lax.fori_loop(0, rounds, play, (kept, jnp.zeros(len(senders), jnp.int32)))[1]

@@ -1,0 +1,44 @@
+"""How long a message waits for those of its packets that were lost."""
+
+from typing import Any
+
+import numpy as np
+
+from .link_values import Numbers
+
+PACKET = 1448  # bytes: what an Ethernet frame holds of a TCP stream
+NEVER = 1e-9  # a chance that is not waited for
+
+
+def packets(count: float) -> int:
+    """Of a message of so many bytes."""
+    return max(1, -(-int(count) // PACKET))
+
+
+def chances(seed: int, t: int, shape: tuple[int, ...]) -> Numbers:
+    """Uniform between 0 and 1, a function of the seed and the round."""
+    key = np.array([seed % 2**64, t], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, 1])).random(shape)
+
+
+def resends(loss: Numbers, number: int, chance: Any) -> Numbers:
+    """G, how often the unluckiest of `number` packets is lost before it arrives.
+
+        P(G <= k) = (1 - loss^(k + 1))^number
+
+    at the quantile `chance`, uniform between 0 and 1; one number a link.
+    """
+    left = np.maximum(-np.expm1(np.log(np.maximum(chance, NEVER)) / number), NEVER)
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.ceil(np.log(left) / np.log(loss)) - 1, 0.0)
+
+
+def mean_resends(loss: Numbers, number: int) -> Numbers:
+    """The mean of G: sum_k P(G > k)."""
+    mean, more = np.zeros_like(loss), np.ones_like(loss)
+    k = 0
+    while (more > NEVER).any():
+        k += 1
+        more = -np.expm1(number * np.log1p(-(loss**k)))
+        mean = mean + more
+    return mean

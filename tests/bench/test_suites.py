@@ -1,0 +1,130 @@
+"""Suites: who meets whom, equal budgets, other seeds for trials than for runs, going on."""
+
+import json
+
+import pytest
+from compiling import quickly
+
+from diamond import bench, catalogue
+from diamond.bench import cases, play, settings, suites
+
+TOML = """
+methods = ["dsgd", "diamond", "sparkle"]
+settings = 3
+seeds = 2
+tuning_seeds = 1
+[[cases]]
+name = "small"
+problem = {kind = "quadratic", agents = 3, upper = 2, lower = 2, rows = 6}
+network = "ring:3"
+rounds = 30
+batch = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    (folder / "mine.toml").write_text(TOML)
+    found = bench.suite(str(folder / "mine.toml"), methods=("dsgd",))
+    with quickly():
+        return found, play.play(found, folder / "mine"), folder / "mine"
+
+
+def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
+    found, (pair,), folder = played
+    made = [json.loads(path.read_text()) for path in (folder / "trials").iterdir()]
+    seeds = {
+        kind: {
+            one["about"]["seed"] for one in made if ("untuned" in one["about"]["numbers"]) == kind
+        }
+        for kind in (True, False)
+    }
+    assert len(made) == found.runs == 3 * 1 + 2 + 2
+    assert seeds == {True: {0, 1}, False: {0, 1, suites.TUNING}}
+    losses = [one["upper_loss"] for one in pair["tried"]]
+    assert len(losses) == 3 and losses[pair["best"]] == min(losses)
+    assert pair["numbers"] == pair["tried"][pair["best"]]["numbers"]
+    assert (
+        [run["seed"] for run in pair["tuned"]] == [run["seed"] for run in pair["untuned"]] == [0, 1]
+    )
+    history = pair["tuned"][0]["history"]
+    assert history["round"][-1] == 30 and history["samples"][-1] > 0
+    trial = next(
+        one
+        for one in made
+        if one["about"]["seed"] == 0 and one["about"]["numbers"] == pair["numbers"]
+    )
+    calls = sum(trial["history"][name][-1] for name in ("gradients", "hvps", "jvps"))
+    assert history["calls"][-1] == pytest.approx(calls, rel=1e-5)
+
+
+def test_what_was_made_is_not_made_again(played, monkeypatch):
+    found, pairs, folder = played
+    monkeypatch.setattr("diamond.runtimes.trial_cache.many", None)  # no run is left to make
+    assert play.play(found, folder) == pairs
+
+
+def test_settings_begin_with_the_numbers_found_and_are_the_same_for_all():
+    many = settings.factors(20)
+    assert many[0] == dict.fromkeys(settings.REACH, 1.0)
+    assert settings.factors(5) == many[:5]  # a larger budget only adds
+    for name, reach in settings.REACH.items():
+        values = [drawn[name] for drawn in many]
+        assert 1 / reach <= min(values) < 0.5 < 2 < max(values) <= reach
+
+
+@pytest.mark.parametrize(
+    "case", [cases.common_quadratic, cases.links_one_way], ids=lambda c: c.name
+)
+def test_a_case_is_what_it_says(case):
+    problem, network = case.make()
+    assert (problem.lower_level, network.kind) == (case.level, case.kind)
+    assert problem.agents == network.agents
+
+
+def test_methods_meet_the_cases_that_they_solve():
+    personal, common, links = (bench.SUITES[name] for name in ("personal", "common", "links"))
+    assert len(personal.methods) >= 10 and len(personal.cases) >= 6
+    assert len(common.methods) >= 10 and len(common.cases) >= 6
+    for suite in (personal, common):
+        assert len(suite.pairs) == len(suite.methods) * len(suite.cases)
+    met = {case.name: {m for other, m in links.pairs if other is case} for case in links.cases}
+    assert "push_diging" in met["links-one-way"] and "k_free" in met["links-perfect"]
+    right = set(catalogue.solving("personal", "balanced"))
+    assert met["links-one-way"] == right & set(links.methods)
+    assert all(set(suite.methods) <= set(catalogue.names()) for suite in bench.SUITES.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"methods": ("dimond",)}, "no method 'dimond'; there are"),
+        ({"cases": ("smal",)}, "no case 'smal'; there are small"),
+    ],
+)
+def test_what_is_not_there_is_named(tmp_path, change, said):
+    (tmp_path / "mine.toml").write_text(TOML)
+    with pytest.raises(ValueError, match=said):
+        bench.suite(str(tmp_path / "mine.toml"), **change)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("settings = 3", "settings = 0", "settings = 0 must be a whole number, at least 1"),
+        ("settings = 3", "setings = 3", "no key 'setings'; a suite has methods"),
+        ('methods = ["dsgd", "diamond", "sparkle"]', "", "methods must be a list of at least one"),
+        ("batch = 2", "seed = 2", "methods and seeds are the suite's, not a case's"),
+        ("rounds = 30", "rounds = = 30", "is not valid TOML"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(tmp_path, old, new, said):
+    (tmp_path / "mine.toml").write_text(TOML.replace(old, new))
+    with pytest.raises(ValueError, match=said):
+        bench.suite(str(tmp_path / "mine.toml"))
+
+
+def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
+    with pytest.raises(ValueError, match="no suite 'quik'; there are personal, common"):
+        bench.suite("quik")

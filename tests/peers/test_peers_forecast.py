@@ -1,0 +1,37 @@
+"""`network_seconds` against the wall time of sites, over sockets whose bytes take their time."""
+
+import asyncio
+
+import numpy as np
+import pytest
+import shaping
+from peering import lockstep
+
+import diamond
+from diamond.network.links import HEADERS
+
+KINDS = {  # what takes the time, the links, rounds
+    "latency": (dict(rate=1e8, latency=0.4), 5),
+    "rate": (dict(rate=2.5e5, latency=0.01), 4),
+    "loss": (dict(rate=1e7, latency=0.03, loss=0.05, timeout=0.2), 30),
+}
+
+
+@pytest.fixture(scope="module")
+def team():
+    found = shaping.team()
+    lockstep(found, 1)  # compiles
+    return found
+
+
+@pytest.mark.parametrize("kind", ["latency", "rate", pytest.param("loss", marks=pytest.mark.slow)])
+def test_the_forecast_is_what_sites_take(tmp_path, team, kind):
+    link, rounds = KINDS[kind]
+    network = shaping.NETWORK.with_links(**link, pulled=True)
+    run = diamond.simulate(shaping.problem(), network, shaping.ALGORITHM, rounds, every=rounds)
+    took, lines = asyncio.run(shaping.sites(tmp_path / "shaped", team, rounds, **link))
+    assert took == pytest.approx(run.history["network_seconds"][-1], rel=0.3)
+    sent = run.history["bytes"][-1] / len(lines)
+    asked, answered = np.array([[line.carried for line in pair] for pair in lines.values()]).T
+    assert (rounds * HEADERS / 2 < asked).all() and (asked < rounds * 1.5 * HEADERS + 5_000).all()
+    assert (answered > sent).all() and (answered < sent + rounds * 1.5 * HEADERS + 5_000).all()

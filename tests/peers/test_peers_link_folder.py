@@ -1,0 +1,68 @@
+"""Site folders of a federation whose file gives links count what the simulation counts."""
+
+import asyncio
+
+import numpy as np
+from compiling import quickly
+from helpers import quad
+from peering import agents, given
+from typer.testing import CliRunner
+
+import diamond
+from diamond import cli
+from diamond.experiment import federation
+from diamond.measure.link_costs import LinkCosts
+from diamond.numbers.open_numbers import Found, Setting, resolve
+from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.node import Node
+from diamond.peers.run_folder import SiteFolder
+from diamond.report.payload import payload
+from diamond.runs import Origin, Writer, open_run
+
+ROUNDS, EVERY = 4, 2
+LINKS = {"rate": 1e4, "latency": 0.01, "loss": 0.2, "timeout": 0.05, "joules_per_bit": 1e-6}
+FILE = {
+    "name": "trial",
+    "rounds": ROUNDS,
+    "network": {"graph": "path", "agents": 3, "links": LINKS | {"pulled": True}},
+    "algorithm": {"name": "gt_sgd", "batch": 3},
+    "sites": {name: "127.0.0.1:1" for name in ("north", "south", "west")},
+}
+
+
+def test_sites_write_the_seconds_of_the_simulation(tmp_path):
+    network = federation.read(FILE, "trial.toml").graph()
+    problem = quad(agents=3).problem
+    algorithm = given("gt_sgd")
+    diaries = {}
+
+    async def life(wire, agent):
+        place = tmp_path / str(agent.number)
+        with Writer(place) as writer:
+            node = Node(agent, ROUNDS, wire.end(agent.number), place, EVERY, work=inline)
+            origin = Origin(place.name, "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
+            diary = diaries[agent.number] = SiteFolder(writer, node, origin, "")
+            node.on_round = diary.note
+            wire.nodes[agent.number] = node
+            with diary.closed():
+                await node.run()
+
+    async def everyone():
+        wire = Wire()
+        await asyncio.gather(*(life(wire, agent) for agent in agents(problem, network, algorithm)))
+
+    with quickly():
+        play(everyone())
+        run = diamond.simulate(problem, network, algorithm, ROUNDS, every=EVERY)
+    for place in map(str, range(3)):
+        found = [line["network_seconds"] for line in open_run(tmp_path / place).lines]
+        np.testing.assert_allclose(found, run.history["network_seconds"], rtol=1e-12)
+    assert list(payload([tmp_path])["axes"])[-1] == "network_seconds"
+    assert "network seconds" in CliRunner().invoke(cli.app, ["show", str(tmp_path)]).stdout
+    # Finding a number takes as many exchanges as the network is wide, here two.
+    found = {"alpha": Found(0.1, agreed=3, talks=1)}
+    setup = resolve(algorithm, Setting(problem, network, 3, 0, memory=dict(found)))
+    assert setup.rounds == 2
+    wanted = LinkCosts(network, diaries[0].link_costs.traffic, 0).after(ROUNDS, setup, 0.0)
+    told = diaries[0]._on_links(diaries[0].progress._replace(found=found), 0.0)
+    assert told["network_seconds"] == wanted["network_seconds"] > run.history["network_seconds"][-1]

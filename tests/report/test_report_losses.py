@@ -1,0 +1,37 @@
+"""The report of a run whose messages are lost now and then, in a real browser."""
+
+import folders
+import pytest
+from test_report_browser import CHROMIUM, browser, plotted, table, visit  # noqa: F401
+
+import diamond
+from diamond import report
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+
+def test_each_link_says_how_many_messages_were_lost(visit, tmp_path):  # noqa: F811
+    lossy = diamond.network.ring(5).through(diamond.network.channels.drops(0.3))
+    path = folders.write(tmp_path / "runs" / "lossy", "dsgd", "D-SGD", network=lossy)
+    kept = folders.manifest(path)["losses"]
+    assert [row[2] for row in kept] == [80] * 5 and sum(row[3] for row in kept) > 0
+    page = visit(report.build([tmp_path / "runs"], tmp_path / "report.html").as_uri())
+    bytes = {(i, j): sent for i, j, sent in folders.manifest(path)["traffic"]}
+    assert table(page, "links") == [
+        [
+            f"{i} \u2013 {j}",
+            str(sent),
+            str(lost),
+            f"{100 * lost / sent:.4g}\xa0%",
+            f"{bytes[i, j] / 1e3:g} kB",
+        ]
+        for i, j, sent, lost in kept
+    ]
+    lost = sum(row[3] for row in kept)
+    said = page.locator("#network-note").inner_text()
+    assert f"Of 400 messages {lost} were lost ({lost / 4:g}\xa0%)." in said
+    texts = [text for trace in plotted(page, "network")["data"] for text in trace.get("text", [])]
+    assert any(f"{kept[0][3]} of 80 messages lost" in text for text in texts)
+    folders.manifest(path, losses=[])  # as of a run without such a channel
+    page = visit(report.build([tmp_path / "runs"], tmp_path / "plain.html").as_uri())
+    assert page.locator("#links-part").is_hidden()

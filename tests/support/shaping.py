@@ -1,0 +1,142 @@
+"""Links that take time between sites in one process, over real sockets and mutual TLS."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+from peering import agents
+from proxy import Proxy
+from sites import ports
+
+import diamond
+from diamond.network.resending import PACKET
+from diamond.peers import authority, roster
+from diamond.peers.frame import limit
+from diamond.peers.node import Node
+from diamond.peers.rpc import Client, Server
+from diamond.peers.timeouts import Limits
+
+SIZE = 2_000  # numbers in x; a message has twice as many, less than the window of HTTP/2
+NETWORK = diamond.network.path(3)
+PATIENT = Limits(connect=10.0, round=30.0, give_up=60.0)
+ALGORITHM = diamond.gt_sgd(
+    alpha=0.05, beta=0.2, batch=4, hypergradient=diamond.hypergradient.neumann(2, lipschitz=1.6)
+)
+
+
+class Line:
+    """One way of a connection: packets leave one by one at `rate` and arrive `latency` later.
+
+    One that is lost is sent again `timeout` seconds after it was sent; those behind it wait. The
+    two connections of a link do not wait for one another, as with fair queues.
+    """
+
+    def __init__(self, rate, latency=0.0, loss=0.0, timeout=0.0, seed=0):
+        self.rate, self.latency, self.loss, self.timeout = rate, latency, loss, timeout
+        self.random, self.free, self.carried = np.random.default_rng(seed), 0.0, 0
+
+    def arrival(self, size):
+        """When a packet of so many bytes arrives that is there to be sent now."""
+        late, self.carried = 0.0, self.carried + size
+        self.free = max(_now(), self.free) + 8 * size / self.rate
+        while self.random.random() < self.loss:
+            self.free += 8 * size / self.rate
+            late += self.timeout
+        return self.free + self.latency + late
+
+    async def carry(self, reader, writer):
+        """All that a connection carries in this direction."""
+        packets = asyncio.Queue()
+        delivering = asyncio.ensure_future(self._deliver(packets, writer))
+        try:
+            while chunk := await reader.read(2**16):
+                for start in range(0, len(chunk), PACKET):
+                    packet = chunk[start : start + PACKET]
+                    packets.put_nowait((self.arrival(len(packet)), packet))
+        finally:
+            packets.put_nowait((0.0, b""))
+            await delivering
+
+    async def _deliver(self, packets, writer):
+        while True:
+            at, packet = await packets.get()
+            if not packet:
+                return writer.close()
+            await asyncio.sleep(at - _now())
+            writer.write(packet)
+
+
+def problem():
+    """Small losses of a large x, with rows for every agent."""
+
+    def f(x, y, rows):
+        return jnp.mean((y - rows) ** 2) + 0.1 * jnp.mean(x**2)
+
+    def g(x, y, rows):
+        return jnp.mean(0.5 * (y - rows) ** 2 * (1 + 0.1 * jnp.tanh(x[:3]))) + 0.1 * y @ x[-3:]
+
+    rows = [np.random.default_rng(i).normal(i, 1, (8, 3)) for i in range(NETWORK.agents)]
+    start = lambda key: (jnp.linspace(-1.0, 1.0, SIZE), jnp.zeros(3))
+    return diamond.Problem(f, g, start, rows, [own[::-1].copy() for own in rows])
+
+
+def team():
+    """The agents of all sites."""
+    return agents(problem(), NETWORK, ALGORITHM)
+
+
+async def sites(folder, team, rounds, **link):
+    """Seconds from when all sites have met until all have made their rounds, and the lines.
+
+    lines[i, j] carry what i asks of j, and what j answers.
+    """
+    bundles, begun, done = _founded(folder), [], []
+    ways = [(i, j) for i, one in enumerate(bundles) for j in one.me.neighbours]  # i asks j
+    lines = {
+        way: [Line(**link, seed=10 * k + back) for back in (0, 1)] for k, way in enumerate(ways)
+    }
+    fronts = dict(zip(ways, ports(len(ways))))
+
+    def note(progress):
+        if progress.t in (0, rounds):
+            (done if progress.t else begun).append(loop.time())
+
+    loop = asyncio.get_running_loop()
+    async with contextlib.AsyncExitStack() as stack:
+        nodes = []
+        for i, j in ways:
+            proxy = Proxy(_port(bundles[j]), lines[i, j])
+            await proxy.start(fronts[i, j])
+            stack.push_async_callback(proxy.close)
+        for i, bundle in enumerate(bundles):
+            near = _through(bundle, {j: fronts[i, j] for j in bundle.me.neighbours})
+            client = await stack.enter_async_context(Client(near, limit(team[i].largest), PATIENT))
+            nodes.append(Node(team[i], rounds, client, limits=PATIENT, on_round=note))
+            await stack.enter_async_context(Server(bundle, nodes[-1].answer))
+        await asyncio.gather(*(node.run() for node in nodes))
+    return max(done) - max(begun), lines
+
+
+def _founded(folder):
+    places = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(NETWORK.agents))}
+    made = authority.found_federation(folder, "shaped", places, NETWORK)
+    return [roster.load(place) for place in made.values()]
+
+
+def _through(bundle, fronts):
+    """The bundle with other places of the neighbours."""
+    members = tuple(
+        replace(m, address=f"127.0.0.1:{fronts[m.number]}") if m.number in fronts else m
+        for m in bundle.roster.members
+    )
+    return replace(bundle, roster=replace(bundle.roster, members=members))
+
+
+def _port(bundle):
+    return int(bundle.me.address.rpartition(":")[2])
+
+
+def _now():
+    return asyncio.get_running_loop().time()
