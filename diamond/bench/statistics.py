@@ -43,11 +43,19 @@ def targets(pairs: Sequence[Outcome], tau: float = TAU) -> dict[str, dict[str, f
 
 def cost(run: Outcome, target: float, name: str) -> float:
     """What a run had spent when it reached the target; infinite if it never did."""
-    history = run["history"]
-    if name not in history:
+    return _spent(run, _arrival(run, target), name)
+
+
+def _arrival(run: Outcome, target: float) -> int | None:
+    """The evaluation at which a run reached the target."""
+    losses = run["history"]["upper_loss"]
+    return next((i for i, loss in enumerate(losses) if loss <= target), None)
+
+
+def _spent(run: Outcome, at: int | None, name: str) -> float:
+    if name not in run["history"]:
         return math.nan
-    reached = np.flatnonzero(np.asarray(history["upper_loss"], float) <= target)
-    return float(history[name][reached[0]]) if len(reached) else math.inf
+    return math.inf if at is None else float(run["history"][name][at])
 
 
 def median(costs: Sequence[float]) -> float:
@@ -83,10 +91,11 @@ def table(
     wanted, rows = targets(pairs, tau), []
     for pair in pairs:
         target = wanted[pair["case"]]["target"]
-        row = {"case": pair["case"], "method": pair["method"], "seeds": len(pair[kind])}
-        row["reached"] = sum(math.isfinite(cost(run, target, "round")) for run in pair[kind])
+        arrivals = [(run, _arrival(run, target)) for run in pair[kind]]
+        row = {"case": pair["case"], "method": pair["method"], "seeds": len(arrivals)}
+        row["reached"] = sum(at is not None for _, at in arrivals)
         for name in names:
-            costs = [cost(run, target, name) for run in pair[kind]]
+            costs = [_spent(run, at, name) for run, at in arrivals]
             row[name] = median(costs)
             row[f"{name}_low"], row[f"{name}_high"] = interval(costs)
         rows.append(row)

@@ -134,7 +134,8 @@ def test_there_are_no_ranks_of_one_method_or_of_no_case_in_common():
 def test_failures_say_how(pairs):
     found = {(f["case"], f["method"], f["kind"]): f for f in statistics.failures(pairs)}
     said = lambda *key: [found[key][n] for n in ("diverged", "above_start", "missed", "short")]
-    assert ("smooth", "diamond", "tuned") not in found
+    assert ("linked", "dsgd", "tuned") not in found
+    assert said("smooth", "diamond", "tuned") == [1, 0, 0, 0]
     assert said("smooth", "dsgd", "tuned") == [0, 0, 1, 1]
     assert said("noisy", "k_free", "tuned") == [2, 0, 2, 0]
     assert said("noisy", "dsgd", "tuned") == [0, 0, 3, 3]

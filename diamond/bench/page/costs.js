@@ -5,22 +5,17 @@ const unit = () => UNITS[state.cost] ?? state.cost;
 const times = (factor) => `${factor.toFixed(factor < 10 ? 2 : 0)}×`;
 const caseHeads = (cases) => cases.map(({ name, title }) => make("span", { title }, name));
 
-// How the seeds failed that did not reach the target.
-function reasons(failure) {
-  if (!failure) return "";
-  const kinds = [
-    [failure.diverged, "diverged"],
-    [failure.above_start, "ended above the start"],
-    [failure.short, "not yet there"],
-  ];
-  const said = kinds.filter(([seeds]) => seeds).map(([seeds, how]) => `${seeds} of ${failure.seeds} ${how}`);
-  return said.join(", ");
+// How seeds failed, in words.
+function reasons(failure, kinds = ["diverged", "above_start", "short"]) {
+  const words = { diverged: "diverged", above_start: "ended above the start", short: "not yet there" };
+  const had = kinds.filter((kind) => failure?.[kind]);
+  return had.map((kind) => `${failure[kind]} of ${failure.seeds} ${words[kind]}`).join(", ");
 }
 
 const failureOf = (kind) => byPair(data.failures[state.tau].filter((one) => one.kind === kind));
 
 function costCell(row, best, failure) {
-  if (!row) return make("td", { class: "none" }, make("small", {}, "does not solve it"));
+  if (!row) return make("td", { class: "none" }, make("small", {}, "no run"));
   const cost = costOf(row);
   const seeds = `${row.reached} of ${row.seeds}`;
   if (Number.isNaN(cost)) return make("td", { class: "none" }, "–", make("small", {}, "not counted"));
@@ -30,6 +25,8 @@ function costCell(row, best, failure) {
   const factor = factorOf(cost, best);
   const more = Number.isFinite(factor) ? ` · ${times(factor)}` : "";
   const parts = [`${end(low)} – ${end(high)}`, `${seeds}${more}`].map((text) => make("small", {}, text));
+  const lost = reasons(failure, ["diverged", "above_start"]);
+  if (lost) parts.push(make("small", { class: "bad" }, lost));
   return make("td", cost === best ? { class: "best" } : {}, amount(state.cost, cost), ...parts);
 }
 
@@ -54,7 +51,8 @@ function costVerdict(methods, costs, best) {
   const wins = methods.map(({ name }, j) => [name, costs.filter((row, i) => row[j] === best[i] && Number.isFinite(best[i])).length]);
   const won = wins.filter(([, cases]) => cases).sort((a, b) => b[1] - a[1]);
   const never = best.filter((v) => v === Infinity).length;
-  const said = won.map(([name, cases], i) => `${name} on ${i ? cases : count(cases, "case")}`);
+  const said = won.slice(0, 5).map(([name, cases], i) => `${name} on ${i ? cases : count(cases, "case")}`);
+  if (won.length > 5) said.push(`${won.length - 5} others on fewer`);
   const kind = state.kind === "tuned" ? "tuned" : "without tuning";
   const first = said.length ? `Fewest ${unit()}, ${kind}: ${said.join(", ")}.` : "No method reaches any target.";
   return said.length && never ? `${first} ${count(never, "case")} solved by none.` : first;
