@@ -8,10 +8,11 @@ chain, with the exact h,
     bias = max_i ||h_i(K terms) - h_i|| / max_i ||h_i||
 
 Where that is more, g_yy is solved: formed and factored for y of up to DENSE numbers, by conjugate
-gradients beyond. The inverse of a sampled matrix is not the sampled inverse: with d numbers in y
-and n rows it is about n / (n - d) times too large, so it takes all rows of an agent, or, where
-these are too many, the mean over MANY d of them, as blocks of a mini-batch each. Then y moves along
-[g_yy]^-1 v by the same solver: in all directions at the same rate, however bent g is.
+gradients beyond, to a residual that the condition asks for. The inverse of a sampled matrix is not
+the sampled inverse: with d numbers in y and n rows it is about n / (n - d) times too large, so it
+takes all rows of an agent, or, where these are too many, the mean over MANY d of them, as blocks
+of a mini-batch each. Then y moves along [g_yy]^-1 v by the same solver: in all directions at the
+same rate, however bent g is.
 
 It costs at most the rows that the longest chain would have drawn, or the chain stays. An agent
 looks again wherever it finds its numbers anew, and nobody goes back to the chain.
@@ -45,7 +46,8 @@ SINGULAR = 1e7  # a condition at which float32 has no inverse
 DENSE = 48  # numbers in y up to which g_yy is formed
 MANY = 10  # rows for each number in y
 DRAWN = (TERMS[-1] - 1) / 2 + 2  # blocks that the longest chain draws, with zeta and zeta_0
-STEPS, TOLERANCE = 64, 1e-3  # of conjugate gradients
+STEPS = 64  # of conjugate gradients, at most
+RESIDUAL = 1e-3, 1e-1  # of conjugate gradients, relative: 10 / condition within these limits
 
 
 def chosen() -> Implicit:
@@ -83,7 +85,13 @@ def _parts(number: int) -> Any:
     if number == CHAIN:
         return neumann().solve
     links: Any = Deferred("hessian_blocks", hessian_blocks)
-    return Dense(links) if number == FACTORED else ConjugateGradient(STEPS, links, TOLERANCE)
+    residual: Any = Deferred("residual", _residual)
+    return Dense(links) if number == FACTORED else ConjugateGradient(STEPS, links, residual)
+
+
+def _residual(setting: Setting) -> Found:
+    """What conjugate gradients may leave: the flatter a direction, the less shows in it."""
+    return Found(float(np.clip(10 / condition(setting), *RESIDUAL)), lasting=True)
 
 
 def _inverse(setting: Setting) -> Found:

@@ -30,9 +30,9 @@ curvature is 1 in every direction: beta = 1 / 1.5, half of that where g_yy is th
 phi = 1. h is that of the y of the round before, and x_{t+1} = x_t - alpha L_l x_{t-1} is stable for
 alpha L_l < 1: c = 0.5 there. alpha never grows again.
 
-Where an agent looks it finds l_i(x_i) as well, always on the same rows. If their mean has risen
-above the lowest seen by a tenth of all that it had fallen, the run says so, alpha becomes a
-quarter and never grows again.
+Where an agent looks it finds l_i(x_i) as well, always on the same rows. If their mean lies above
+the lowest seen by a tenth of all that it had fallen, at two looks in a row, the run says so, alpha
+becomes a quarter and never grows again.
 
 A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
 of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
@@ -189,14 +189,15 @@ def _alpha(
 
 
 def _risen(setting: Setting) -> Found:
-    """How often l was found to have risen since the start, by a share RISEN of all it had fallen.
+    """How often l was found risen at two looks in a row: above the lowest by a share RISEN of all
 
-    Said each time.
+    that it had fallen. Once may be noise; looks are ever further apart. Said each time.
     """
     loss, before = float(_upper(setting)[4]), int(setting.before("risen", 0))
-    first, least = setting.before("_losses", np.array([loss, loss]))
-    setting.memory["_losses"] = Found(np.array([first, min(least, loss)]))
-    if not loss - least > RISEN * (first - least) + SMALL * abs(first):
+    first, least, row = setting.before("_losses", np.array([loss, loss, 0]))
+    up = loss - least > RISEN * (first - least) + SMALL * abs(first)
+    setting.memory["_losses"] = Found(np.array([first, min(least, loss), up and row == 0]))
+    if not (up and row):
         return Found(before)
     warnings.warn(
         f"the upper loss has risen from {least:.4g} to {loss:.4g} (it began at {first:.4g}; on the "
