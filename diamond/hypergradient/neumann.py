@@ -38,6 +38,11 @@ class Neumann:
     def links(self) -> int:
         return self.terms
 
+    @property
+    def depth(self) -> str:
+        """Whose k is: as `neumann` takes it."""
+        return "common" if self.shift is None else "own"
+
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
