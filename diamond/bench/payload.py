@@ -19,8 +19,7 @@ KINDS = ("tuned", "untuned")
 WORDS = {
     "round": "rounds",
     "samples": "samples per agent",
-    "gradients": "gradients per agent, in rows",
-    "products": "second-order products per agent, in rows",
+    "calls": "gradients and products per agent, in rows",
     "bytes": "bytes sent by all agents",
     "seconds": "seconds of computing",
     "network_seconds": "seconds on the network's links",
