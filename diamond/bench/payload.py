@@ -20,8 +20,6 @@ WORDS = {
     "round": "rounds",
     "samples": "samples per agent",
     "calls": "gradients and products per agent, in rows",
-    "gradients": "gradients per agent, in rows",
-    "products": "second-order products per agent, in rows",
     "bytes": "bytes sent by all agents",
     "seconds": "seconds of computing",
     "network_seconds": "seconds on the network's links",

@@ -25,7 +25,7 @@ from .suites import suite as read
 # What is kept of a run's history.
 MEASURES = ("round", "upper_loss", "metric")
 # Calls are gradients and products, each of one row.
-COSTS = ("samples", "calls", "gradients", "products", "bytes", "seconds", "network_seconds")
+COSTS = ("samples", "calls", "bytes", "seconds", "network_seconds")
 Pair = dict[str, Any]
 
 
@@ -120,8 +120,7 @@ def pair(source: str, changes: dict[str, Any], name: str, method: str, folder: P
 def _kept(trial: Trial, seed: int) -> dict[str, Any]:
     """A run in the columns that statistics need, costs those of all agents together."""
     history = {name: np.asarray(values, float) for name, values in trial["history"].items()}
-    history["products"] = history["hvps"] + history["jvps"]
-    history["calls"] = history["gradients"] + history["products"]
+    history["calls"] = history["gradients"] + history["hvps"] + history["jvps"]
     columns = [name for name in (*MEASURES, *COSTS) if name in history]
     few = lambda values: [float(f"{value:.6g}") for value in values]
     kept = {name: few(history[name]) for name in columns}

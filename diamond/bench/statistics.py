@@ -116,7 +116,7 @@ def profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
     """(methods, factors): the share of its cases that a method solves within a factor of the best.
 
     Dolan and More (2002). Cases that no method solves count against all. Where the best costs
-    nothing, as the products of a method that has none, only those within a factor that do as well.
+    nothing, as the bytes of one agent, only those are within a factor that do as well.
     """
     best = np.where(np.isnan(costs), np.inf, costs).min(1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):

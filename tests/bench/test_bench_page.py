@@ -116,6 +116,15 @@ def medians(kind="tuned", tau=0.1, cost="samples", cases=CASES, methods=METHODS)
     return np.median(costs, 2)
 
 
+def spoken(cost, value):
+    """A cost as the page says it."""
+    if np.isinf(value):
+        return "never"
+    if cost != "bytes":
+        return f"{value:.0f}"
+    return f"{value / 1000:.3g} kB" if value >= 1000 else f"{value:.0f} B"
+
+
 def filtered(rows, cases, methods):
     """The matrix that statistics.py makes of these cases and methods only."""
     kept = [row for row in rows if row["case"] in cases and row["method"] in methods]
@@ -124,7 +133,7 @@ def filtered(rows, cases, methods):
 
 @pytest.mark.parametrize("kind", ["tuned", "untuned"])
 def test_costs_are_medians_with_the_seeds_that_got_there(opened, kind):
-    for tau, cost in zip(TAUS, ("round", "samples", "products", "gradients")):
+    for tau, cost in zip(TAUS, ("round", "bytes", "samples", "calls")):
         choose(opened, cost=cost, tau=str(tau), kind=kind)
         head, rows = grid(opened, "costs")
         assert head == ["Method", *CASES]
@@ -138,11 +147,11 @@ def test_costs_are_medians_with_the_seeds_that_got_there(opened, kind):
                 if np.isinf(middle):
                     assert value == DASH and "of 3" in more[0]
                     continue
-                low, high = (f"{v:.0f}".replace("inf", "never") for v in (min(each), max(each)))
+                low, high = (spoken(cost, value) for value in (min(each), max(each)))
                 factor = 1 if middle == best else middle / best if best else None
                 said = "" if factor is None else f" \u00b7 {factor:.2f}{TIMES}"
                 said = [f"{low} {DASH} {high}", f"{np.isfinite(each).sum()} of 3{said}"]
-                assert value == f"{middle:.0f}" and more[:2] == said
+                assert value == spoken(cost, middle) and more[:2] == said
 
 
 def test_the_best_are_bold_and_ties_share_it(opened):
@@ -376,6 +385,7 @@ def test_it_fits_a_phone_in_the_dark(visit, built):
     screen = {"viewport": {"width": 360, "height": 780}, "is_mobile": True, "has_touch": True}
     page = visit(built, color_scheme="dark", **screen)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.locator("#cost").input_value() == "calls"
     for chart in CHARTS:
         box = page.locator(f"#{chart}-chart").bounding_box()
         assert box["width"] > 300 and box["height"] > 150

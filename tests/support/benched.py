@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 NAN = math.nan
-# What a round costs: samples, gradients, products, bytes.
-SPENT = {"diamond": (8, 16, 4, 100), "dsgd": (8, 16, 2, 50), "k_free": (4, 24, 0, 50)}
+# What a round costs: samples, calls, bytes.
+SPENT = {"diamond": (8, 20, 100), "dsgd": (8, 18, 50), "k_free": (4, 24, 0)}
 LOSSES: dict[str, dict[str, list[list[float]]]] = {
     "smooth": {
         "diamond": [[10, 5, 0.9, 0.4, 0.1], [10, 4, 0.8, 0.2], [10, 6, 3, 0.8, 0.3]],
@@ -35,12 +35,12 @@ CASES["linked"] = ("ring", "common")
 def run(method: str, losses: list[float], seed: int = 0, linked: bool = False) -> dict[str, Any]:
     """One run with these losses, ten rounds apart; one that stops early, or at NaN, diverged."""
     rounds = [10.0 * i for i in range(len(losses))]
-    names = ("samples", "gradients", "products", "bytes")
+    names = ("samples", "calls", "bytes")
     history = {"round": rounds, "upper_loss": [float(loss) for loss in losses]}
     history |= {n: [r * each for r in rounds] for n, each in zip(names, SPENT[method])}
     history["seconds"] = [r * (0.01 + 0.001 * seed) for r in rounds]
     if linked:
-        history["network_seconds"] = [r * SPENT[method][3] / 1e3 for r in rounds]
+        history["network_seconds"] = [r * SPENT[method][2] / 1e3 for r in rounds]
     lost = len(losses) < 5 or any(math.isnan(loss) for loss in losses)
     return {"seed": seed, "diverged": 25 if lost else None, "history": history}
 

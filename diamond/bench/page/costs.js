@@ -1,6 +1,6 @@
 // Cost to target: methods by cases.
 
-const UNITS = { round: "rounds", seconds: "seconds of computing", network_seconds: "network seconds" };
+const UNITS = { round: "rounds", calls: "gradients and products", seconds: "seconds of computing", network_seconds: "network seconds" };
 const unit = () => UNITS[state.cost] ?? state.cost;
 const times = (factor) => `${factor.toFixed(factor < 10 ? 2 : 0)}×`;
 const caseHeads = (cases) => cases.map(({ name, title }) => make("span", { title }, name));

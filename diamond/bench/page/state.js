@@ -4,7 +4,7 @@ const data = JSON.parse($("data").textContent);
 const ANY = "";
 
 const state = {
-  cost: "samples" in data.costs ? "samples" : Object.keys(data.costs)[0],
+  cost: "calls" in data.costs ? "calls" : Object.keys(data.costs)[0],
   tau: data.tau,
   kind: "tuned",
   level: ANY,
