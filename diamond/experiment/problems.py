@@ -18,13 +18,14 @@ from .user_functions import UserFunction, digests, user_function
 from .validation_errors import did_you_mean, gather, wrong
 
 ROWS = ("train", "valid", "test")
+IN_PYTHON = ("representation",)  # takes functions, which no file can say
 EXAMPLE = '{kind = "my_problem.py:make"}'
 
 
 def names() -> list[str]:
     """The problems that come with the package."""
     found = [name for name in problems.__all__ if inspect.isfunction(getattr(problems, name))]
-    return sorted([*found, "digits"])
+    return sorted({*found, "digits"} - {*IN_PYTHON})
 
 
 def problem(value: Any, base: Path) -> Part:

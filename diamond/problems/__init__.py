@@ -8,6 +8,7 @@ from .meta_learning import meta_learning
 from .policy_evaluation import Evaluation, policy_evaluation
 from .quadratic import Quadratic, quadratic
 from .regression import regression
+from .representation import representation
 from .support_vectors import support_vectors
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "policy_evaluation",
     "quadratic",
     "regression",
+    "representation",
     "support_vectors",
 ]
