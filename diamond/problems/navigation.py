@@ -19,7 +19,7 @@ class Navigation(NamedTuple):
 
     s are the places p_1 .. p_m of all, in one vector. Agent j moves by u_j = x_j (s, 1), and
 
-        r_i(s, u) = -|p_{i+1} - l_i|^2 - effort |u_i|^2,    s' = s + u
+        r_i(s, u) = -|p_{i+1} - l_i|^2 - effort |u_i|^2,    s' = s + u, within walls at -1 and 1
 
     so that nobody is paid for where it goes itself: the next one is to come to l_i.
     """
@@ -42,7 +42,10 @@ class Navigation(NamedTuple):
         return _returns(x, jnp.asarray(starts), self.landmarks, self.discount, self.effort)
 
     def planned(self) -> tuple[float, np.ndarray]:
-        """The largest mean return of all policies, and x that has it: by the Riccati equation."""
+        """The largest mean return of all policies, and x that has it: by the Riccati equation.
+
+        Its paths go straight to the landmarks, so that the walls do not matter to it.
+        """
         m = self.agents
         n = 2 * m
         Q, R = np.zeros((n + 1, n + 1)), self.effort / m * np.eye(n)
@@ -74,11 +77,11 @@ def navigation(
 
     x (agents, 2, 2 agents + 1) is the linear policy of all, shared; the rewards are those of
     `Navigation`, each agent's landmark known to it alone and drawn by `seed`. phi are all products
-    of two coordinates, orthonormal over the plane, so that V_y* is the value of the policy for
-    agent i and the hypergradient the exact policy gradient. States are a stream: each is drawn
-    afresh on the plane, and what follows by the simulator under the current policy, through which
-    gradients are taken. Measures are on `evaluation` states an agent; the metric `return` is the
-    mean of the agents' returns along paths from there.
+    of two coordinates, orthonormal over the plane, so that where no wall is met V_y* is the value
+    of the policy for agent i and the hypergradient the exact policy gradient. States are a stream:
+    each is drawn afresh on the plane, and what follows by the simulator under the current policy,
+    through which gradients are taken. Measures are on `evaluation` states an agent; the metric
+    `return` is the mean of the agents' returns along paths from there.
     """
     whole("agents", agents, 2)
     if not 0 <= discount < 1:
@@ -102,7 +105,7 @@ def navigation(
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
         s = rows["s"]
         u = moves(x, s)
-        said = reward(rows, s, u) + discount * _features(s + u) @ y
+        said = reward(rows, s, u) + discount * _features(_moved(s, u)) @ y
         return jnp.mean((_features(s) @ y - said) ** 2) / 2
 
     def reward(rows: Any, s: jax.Array, u: jax.Array) -> jax.Array:
@@ -128,9 +131,13 @@ def moves(x: Any, s: jax.Array) -> jax.Array:
     return s @ policy[:, :-1].T + policy[:, -1]
 
 
+def _moved(s: jax.Array, u: jax.Array) -> jax.Array:
+    return jnp.clip(s + u, -1.0, 1.0)
+
+
 def _path(x: Any, start: jax.Array, steps: int) -> jax.Array:
     x = jnp.asarray(x)
-    step = lambda s, _: (s + moves(x, s), s)
+    step = lambda s, _: (_moved(s, moves(x, s)), s)
     return jax.lax.scan(step, start.astype(jnp.result_type(start, x)), None, steps)[1]
 
 
