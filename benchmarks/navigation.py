@@ -3,7 +3,7 @@
     python benchmarks/navigation.py [FOLDER]      navigation.png, navigation.gif, the table
 
 Four agents on a plane, each paid for how near the next one comes to a landmark that it alone knows.
-DIAMOND over five seeds of what is drawn, GT-SGD and D-SGD over two, with steps that choose
+DIAMOND over ten seeds of what is drawn, GT-SGD and D-SGD over three, with steps that choose
 themselves; independent learners, each of whom changes its own moves for its own reward; the best,
 by planning.
 """
@@ -23,12 +23,12 @@ matplotlib.use("Agg")
 from matplotlib import animation
 from matplotlib import pyplot as plt
 
-ROUNDS, EVERY, STEPS = 900, 150, 10
+ROUNDS, EVERY, STEPS = 3000, 300, 10
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
 METHODS = {
-    "diamond": (diamond.diamond, range(5)),
-    "gt_sgd": (diamond.gt_sgd, range(2)),
-    "dsgd": (diamond.dsgd, range(2)),
+    "diamond": (diamond.diamond, range(10)),
+    "gt_sgd": (diamond.gt_sgd, range(3)),
+    "dsgd": (diamond.dsgd, range(3)),
 }
 
 
