@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from .measure.divergence import Diverged
     from .network import Network
     from .numbers import schedule as schedule
-    from .problem import Problem, prox
+    from .problem import Problem, prox, stream
     from .runs.run import Run
     from .runtimes.simulate import simulate
 
@@ -129,6 +129,7 @@ __all__ = [
     "sparkle",
     "stable",
     "stocbio",
+    "stream",
     "sustain",
     "svr_interact",
     "theory",
@@ -148,6 +149,7 @@ _HOMES = {
     "compare": "experiment.comparison",
     "load": "experiment.loading",
     "simulate": "runtimes.simulate",
+    "stream": "problem.stream",
 }
 # Modules with a name of their own here, as in `from diamond.schedule import Power`.
 _MODULES = {

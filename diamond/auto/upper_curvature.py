@@ -169,7 +169,7 @@ def _noise(
 
     standard deviation of its change between the two points, divided by their distance.
     """
-    rows = problem.train.count, problem.valid.count
+    rows = problem.train.stored, problem.valid.stored
 
     def sampled(t: Any) -> tuple[Tree, Tree, Cost]:
         batch = problem.train.batch

@@ -42,8 +42,11 @@ def data(
         typer.Option(help="As in a file: iid, by_label:shards=2, dirichlet:concentration=0.3, ..."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
-    label: Annotated[str, typer.Option(help="The column of labels, of a csv file.")] = "label",
-    site: Annotated[str | None, typer.Option(help="The column of sites, of a csv file.")] = None,
+    label: Annotated[str, typer.Option(help="The column of labels, of a table.")] = "label",
+    site: Annotated[str | None, typer.Option(help="The column of sites, of a table.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="The columns to use, as in age,dose; all others if not told.")
+    ] = None,
     real: Annotated[bool, typer.Option("--real", help="Labels are numbers to regress on.")] = False,
     folder: Data = None,
     json: Json = False,
@@ -60,7 +63,8 @@ def data(
                 for name, place in found.items():
                     typer.echo(f"{name:9} {place or 'not found; downloaded when first used'}")
             return
-        given = dataset, agents, partition, seed, folder, label, site, real
+        columns = None if features is None else [name.strip() for name in features.split(",")]
+        given = dataset, agents, partition, seed, folder, label, site, real, columns
         text, numbers = dealt_out(*given)
         if json:
             emit(numbers)

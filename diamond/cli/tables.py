@@ -89,7 +89,7 @@ def columns_of(table: Sequence[Row], columns: Sequence[str] = ()) -> list[str]:
     given = list(dict.fromkeys(key for row in table for key in row))
     if columns:
         return [column for column in columns if column in given]
-    own = [key for key in given if key not in KNOWN and not key.endswith("_sd")]
+    own = [key for key in given if key not in KNOWN and not key.endswith(("_sd", "_se"))]
     measured = MEASURED if "metric" in given else ALONE
     usual = [*WHO, *measured, *own, *SPENT]
     many = len(table) > 1
@@ -104,7 +104,8 @@ def heading(column: str) -> str:
 
 def cell(row: Row, column: str) -> str:
     """One number or word of a row."""
-    value, spread = row.get(column, ""), row.get(f"{column}_sd")
+    value = row.get(column, "")
+    spread = row.get(f"{column}_sd", row.get(f"{column}_se"))  # over seeds, or of a sample
     if column == "started":
         return value[:16].replace("T", " ")
     if isinstance(value, str):

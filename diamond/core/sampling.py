@@ -4,13 +4,43 @@ Every algorithm and every runtime draws by these lines, so all of them see the s
 two evaluations of eqs. (6) and (7) are handed one `Sample`: they cannot draw apart.
 """
 
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-Where = Any  # the first row of a block, the numbers of single rows, or None for all rows
+from . import tree
+
+# Of stored rows: the first of a block, the numbers of single ones, or None for all of them. Of a
+# stream: the key that a batch is drawn by, a `Batch`, `Many`, or None for what it is measured on.
+Where = Any
 Sampling = Literal["blocks", "rows"]
+
+
+@tree.pytree
+@dataclass(frozen=True)
+class Many:
+    """What a stream has for all rows: a large batch of fresh ones, drawn by `key`."""
+
+    key: jax.Array
+
+    def __getitem__(self, j: Any) -> "Many":
+        return Many(self.key[j])
+
+
+class Batch(NamedTuple):
+    """Rows of a stream, and the key they were drawn by."""
+
+    rows: tree.Tree
+    key: jax.Array
+
+
+def endless(where: Where) -> bool:
+    """Whether that is of a stream."""
+    if isinstance(where, Batch):
+        return True
+    return hasattr(where, "dtype") and jnp.issubdtype(where.dtype, jax.dtypes.prng_key)
 
 
 class Sample(NamedTuple):
@@ -27,8 +57,10 @@ class Sample(NamedTuple):
         return None if self.chain is None else self.chain[j]
 
     def full(self) -> "Sample":
-        """The same round on all rows."""
-        return Sample(None, None, None, None, self.bits)
+        """The same round on all rows; of a stream, on as many as stand for them."""
+        many = lambda where: Many(where.key if isinstance(where, Batch) else where)
+        upper, lower, cross, chain = (many(w) if endless(w) else None for w in self[:4])
+        return Sample(upper, lower, cross, chain, self.bits)
 
     def full_below(self) -> "Sample":
         """The same round with all rows of g, and those of f as drawn."""
@@ -38,6 +70,8 @@ class Sample(NamedTuple):
 EACH = Sample(0, 0, 0, 0, None)  # which fields differ between agents
 
 
+MEASURED = 0xFFFFFFFF  # of a run's key, beyond all rounds: what streams are measured on
+LOOKED_AT = 0xFFFFFFFE  # next to it: what numbers are found from
 LINKS = 0x80000000  # of a round's key, and on: beyond the agents, short of the turns
 
 
@@ -59,6 +93,20 @@ def key(seed: int) -> jax.Array:
     return jax.random.key(seed, impl="threefry2x32")
 
 
+def measured(seed: int, part: int, agent: Any) -> jax.Array:
+    """The key of the rows that a stream is measured on: of no round, so independent of them all."""
+    return _beyond(MEASURED, seed, part, agent)
+
+
+def looked_at(part: int, agent: Any) -> jax.Array:
+    """The key of the rows of a stream that numbers left to the run are found from."""
+    return _beyond(LOOKED_AT, 0, part, agent)
+
+
+def _beyond(what: int, seed: int, part: int, agent: Any) -> jax.Array:
+    return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key(seed), what), part), agent)
+
+
 def draw(
     key: jax.Array,
     t: Any,
@@ -71,6 +119,8 @@ def draw(
 ) -> Sample:
     """What `agent`, with `rows` = (train, valid) rows of its own, draws in round t.
 
+    Of a part that is a stream, None in `rows`, it draws a key for each purpose.
+
     `turn`: which exchange of the round it draws for, if that has several.
 
     "blocks": `batch` successive rows (of rows shuffled once) from a first one that is uniform, the
@@ -80,11 +130,14 @@ def draw(
     train, valid = rows
     round_key = _round_key(key, t, turn)
     shape = (3 + links,) if sampling == "blocks" else (3 + links, batch)
-    bits = jax.random.bits(jax.random.fold_in(round_key, agent + 1), shape, jnp.uint32)
+    own = jax.random.fold_in(round_key, agent + 1)
+    bits = jax.random.bits(own, shape, jnp.uint32)
     below = lambda bits, count: (bits % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
-    lower = below(bits[1:], train)
+    purposes = lambda: jax.vmap(lambda n: jax.random.fold_in(own, n))(jnp.arange(3 + links))
+    upper = below(bits[0], valid) if valid is not None else purposes()[0]
+    lower = below(bits[1:], train) if train is not None else purposes()[1:]
     common = jax.random.bits(jax.random.fold_in(round_key, 0), (), jnp.uint32)
-    return Sample(below(bits[0], valid), lower[0], lower[1], lower[2:], common)
+    return Sample(upper, lower[0], lower[1], lower[2:], common)
 
 
 def _round_key(key: jax.Array, t: Any, turn: Any) -> jax.Array:

@@ -4,6 +4,7 @@ from . import partition
 from .arrays import npz
 from .cifar import cifar10
 from .dataset import DataError, Dataset
+from .parquet_files import parquet
 from .several_files import joined
 from .show import columns, counts, picture, table
 from .standard_datasets import a9a, digits, ijcnn1, mnist
@@ -24,6 +25,7 @@ __all__ = [
     "libsvm",
     "mnist",
     "npz",
+    "parquet",
     "partition",
     "picture",
     "table",

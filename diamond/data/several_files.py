@@ -8,19 +8,20 @@ import numpy as np
 from .dataset import DataError, Dataset
 
 
-def joined(found: Sequence[Dataset]) -> Dataset:
+def joined(found: Sequence[Dataset], places: Sequence[str] | None = None) -> Dataset:
     """The rows of all files; a row's site is its file's name, the sites in the order of the files.
 
-    All need the same features; a label that one file lacks is a class all the same.
+    All need the same features; a label that one file lacks is a class all the same. `places` are
+    names of the sites that are not those of the files.
     """
-    first = found[0]
-    for other in found[1:]:
+    first, places = found[0], tuple(places or called([one.files[0] for one in found]))
+    for place, other in zip(places[1:], found[1:]):
         if (other.names, other.shape) != (first.names, first.shape):
             raise DataError(
-                f"{other.files[0]} has the features {_features(other)}, {first.files[0]} has "
-                f"{_features(first)}; give every file the same, in the same order"
+                f"site {place}: {other.files[0]} has the features {_features(other)}, "
+                f"{first.files[0]} has {_features(first)}; give every file the same, in the same "
+                f"order, or name those to use by features"
             )
-    places = called([one.files[0] for one in found])
     classes = _classes([one.classes for one in found])
     recoded = [_recoded(one, classes) for one in found]
     return Dataset(

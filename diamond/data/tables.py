@@ -1,6 +1,7 @@
 """Reader of the user's own csv tables."""
 
 import math
+from collections.abc import Sequence
 from csv import Error, reader
 from pathlib import Path
 
@@ -13,21 +14,22 @@ LARGEST = float(np.finfo(np.float32).max)
 SHOWN = 10  # bad cells listed before the rest is only counted
 
 
-def csv(path: str | Path, label: str, site: str | None = None, real: bool = False) -> Dataset:
+def csv(
+    path: str | Path,
+    label: str,
+    site: str | None = None,
+    real: bool = False,
+    features: Sequence[str] | None = None,
+) -> Dataset:
     """Read a csv table with a header row: a label column, feature columns, perhaps a site column.
 
     Labels are whole numbers or names, and `classes` lists them in ascending order; `real`: they are
-    numbers to regress on.
+    numbers to regress on. `features` names the columns to use, all others by default.
     """
     path = Path(path)
     lines, header = _lines(path)
-    for name in [label] if site is None else [label, site]:
-        if name not in header:
-            raise DataError(f"{path}: no column {name!r}; there are {', '.join(header)}")
+    columns = chosen(path, header, label, site, features)
     apart = {header.index(name) for name in (label, site) if name is not None}
-    columns = [k for k in range(len(header)) if k not in apart]
-    if not columns:
-        raise DataError(f"{path}: no feature column beside {label!r}; add one")
     bad: list[str] = []
     rows = np.array(
         [[_number(row, cells[k], header[k], bad) for k in columns] for row, cells in lines]
@@ -57,6 +59,22 @@ def csv(path: str | Path, label: str, site: str | None = None, real: bool = Fals
         names=tuple(header[k] for k in columns),
         places=() if sites is None else tuple(map(str, np.unique(sites))),
     )
+
+
+def chosen(
+    path: Path, header: list[str], label: str, site: str | None, features: Sequence[str] | None
+) -> list[int]:
+    """Where the features are in the header, in their order."""
+    apart = [label] if site is None else [label, site]
+    for name in [*apart, *(features or ())]:
+        if name not in header:
+            raise DataError(f"{path}: no column {name!r}; there are {', '.join(header)}")
+    if features is not None and (twice := {*features} & {*apart}):
+        raise DataError(f"{path}: {min(twice)!r} cannot be a feature too; leave it out of features")
+    names = [name for name in header if name not in apart] if features is None else features
+    if not names:
+        raise DataError(f"{path}: no feature column beside {label!r}; add one")
+    return [header.index(name) for name in names]
 
 
 def _lines(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:

@@ -23,6 +23,7 @@ DIGITS = {"dataset": "digits", "agents": 5}
 OWN = {"name": "diamond", "batch": 16}
 COMMON = {"name": "diamond_common", "batch": 32}
 TRACKED = {"beta": 0.3, "delta": 0.3, "eta": 0.2, "gamma": 0.2}
+SOLVED = {"hypergradient": {"name": "conjugate_gradient", "steps": 10}}
 STARTS = {
     "actor_critic": Start(
         9,
@@ -34,6 +35,7 @@ STARTS = {
     "hyper_cleaning": Start(5, DIGITS, COMMON | {"alpha": 10.0} | TRACKED),
     "hyperparameter": Start(5, DIGITS, OWN),
     "meta_learning": Start(5, DIGITS, OWN),
+    "navigation": Start(4, {}, {"name": "diamond", "batch": 64} | SOLVED, rounds=300),
     "policy_evaluation": Start(5, {}, COMMON),
     "quadratic": Start(5, {}, OWN),
     "support_vectors": Start(5, DIGITS, OWN),

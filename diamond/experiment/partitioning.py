@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import data
 from ..data import Dataset
+from ..data.standardize import federated, told
 from .components import spec
 from .datasets import load
 from .options import parameters, read
@@ -35,7 +36,7 @@ class Dealt(NamedTuple):
 
 
 def deal(
-    dataset: str | list[str],
+    dataset: str | list[str] | dict[str, str],
     agents: int | None = None,
     partition: str | dict[str, Any] | None = None,
     shares: Sequence[float] = SHARES,
@@ -44,7 +45,8 @@ def deal(
     folder: str | None = None,
     label: str = "label",
     site: str | None = None,
-    scale: Literal["none", "standard"] = "none",
+    features: list[str] | None = None,
+    scale: Literal["none", "standard"] | dict[str, list[float]] = "none",
     real: bool = False,
 ) -> Dealt:
     """Training rows of `dataset` (all, or `rows` of them) over the agents.
@@ -52,15 +54,17 @@ def deal(
     Sites are agents: several files are a site each, a csv file may have a column `site`, an npz
     file an array `sites`. Otherwise rows go to `agents` (9) as `partition` ("iid") says. `shares`
     of each agent's rows are for training, validation and test. `label` names the column of labels
-    of a csv file; `real` labels are numbers to regress on. `scale` "standard" subtracts from every
-    feature the mean and divides by the deviation that it has over the training rows of all agents.
+    of a csv file and `features` those to use; `real` labels are numbers to regress on. `scale`
+    "standard" subtracts from every feature the mean and divides by the deviation that it has over
+    the training rows of all agents, who tell sums alone; a table tells them, [mean, deviation] of
+    each feature by its name.
     """
-    found = load(dataset, folder, label, site, real)
-    features, labels = found.train
+    found = load(dataset, folder, label, site, real, features)
+    table, labels = found.train
     sites = found.sites
     if rows is not None:
         chosen = np.random.default_rng(seed).permutation(len(labels))[:rows]
-        features, labels = features[chosen], labels[chosen]
+        table, labels = table[chosen], labels[chosen]
         sites = None if sites is None else sites[chosen]
     if sites is not None and partition is None:
         parts = [np.flatnonzero(sites == place) for place in found.places]
@@ -68,15 +72,11 @@ def deal(
         parts = dealer(partition or IID)(labels, agents or AGENTS, seed=seed)
     split = data.partition.split(parts, shares, seed)
     if scale == "standard":
-        features = standard(features, np.concatenate(split[0]))
-    train, valid, test = ([{"a": features[i], "b": labels[i]} for i in part] for part in split)
+        table = federated([table[i] for i in split[0]])(table)
+    elif scale != "none":
+        table = told(scale, found.names)(table)
+    train, valid, test = ([{"a": table[i], "b": labels[i]} for i in part] for part in split)
     return Dealt(train, valid, test, len(found.classes), found.names)
-
-
-def standard(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The features less their mean, by their deviation, both over `rows`; constant ones are 0."""
-    mean, spread = (of(features[rows], axis=0, dtype=np.float64) for of in (np.mean, np.std))
-    return ((features - mean) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
 
 
 def settled(given: dict[str, Any], found: Dataset | None) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def settled(given: dict[str, Any], found: Dataset | None) -> dict[str, Any]:
 
     `found` is the data set where its files are at hand, `given` what was asked for.
     """
-    several = isinstance(given.get("dataset"), list)
+    several = isinstance(given.get("dataset"), list | dict)
     partition, agents = given.get("partition"), given.get("agents")
     wanted = several or "site" in given
 

@@ -78,11 +78,12 @@ def dealt_out(
     label: str,
     site: str | None = None,
     real: bool = False,
+    columns: Sequence[str] | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """What each agent would get: a table for the eye, and its numbers."""
     source = " ".join(files)
     place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
-    found = load(place, str(folder) if folder else None, label, site, real)
+    found = load(place, str(folder) if folder else None, label, site, real, columns)
     asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
     given = {k: v for k, v in (asked | {"site": site}).items() if v is not None}
     settings = _read(source, lambda: partitioning.settled(given, found))

@@ -7,23 +7,25 @@ from typing import Any
 
 from .. import problems
 from ..data import DataError, Dataset
+from ..data.standardize import told
 from ..problem import Problem
 from . import demo
 from .components import Part, table
-from .datasets import KNOWN, found_at, load
+from .datasets import KNOWN, files, found_at, load
 from .options import parameters, read
 from .partitioning import deal, dealable, partition_options, settled
 from .user_functions import UserFunction, digests, user_function
 from .validation_errors import did_you_mean, gather, wrong
 
 ROWS = ("train", "valid", "test")
+IN_PYTHON = ("representation",)  # takes functions, which no file can say
 EXAMPLE = '{kind = "my_problem.py:make"}'
 
 
 def names() -> list[str]:
     """The problems that come with the package."""
     found = [name for name in problems.__all__ if inspect.isfunction(getattr(problems, name))]
-    return sorted([*found, "digits"])
+    return sorted({*found, "digits"} - {*IN_PYTHON})
 
 
 def problem(value: Any, base: Path) -> Part:
@@ -55,7 +57,7 @@ def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: P
     ]
     if isinstance(given.get("partition"), str | dict):
         readers.append(lambda: partition_options(given["partition"]))
-    if isinstance(given.get("dataset"), str | list):
+    if isinstance(given.get("dataset"), str | list | dict):
         readers.append(lambda: found_at(given["dataset"], base))
     options = gather(*readers)[0]
     of = lambda taken: {k: v for k, v in options.objects.items() if k in taken}
@@ -74,8 +76,7 @@ def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: P
     spelled |= {"dataset": place} | settled(asked, _at_hand(rows))
     if "classes" not in given:
         spelled.pop("classes", None)  # as many as the data set has
-    files = [place] if isinstance(place, str) else place
-    return Part(name, spelled, build, sources=digests(*map(Path, files)))
+    return Part(name, spelled, build, sources=digests(*map(Path, files(place))))
 
 
 def _at_hand(rows: dict[str, Any]) -> Dataset | None:
@@ -83,9 +84,12 @@ def _at_hand(rows: dict[str, Any]) -> Dataset | None:
     dataset = rows["dataset"]
     if isinstance(dataset, str) and dataset in KNOWN:
         return None
-    wanted = {k: rows[k] for k in ("dataset", "label", "site", "real") if k in rows}
+    wanted = {k: rows[k] for k in ("dataset", "label", "site", "real", "features") if k in rows}
     try:
-        return load(**wanted)
+        found = load(**wanted)
+        if isinstance(rows.get("scale"), dict):
+            told(rows["scale"], found.names)
+        return found
     except (DataError, OSError) as cause:
         raise wrong(str(cause), "dataset") from None
 

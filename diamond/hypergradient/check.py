@@ -77,7 +77,7 @@ def _moments(
     sampling: Sampling,
 ) -> tuple:
     agents = jnp.arange(objectives.train.count.shape[0])
-    rows = objectives.train.count, objectives.valid.count
+    rows = objectives.train.stored, objectives.valid.stored
     drawn = partial(_draw, links=estimator.links, batch=batch, sampling=sampling)
 
     def estimate(t: jax.Array) -> tuple[Tree, Cost]:

@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +28,15 @@ FLAT = 1e-9  # mu / L that counts as none
 
 
 def block(objectives: Objectives) -> Objectives:
-    """The first rows of every agent, as if these were all."""
+    """The first rows of every agent, as if these were all; of a stream, rows drawn for it."""
 
-    def cut(rows: Rows) -> Rows:
+    def cut(rows: Any, part: int) -> Rows:
+        if rows.stored is None:
+            return rows.looked_at(part, ROWS)
         data = jax.tree.map(lambda a: a[:, :ROWS], rows.data)
         return Rows(data, jnp.minimum(rows.count, ROWS), 1)
 
-    return replace(objectives, train=cut(objectives.train), valid=cut(objectives.valid))
+    return replace(objectives, train=cut(objectives.train, 0), valid=cut(objectives.valid, 1))
 
 
 def smallest(setting: Setting) -> np.ndarray:

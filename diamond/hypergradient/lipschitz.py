@@ -53,7 +53,7 @@ def curvature(
         problem = objectives.of(agent)
 
         def of_batch(key: jax.Array) -> jax.Array:
-            where = jax.random.randint(key, (), 0, problem.train.count)
+            where = problem.train.somewhere(key)
             start = tree.normal(jax.random.fold_in(key, 1), y)
             return power_iteration(hessian(problem, (x, y), where), start, STEPS)
 

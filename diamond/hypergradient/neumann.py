@@ -94,12 +94,13 @@ def _factor(lipschitz: Number, problem: Objectives, points: Sequence[Point], sam
     points = [(problem.seen(x), y) for x, y in points]  # rounded once, not in every factor
     if sample.chain is None:
         products = [hessian(problem, point, None) for point in points]
-        apply = lambda j, i, w: products[i](w)
+        apply = lambda where, i, w: products[i](w)
     else:
-        apply = lambda j, i, w: hessian_product(problem, points[i], sample.chain[j], w)
+        apply = lambda where, i, w: hessian_product(problem, points[i], where, w)
 
     def factor(j: Any, ws: list[Tree]) -> list[Tree]:
-        return [tree.axpy(-1 / lipschitz, apply(j, i, w), w) for i, w in enumerate(ws)]
+        where = None if sample.chain is None else problem.train.at(sample.chain[j])
+        return [tree.axpy(-1 / lipschitz, apply(where, i, w), w) for i, w in enumerate(ws)]
 
     return factor
 

@@ -16,6 +16,7 @@ from ..hypergradient.lipschitz import curvature
 from ..machine.compiler import BRIEF, compiled
 from ..machine.memory import grouped
 from ..problem import Loss, Objectives, Rows
+from .standard_errors import Agents, Found, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]
 # On a GPU as fast, and compiled in a quarter of the time.
@@ -46,6 +47,9 @@ def measure(
     the distances to the mean, not part of the metric. Where there is none, `lower_error` is 0. With
     a prox, `stationarity` is ||xbar - prox(xbar - grad l(xbar))||^2 and `upper_loss` contains the
     regularizer.
+
+    What is of a stream is measured on a sample of its rows, and has a standard error:
+    `upper_loss_se` and so on (`standard_errors`).
     """
     return _measure(problem, rows, tuple(metrics.items()), x, y, z)
 
@@ -124,6 +128,7 @@ def _measure(
         return jax.lax.scan(lambda sum, row: (sum + row, None), jnp.zeros_like(a[0]), rows)[0]
 
     count = agents or problem.train.count.shape[0]
+    sampled = any(part.sampled for part in (problem.train, problem.valid, rows))
     average = lambda each: jax.tree.map(lambda a: total(a) / count, each)
     mean, level = average(x), problem.lower_level
 
@@ -133,13 +138,12 @@ def _measure(
         each = _each(lambda own, *given: function(lower_solution.Own(own), *given), shared, size)
         return average(each(problem, *jax.tree.map(everywhere, given)))
 
-    def agreed() -> tuple[lower_solution.Solution, Tree]:
+    def agreed(oracle: lower_solution.Oracle) -> tuple[lower_solution.Solution, Tree]:
         """y*(xbar) of a common lower level, and the hypergradient there."""
-        oracle = lower_solution.Together(asked, jnp.sum(problem.train.count))
         found = lower_solution.newton(oracle, mean, average(y))
         return found, lower_solution.implicit(oracle, mean, found.y)
 
-    def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
+    def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any, Any]:
         if level == "personal":
             mine, there = _solved(problem, (x, mean), y)
             gradient = lower_solution.hypergradient(problem, mean, there.y)
@@ -157,16 +161,33 @@ def _measure(
             "local_loss": problem.f(x, y, None),
             "solver_error": jnp.maximum(mine.error, there.error),
         }
-        return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}
+        solved = (mine.y, there.y) if sampled and level == "personal" else (None, None)
+        return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}, solved
 
     with jax.default_matmul_precision("highest"):
-        common: Any = agreed() if level == "common" else None
-        gradients, own = _each(alone, shared, size)(problem, rows, x, y)
+        pooled = None
+        if level == "common":
+            pooled = lower_solution.Together(asked, jnp.sum(problem.train.count))
+        common: Any = pooled and agreed(pooled)
+        gradients, own, solved = _each(alone, shared, size)(problem, rows, x, y)
     gradient, sums = average(gradients), jax.tree.map(total, own)
-    regularizer = 0.0
-    if problem.prox is not None:  # ||xbar - prox(xbar - grad l(xbar))||^2
-        gradient = tree.sub(mean, problem.prox(tree.sub(mean, gradient), 1.0))
-        regularizer = problem.prox.value(mean)
+
+    def shown(gradient: Tree) -> Tree:
+        """xbar - prox(xbar - grad l(xbar)), which is the gradient where there is no prox."""
+        if problem.prox is None:
+            return gradient
+        return tree.sub(mean, problem.prox(tree.sub(mean, gradient), 1.0))
+
+    errors = {}
+    if sampled:
+        if pooled is not None:
+            solved = common[0].y, common[0].y
+        about = Found(x, y, mean, solved[0], solved[1], gradient, shown)
+        ways = Agents(lambda one: _each(one, shared, size), total, count, pooled)
+        with jax.default_matmul_precision("highest"):
+            errors = standard_errors(problem, rows, metrics, about, ways)
+    gradient = shown(gradient)
+    regularizer = 0.0 if problem.prox is None else problem.prox.value(mean)
     stationarity = tree.dot(gradient, gradient)
     apart = {}
     if level == "common":
@@ -189,5 +210,6 @@ def _measure(
         "local_loss": sums["local_loss"] / count,
         **{name: sums[name] / count for name, _ in metrics},
         "solver_error": own["solver_error"].max(),
+        **errors,
     }
     return together, own

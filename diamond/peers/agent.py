@@ -68,6 +68,7 @@ class Agent:
         sampling: Sampling = "blocks",
     ):
         _check(problem, network, number)
+        problem = problem.seated(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         self.given, self.outline = algorithm, _outline(suited(algorithm, problem))
@@ -164,7 +165,7 @@ class Agent:
     def draw(self, progress: Progress, stage: int = 0, number: int = 0) -> Sample:
         """All that is random in a stage of the round."""
         own, algorithm = self.objectives.of(0), progress.algorithm
-        rows = own.train.count, own.valid.count
+        rows = own.train.stored, own.valid.stored
         drawn = algorithm.stages[stage].links, algorithm.batch, self.sampling
         which = number if self.several else None
         agent, t = jnp.int32(self.number), jnp.int32(progress.t)
@@ -268,7 +269,8 @@ _draw = jax.jit(draw, static_argnums=(4, 5, 6, 7))
 def _estimate(
     algorithm: Algorithm, problem: Objectives, state: State, t: Any, sample: Sample, number: int
 ) -> tuple[Estimate, Cost]:
-    return algorithm.stages[number].estimate(problem.of(0), state, t, sample)
+    own = problem.of(0)
+    return algorithm.stages[number].estimate(own, state, t, own.at(sample))
 
 
 @partial(jax.jit, static_argnums=6)
@@ -282,7 +284,8 @@ def _local(
     number: int,
 ) -> tuple[State, jax.Array]:
     stage = algorithm.stages[number]
-    estimate, costs = stage.estimate(problem.of(0), state, t, sample)
+    own = problem.of(0)
+    estimate, costs = stage.estimate(own, state, t, own.at(sample))
     nothing = stage.outgoing(state, estimate, t)
     state = stage.update(state, estimate, nothing, nothing, t)
     return state, cost.charge(counter, costs)

@@ -84,7 +84,7 @@ def _rules(agent: Agent) -> list[str]:
     problem = _abstract(agent)
     problem = replace(problem, upper=bowl, lower=None if problem.lower is None else bowl)
     state, t, rule, found = agent.begin().state, jnp.int32(0), agent.outline, []
-    rows = problem.train.count, problem.valid.count
+    rows = problem.train.stored, problem.valid.stored
     for number, stage in enumerate(rule.stages):
         blocks = partial(draw, links=stage.links, batch=rule.batch, sampling="blocks")
         sample = jax.eval_shape(blocks, agent.key, t, t, rows)

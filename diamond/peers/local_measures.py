@@ -13,6 +13,7 @@ from ..core.cost import Cost
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
 from ..measure.measures import Metrics
+from ..measure.standard_errors import SUFFIX, averages
 from ..numbers.open_numbers import agreed_bytes
 from ..problem import Objectives, Rows
 from .agent import Agent, Progress
@@ -21,7 +22,7 @@ from .agent import Agent, Progress
 def look(
     agent: Agent, progress: Progress, told: Sequence[Mapping[int, Sequence[Any]]]
 ) -> dict[str, float]:
-    """One evaluation, all exact and on all of the site's rows.
+    """One evaluation, all exact and on all of the site's rows; of a stream, on its sample.
 
     `local_loss` is f_i(x_i, y_i); `lower_error` is ||y_i*(x_i) - y_i||^2 where the lower level is
     the site's own (nobody knows y* of a common one); metrics are measured at (x_i, y_i); `samples`
@@ -55,6 +56,9 @@ def _look(
             solved = lower_solution.solve(problem, x, y)
             gap = tree.sub(solved.y, y)
             found |= {"lower_error": tree.dot(gap, gap), "solver_error": solved.error}
+        if problem.valid.sampled or rows.sampled:
+            spread = averages(metrics, problem, rows, x, y)
+            found |= {name + SUFFIX: jnp.sqrt(value) for name, value in spread.items()}
     return jax.tree.map(jnp.asarray, found)
 
 

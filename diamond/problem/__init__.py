@@ -2,5 +2,16 @@
 
 from .problem import Agents, LowerLevel, Problem
 from .rows import Loss, Objectives, Rows, halved
+from .stream import Stream, stream
 
-__all__ = ["Agents", "Loss", "LowerLevel", "Objectives", "Problem", "Rows", "halved"]
+__all__ = [
+    "Agents",
+    "Loss",
+    "LowerLevel",
+    "Objectives",
+    "Problem",
+    "Rows",
+    "Stream",
+    "halved",
+    "stream",
+]

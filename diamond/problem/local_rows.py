@@ -33,7 +33,7 @@ class LocalRows(Sequence[Tree]):
     """
 
     def __init__(self, name: str, given: Sequence[Given], arranged: Callable[[Tree], Tree]):
-        self.name, self._arranged = name, arranged
+        self.name, self.arranged = name, arranged
         self._given: dict[int, Given] = dict(enumerate(given))  # and not loaded
         self._rows: dict[int, Tree] = {}
         self._tallies: dict[int, Tally] = {}  # of agents elsewhere
@@ -55,7 +55,7 @@ class LocalRows(Sequence[Tree]):
         """Have the rows of these agents, if they were given."""
         for agent in sorted(self._given.keys() & set(agents)):
             rows = validate.one(self.name, agent, self._given[agent])
-            self._rows[agent] = self._arranged(rows)
+            self._rows[agent] = self.arranged(rows)
             del self._given[agent]
 
     def know(self) -> None:

@@ -17,12 +17,15 @@ from ..machine import compilation_cache
 from ..machine.processes import together
 from ..machine.sharding import AgentSharding
 from . import validate
+from .drawn import all_rows
 from .local_rows import Given, LocalRows
 from .rows import Loss, Objectives, Rows
+from .stream import Stream
 
 Agents = Sequence[int] | np.ndarray
 LowerLevel = Literal["personal", "common"]
 SHUFFLE = 0x5EED  # rows are shuffled by this seed and their count
+PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class Problem:
     for every agent. `train` (rows of g) and `valid` (rows of f) have one pytree of arrays per
     agent, rows first; agents may differ in how many. An entry may be a function of no argument that
     returns the agent's rows: where several processes share a run, it is called only in that of the
-    agent. `metrics` are functions (x, y, rows) -> value, averages over the rows too, measured on
+    agent. Any of the parts may be a `diamond.stream`, whose rows are drawn when they are needed.
+    `metrics` are functions (x, y, rows) -> value, averages over the rows too, measured on
     the rows of `test` (of `valid` if there are none).
 
     `lower_level` "common": all agents share one y, y*(x) = argmin_y 1/m sum_i g_i(x, y), and must
@@ -62,9 +66,9 @@ class Problem:
         upper: Callable[..., jax.Array],
         lower: Loss | None,
         init: Callable[[jax.Array], Any],
-        train: Sequence[Given],
-        valid: Sequence[Given] | None = None,
-        test: Sequence[Given] | None = None,
+        train: Sequence[Given] | Stream,
+        valid: Sequence[Given] | Stream | None = None,
+        test: Sequence[Given] | Stream | None = None,
         metrics: Mapping[str, Callable[..., jax.Array]] | None = None,
         shuffle: bool = True,
         constant: float | None = None,
@@ -86,6 +90,8 @@ class Problem:
         self.names = None if names is None else validate.names(names, self.init)
         if test is not None:
             given["test"], called["test"] = test, "test"
+        self.streams = {name: part for name, part in given.items() if isinstance(part, Stream)}
+        given |= {name: part.sample(PARTS.index(name)) for name, part in self.streams.items()}
         parts = {name: validate.listed(called[name], part) for name, part in given.items()}
         validate.agents({called[name]: len(part) for name, part in parts.items()})
         order = _shuffled if shuffle else lambda rows: rows
@@ -105,7 +111,8 @@ class Problem:
     def __repr__(self) -> str:
         sizes = jax.eval_shape(self.init, key(0))
         x, y = (sum(leaf.size for leaf in jax.tree.leaves(level)) for level in sizes)
-        rows = ", ".join(f"{part} {_spoken(self.counts(part))}" for part in self.rows)
+        of = lambda part: "a stream, measured on " * (part in self.streams)
+        rows = ", ".join(f"{part} {of(part)}{_spoken(self.counts(part))}" for part in self.rows)
         agents = f"{self.agents} agent{'s' * (self.agents != 1)}"
         own = f"; metrics {', '.join(self.metrics)}" if self.metrics else ""
         return f"<Problem: {agents}, x of {x} numbers, y of {y}; rows: {rows}{own}>"
@@ -143,13 +150,49 @@ class Problem:
         """How many rows of `part` ("train", "valid", "test") each agent has."""
         return np.array([known.size for known in self.rows[part].known])
 
+    def all_rows(self, part: str) -> np.ndarray:
+        """How many rows each agent has; of a stream, how many stand for all."""
+        counts = self.counts(part)
+        return (
+            np.full_like(counts, all_rows(self.streams[part].large))
+            if part in self.streams
+            else counts
+        )
+
     def objectives(self, batch: int = 1, agents: Agents | None = None) -> Objectives:
         """f and g of all agents, or of those, ready for blocks of `batch` rows."""
         of = self.stack if agents is None else partial(self.some, agents=agents)
-        train = of("train", batch)
-        valid = train if self.lower is None else of("valid", batch)
+        here = np.arange(self.agents) if agents is None else np.asarray(agents)
+        part = lambda name: self.part(name, batch, of, lambda numbers: jnp.asarray(numbers[here]))
+        train = part("train")
+        valid = train if self.lower is None else part("valid")
         kind = self.lower_level, self.prox
         return Objectives(train, valid, self.upper, self.lower, *kind)
+
+    def part(self, name: str, batch: int, of: Callable[..., Rows], numbers: Any) -> Any:
+        """A part of the rows, ready for blocks: `of(name, batch)`; of a stream, its sample's.
+
+        `numbers` takes, of the numbers of all agents, those of the agents in question.
+        """
+        if name not in self.streams:
+            return of(name, batch)
+        stream = self.streams[name]
+        return stream.drawn(of(name, 1), numbers(np.asarray(stream.numbers, np.int32)), batch)
+
+    def seated(self, agent: int) -> "Problem":
+        """One agent's problem as that of `agent` in the network, whose number streams draw by."""
+        if not self.streams:
+            return self
+        found = copy(self)
+        found.streams = {name: part.seated(agent) for name, part in self.streams.items()}
+        found.rows, found._stacked = dict(self.rows), {}
+        for name, stream in found.streams.items():
+            order = self.rows[name].arranged
+            rows = LocalRows(self.rows[name].name, stream.sample(PARTS.index(name)), order)
+            rows.load([0])
+            rows.know()
+            found.rows |= {k: rows for k, held in self.rows.items() if held is self.rows[name]}
+        return found
 
     def stack(self, part: str, batch: int = 1) -> Rows:
         """The rows of all agents as one array a leaf, made once for each batch and precision."""
@@ -166,7 +209,13 @@ class Problem:
             np.stack([np.take(a, np.arange(length) % len(a), axis=0) for a in a])
         )
         data = jax.tree.map(wrap, *(self.rows[part][agent] for agent in agents))
-        return Rows(data, jnp.asarray(counts[np.asarray(agents)], jnp.int32), batch)
+        own = jnp.asarray(counts[np.asarray(agents)], jnp.int32)
+        return Rows(data, own, batch, sampled=self.sampled(part))
+
+    def sampled(self, part: str) -> bool:
+        """Whether the rows of `part` are a sample of a stream."""
+        drawn = [name for name, stream in self.streams.items() if stream.samples]
+        return any(self.rows[part] is self.rows[name] for name in drawn)
 
     def start(self, seed: int) -> tuple[Tree, Tree]:
         """(x_0, y_0) as strongly typed arrays: a weak type would compile the run twice."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core import tree
-from ..core.sampling import Where
+from ..core.sampling import Sample, Where
 from ..core.tree import Tree
 
 Loss = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, rows) -> value, an average over the rows
@@ -30,10 +30,25 @@ class Rows:
     count: jax.Array  # (agents,), the rows each agent really has
     batch: int = field(metadata={"static": True})  # rows in a block
     agent: Any = None  # whose rows these are, in data of all agents
+    # Whether they are a sample of what a stream has, and not all there is.
+    sampled: bool = field(default=False, metadata={"static": True})
+
+    @property
+    def stored(self) -> Any:
+        """How many to draw from; None would be: there is no end of them."""
+        return self.count
 
     def of(self, agent: Any) -> "Rows":
         """The rows of one agent."""
-        return Rows(self.data, self.count[agent], self.batch, agent)
+        return replace(self, count=self.count[agent], agent=agent)
+
+    def somewhere(self, key: jax.Array) -> Where:
+        """A batch drawn by `key` alone."""
+        return jax.random.randint(key, (), 0, self.count)
+
+    def at(self, where: Where) -> Where:
+        """Stored rows stay where they are."""
+        return where
 
     def take(self, where: Where) -> Tree:
         """One agent's block that starts at `where`, or its rows numbered `where`."""
@@ -54,13 +69,26 @@ class Rows:
 
     def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """The average of `loss` over all of one agent's rows: exact, padding or not."""
+        values = self._each(loss, x, y)
+        return jnp.sum(jnp.where(jnp.arange(len(values)) < self.count, values, 0)) / self.count
+
+    def variance(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
+        """That of `mean`: sum (value - mean)^2 / (n (n - 1)) of a sample; 0 if these are all."""
+        if not self.sampled:
+            return jnp.zeros(())
+        values, n = self._each(loss, x, y), self.count
+        own = jnp.arange(len(values)) < n
+        mean = jnp.sum(jnp.where(own, values, 0)) / n
+        return jnp.sum(jnp.where(own, (values - mean) ** 2, 0)) / n / jnp.maximum(n - 1, 1)
+
+    def _each(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
+        """`loss` on every single row of one agent, and on those that fill up after them."""
         data = self.data
         if self.agent is not None:
             data = jax.tree.map(lambda a: a[self.agent], data)
         length = jax.tree.leaves(data)[0].shape[0] - self.batch + 1
         rows = jax.tree.map(lambda a: a[:length, None], data)
-        values = jax.vmap(loss, (None, None, 0))(x, y, rows)
-        return jnp.sum(jnp.where(jnp.arange(length) < self.count, values, 0)) / self.count
+        return jax.vmap(loss, (None, None, 0))(x, y, rows)
 
     def evaluate(self, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
         """`loss` on the rows at `where`; on all of them if None."""
@@ -74,6 +102,10 @@ class Rows:
         """How many rows `where` adds to those already drawn: none, if all rows are in use."""
         return 0 if where is None else self.batch
 
+    def halved(self) -> "Rows":
+        """The rows as bfloat16."""
+        return replace(self, data=halved(self.data))
+
 
 @tree.pytree
 @dataclass(frozen=True)
@@ -83,8 +115,8 @@ class Objectives:
     Its leaves are the data, so data are arguments of the compiled program, never constants in it.
     """
 
-    train: Rows
-    valid: Rows
+    train: Any  # Rows, or those of a stream: `Drawn`
+    valid: Any
     upper: Loss = field(metadata={"static": True})
     lower: Any = field(metadata={"static": True})  # None: there is no lower level
     lower_level: str = field(default="personal", metadata={"static": True})
@@ -94,6 +126,12 @@ class Objectives:
     def of(self, agent: Any) -> "Objectives":
         """Those of one agent."""
         return replace(self, train=self.train.of(agent), valid=self.valid.of(agent))
+
+    def at(self, sample: Sample) -> Sample:
+        """The sample of one agent, with what is of a stream drawn; the chain is, link by link."""
+        train, valid = self.train.at, self.valid.at
+        found = valid(sample.upper), train(sample.lower), train(sample.cross)
+        return Sample(*found, sample.chain, sample.bits)
 
     def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """f(x, y; xi), xi the validation rows at `where`."""

@@ -16,6 +16,7 @@ TAKEN = frozenset(  # by what every evaluation holds
     "upper_loss local_loss "
     "solver_error curvature disagreement samples gradients hvps jvps bytes seconds waited agents "
     "network_seconds joules "
+    "upper_loss_se local_loss_se stationarity_se lower_error_se metric_se "
     "run algorithm network seed seeds diverged status digest started".split()
 )
 PROBE = 8  # rows on which a loss is compared with the average of its single rows

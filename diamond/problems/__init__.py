@@ -5,23 +5,28 @@ from .fair_weights import fair_weights
 from .hyper_cleaning import Cleaning, hyper_cleaning
 from .hyperparameter import hyperparameter
 from .meta_learning import meta_learning
+from .navigation import Navigation, navigation
 from .policy_evaluation import Evaluation, policy_evaluation
 from .quadratic import Quadratic, quadratic
 from .regression import regression
+from .representation import representation
 from .support_vectors import support_vectors
 
 __all__ = [
     "Cleaning",
     "Evaluation",
     "MarkovGame",
+    "Navigation",
     "Quadratic",
     "actor_critic",
     "fair_weights",
     "hyper_cleaning",
     "hyperparameter",
     "meta_learning",
+    "navigation",
     "policy_evaluation",
     "quadratic",
     "regression",
+    "representation",
     "support_vectors",
 ]

@@ -1,16 +1,14 @@
-"""Meta-learning (the paper's first experiment): shared hidden layers x, a head y_i per agent."""
+"""Meta-learning (the paper's first experiment): the representation is a few dense layers."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import Problem
-from ._labels import labelled
+from .representation import representation
 
 ACTIVATIONS = {
     "tanh": jnp.tanh,
@@ -39,46 +37,19 @@ def meta_learning(
     act = ACTIVATIONS[activation]
     for width in widths:
         whole("widths", width, 1)
-    train, valid, test = labelled(train, valid, test, classes=classes)
     features = jnp.shape(train[0]["a"])[1]
 
-    def init(key: jax.Array) -> tuple[Tree, Tree]:
+    def init(key: jax.Array) -> Tree:
         sizes = [features, *widths]
         keys = jax.random.split(key, len(widths))
-        x = [
+        return [
             {"w": jax.random.normal(k, (a, b)) / jnp.sqrt(1.0 * a), "b": jnp.zeros(b)}
             for k, a, b in zip(keys, sizes, widths)
         ]
-        return x, {"w": jnp.zeros((widths[-1], classes)), "b": jnp.zeros(classes)}
 
-    def logits(x: Tree, y: Tree, a: jax.Array) -> jax.Array:
+    def backbone(x: Tree, a: jax.Array) -> jax.Array:
         for layer in x:
             a = act(a @ layer["w"] + layer["b"])
-        return a @ y["w"] + y["b"]
+        return a
 
-    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        scores = jax.nn.log_softmax(logits(x, y, rows["a"]))
-        return -jnp.mean(jnp.take_along_axis(scores, rows["b"][:, None], 1))
-
-    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
-        return upper(x, y, rows) + regularizer / 2 * square
-
-    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(jnp.argmax(logits(x, y, rows["a"]), 1) == rows["b"])
-
-    level = np.mean([_constant(t["b"], v["b"], classes, regularizer) for t, v in zip(train, valid)])
-    metrics = {"accuracy": accuracy}
-    return Problem(upper, lower, init, train, valid, test, metrics, constant=float(level))
-
-
-def _constant(train: Any, valid: Any, classes: int, regularizer: float) -> float:
-    """f at the best biases without features: of g = cross-entropy + regularizer / 2 ||b||^2."""
-    shares = lambda labels: np.bincount(np.asarray(labels), minlength=classes) / len(labels)
-    wanted, b = shares(train), np.zeros(classes)
-    for _ in range(50):  # Newton's method
-        p = np.exp(b - b.max()) / np.exp(b - b.max()).sum()
-        curvature = np.diag(p) - np.outer(p, p) + max(regularizer, 1e-6) * np.eye(classes)
-        b -= np.linalg.solve(curvature, p - wanted + regularizer * b)
-    scores = b - b.max() - np.log(np.exp(b - b.max()).sum())
-    return float(-shares(valid) @ scores)
+    return representation(backbone, init, train, valid, test, classes, regularizer)

@@ -52,7 +52,9 @@ def _messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list
     algorithm = agent_numbers(algorithm, 0)
     state, found = algorithm.init(x, y), []
     for stage in algorithm.stages:
-        sample = draw(key(0), 0, 0, (1, 1), stage.links, algorithm.batch, "blocks")
+        rows = problem.train.stored, problem.valid.stored
+        few = jax.tree.map(lambda count: 1, rows)
+        sample = draw(key(0), 0, 0, few, stage.links, algorithm.batch, "blocks")
         estimate, _ = stage.estimate(problem.of(0), state, 0, sample)
         found.append(stage.outgoing(state, estimate, 0))
     return found

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import jax
 
-from ..problem import Objectives, halved
+from ..problem import Objectives
 
 Precision = Literal["float32", "tf32", "bf16"]
 PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32"}
@@ -24,6 +24,5 @@ def working(objectives: Objectives, precision: Precision | None) -> Objectives:
     """The objectives as the rounds see them; measures keep the exact ones."""
     if precision != "bf16":
         return objectives
-    rows = (replace(part, data=halved(part.data)) for part in (objectives.train, objectives.valid))
-    train, valid = rows
+    train, valid = objectives.train.halved(), objectives.valid.halved()
     return replace(objectives, train=train, valid=valid, half=True)

@@ -66,7 +66,7 @@ def samples(
     turn: Any = None,
 ) -> Any:
     """What every agent draws for a stage of round t; `agents` are their numbers, if not 0, 1..."""
-    rows = problem.train.count, problem.valid.count
+    rows = problem.train.stored, problem.valid.stored
     agents = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
     links = algorithm.stages[number].links
     drawn = partial(draw, links=links, batch=algorithm.batch, sampling=sampling, turn=turn)
@@ -89,10 +89,9 @@ def estimate(
     """
 
     def alone(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
-        drawn = drawn._replace(bits=sample.bits)
-        return (
-            agent_numbers(algorithm, i).stages[number].estimate(problem.of(agent), state, t, drawn)
-        )
+        own = problem.of(agent)
+        drawn = own.at(drawn._replace(bits=sample.bits))
+        return agent_numbers(algorithm, i).stages[number].estimate(own, state, t, drawn)
 
     agents = jnp.arange(problem.train.count.shape[0])
     work = grouped(alone, size or together(problem.train))

@@ -12,9 +12,10 @@ from ..core.whole_numbers import whole
 from ..measure import stopping
 from ..measure.stopping import Stop
 from ..network import Network
-from ..numbers.open_numbers import open_numbers, suited
+from ..numbers.open_numbers import open_numbers, suited, swap
 from ..problem import Problem
 from ..rounds.algorithm import NETWORKS, Algorithm
+from ..rounds.traffic import messages
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ._precision import Precision, products
@@ -154,6 +155,9 @@ def check(
         )
     fits(problem, algorithm)
     suits(network, algorithm, problem)
+    if problem.streams:  # traced, for a method that asks for all rows
+        outline = swap(suited(algorithm, problem), lambda open: 1)
+        messages(outline, problem.objectives(algorithm.batch), *problem.start(0))
     if rounds < 0 or every < 1:
         raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
     if algorithm.batch < 1:

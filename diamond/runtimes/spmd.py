@@ -58,8 +58,10 @@ class Spmd:
         here = whose[jax.process_index()]
         problem.load(here)
         spread = partial(self._rows, problem)
-        train = spread("train", batch)
-        valid = train if problem.lower is None else spread("valid", batch)
+        numbers = lambda numbers: self._put(numbers[self.cut.places], CUT)
+        part = lambda name: problem.part(name, batch, spread, numbers)
+        train = part("train")
+        valid = train if problem.lower is None else part("valid")
         kind = problem.upper, problem.lower, problem.lower_level, problem.prox
         self.objectives = Objectives(train, valid, *kind)
         self.working = working(self.objectives, precision)
@@ -132,7 +134,8 @@ class Spmd:
 
         leaves, structure = jax.tree.flatten(problem.rows[part][problem.here[0]])
         data = jax.tree.unflatten(structure, map(of, range(len(leaves))))
-        return Rows(data, self._put(counts[self.cut.places].astype(np.int32), CUT), batch)
+        own = self._put(counts[self.cut.places].astype(np.int32), CUT)
+        return Rows(data, own, batch, sampled=problem.sampled(part))
 
 
 def placed(

@@ -136,7 +136,7 @@ def _agent(problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius
         return _probe(problem, centre, tree.add(centre, away), key, radius)
 
     def batched(key: jax.Array) -> jax.Array:
-        where = jax.random.randint(key, (), 0, problem.train.count)
+        where = problem.train.somewhere(key)
         return lanczos(hessian(problem, solved, where), tree.normal(key, y)).largest
 
     probes = jax.random.split(key, PROBES), jnp.arange(PROBES)

@@ -33,7 +33,7 @@ def scatter(
     (f_x, f_y). Also what a pair cost, the mean over pairs and agents.
     """
     agents = jnp.arange(objectives.train.count.shape[0])
-    rows = objectives.train.count, objectives.valid.count
+    rows = objectives.train.stored, objectives.valid.stored
 
     def gradients(t: jax.Array) -> tuple[dict[str, Tree], Cost]:
         drawn = partial(draw, links=chain.links, batch=batch, sampling=sampling)

@@ -12,8 +12,8 @@ from tiny import TINY
 
 from diamond import data
 from diamond.data import DataError
+from diamond.data.standardize import federated
 from diamond.experiment.config import read
-from diamond.experiment.partitioning import standard
 from diamond.experiment.validation_errors import BadExperiment
 
 CITIES = {"north": 20, "east": 30, "south": 25, "west": 10}
@@ -153,7 +153,7 @@ def test_targets_are_numbers_where_the_problem_regresses(here):
 
 def test_scaling_is_by_the_training_rows_of_all(here):
     a = np.array([[1.0, 5.0], [3.0, 5.0], [99.0, 7.0]], np.float32)
-    np.testing.assert_allclose(standard(a, np.array([0, 1])), [[-1, 0], [1, 0], [97, 2]])
+    np.testing.assert_allclose(federated([a[:1], a[1:2]])(a), [[-1, 0], [1, 0], [97, 2]])
     _, made = problem(here, dataset=FILES, label="ill", scale="standard")
     train = np.concatenate([rows["a"] for rows in made.rows["train"]])
     np.testing.assert_allclose(train.mean(0), 0, atol=1e-6)

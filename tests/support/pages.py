@@ -76,6 +76,9 @@ def quotes(text, said):
 
 
 def _python(text, names, where):
+    first = text.splitlines()[0]
+    if re.fullmatch(r"# \w+\.py", first):  # a file to be saved
+        Path(first.removeprefix("# ")).write_text(text)
     heard = io.StringIO()
     with redirect_stdout(heard):
         exec(compile(text, where, "exec"), names)

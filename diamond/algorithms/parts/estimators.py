@@ -18,7 +18,7 @@ import numpy as np
 
 from ...core import tree
 from ...core.cost import Cost
-from ...core.sampling import Sample
+from ...core.sampling import Sample, endless
 from ...core.tree import Tree
 from ...core.whole_numbers import whole
 from ...numbers.open_numbers import Deferred, Found, Measured, Setting
@@ -200,6 +200,11 @@ class Saga:
 
     def __call__(self, directions: Directions, given: Given) -> Estimated:
         sample = given.sample
+        if endless(sample.upper) or endless(sample.lower):
+            raise ValueError(
+                "this method keeps a table of all rows, and a stream never gives a row twice: take "
+                "one without a table, such as diamond.diamond()"
+            )
         if jnp.ndim(sample.upper):
             raise ValueError("a table of blocks needs sampling='blocks': single rows have no block")
         rows = directions.rows
@@ -267,7 +272,7 @@ def saga() -> Saga:
 
 def _root_of_rows(setting: Setting) -> Found:
     def measure() -> Measured:
-        roots = np.ceil(np.sqrt(setting.problem.counts("train")))
+        roots = np.ceil(np.sqrt(setting.problem.all_rows("train")))
         return roots.astype(jnp.zeros(()).dtype)[:, None], Cost()
 
     (found,), cost = setting.talk.largest("period", measure)

@@ -1,0 +1,46 @@
+"""Features brought to one scale by sites that tell sums and counts alone."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dataset import DataError
+
+
+class Scale(NamedTuple):
+    """(a - mean) / deviation, feature by feature."""
+
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+    def __call__(self, features: NDArray) -> NDArray[np.float32]:
+        return ((features - self.mean) / self.deviation).astype(np.float32)
+
+
+def federated(sites: Sequence[NDArray]) -> Scale:
+    """That of all rows of all sites: each tells n and sum a, then sum (a - mean)^2.
+
+    A feature that never varies is divided by 1.
+    """
+    told = [(len(own), own.sum(0, dtype=np.float64)) for own in sites]
+    rows = sum(n for n, _ in told)
+    mean = np.sum([total for _, total in told], axis=0) / rows
+    squares = [((own - mean) ** 2).sum(0, dtype=np.float64) for own in sites]
+    deviation = np.sqrt(np.sum(squares, axis=0) / rows)
+    return Scale(mean, np.where(deviation > 0, deviation, 1.0))
+
+
+def told(given: Mapping[str, Sequence[float]], names: Sequence[str]) -> Scale:
+    """The scale in a table of [mean, deviation] by the features' names; others stay as they are."""
+    for name, pair in given.items():
+        if name not in names:
+            raise DataError(f"scale: no feature {name!r}; there are {', '.join(names) or 'none'}")
+        if len(pair) != 2 or not pair[1] > 0:
+            raise DataError(
+                f"scale: {name} = {list(pair)}; give its mean and a deviation above 0, as in "
+                f"{name} = [50.0, 15.0]"
+            )
+    pairs = np.array([given.get(name, (0.0, 1.0)) for name in names], float).reshape(-1, 2)
+    return Scale(pairs[:, 0], pairs[:, 1])

@@ -1,0 +1,209 @@
+"""How far measures on a sample of a stream are from what they would be on all its rows.
+
+To first order, a row r of the sample moves what is measured by its influence. Of a number q with
+
+    dq = alpha df + v dh + u dy*,     h = f_x - g_xy z,  g_yy z = f_y,  g_y(x, y*) = 0
+
+it is, with D the derivative along (v, -a), a = g_yy^-1 g_yx v,
+
+    alpha f_r + D f_r               of a validation row,
+    -z D (g_r)_y - b (g_r)_y        of a training row, b = g_yy^-1 (alpha f_y + D(f_y - g_yy z) + u)
+
+with z fixed in D. The variance of q is that of the mean of the influences, added up over the
+agents. A squared norm |q + e|^2 whose error e is not small beside q has the variance of 2 q e, and
+a mean square of |e|^2 of at most 3 (E |e|^2)^2, found along random directions: its standard error
+here is the root of the mean square error, bias included.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..core import tree
+from ..core.linear_solvers import conjugate_gradient
+from ..core.sampling import key
+from ..core.tree import Tree
+from ..hypergradient.lower_solution import CG_STEPS, Oracle, Own, tolerance
+from ..problem import Loss, Objectives, Rows
+
+SUFFIX = "_se"
+PROBES = 4  # random directions
+
+
+class Found(NamedTuple):
+    """Where the agents stand, and what was measured there."""
+
+    x: Tree  # of all agents
+    y: Tree
+    mean: Tree  # xbar
+    mine: Tree  # y*(x_i) of all agents, or the common y*
+    there: Tree  # y*(xbar), likewise
+    gradient: Tree  # the mean hypergradient
+    shown: Callable[[Tree], Tree]  # of which stationarity is the squared norm of this
+
+
+class Asked(NamedTuple):
+    """dq = alpha df + v dh + u dy*, of several q along a first axis."""
+
+    alpha: jax.Array
+    v: Tree
+    u: Tree
+
+
+class Adjoint(NamedTuple):
+    """What the influences of rows on q are made of."""
+
+    z: Tree = None
+    a: Tree = None
+    b: Tree = None
+
+
+@dataclass(frozen=True)
+class Agents:
+    """How all agents are asked."""
+
+    each: Callable[[Callable[..., Any]], Callable[..., Any]]  # a function of one, for all
+    total: Callable[[jax.Array], jax.Array]  # the sum of what they say
+    count: int
+    pooled: Oracle | None  # their lower level, where it is common
+
+    def everywhere(self, problem: Objectives, a: Tree) -> Tree:
+        """As each agent has it; once, where they have one in common."""
+        if self.pooled is not None:
+            return a
+        many = problem.train.count.shape[0]
+        return jax.tree.map(lambda a: jnp.broadcast_to(a, (many, *a.shape)), a)
+
+    def variances(self, problem: Objectives, x: Tree, y: Tree, asked: Asked) -> jax.Array:
+        """Of the sum over the agents of each q, that their rows are a sample for."""
+        pooled = self.pooled
+        if pooled is not None:
+            known = jax.vmap(lambda one: _adjoint(pooled, x, y, one))(asked)
+            each = self.each(lambda own: _variances(own, x, y, asked, known))(problem)
+        else:
+            each = self.each(_alone)(problem, x, y, asked)
+        return self.total(each)
+
+
+def standard_errors(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Sequence[tuple[str, Loss]],
+    at: Found,
+    agents: Agents,
+) -> dict[str, jax.Array]:
+    """Of what `measure` finds, by its names and "_se"."""
+    spread = agents.each(partial(averages, metrics))(problem, rows, at.x, at.y)
+    found = {name: jnp.sqrt(agents.total(v)) / agents.count for name, v in spread.items()}
+    found |= _upper(problem, at, agents) | {"lower_error": jnp.zeros(())}
+    if problem.lower is not None:
+        found["lower_error"] = _lower(problem, at, agents)
+    found["metric"] = found["stationarity"] + found["lower_error"]  # at most
+    return {name + SUFFIX: value for name, value in found.items()}
+
+
+def averages(
+    metrics: Sequence[tuple[str, Loss]], problem: Objectives, rows: Rows, x: Tree, y: Tree
+) -> dict[str, jax.Array]:
+    """The variances of what is an average over one agent's rows: its loss, and the metrics."""
+    found = {name: rows.variance(loss, x, y) for name, loss in metrics}
+    return found | {"local_loss": problem.valid.variance(problem.upper, x, y)}
+
+
+def _upper(problem: Objectives, at: Found, agents: Agents) -> dict[str, jax.Array]:
+    """Of upper_loss = 1/m sum_i f_i and of stationarity = |shown(1/m sum_i h_i)|^2."""
+    value, pull = jax.vjp(at.shown, at.gradient)
+    along = [tree.scale(2.0, value), *_directions(0, at.mean)]
+    nothing, y = tree.zeros(at.mean), _zeros(at.y)
+    asked = [Asked(jnp.ones(()), nothing, y)]
+    asked += [Asked(jnp.zeros(()), pull(one)[0], y) for one in along]
+    here = agents.everywhere(problem, (at.mean, _stack(asked)))
+    loss, steep, *floor = agents.variances(problem, here[0], at.there, here[1]) / agents.count**2
+    return {"upper_loss": jnp.sqrt(loss), "stationarity": _squared(steep, floor)}
+
+
+def _lower(problem: Objectives, at: Found, agents: Agents) -> jax.Array:
+    """Of sum_i ||y* - y_i||^2."""
+    none, directions = tree.zeros(at.mean), _directions(1, _zeros(at.y))
+    ask = lambda u: Asked(jnp.zeros(()), none, u)
+    wanted = lambda off: _stack([ask(tree.scale(2.0, off)), *map(ask, directions)])
+    off = jax.tree.map(lambda mine, y: mine - y, at.mine, at.y)
+    if agents.pooled is None:
+        steep, *floor = agents.variances(problem, at.x, at.mine, jax.vmap(wanted)(off))
+        return _squared(steep, floor)
+    all_off = wanted(jax.tree.map(agents.total, off))
+    steep, *floor = agents.variances(problem, at.mean, at.mine, all_off) / agents.count**2
+    return _squared(steep, [agents.count * one for one in floor])
+
+
+def _squared(steep: jax.Array, floor: Sequence[jax.Array]) -> jax.Array:
+    return jnp.sqrt(steep + 3 * (sum(floor) / len(floor)) ** 2)
+
+
+def _alone(own: Objectives, x: Tree, y: Tree, asked: Asked) -> jax.Array:
+    """The variances of one agent whose lower level, if any, is its own."""
+    if own.lower is None:
+        return _variances(own, x, y, asked, Adjoint())
+    known = jax.vmap(lambda one: _adjoint(Own(own), x, y, one))(asked)
+    return _variances(own, x, y, asked, known)
+
+
+def _adjoint(oracle: Oracle, x: Tree, y: Tree, asked: Asked) -> Adjoint:
+    f_y = lambda x, y: oracle.upper(x, y)[1]
+    product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
+    small = tolerance(tree.norm(y).dtype)
+    solve = lambda b: conjugate_gradient(product, b, CG_STEPS, small)[0]
+    z = solve(f_y(x, y))
+    a = solve(jax.jvp(lambda x: oracle.lower(x, y), (x,), (asked.v,))[1])
+
+    def slope(x: Tree, y: Tree) -> Tree:
+        """f_y - g_yy z, with z fixed."""
+        bent = jax.jvp(lambda y: oracle.lower(x, y), (y,), (z,))[1]
+        return tree.sub(f_y(x, y), bent)
+
+    moved = jax.jvp(slope, (x, y), (asked.v, tree.scale(-1.0, a)))[1]
+    return Adjoint(z, a, solve(tree.axpy(asked.alpha, f_y(x, y), tree.add(moved, asked.u))))
+
+
+def _variances(own: Objectives, x: Tree, y: Tree, asked: Asked, known: Adjoint) -> jax.Array:
+    """Of each q, that of the mean of one agent's influences."""
+
+    def one(asked: Asked, known: Adjoint) -> jax.Array:
+        if own.lower is None:
+            return own.valid.variance(lambda x, y, rows: _along(own.upper, x, y, rows, asked), x, y)
+        way = asked.v, tree.scale(-1.0, known.a)
+
+        def upper(x: Tree, y: Tree, rows: Tree) -> jax.Array:
+            value, change = jax.jvp(lambda x, y: own.upper(x, y, rows), (x, y), way)
+            return asked.alpha * value + change
+
+        def lower(x: Tree, y: Tree, rows: Tree) -> jax.Array:
+            g_y = lambda x, y: jax.grad(own.lower, 1)(x, y, rows)
+            value, change = jax.jvp(g_y, (x, y), way)
+            return -tree.dot(known.z, change) - tree.dot(known.b, value)
+
+        return own.valid.variance(upper, x, y) + own.train.variance(lower, x, y)
+
+    return jax.vmap(one)(asked, known)
+
+
+def _along(loss: Loss, x: Tree, y: Tree, rows: Tree, asked: Asked) -> jax.Array:
+    value, change = jax.jvp(lambda x: loss(x, y, rows), (x,), (asked.v,))
+    return asked.alpha * value + change
+
+
+def _directions(number: int, shape: Tree) -> list[Tree]:
+    return [tree.normal(k, shape) for k in jax.random.split(key(number), PROBES)]
+
+
+def _zeros(y: Tree) -> Tree:
+    """0, as one agent's y."""
+    return jax.tree.map(lambda a: jnp.zeros_like(a[0]), y)
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *a: jnp.stack(a), *trees)

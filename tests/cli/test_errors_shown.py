@@ -1,0 +1,15 @@
+"""Standard errors stand beside what they are of."""
+
+import pytest
+
+from diamond.cli.tables import cell, columns_of
+
+ROW = {"run": "a", "metric": 0.5, "metric_se": 0.012, "error": 2.0, "error_se": 0.1, "samples": 9.0}
+
+
+@pytest.mark.quick
+def test_they_are_no_columns_of_their_own():
+    assert columns_of([ROW]) == ["run", "metric", "error", "samples"]
+    assert [cell(ROW, name) for name in ("metric", "error")] == ["0.5 ± 0.012", "2 ± 0.1"]
+    over = ROW | {"metric_sd": 0.3}
+    assert cell(over, "metric") == "0.5 ± 0.3"
