@@ -84,7 +84,7 @@ def plainly() -> Iterator[None]:
 
 def installed() -> None:
     """Say what is missing where the extra was not installed."""
-    for name in ("cryptography", "grpc", "msgpack"):
+    for name in ("cryptography", "msgpack"):
         if find_spec(name) is None:
             talk(f"{name} is missing: pip install 'diamond-bilevel[net]'", "red")
             raise typer.Exit(BAD_INPUT)

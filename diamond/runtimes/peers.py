@@ -73,7 +73,8 @@ def run(
     """
     from ..peers.frame import limit
     from ..peers.roster import load
-    from ..peers.rpc import Client, Server
+    from ..peers.rpc import Client
+    from ..peers.server import Server
 
     _check(rounds, seed, every)
     site = load(bundle)

@@ -11,7 +11,8 @@ import diamond
 from diamond.peers import authority, roster
 from diamond.peers.frame import Ask, encode_ask, limit
 from diamond.peers.node import Node
-from diamond.peers.rpc import Client, Server
+from diamond.peers.rpc import Client
+from diamond.peers.server import Server
 from diamond.peers.timeouts import Limits
 from diamond.peers.transport import Refused, Unreachable
 
