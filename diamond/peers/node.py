@@ -111,6 +111,7 @@ class Node:
             )
             if progress.t:
                 progress = self.agent.numbered(progress)
+            self.asking.begun = self.agent.tick(progress)
             safe = self.agent.exchanges * checkpoints.safe(self.folder)
             self.service.durable = min(safe, self.agent.tick(progress))
             self.service.finished = checkpoints.finished(self.folder, self.run_digest)

@@ -1,6 +1,7 @@
 """A site's run as an ordinary run folder, with what the site can tell alone."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +11,12 @@ from ..core.cost import Cost
 from ..measure.divergence import blame, unsound
 from ..numbers.open_numbers import by_name, talked
 from ..runs.manifest import Origin, now, opening
+from ..runs.recovery import manifest, unused
 from ..runs.solution import shown as answer
 from ..runs.trajectory_digest import digest
 from ..runs.writer import Writer
 from .agent import Progress
+from .audit import LOG
 from .local_measures import look, sent
 from .node import Node
 from .shutdown import Halted
@@ -64,7 +67,7 @@ class SiteFolder:
 
     def _open(self, progress: Progress) -> None:
         """Begin, or go on after what was written up to where the agent stands."""
-        known = self.writer.manifest()
+        known = self._known()
         if progress.t == 0 or not known:
             self.writer.begin(self._opening(), self.config, anew=progress.t == 0)
         else:
@@ -74,6 +77,16 @@ class SiteFolder:
         self.entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
         if lines:
             self.past = {name: lines[-1][name] for name in TIMES}
+
+    def _known(self) -> dict[str, Any]:
+        """The manifest; one that is damaged is set aside, since the checkpoint does not need it."""
+        path = self.writer.path / "manifest.json"
+        known, wrong = manifest(path)
+        if wrong:
+            aside = unused(path)
+            os.rename(path, aside)
+            LOG.warning(f"{path} is damaged ({wrong}) and set aside as {aside.name}; written anew")
+        return known
 
     @contextmanager
     def closed(self) -> Iterator[None]:

@@ -75,7 +75,8 @@ class Service:
             self.differs.pop(sender, None)
             if isinstance(within := header.get("within"), float) and within > 0:
                 self._within[sender] = within
-            return frame.pack({"kind": "hello", "durable": self.durable})
+            kept = self.outbox.durable[sender]
+            return frame.pack({"kind": "hello", "durable": self.durable, "kept": kept})
         ask = frame.decode_ask(header)
         if ask.run != self.parts["run"]:
             raise Refused(f"{self.call(self.agent)} runs something else: another digest")

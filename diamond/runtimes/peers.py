@@ -103,6 +103,7 @@ def run(
                     return await node.run()
 
     with Writer(folder) as writer:
+        folder.chmod(0o700)  # it holds y, and what was heard
         return asyncio.run(work(writer))
 
 

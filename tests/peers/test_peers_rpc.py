@@ -9,10 +9,10 @@ from crashing import ROUNDS, team
 from cryptography.hazmat.primitives.asymmetric import ec
 from helpers import same_bits
 from peering import lockstep
-from sites import LAYOUT, SOON, federation, refusal, site
+from sites import LAYOUT, SOON, altered, certified, federation, refusal, site
 
 import diamond
-from diamond.peers import authority, roster
+from diamond.peers import roster
 from diamond.peers.frame import Ask, Envelope, encode, encode_ask, limit, pack, unpack
 from diamond.peers.handshake import digest
 from diamond.peers.rpc import Client
@@ -56,26 +56,6 @@ def test_a_site_that_dies_and_returns_changes_nothing(tmp_path):
 
     found = asyncio.run(everyone())
     assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))
-
-
-def altered(bundle, **changes):
-    """The bundle with other files."""
-    return roster.Bundle(**{**vars(bundle), **changes})
-
-
-def certified(folder, bundle, key=None, days=365):
-    """The bundle with a new certificate of its authority, for `key` if given."""
-    secret = key or roster_key(bundle)
-    signer = authority.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-    name = roster.host(roster.fingerprint(secret.public_key()))
-    made = authority._certificate(name, secret, signer, bundle.roster.federation, days)
-    pem = authority.Encoding.PEM
-    private = secret.private_bytes(pem, authority.PrivateFormat.PKCS8, authority.NoEncryption())
-    return altered(bundle, certificate=made.public_bytes(pem), key=private)
-
-
-def roster_key(bundle):
-    return authority.load_pem_private_key(bundle.key, None)
 
 
 @pytest.fixture
