@@ -95,7 +95,7 @@ def plainly() -> Iterator[None]:
             talk(str(error), "red")
             raise typer.Exit(FAILED) from None
         except OSError as error:
-            if error.filename is not None:
+            if error.filename is not None or type(error) is not OSError:
                 raise
             said = (
                 f"{error.strerror}: the folder of the run cannot be written to; make room or give "

@@ -9,9 +9,9 @@ from ..core import tree
 from ..runs import checkpoint, resolved_numbers
 from ..runs.checkpoint import Damaged
 from ..runs.recovery import unused
-from .agent import Progress
 from .audit import LOG
 from .outbox import Outbox
+from .progress import Progress
 
 STATES, FINISHED = "checkpoint", "finished.json"
 

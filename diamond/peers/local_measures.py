@@ -15,7 +15,8 @@ from ..hypergradient import lower_solution
 from ..measure.measures import Metrics
 from ..numbers.open_numbers import agreed_bytes
 from ..problem import Objectives, Rows
-from .agent import Agent, Progress
+from .agent import Agent
+from .progress import Progress
 
 
 def look(

@@ -15,10 +15,10 @@ from ..runs.recovery import manifest, unused
 from ..runs.solution import shown as answer
 from ..runs.trajectory_digest import digest
 from ..runs.writer import Writer
-from .agent import Progress
 from .audit import LOG
 from .local_measures import look, sent
 from .node import Node
+from .progress import Progress
 from .shutdown import Halted
 from .site_names import called
 from .transport import Stopped

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..network import Network
-from ..peers.agent import Agent, Progress
+from ..peers.agent import Agent
 from ..peers.in_process import Wire, inline, play
 from ..peers.node import Missing, Node
+from ..peers.progress import Progress
 from ..peers.run_folder import SiteFolder
 from ..peers.timeouts import Limits
 from ..problem import Problem
