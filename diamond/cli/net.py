@@ -113,6 +113,7 @@ def start(
                 federation.toml(),
                 listen,
                 federation.missing,
+                federation.clip,
             )
         x = digest_of(last.state.x)
         if json:
@@ -139,7 +140,7 @@ def doctor(
         agent = None
         if problem:
             parts = federation.graph(), federation.algorithm.build(), site.me.number
-            fixed = federation.seed, federation.sampling
+            fixed = federation.seed, federation.sampling, federation.clip
             own = built(own_problem(problem, data), site.me.name)
             agent = Agent(own, *parts, *fixed)
         terms = federation.rounds, federation.missing, Limits(connect, connect)

@@ -27,7 +27,8 @@ class Agent:
     It draws what agent `number` of `diamond.simulate` draws and adds up what it hears in the order
     of the agents, so its trajectory is the simulated one. A round is one exchange after another.
     Numbers that the algorithm leaves open are found from what this agent measures and the largest
-    in the network.
+    in the network. With `clip`, no neighbour counts for more than that many times what is usual
+    (`programs.clipped`).
     """
 
     def __init__(
@@ -38,8 +39,12 @@ class Agent:
         number: int,
         seed: int = 0,
         sampling: Sampling = "blocks",
+        clip: float | None = None,
     ):
         _check(problem, network, number)
+        if clip is not None and network.channels:
+            raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
+        self.clip, self.spread = clip, None  # of the last exchange, how far messages were apart
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         self.given, self.outline = algorithm, _outline(suited(algorithm, problem))
@@ -194,7 +199,7 @@ class Agent:
         t, kept, then = np.int32(progress.t), progress.kept, self._then(turn)
         if self.ends is None:
             numbers, structure = self._flat(progress.algorithm)
-            plan = After(structure, self._structures[stage], stage, here, then)
+            plan = After(structure, self._structures[stage], stage, here, then, self.clip)
             parts = tuple(tuple(messages[j]) for j in self.heard)
             found = programs.after(plan)(numbers, thought, parts, self.weights, t)
             state, spent, sound, told, self.spread = found

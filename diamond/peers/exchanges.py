@@ -14,6 +14,7 @@ from .max_consensus import MaxConsensus, Unsettled
 from .programs import Thought
 from .progress import Progress
 from .service import Service
+from .suspicion import Suspicion
 from .worker_thread import Work
 
 
@@ -32,6 +33,9 @@ class Exchanges:
     ):
         self.agent, self.run, self.service, self.asking = agent, run, service, asking
         self.edges, self.work, self.name = edges, work, name
+        heard, here = agent.heard, agent.heard.index(agent.number)
+        called = [service.call(j) for j in heard]
+        self.suspicion = Suspicion(heard, here, called, service.audit)
         # Of the last round, of each exchange: all messages, the agent's own among them.
         self.messages: list[dict[int, list[Any]]] = []
         self.waited = 0.0  # seconds without work of its own
@@ -96,8 +100,16 @@ class Exchanges:
             after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
         except FloatingPointError as error:
             said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
-            raise FloatingPointError(said) from None
+            self._look(t)
+            raise FloatingPointError("; ".join([said, *self.suspicion.told()])) from None
+        self._look(t)
         return after, messages
+
+    def _look(self, t: int) -> None:
+        """Notice messages of exchange t that are absurd."""
+        if self.agent.spread is not None:
+            far, own = map(np.asarray, self.agent.spread)
+            self.suspicion.look(t // self.agent.exchanges, far, own)
 
     async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
         told = await self.work(self.agent.tell, progress, turn, thought)

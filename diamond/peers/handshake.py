@@ -69,7 +69,8 @@ def differing(mine: Mapping[str, str], other: Any, here: str = "here", there: st
 def _channels(agent: Agent) -> list[str]:
     """What becomes of messages on their way, where something does."""
     network = agent.network
-    return [f"{network.channels} {network.damping}"] if network.channels else []
+    clipped = [] if agent.clip is None else [f"clip {agent.clip}"]
+    return clipped + ([f"{network.channels} {network.damping}"] if network.channels else [])
 
 
 def _losses(agent: Agent) -> list[str]:

@@ -50,6 +50,7 @@ class After(NamedTuple):
     stage: int
     here: int  # the agent's own place among those heard
     then: tuple[int, int] | None = None  # whose message is known then: its stage, and rounds later
+    clip: float | None = None  # see `clipped`
 
 
 @lru_cache(maxsize=256)
@@ -85,23 +86,28 @@ def before(plan: Before) -> Callable[..., Any]:
 
 @lru_cache(maxsize=256)
 def after(plan: After) -> Callable[..., Any]:
-    """(numbers, thought, parts, weights, t) -> state, spent, whether it is sound, message, spread.
+    """(numbers, thought, parts, weights, t) -> state, spent, whether it is sound, message, spreads.
 
     The message is the next one, where it is known by now; the barrier lets it have the bits that it
-    would have on its own. The spread is how far each one heard is from the agent's own message.
+    would have on its own. The spreads, and the lengths of what is the agent's own, are `spread`.
     """
 
     def step(numbers: Any, thought: Thought, parts: Any, weights: jax.Array, t: Any) -> Any:
         algorithm = jax.tree.unflatten(plan.algorithm, numbers)
         said = [jax.tree.unflatten(plan.message, part) for part in parts]
-        heard = said[plan.here], mix(said, weights, plan.here)
+        far = [spread([one[part] for one in said], plan.here) for part in range(len(said[0]))]
+        change = mix(said, weights, plan.here)
+        if plan.clip is not None:
+            change = clipped(said, weights, plan.here, [one[0] for one in far], plan.clip)
+        heard = said[plan.here], change
         state, spent, sound = updated(algorithm, thought, heard, t, plan.stage)
         told = None
         if plan.then is not None:
             stage, later = plan.then
             state = jax.lax.optimization_barrier(state)
             told = algorithm.stages[stage].outgoing(state, None, t + later)
-        return state, spent, sound, told, spread(said, plan.here)
+        spreads = jnp.stack([one[0] for one in far]), jnp.stack([one[1] for one in far])
+        return state, spent, sound, told, spreads
 
     return jax.jit(step)
 
@@ -129,11 +135,36 @@ def mix(messages: Any, weights: jax.Array, here: int) -> Message:
     return jax.tree.map(change, *messages)
 
 
-def spread(messages: Any, here: int) -> jax.Array:
-    """||message_j - message_i|| for each j."""
-    mine = messages[here]
-    far = [tree.norm(tree.sub(one, mine)).astype(jnp.float32) for one in messages]
-    return jnp.stack(far)
+def clipped(messages: Any, weights: jax.Array, here: int, far: Any, clip: float) -> Message:
+    """The same with every difference shortened to `clip` times the median of their lengths.
+
+        sum_j M_ij min(1, clip med_k d_k / d_j) (s_j - s_i),    d_j = ||s_j - s_i||,
+
+    of each part of the message; of two in the middle, the median is the smaller.
+    """
+    parts = []
+    for place, lengths in enumerate(far):
+        others = [d for j, d in enumerate(lengths) if j != here]
+        usual = jnp.sort(jnp.stack(others))[(len(others) - 1) // 2]
+        share = jnp.where(lengths > clip * usual, clip * usual / lengths, 1.0)
+
+        def change(*leaves: jax.Array) -> jax.Array:
+            total, mine = jnp.zeros_like(leaves[0]), leaves[here]
+            for j, (weight, leaf) in enumerate(zip(weights.astype(total.dtype), leaves)):
+                if j != here:
+                    part = weight * share[j].astype(total.dtype) * (leaf - mine)
+                    total = total + jnp.where(share[j] > 0, part, 0)
+            return total
+
+        parts.append(jax.tree.map(change, *(one[place] for one in messages)))
+    return Message(*parts)
+
+
+def spread(part: Any, here: int) -> tuple[jax.Array, jax.Array]:
+    """||s_j - s_i|| for each j, and ||s_i||, of one part of a message."""
+    mine = part[here]
+    far = [tree.norm(tree.sub(one, mine)).astype(jnp.float32) for one in part]
+    return jnp.stack(far), tree.norm(mine).astype(jnp.float32)
 
 
 def updated(algorithm: Any, thought: Thought, heard: Any, t: Any, stage: int) -> Any:

@@ -45,6 +45,7 @@ def run(
     config: str = "",
     listen: str | None = None,
     missing: Missing = "wait",
+    clip: float | None = None,
 ) -> Progress:
     """This site's part of a run, from its checkpoint in `folder` if there is one.
 
@@ -57,7 +58,8 @@ def run(
     wait, and the end is that of a run without the crash, bit for bit. The trajectory is that of
     `diamond.simulate`, to rounding. `listen` is where to listen if that is not the address in the
     roster, as behind a mapped port. With `missing="continue"`, rounds are made without neighbours
-    that have been silent for `limits.round` seconds, as `peers.edges` describes.
+    that have been silent for `limits.round` seconds, as `peers.edges` describes. With `clip`, what
+    a neighbour says counts for no more than that many times what is usual.
 
     `folder` becomes an ordinary run folder with what the site can tell alone (`peers.look`),
     measured as often as checkpoints are written; `origin` and `config` are what its manifest and
@@ -79,7 +81,7 @@ def run(
 
     _check(rounds, seed, every)
     site = load(bundle)
-    agent = Agent(problem, network, algorithm, site.me.number, seed, sampling)
+    agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
     if tuple(agent.neighbours) != site.me.neighbours:
         raise ValueError(
             f"the network gives agent {agent.number} the neighbours {agent.neighbours}, the roster "
@@ -123,6 +125,7 @@ def rehearse(
     seed: int = 0,
     sampling: Sampling = "blocks",
     names: Sequence[str] = (),
+    clip: float | None = None,
 ) -> list[Progress]:
     """The run of all sites in this process, over a wire without TLS: each problem has one's rows.
 
@@ -133,7 +136,7 @@ def rehearse(
     async def everyone() -> list[Progress]:
         wire = Wire()
         for number, problem in enumerate(problems):
-            agent = Agent(problem, network, algorithm, number, seed, sampling)
+            agent = Agent(problem, network, algorithm, number, seed, sampling, clip)
             called = dict(enumerate(names))
             node = Node(agent, rounds, wire.end(number), work=inline, names=called)
             wire.nodes[number] = node
