@@ -7,7 +7,7 @@ again for what it has heard since, and tells the same bits once more.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -67,7 +67,8 @@ class Node:
             self.agent, self.parts, self.transport, self.limits, self.service
         )
         self.waits, self.heard = self.asking.waits, self.asking.heard
-        self.seconds = 0.0  # of rounds
+        self.seconds = 0.0  # of rounds, what is measured and written between them among it
+        self._saving: asyncio.Task[None] | None = None  # a checkpoint
         self.compiling = 0.0  # seconds before the first of them
         self.t = 0  # rounds made
         self.halt = Shutdown(self.limits.connect)
@@ -130,22 +131,29 @@ class Node:
                 self.edges.ledger.restore(self.agent.tick(progress))
             await self.halt.unless(self.asking.meet(self.edges))
             if progress.t == 0:
-                progress = await self._timed(self.exchanges.find, progress)
+                begun = _clock()
+                progress = await self.halt.unless(self.exchanges.find(progress))
+                self.seconds += _clock() - begun
             await self._show(progress)
             if progress.t < self.rounds and self.agent not in WARM:
                 await self._warm(progress)
             while progress.t < self.rounds:
-                after = await self._timed(self.exchanges.round, progress)
-                if self.agent.renews(after):
-                    after = await self._timed(self.exchanges.find, after)
-                progress = after
+                begun = _clock()
+                progress = await self.halt.unless(self._round(progress))
+                self.seconds += _clock() - begun
+                begun = _clock()
                 await self._show(progress)
                 if self._due(progress):
-                    await self._save(progress)
+                    await self._saved()
+                    self._saving = asyncio.ensure_future(self._save(progress))
+                    await asyncio.sleep(0)  # it begins now
+                self.seconds += _clock() - begun
                 if self.halt.asked:
                     raise Halted
+            await self._saved()
             await self.halt.unless(self._leave())
         except Halted:
+            await self._saved()
             if 0 < progress.t < self.rounds:
                 await self._save(progress)
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
@@ -154,18 +162,17 @@ class Node:
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
             raise
         finally:
+            if self._saving is not None:
+                self._saving.cancel()
+                await asyncio.gather(self._saving, return_exceptions=True)
             if self.edges:
                 await self.edges.close()
         return progress
 
-    async def _timed(
-        self, work: Callable[[Progress], Awaitable[Progress]], progress: Progress
-    ) -> Progress:
-        begun = _clock()
-        try:
-            return await self.halt.unless(work(progress))
-        finally:
-            self.seconds += _clock() - begun
+    async def _round(self, progress: Progress) -> Progress:
+        """One round, and after some of them the numbers found anew."""
+        after = await self.exchanges.round(progress)
+        return await self.exchanges.find(after) if self.agent.renews(after) else after
 
     async def _show(self, progress: Progress) -> None:
         self.t = progress.t
@@ -191,14 +198,18 @@ class Node:
         self.compiling = _clock() - begun
         WARM.add(self.agent)
 
+    async def _saved(self) -> None:
+        """Until the checkpoint that is being written is on the disk."""
+        if self._saving is not None:
+            await self._saving
+
     async def _save(self, progress: Progress) -> None:
-        """A checkpoint; only then do neighbours hear that they may forget."""
+        """A checkpoint, beside the rounds; only then do neighbours hear that they may forget."""
+        kept = self.service.outbox.copy()
         if self.folder is None:
             self.service.durable = self.agent.tick(progress)
         else:
-            await self.work(
-                checkpoints.save, self.folder, self.run_digest, progress, self.service.outbox
-            )
+            await self.work(checkpoints.save, self.folder, self.run_digest, progress, kept)
             self.service.durable = self.agent.exchanges * checkpoints.safe(self.folder)
         if self.edges:
             await self.edges.turn(

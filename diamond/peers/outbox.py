@@ -57,6 +57,12 @@ class Outbox:
     def _wanted(self, t: int) -> bool:
         return any(t >= d and not self.spared(j, t) for j, d in self.durable.items())
 
+    def copy(self) -> "Outbox":
+        """The same as it is now, for a checkpoint that is written while rounds go on."""
+        one = Outbox(self.durable, self.spared)
+        one.durable, one.frames = dict(self.durable), dict(self.frames)
+        return one
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The frames as arrays by name, for a checkpoint."""
         named = {f"frame[{t},{talk}]": frame for (t, talk), frame in self.frames.items()}

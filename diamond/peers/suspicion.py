@@ -10,6 +10,7 @@ That is what a flipped sign, a constant, or numbers of 1e38 come to once the oth
 neighbour that lies by little is not noticed: nothing here can tell it from one with other rows.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ from .audit import Audit
 
 FAR = 20.0
 ROUNDS = 10  # that are remembered
+PARTS = 2  # of a message
 
 
 class Suspicion:
@@ -27,26 +29,28 @@ class Suspicion:
     def __init__(self, heard: Sequence[int], here: int, names: Sequence[str], audit: Audit):
         self.heard, self.here, self.names, self.audit = heard, here, names, audit
         self.counts = {j: 0 for place, j in enumerate(heard) if place != here}
-        self._past: dict[int, deque[np.ndarray]] = {}
+        self._past: dict[int, list[deque[float]]] = {
+            j: [deque(maxlen=ROUNDS) for _ in range(PARTS)] for j in self.counts
+        }
 
     def look(self, t: int, spread: np.ndarray, own: np.ndarray) -> dict[int, str]:
         """What is absurd in round t, by neighbour; `spread` has a row a part, `own` its length."""
-        found = {}
+        found: dict[int, str] = {}
+        rows, lengths = spread.tolist(), own.tolist()
         for place, j in enumerate(self.heard):
             if place == self.here:
                 continue
-            far = spread[:, place]
-            others = [k for k in range(len(self.heard)) if k not in (place, self.here)]
-            usual = np.median(spread[:, others], axis=1) if others else np.full(len(far), np.inf)
-            past = self._past.setdefault(j, deque(maxlen=ROUNDS))
-            before = np.max(past, axis=0) if len(past) == ROUNDS else np.full(len(far), np.inf)
-            for limit, whose in ((usual, "the others'"), (before, "its own before")):
-                if ((far > FAR * limit) & (far > own)).any() and j not in found:
-                    with np.errstate(all="ignore"):
-                        times = np.nanmax(far / np.maximum(limit, 1e-30))
+            for row, length, past in zip(rows, lengths, self._past[j]):
+                others = sorted(d for k, d in enumerate(row) if k not in (place, self.here))
+                usual = others[(len(others) - 1) // 2] if others else math.inf
+                before = max(past) if len(past) == ROUNDS else math.inf
+                far = row[place]
+                if far > length and far > FAR * min(usual, before):
+                    whose = "the others'" if usual <= before else "its own before"
+                    times = far / max(min(usual, before), 1e-30)
                     found[j] = f"is {times:.2g} times as far from this site's as {whose}"
-            if j not in found:
-                past.append(far)
+                else:
+                    past.append(far)
         for j, said in found.items():
             self.counts[j] += 1
             name = self.names[self.heard.index(j)]
