@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import FAILED, Json, app, emit, reported, talk
-from .net_sites import Connect, Place, Rows, agreed, digest_of, installed, own_problem, plainly
+from .net_sites import (
+    Connect,
+    Place,
+    Rows,
+    agreed,
+    built,
+    digest_of,
+    installed,
+    own_problem,
+    plainly,
+    private_files,
+)
 
 if TYPE_CHECKING:
     from ..peers.agent import Agent
@@ -20,6 +31,7 @@ app.add_typer(net, name="net")
 Own = Annotated[str, typer.Option("--problem", help="Your function, as in my_problem.py:make.")]
 Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
 Listen = Annotated[str | None, typer.Option(help="Listen here, not at the roster's address.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Set aside what is there; begin anew.")]
 GiveUp = Annotated[float, typer.Option(help="Seconds without news after which to stop.")]
 
 
@@ -59,6 +71,7 @@ def start(
     answer: Answer = 120.0,
     give_up: GiveUp = 24 * 3600.0,
     listen: Listen = None,
+    restart: Restart = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the end.")] = False,
     json: Json = False,
 ) -> None:
@@ -66,18 +79,26 @@ def start(
     with plainly(), agreed(bundle) as (site, federation):
         from ..experiment.federation import origin
         from ..peers.timeouts import Limits
+        from ..runs.recovery import unused
+        from ..runs.writable import room
         from ..runtimes.peers import run
         from .net_progress import watching
 
         folder = out / federation.name / site.me.name
+        room(folder)
+        if restart and folder.exists():
+            aside = unused(folder)
+            folder.rename(aside)
+            talk(f"what was there is in {aside}; the run begins anew, once all sites do")
         who = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
         names = {member.number: member.name for member in site.neighbours}
         talk(f"{who}; neighbours {', '.join(names.values())}; folder {folder}")
         made = own_problem(problem, data)
         command = f"diamond net start {bundle} --problem {problem}" + f" --data {data}" * bool(data)
-        with watching(names, federation.rounds, quiet) as watch:
+        whole = built(made, site.me.name)
+        with private_files(), watching(names, federation.rounds, quiet) as watch:
             last = run(
-                made.build(),
+                whole,
                 federation.graph(),
                 federation.algorithm.build(),
                 federation.rounds,
@@ -92,6 +113,7 @@ def start(
                 federation.toml(),
                 listen,
                 federation.missing,
+                federation.clip,
             )
         x = digest_of(last.state.x)
         if json:
@@ -118,8 +140,9 @@ def doctor(
         agent = None
         if problem:
             parts = federation.graph(), federation.algorithm.build(), site.me.number
-            fixed = federation.seed, federation.sampling
-            agent = Agent(own_problem(problem, data).build(), *parts, *fixed)
+            fixed = federation.seed, federation.sampling, federation.clip
+            own = built(own_problem(problem, data), site.me.name)
+            agent = Agent(own, *parts, *fixed)
         terms = federation.rounds, federation.missing, Limits(connect, connect)
         found = asyncio.run(_examine(site, agent, *terms))
         if json:

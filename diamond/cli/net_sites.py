@@ -1,5 +1,6 @@
 """What the commands of `diamond net` share: the bundle of a site, its problem, its troubles."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ..experiment.components import Part
     from ..experiment.federation import Federation
     from ..peers.roster import Bundle
+    from ..problem import Problem
 
 Place = Annotated[Path, typer.Argument(help="The bundle of this site, a folder.")]
 Rows = Annotated[Path | None, typer.Option("--data", help="Handed to it as `data`: your own rows.")]
@@ -27,10 +29,12 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
 
     from ..experiment.federation import agreed
     from ..machine.compilation_cache import compile_cache
-    from ..peers.roster import load
+    from ..peers.roster import fresh, load
 
     compile_cache()
     site = load(bundle)
+    if said := fresh(site):
+        talk(said, "yellow")
     sites = {member.name: member.address for member in site.roster.members}
     federation = agreed(site.roster.federation, site.roster.terms, sites)
     with jax.enable_x64(federation.precision == "float64"):
@@ -52,23 +56,36 @@ def own_problem(kind: str, data: Path | None) -> "Part":
         raise BadExperiment(kind, said) from None
 
 
+def built(part: "Part", site: str) -> "Problem":
+    """The problem itself; what is wrong with its rows is said of the site, which has no other's."""
+    from ..experiment.validation_errors import BadExperiment, Mistake
+
+    try:
+        made: Problem = part.build()
+        return made
+    except ValueError as cause:
+        said = str(cause).replace("agent 0's", f"{site}'s").replace("agent 0", site)
+        raise BadExperiment(part.name, [Mistake("problem", said)]) from None
+
+
 @contextmanager
 def plainly() -> Iterator[None]:
     """As `reported`, for what sites have to say as well."""
     with reported():
         installed()
         from ..peers.checkpoints import OtherRun
+        from ..peers.edge_journal import DamagedJournal
         from ..peers.roster import BadBundle
         from ..peers.shutdown import Halted
         from ..peers.timeouts import GaveUp
-        from ..peers.transport import Refused
+        from ..peers.transport import Refused, Stopped
 
         try:
             yield
-        except (BadBundle, OtherRun) as error:
+        except (BadBundle, OtherRun, DamagedJournal) as error:
             talk(str(error), "red")
             raise typer.Exit(BAD_INPUT) from None
-        except FloatingPointError as error:
+        except (FloatingPointError, Stopped) as error:
             talk(str(error), "red")
             raise typer.Exit(DIVERGED) from None
         except Halted as error:
@@ -77,14 +94,33 @@ def plainly() -> Iterator[None]:
         except (Refused, GaveUp) as error:
             talk(str(error), "red")
             raise typer.Exit(FAILED) from None
+        except OSError as error:
+            if error.filename is not None or type(error) is not OSError:
+                raise
+            said = (
+                f"{error.strerror}: the folder of the run cannot be written to; make room or give "
+                f"another --out, and the same command goes on from the last checkpoint"
+            )
+            talk(str(error) if error.errno is None else said, "red")
+            raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             talk("interrupted; the same command goes on from the checkpoint", "yellow")
             raise typer.Exit(INTERRUPTED) from None
 
 
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Files made meanwhile are their owner's only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def installed() -> None:
     """Say what is missing where the extra was not installed."""
-    for name in ("cryptography", "grpc", "msgpack"):
+    for name in ("cryptography", "msgpack"):
         if find_spec(name) is None:
             talk(f"{name} is missing: pip install 'diamond-bilevel[net]'", "red")
             raise typer.Exit(BAD_INPUT)

@@ -58,6 +58,7 @@ async def _ask(
 ) -> dict[str, dict[str, Any]]:
     """What each of the members answers; {"error": why} if it does not."""
     from ..peers.frame import FrameError, pack, unpack
+    from ..peers.neighbour_status import standing
     from ..peers.rpc import Client
     from ..peers.timeouts import Limits
     from ..peers.transport import REQUEST, Refused, Unreachable
@@ -66,7 +67,7 @@ async def _ask(
         try:
             request = pack({"kind": kind, "sender": site.me.number})
             header, _ = unpack(await client.call(member.number, request), REQUEST)
-            return {name: value for name, value in header.items() if name != "kind"}
+            return standing(header, len(site.roster.members))
         except (Refused, Unreachable, FrameError) as cause:
             return {"error": f"{member.address}: {cause}"}
 

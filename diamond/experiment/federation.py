@@ -31,6 +31,7 @@ class Federation(BaseModel):
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64"] = "float32"
     missing: Literal["wait", "continue"] = "wait"  # what to do about a neighbour that is away
+    clip: Annotated[float, Field(ge=1)] | None = None  # of a neighbour, times what is usual
     network: Annotated[Part, BeforeValidator(graph)]
     algorithm: Annotated[Part, BeforeValidator(algorithm)]
     sites: dict[Site, Address]
@@ -54,10 +55,15 @@ class Federation(BaseModel):
     def terms(self) -> dict[str, Any]:
         """What the sites agree on, as plain data that `agreed` reads again."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
-        return {name: getattr(self, name) for name in scalars} | {
-            "network": {"graph": self.network.name, **self.network.options},
-            "algorithm": {"name": self.algorithm.name, **self.algorithm.options},
-        }
+        clip = {} if self.clip is None else {"clip": self.clip}
+        return (
+            {name: getattr(self, name) for name in scalars}
+            | clip
+            | {
+                "network": {"graph": self.network.name, **self.network.options},
+                "algorithm": {"name": self.algorithm.name, **self.algorithm.options},
+            }
+        )
 
     def toml(self) -> str:
         """The whole of it as a file, which reads as this federation again."""

@@ -1,52 +1,24 @@
 """One agent's part of a round, without any network: what it tells, thinks and becomes."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..core import cost, tree
-from ..core.cost import Cost
-from ..core.sampling import Moment, Sample, Sampling, draw, key
+from ..core.sampling import Moment, Sampling, key
 from ..network import Network
-from ..numbers.open_numbers import AllHere, Found, Setting, Talk, refreshes, resolve, suited, swap
-from ..problem import Objectives, Problem
-from ..rounds.algorithm import Algorithm, Estimate, Message, State
+from ..numbers.open_numbers import AllHere, Setting, Talk, refreshes, resolve, suited, swap
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm, Message
 from ..rounds.traffic import messages
+from . import programs
 from .channel_ends import channel_ends
 from .frame import Layout, layout
-
-
-class Progress(NamedTuple):
-    """Where an agent stands: everything its rounds to come depend on."""
-
-    t: int  # rounds made
-    state: State
-    spent: jax.Array  # its counter of oracle calls
-    algorithm: Any  # with the numbers in use
-    found: dict[str, Found]  # those of them that were left to the run
-    kept: Any = None  # of the messages of those it hears, where these are compressed or late
-
-
-class Turn(NamedTuple):
-    """One exchange of a round: its stage, which one of the round it is (a stage may be taken
-    several times), and the stages before it that tell nothing."""
-
-    stage: int
-    number: int
-    before: tuple[tuple[int, int], ...]
-
-
-class Thought(NamedTuple):
-    """What an agent has computed for an exchange, before it has heard anything."""
-
-    state: State  # after the stages that tell nothing
-    spent: jax.Array
-    estimate: Estimate
-    cost: Cost
+from .programs import After, Before, Thought
+from .progress import Progress, turns_of
 
 
 class Agent:
@@ -55,7 +27,8 @@ class Agent:
     It draws what agent `number` of `diamond.simulate` draws and adds up what it hears in the order
     of the agents, so its trajectory is the simulated one. A round is one exchange after another.
     Numbers that the algorithm leaves open are found from what this agent measures and the largest
-    in the network.
+    in the network. With `clip`, no neighbour counts for more than that many times what is usual
+    (`programs.clipped`).
     """
 
     def __init__(
@@ -66,8 +39,12 @@ class Agent:
         number: int,
         seed: int = 0,
         sampling: Sampling = "blocks",
+        clip: float | None = None,
     ):
         _check(problem, network, number)
+        if clip is not None and network.channels:
+            raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
+        self.clip, self.spread = clip, None  # of the last exchange, how far messages were apart
         problem = problem.seated(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
@@ -82,8 +59,11 @@ class Agent:
         told = self.told if self.ends is None else [self.ends.wire(one) for one in self.told]
         self._structures = [jax.tree.structure(message) for message in told]
         self.layouts = [layout(jax.tree.leaves(message)) for message in told]
-        self.turns, self.after = _turns(self.outline, self.layouts)
+        self.turns, self.after = turns_of(self.outline, self.layouts)
         self.several = sum(stage.times for stage in self.outline.stages) > 1
+        self._rows, self._objectives = jax.tree.flatten(self.objectives)
+        self._numbers: tuple[Any, Any, Any] = None, None, None  # algorithm, its leaves, structure
+        self._ahead: tuple[Any, Any, Any] = None, None, None  # algorithm, state, message by then
 
     @property
     def exchanges(self) -> int:
@@ -148,36 +128,37 @@ class Agent:
 
     def think(self, progress: Progress, turn: int) -> Thought:
         """All work up to that exchange: the stages that tell nothing, then the gradients for it."""
-        stage, number, before = self.turns[turn]
-        state, spent = progress.state, progress.spent
-        for alone, turn_of_it in before:
-            state, spent = self._alone(progress, state, spent, alone, turn_of_it)
-        sample = self.draw(progress, stage, number)
-        given = progress.algorithm, self.objectives, state, jnp.int32(progress.t), sample, stage
-        return jax.block_until_ready(Thought(state, spent, *_estimate(*given)))
+        stage, number, silent = self.turns[turn]
+        numbers, structure = self._flat(progress.algorithm)
+        ways = tuple((one, self._which(turn_of_it)) for one, turn_of_it in silent)
+        fixed = structure, self._objectives, self.sampling, ways, stage, self._which(number)
+        plan = Before(*fixed, tells=not self.early(turn))
+        return jax.block_until_ready(programs.before(plan)(*self._given(numbers, progress)))
 
-    def _alone(self, progress: Progress, state: State, spent: Any, stage: int, number: int) -> Any:
-        """A stage that tells nothing."""
-        sample = self.draw(progress, stage, number)
-        own = state, spent, jnp.int32(progress.t), sample
-        return _local(progress.algorithm, self.objectives, *own, stage)
+    def _given(self, numbers: Any, progress: Progress) -> tuple[Any, ...]:
+        """What a program up to an exchange is given."""
+        where = progress.state, progress.spent, np.int32(progress.t)
+        return numbers, self._rows, self.key, np.int32(self.number), *where
 
-    def draw(self, progress: Progress, stage: int = 0, number: int = 0) -> Sample:
-        """All that is random in a stage of the round."""
-        own, algorithm = self.objectives.of(0), progress.algorithm
-        rows = own.train.stored, own.valid.stored
-        drawn = algorithm.stages[stage].links, algorithm.batch, self.sampling
-        which = number if self.several else None
-        agent, t = jnp.int32(self.number), jnp.int32(progress.t)
-        return _draw(self.key, t, agent, rows, *drawn, which)
+    def _which(self, number: int) -> int | None:
+        """Of the round, for what is random, where a round has several stages."""
+        return number if self.several else None
+
+    def _flat(self, algorithm: Any) -> tuple[Any, Any]:
+        """The numbers of the algorithm, and its structure."""
+        if self._numbers[0] is not algorithm:
+            self._numbers = algorithm, *jax.tree.flatten(algorithm)
+        return self._numbers[1:]
 
     def message(self, progress: Progress, turn: int, thought: Thought | None) -> Message:
         """What the agent tells; `thought` may be None if that is early."""
-        state, estimate = progress.state, None
-        if thought is not None:
-            state, estimate = thought.state, thought.estimate
-        t, stage = jnp.int32(progress.t), self.turns[turn].stage
-        return _outgoing(progress.algorithm, state, estimate, t, stage)
+        if thought is not None and thought.told is not None:
+            return thought.told
+        if self._ahead[0] is progress.algorithm and self._ahead[1] is progress.state:
+            return self._ahead[2]
+        numbers, structure = self._flat(progress.algorithm)
+        tell = programs.outgoing(structure, self.turns[turn].stage)
+        return tell(numbers, progress.state, np.int32(progress.t))
 
     def tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[np.ndarray]:
         """What travels of it, as arrays."""
@@ -215,20 +196,24 @@ class Agent:
         messages: Mapping[int, Sequence[np.ndarray]],
     ) -> Progress:
         """The end of the exchange, from what all neighbours and the agent itself told."""
-        parts = [self.unpacked(messages[j], turn) for j in self.heard]
         here, stage = self.heard.index(self.number), self.turns[turn].stage
-        kept = progress.kept
+        t, kept, then = np.int32(progress.t), progress.kept, self._then(turn)
         if self.ends is None:
-            heard = parts[here], _mix(parts, self.weights, here)
+            numbers, structure = self._flat(progress.algorithm)
+            plan = After(structure, self._structures[stage], stage, here, then, self.clip)
+            parts = tuple(tuple(messages[j]) for j in self.heard)
+            found = programs.after(plan)(numbers, thought, parts, self.weights, t)
+            state, spent, sound, told, self.spread = found
+            self._ahead = (progress.algorithm, state, told) if then else (None, None, None)
         else:
             own = self.message(progress, turn, None if self.early(turn) else thought)
-            given = own, here, parts, self._moment(progress.t, turn), self.heard
+            wires = [self.unpacked(messages[j], turn) for j in self.heard]
+            given = own, here, wires, self._moment(progress.t, turn), self.heard
             said, now = self.ends.hear(kept[stage], *given)
             kept = (*kept[:stage], now, *kept[stage + 1 :])
-            heard = own, tree.scale(self.ends.share(progress.t), _mix(said, self.weights, here))
-        state, spent, sound = _update(
-            progress.algorithm, thought, heard, jnp.int32(progress.t), stage
-        )
+            change = programs.alone(said, self.weights, here)
+            heard = own, tree.scale(self.ends.share(progress.t), change)
+            state, spent, sound = programs.update(progress.algorithm, thought, heard, t, stage)
         if not sound:
             raise FloatingPointError(
                 f"agent {self.number} diverged in round {progress.t}: x or y is not finite; "
@@ -236,89 +221,26 @@ class Agent:
             )
         return progress._replace(state=state, spent=spent, kept=kept)
 
+    def _then(self, turn: int) -> tuple[int, int] | None:
+        """Whose message is known at the end of that exchange, if any is: its stage, rounds later.
+
+        That of the next exchange, if it is early and no stage of the agent's own lies between.
+        """
+        last = turn + 1 == self.exchanges
+        following = 0 if last else turn + 1
+        if (last and self.after) or not self.early(following):
+            return None
+        return self.turns[following].stage, int(last)
+
     def end(self, progress: Progress) -> Progress:
         """The end of the round: the stages after its last exchange."""
         state, spent = progress.state, progress.spent
-        for stage, number in self.after:
-            state, spent = self._alone(progress, state, spent, stage, number)
+        if self.after:
+            numbers, structure = self._flat(progress.algorithm)
+            ways = tuple((stage, self._which(number)) for stage, number in self.after)
+            plan = Before(structure, self._objectives, self.sampling, ways, None)
+            state, spent = programs.before(plan)(*self._given(numbers, progress))
         return progress._replace(t=progress.t + 1, state=state, spent=spent)
-
-
-def _turns(
-    algorithm: Algorithm, layouts: Sequence[Layout]
-) -> tuple[list[Turn], tuple[tuple[int, int], ...]]:
-    """The exchanges of a round, and the stages after the last one."""
-    turns: list[Turn] = []
-    silent: tuple[tuple[int, int], ...] = ()
-    number = 0
-    for stage, (each, told) in enumerate(zip(algorithm.stages, layouts)):
-        for _ in range(each.times):
-            if told:
-                turns.append(Turn(stage, number, silent))
-                silent = ()
-            else:
-                silent = (*silent, (stage, number))
-            number += 1
-    return turns, silent
-
-
-_draw = jax.jit(draw, static_argnums=(4, 5, 6, 7))
-
-
-@partial(jax.jit, static_argnums=5)
-def _estimate(
-    algorithm: Algorithm, problem: Objectives, state: State, t: Any, sample: Sample, number: int
-) -> tuple[Estimate, Cost]:
-    own = problem.of(0)
-    return algorithm.stages[number].estimate(own, state, t, own.at(sample))
-
-
-@partial(jax.jit, static_argnums=6)
-def _local(
-    algorithm: Algorithm,
-    problem: Objectives,
-    state: State,
-    counter: jax.Array,
-    t: Any,
-    sample: Sample,
-    number: int,
-) -> tuple[State, jax.Array]:
-    stage = algorithm.stages[number]
-    own = problem.of(0)
-    estimate, costs = stage.estimate(own, state, t, own.at(sample))
-    nothing = stage.outgoing(state, estimate, t)
-    state = stage.update(state, estimate, nothing, nothing, t)
-    return state, cost.charge(counter, costs)
-
-
-@partial(jax.jit, static_argnums=4)
-def _outgoing(algorithm: Algorithm, state: State, estimate: Any, t: Any, number: int) -> Message:
-    return algorithm.stages[number].outgoing(state, estimate, t)
-
-
-@partial(jax.jit, static_argnums=2)
-def _mix(messages: Sequence[Message], weights: jax.Array, here: int) -> Message:
-    """sum_j M_ij (message_j - message_i) in the order of j."""
-
-    def mix(*parts: jax.Array) -> jax.Array:
-        total, mine = jnp.zeros_like(parts[0]), parts[here]
-        for j, (weight, part) in enumerate(zip(weights.astype(total.dtype), parts)):
-            total = total if j == here else total + weight * (part - mine)
-        return total
-
-    return jax.tree.map(mix, *messages)
-
-
-@partial(jax.jit, static_argnums=4)
-def _update(
-    algorithm: Algorithm,
-    thought: Thought,
-    heard: tuple[Message, Message],
-    t: jax.Array,
-    stage: int,
-) -> tuple[State, jax.Array, jax.Array]:
-    state = algorithm.stages[stage].update(thought.state, thought.estimate, *heard, t)
-    return state, cost.charge(thought.spent, thought.cost), tree.finite((state.x, state.y))
 
 
 def _outline(algorithm: Any) -> Any:

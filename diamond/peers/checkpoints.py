@@ -9,8 +9,9 @@ from ..core import tree
 from ..runs import checkpoint, resolved_numbers
 from ..runs.checkpoint import Damaged
 from ..runs.recovery import unused
-from .agent import Progress
+from .audit import LOG
 from .outbox import Outbox
+from .progress import Progress
 
 STATES, FINISHED = "checkpoint", "finished.json"
 
@@ -66,7 +67,7 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox) -> Progress:
     if len(once) > 1:
         raise OtherRun(
             f"{folder}: none of its checkpoints can be read ({damage or 'set aside'}); restore one "
-            f"from a copy, or move the folder away at every site, and all begin anew"
+            f"from a copy, or start all sites with --restart, and all begin anew"
         )
     return start
 
@@ -87,5 +88,16 @@ def finish(folder: Path, run: str, neighbours: set[int]) -> None:
 def finished(folder: Path, run: str) -> set[int]:
     """The neighbours that have finished."""
     path = folder / FINISHED
-    told = json.loads(path.read_bytes()) if path.exists() else {}
-    return set(told["neighbours"]) if told.get("run") == run else set()
+    try:
+        told = json.loads(path.read_bytes())
+        return {int(j) for j in told["neighbours"]} if told["run"] == run else set()
+    except FileNotFoundError:
+        return set()
+    except (ValueError, KeyError, TypeError) as cause:
+        aside = unused(path)
+        os.rename(path, aside)
+        LOG.warning(
+            f"{path} is damaged ({cause}) and set aside as {aside.name}: neighbours that have "
+            f"finished have to be started once more to say so"
+        )
+        return set()

@@ -6,6 +6,7 @@ from typing import Any
 
 from . import frame
 from .agent import Agent
+from .checkpoints import OtherRun
 from .edge_states import Edges
 from .frame import Ask, Envelope, FrameError, Layout
 from .neighbour_status import NeighbourStatus
@@ -30,6 +31,7 @@ class NeighbourClient:
     ):
         self.agent, self.parts, self.transport = agent, parts, transport
         self.limits, self.service, self.last = limits, service, service.last
+        self.begun = 0  # the tick that this sitting began at
         self.waits = {j: Wait() for j in agent.neighbours}
         self.heard = {j: NeighbourStatus() for j in agent.neighbours}
 
@@ -109,11 +111,21 @@ class NeighbourClient:
         mine = {"sender": self.agent.number, "parts": dict(self.parts), "within": within}
         request = frame.pack({"kind": "hello", **mine})
         told, _ = frame.unpack(await self.transport.call(j, request), REQUEST)
-        durable = told.get("durable")
-        if type(durable) is not int or not 0 <= durable <= self.last:
-            raise FrameError("a greeting that does not say up to where it is kept")
+        durable, kept = (self._tick(told.get(name, 0)) for name in ("durable", "kept"))
+        if kept > max(self.begun, self.service.durable):
+            here, there = self.begun // self.agent.exchanges, kept // self.agent.exchanges
+            raise OtherRun(
+                f"the folder of {self.service.call(self.agent.number)} leads to round {here}, but "
+                f"it has been at round {there}, and {self.service.call(j)} keeps messages from "
+                f"there on: restore the folder from a copy, or start all sites with --restart"
+            )
         self.service.outbox.heard(j, durable)
         return True
+
+    def _tick(self, said: Any) -> int:
+        if type(said) is not int or not 0 <= said <= self.last:
+            raise FrameError("a greeting that does not say from where on messages are kept")
+        return said
 
     async def part(self, edges: Edges | None) -> None:
         """Until every neighbour has finished, too, and knows that this agent has."""

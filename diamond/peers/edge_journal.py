@@ -22,6 +22,10 @@ UP, DOWN, YES = "up", "down", "yes"  # yes: bound by what the other end decides
 LENGTH = struct.Struct("<Q")
 
 
+class DamagedJournal(ValueError):
+    """A journal that is not what was written; the message says which, and where."""
+
+
 class Words:
     """One word a round, as runs: rounds are settled in their order, and mostly alike."""
 
@@ -99,7 +103,7 @@ class EdgeJournal:
             return
         paths = sorted(self.folder.glob("*.log"))
         for number, path in enumerate(paths):
-            for header, content in _entries(path):
+            for header, content in _entries(path, last=path == paths[-1]):
                 self._apply(header, content, t, first=number == 0)
         if paths:
             self._stream = paths[-1].open("ab")
@@ -149,18 +153,53 @@ def _entry(header: dict[str, Any], content: bytes) -> bytes:
     return LENGTH.pack(len(packed)) + packed
 
 
-def _entries(path: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """The whole entries of a file, which is cut off after them: a torn one never took effect."""
+def _entries(path: Path, last: bool) -> list[tuple[dict[str, Any], bytes]]:
+    """The whole entries of a file; of the `last` one, what was torn at its end is cut off.
+
+    A torn entry never took effect. Anything else that cannot be read did: it is not left out.
+    """
     content, start, found = path.read_bytes(), 0, []
-    while start + LENGTH.size <= len(content):
-        (length,) = LENGTH.unpack_from(content, start)
-        entry = content[start + LENGTH.size : start + LENGTH.size + length]
-        try:
-            header, rest = frame.unpack(entry, len(entry))
-        except FrameError:
+    while start < len(content):
+        entry = _framed(content, start)
+        if entry is None:
+            if not last or not _torn(content, start):
+                raise DamagedJournal(
+                    f"{path} is damaged at byte {start}, and what it says of the rounds after that "
+                    f"may have been acted on: restore it from a copy, or begin anew at every site"
+                )
+            os.truncate(path, start)
             break
-        found.append((header, bytes(rest)))
-        start += LENGTH.size + length
-    if start < len(content):
-        os.truncate(path, start)
+        header, rest, start = entry
+        found.append((header, rest))
     return found
+
+
+def _framed(content: bytes, start: int) -> tuple[dict[str, Any], bytes, int] | None:
+    """The entry that begins there, and where it ends; None if that is no whole one."""
+    begin = start + LENGTH.size
+    if begin > len(content):
+        return None
+    (length,) = LENGTH.unpack_from(content, start)
+    try:
+        header, rest = frame.unpack(content[begin : begin + length], len(content))
+    except FrameError:
+        return None
+    return header, bytes(rest), begin + length
+
+
+def _torn(content: bytes, start: int) -> bool:
+    """Whether an append that was interrupted leaves this: cut short, or zeros never written over.
+
+    Where a sound entry follows, it was not interrupted.
+    """
+    place = content.find(frame.MAGIC, start + LENGTH.size + 1)
+    while place >= 0:
+        if _framed(content, place - LENGTH.size):
+            return False
+        place = content.find(frame.MAGIC, place + 1)
+    rest = content[start:]
+    if len(rest) < LENGTH.size or not any(rest):
+        return True
+    (length,) = LENGTH.unpack_from(rest)
+    cut = length > len(rest) - LENGTH.size
+    return cut or not any(rest[-frame.SEAL.size :])

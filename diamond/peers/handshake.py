@@ -17,6 +17,7 @@ from ..core.sampling import draw
 from ..numbers.open_numbers import Deferred, swap
 from ..problem import Objectives, Rows
 from .agent import Agent
+from .plain_text import printable
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -58,8 +59,9 @@ def differing(mine: Mapping[str, str], other: Any, here: str = "here", there: st
     names = [name for name in mine if name != "run" and mine[name] != other.get(name)]
     said = []
     for name in names:
-        long = max(len(str(value.get(name))) for value in (mine, other)) > 20
-        values = "" if long else f" ({mine[name]} {here}, {other.get(name)} {there})"
+        theirs = printable(other.get(name))
+        long = max(len(mine[name]), len(theirs)) > 20
+        values = "" if long else f" ({mine[name]} {here}, {theirs} {there})"
         said.append(f"another {name}{values}")
     return ", ".join(said)
 
@@ -67,7 +69,8 @@ def differing(mine: Mapping[str, str], other: Any, here: str = "here", there: st
 def _channels(agent: Agent) -> list[str]:
     """What becomes of messages on their way, where something does."""
     network = agent.network
-    return [f"{network.channels} {network.damping}"] if network.channels else []
+    clipped = [] if agent.clip is None else [f"clip {agent.clip}"]
+    return clipped + ([f"{network.channels} {network.damping}"] if network.channels else [])
 
 
 def _losses(agent: Agent) -> list[str]:

@@ -16,7 +16,8 @@ from ..measure.measures import Metrics
 from ..measure.standard_errors import SUFFIX, averages
 from ..numbers.open_numbers import agreed_bytes
 from ..problem import Objectives, Rows
-from .agent import Agent, Progress
+from .agent import Agent
+from .progress import Progress
 
 
 def look(

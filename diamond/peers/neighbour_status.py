@@ -1,9 +1,13 @@
 """What an agent knows of a neighbour while the run goes on, for whoever watches."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+from .frame import FrameError
+from .plain_text import printable
 
 
 @dataclass
@@ -25,3 +29,29 @@ class NeighbourStatus:
     def waiting(self) -> float:
         """Seconds that the next message has been awaited."""
         return 0.0 if self.since is None else time.monotonic() - self.since
+
+
+def standing(told: Mapping[str, Any], agents: int) -> dict[str, Any]:
+    """What a site answers about where it stands, once it is known to be that."""
+    try:
+        agent, round, rounds = (_whole(told[name]) for name in ("agent", "round", "rounds"))
+        waiting = [
+            {
+                "agent": _whole(one["agent"], agents),
+                "seconds": float(one["seconds"]),
+                "why": printable(one["why"]),
+            }
+            for one in told["waiting"]
+        ]
+        away = [_whole(one, agents) for one in told["away"]]
+        state = printable(told["state"], 20)
+    except (KeyError, TypeError, ValueError) as cause:
+        raise FrameError(f"an answer that is no status ({printable(repr(cause), 80)})") from None
+    where = {"agent": agent, "round": round, "rounds": rounds, "state": state}
+    return where | {"waiting": waiting, "away": away}
+
+
+def _whole(value: Any, below: int = 2**31) -> int:
+    if type(value) is not int or not 0 <= value < below:
+        raise ValueError(value)
+    return value

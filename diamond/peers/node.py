@@ -7,32 +7,31 @@ again for what it has heard since, and tells the same bits once more.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-import numpy as np
-
 from ..numbers.open_numbers import open_numbers
-from . import checkpoints, frame
-from .agent import Agent, Progress, Thought
-from .client import NeighbourClient, all_of
+from . import checkpoints
+from .agent import Agent
+from .client import NeighbourClient
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
-from .frame import Envelope, FrameError
+from .exchanges import Exchanges
 from .handshake import digest
-from .max_consensus import MaxConsensus, Unsettled
 from .outbox import Outbox
+from .progress import Progress
 from .service import Service
 from .shutdown import Halted, Shutdown
 from .site_names import Names, called
 from .timeouts import Limits
 from .transport import Stopped, Transport
-from .worker_thread import Work, threaded
+from .worker_thread import Brisk, Work
 
 Missing = Literal["wait", "continue"]
+BRIEF_WORK = ("think", "tell", "step", "end")  # that may be done at once
 WARM: WeakSet[Agent] = WeakSet()  # agents of this process whose rounds are compiled
 
 
@@ -40,9 +39,9 @@ WARM: WeakSet[Agent] = WeakSet()  # agents of this process whose rounds are comp
 class Node:
     """The agent's run of `rounds` rounds; `folder` keeps a checkpoint every `every` of them.
 
-    Without a folder nothing survives a crash. `work` runs what blocks, `on_round` among it: called
-    where the agent stands at first and after every round, before the checkpoint. `missing` says
-    what to do about a neighbour that is away: wait, or continue as `edges` describes.
+    Without a folder nothing survives a crash. `work` runs what blocks. `on_round` is called where
+    the agent stands at first and after every round, before the checkpoint; in between it is brief.
+    `missing` says what to do about a neighbour that is away: wait, or continue, see `edges`.
     """
 
     agent: Agent
@@ -51,7 +50,7 @@ class Node:
     folder: Path | None = None
     every: int = 10
     limits: Limits = field(default_factory=Limits)
-    work: Work = threaded
+    work: Work = field(default_factory=lambda: Brisk(BRIEF_WORK))
     on_round: Callable[[Progress], None] | None = None
     missing: Missing = "wait"
     names: Names = field(default_factory=dict)  # of the sites, by the numbers of their agents
@@ -68,19 +67,31 @@ class Node:
             self.agent, self.parts, self.transport, self.limits, self.service
         )
         self.waits, self.heard = self.asking.waits, self.asking.heard
-        # Of the last round, of each exchange: all messages, the agent's own among them.
-        self.messages: list[dict[int, list[Any]]] = []
-        self.seconds = self.waited = 0.0  # of rounds, and of these without work of its own
+        self.seconds = 0.0  # of rounds, what is measured and written between them among it
+        self._saving: asyncio.Task[None] | None = None  # a checkpoint
         self.compiling = 0.0  # seconds before the first of them
         self.t = 0  # rounds made
         self.halt = Shutdown(self.limits.connect)
         self.service.status, self.service.stop = self.status, self.halt.ask
         self.edges = self._edges() if self.missing == "continue" else None
+        self.exchanges = Exchanges(
+            self.agent, self.run_digest, self.service, self.asking, self.edges, self.work, self.name
+        )
 
     @property
     def name(self) -> str:
         """What the agent is called."""
         return called(self.names, self.agent.number)
+
+    @property
+    def messages(self) -> list[dict[int, list[Any]]]:
+        """Of the last round, of each exchange: all messages, the agent's own among them."""
+        return self.exchanges.messages
+
+    @property
+    def waited(self) -> float:
+        """Seconds of rounds without work of its own."""
+        return self.exchanges.waited
 
     def _edges(self) -> Edges:
         if self.agent.network.channels:
@@ -111,6 +122,7 @@ class Node:
             )
             if progress.t:
                 progress = self.agent.numbered(progress)
+            self.asking.begun = self.agent.tick(progress)
             safe = self.agent.exchanges * checkpoints.safe(self.folder)
             self.service.durable = min(safe, self.agent.tick(progress))
             self.service.finished = checkpoints.finished(self.folder, self.run_digest)
@@ -119,22 +131,29 @@ class Node:
                 self.edges.ledger.restore(self.agent.tick(progress))
             await self.halt.unless(self.asking.meet(self.edges))
             if progress.t == 0:
-                progress = await self._timed(self._find, progress)
+                begun = _clock()
+                progress = await self.halt.unless(self.exchanges.find(progress))
+                self.seconds += _clock() - begun
             await self._show(progress)
             if progress.t < self.rounds and self.agent not in WARM:
                 await self._warm(progress)
             while progress.t < self.rounds:
-                after = await self._timed(self._round, progress)
-                if self.agent.renews(after):
-                    after = await self._timed(self._find, after)
-                progress = after
+                begun = _clock()
+                progress = await self.halt.unless(self._round(progress))
+                self.seconds += _clock() - begun
+                begun = _clock()
                 await self._show(progress)
-                if progress.t % self.every == 0 or progress.t == self.rounds:
-                    await self._save(progress)
+                if self._due(progress):
+                    await self._saved()
+                    self._saving = asyncio.ensure_future(self._save(progress))
+                    await asyncio.sleep(0)  # it begins now
+                self.seconds += _clock() - begun
                 if self.halt.asked:
                     raise Halted
+            await self._saved()
             await self.halt.unless(self._leave())
         except Halted:
+            await self._saved()
             if 0 < progress.t < self.rounds:
                 await self._save(progress)
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
@@ -143,23 +162,29 @@ class Node:
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
             raise
         finally:
+            if self._saving is not None:
+                self._saving.cancel()
+                await asyncio.gather(self._saving, return_exceptions=True)
             if self.edges:
                 await self.edges.close()
         return progress
 
-    async def _timed(
-        self, work: Callable[[Progress], Awaitable[Progress]], progress: Progress
-    ) -> Progress:
-        begun = _clock()
-        try:
-            return await self.halt.unless(work(progress))
-        finally:
-            self.seconds += _clock() - begun
+    async def _round(self, progress: Progress) -> Progress:
+        """One round, and after some of them the numbers found anew."""
+        after = await self.exchanges.round(progress)
+        return await self.exchanges.find(after) if self.agent.renews(after) else after
 
     async def _show(self, progress: Progress) -> None:
         self.t = progress.t
-        if self.on_round:
+        if self.on_round is None:
+            return
+        if self._due(progress):
             await self.work(self.on_round, progress)
+        else:
+            self.on_round(progress)
+
+    def _due(self, progress: Progress) -> bool:
+        return progress.t % self.every == 0 or progress.t == self.rounds
 
     async def _warm(self, progress: Progress) -> None:
         """Compile the gradient work of a round, so that its seconds are those of computing.
@@ -173,106 +198,18 @@ class Node:
         self.compiling = _clock() - begun
         WARM.add(self.agent)
 
-    async def _find(self, progress: Progress) -> Progress:
-        """The numbers left to the run, from the largest of what all agents measure.
-
-        Each tells its neighbours the largest it knows, as many times as the network's diameter.
-        """
-        tally, talk, t = MaxConsensus(), 0, self.agent.tick(progress)
-        while True:
-            try:
-                return await self.work(self.agent.find, progress, tally)
-            except Unsettled as open:
-                name, known = open.name, open.values
-            for _ in range(self.agent.network.diameter):
-                talk += 1
-                self._publish(t, [known], talk)
-                begun = _clock()
-                layout, neighbours = frame.layout([known]), self.agent.neighbours
-                heard = await all_of(self.asking.pull(j, t, talk, layout) for j in neighbours)
-                self.waited += _clock() - begun
-                known = np.max([known, *(values for (values,) in heard)], axis=0)
-            tally.settled[name] = known
-
-    async def _round(self, progress: Progress) -> Progress:
-        """One exchange after another."""
-        told: list[dict[int, list[Any]]] = []
-        for turn in range(self.agent.exchanges):
-            progress, messages = await self._exchange(progress, turn)
-            told.append(messages)
-        self.messages = told
-        after: Progress = await self.work(self.agent.end, progress)
-        return after
-
-    async def _exchange(
-        self, progress: Progress, turn: int
-    ) -> tuple[Progress, dict[int, list[Any]]]:
-        """Tell, think and hear; while this agent thinks, messages travel."""
-        early = self.agent.early(turn) and await self._tell(progress, turn, None)
-        thinking = asyncio.ensure_future(self._think(progress, turn))
-        hearing = asyncio.ensure_future(self._hear(self.agent.tick(progress, turn)))
-        try:
-            (thought, late, since), heard = await asyncio.gather(thinking, hearing)
-        finally:
-            thinking.cancel()
-            hearing.cancel()
-        self.waited += _clock() - since
-        told = early or late
-        messages = {j: told if message is None else message for j, message in heard.items()}
-        messages[self.agent.number] = told
-        try:
-            after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
-        except FloatingPointError as error:
-            said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
-            raise FloatingPointError(said) from None
-        return after, messages
-
-    async def _think(self, progress: Progress, turn: int) -> tuple[Thought, list[Any], float]:
-        """The gradient work, the message where it had to wait for that, and when all was done."""
-        thought = await self.work(self.agent.think, progress, turn)
-        told = [] if self.agent.early(turn) else await self._tell(progress, turn, thought)
-        return thought, told, _clock()
-
-    async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
-        told = await self.work(self.agent.tell, progress, turn, thought)
-        return self._publish(self.agent.tick(progress, turn), told)
-
-    def _publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
-        envelope = Envelope(self.run_digest, self.agent.number, t, talk)
-        try:
-            self.service.publish(t, frame.encode(envelope, arrays), talk)
-        except FrameError as cause:
-            what = "what it measures" if talk else "its message"
-            raise FloatingPointError(
-                f"{self.name} diverged in round {t // self.agent.exchanges}: {what} has {cause}; "
-                f"start again with smaller steps"
-            ) from None
-        return arrays
-
-    async def _hear(self, t: int) -> dict[int, list[Any] | None]:
-        """The messages of all neighbours of exchange t; None where the edge is down."""
-        neighbours = self.agent.neighbours
-        found = await all_of(self._message(j, t) for j in neighbours)
-        self.service.outbox.trim()
-        return dict(zip(neighbours, found))
-
-    async def _message(self, j: int, t: int) -> list[Any] | None:
-        if self.edges is None:
-            return await self.asking.pull(j, t)
-        with self.heard[j].awaited():
-            found = await self.edges.settle(j, t)
-        if found is not None:
-            self.heard[j].round = t // self.agent.exchanges
-        return found
+    async def _saved(self) -> None:
+        """Until the checkpoint that is being written is on the disk."""
+        if self._saving is not None:
+            await self._saving
 
     async def _save(self, progress: Progress) -> None:
-        """A checkpoint; only then do neighbours hear that they may forget."""
+        """A checkpoint, beside the rounds; only then do neighbours hear that they may forget."""
+        kept = self.service.outbox.copy()
         if self.folder is None:
             self.service.durable = self.agent.tick(progress)
         else:
-            await self.work(
-                checkpoints.save, self.folder, self.run_digest, progress, self.service.outbox
-            )
+            await self.work(checkpoints.save, self.folder, self.run_digest, progress, kept)
             self.service.durable = self.agent.exchanges * checkpoints.safe(self.folder)
         if self.edges:
             await self.edges.turn(
@@ -290,7 +227,7 @@ class Node:
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
         self.service.durable = self.last
-        self._publish(self.last, [])
+        self.exchanges.publish(self.last, [])
         await self.asking.part(self.edges)
 
     def status(self) -> dict[str, Any]:

@@ -46,15 +46,22 @@ class Outbox:
 
     def heard(self, neighbour: int, durable: int) -> None:
         """The neighbour will never ask for rounds before `durable`."""
-        self.durable[neighbour] = max(self.durable[neighbour], durable)
-        self.trim()
+        if durable > self.durable[neighbour]:
+            self.durable[neighbour] = durable
+            self.trim()
 
     def trim(self) -> None:
-        """Drop what nobody will ask for."""
+        """Drop what nobody will ask for: when one of them needs less, or an edge was down."""
         self.frames = {at: frame for at, frame in self.frames.items() if self._wanted(at[0])}
 
     def _wanted(self, t: int) -> bool:
         return any(t >= d and not self.spared(j, t) for j, d in self.durable.items())
+
+    def copy(self) -> "Outbox":
+        """The same as it is now, for a checkpoint that is written while rounds go on."""
+        one = Outbox(self.durable, self.spared)
+        one.durable, one.frames = dict(self.durable), dict(self.frames)
+        return one
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The frames as arrays by name, for a checkpoint."""

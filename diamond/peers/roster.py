@@ -5,8 +5,11 @@ and the signed roster. A certificate carries the fingerprint of its key as its n
 that dials a neighbour accepts the very key of the roster and no other.
 """
 
+import datetime
 import hashlib
 import json
+import os
+import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,6 +75,11 @@ class Bundle:
     me: Member
 
     @property
+    def expires(self) -> datetime.datetime:
+        """When its certificate ceases to be taken."""
+        return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
+
+    @property
     def neighbours(self) -> list[Member]:
         """The members this site talks to."""
         return [self.roster.members[j] for j in self.me.neighbours]
@@ -101,6 +109,7 @@ def decode(content: bytes) -> Roster:
 def load(folder: Path) -> Bundle:
     """The bundle in `folder`, once its signature and its own certificate are known to be right."""
     roster = signed(folder)
+    _private(folder / KEY)
     try:
         ca, certificate, key = ((folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY))
         own = fingerprint(x509.load_pem_x509_certificate(certificate).public_key())
@@ -114,6 +123,30 @@ def load(folder: Path) -> Bundle:
             f"the key of {folder / CERTIFICATE} is not in the roster; ask for a new one"
         )
     return Bundle(ca, certificate, key, roster, me)
+
+
+def fresh(bundle: Bundle, days: int = 30) -> str:
+    """What is to be said of a certificate that expires within so many days; raises if it has."""
+    left = bundle.expires - datetime.datetime.now(datetime.UTC)
+    when, renewed = f"{bundle.expires:%Y-%m-%d %H:%M} UTC", "`diamond net renew` at the authority"
+    if left.total_seconds() <= 0:
+        raise BadBundle(
+            f"the certificate of {bundle.me.name} expired on {when}, so that no neighbour talks to "
+            f"it: get a new bundle ({renewed}), or set this machine's clock right"
+        )
+    if left > datetime.timedelta(days=days):
+        return ""
+    return f"the certificate of {bundle.me.name} expires on {when}: have it renewed ({renewed})"
+
+
+def _private(key: Path) -> None:
+    """Refuse a key that others on this machine can read, or could."""
+    if os.name == "posix" and key.exists():
+        mode = stat.S_IMODE(key.stat().st_mode)
+        if mode & 0o077:
+            raise BadBundle(
+                f"{key} can be read by others on this machine (mode {mode:04o}): chmod 600 {key}"
+            )
 
 
 def signed(folder: Path) -> Roster:

@@ -1,103 +1,22 @@
-"""Calls between sites by gRPC: raw bytes both ways, mutual TLS, only neighbours of the roster."""
+"""Calls to the neighbours: one connection to each, opened when it is needed and kept."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import socket
+import ssl
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
-import grpc
-import grpc.aio
-from cryptography import x509
-
-from . import strict
-from .frame import FrameError
-from .roster import Bundle, Member, fingerprint, host
+from . import frame
+from .packets import ANSWER, ASK, DIFFERS, OUTDATED, REFUSED, STOPPED, Packets, TooLong
+from .plain_text import printable
+from .roster import Bundle, Member, host
 from .timeouts import Limits
-from .transport import REQUEST, Differs, Refused, Stopped, Unreachable
+from .tls import context
+from .transport import Differs, Outdated, Refused, Stopped, Unreachable
 
-METHOD, VERSION = "/diamond.peers/call", "roster-version"
-Answer = Callable[[int, bytes], Awaitable[bytes]]  # (sender, request) -> answer
-CODES = grpc.StatusCode
-if not strict:
-    raise ImportError("grpc was imported before diamond.peers, so it would speak TLS 1.2 as well")
-
-
-class Outdated(Refused):
-    """A site that has an older roster than the asker; it will have the newer one soon."""
-
-
-class Server:
-    """Answers the neighbours of this site, at its address in the roster unless told otherwise."""
-
-    def __init__(self, bundle: Bundle, answer: Answer, address: str | None = None):
-        options = [
-            ("grpc.so_reuseport", 0),  # two servers on one port would share it in silence
-            ("grpc.max_receive_message_length", REQUEST),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5000),
-        ]
-        self._bundle, self._answer = bundle, answer
-        handler = grpc.unary_unary_rpc_method_handler(self._call)
-        service, method = METHOD.strip("/").split("/")
-        self._server = grpc.aio.server(options=options)
-        self._server.add_generic_rpc_handlers(
-            [grpc.method_handlers_generic_handler(service, {method: handler})]
-        )
-        credentials = grpc.ssl_server_credentials(
-            [(bundle.key, bundle.certificate)], bundle.ca, require_client_auth=True
-        )
-        place = address or bundle.me.address
-        try:
-            self.port = self._server.add_secure_port(place, credentials)
-        except RuntimeError:
-            raise OSError(f"{place} cannot be listened on; is another agent there?") from None
-
-    async def __aenter__(self) -> "Server":
-        await self._server.start()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._server.stop(grace=1.0)
-
-    async def _call(self, request: bytes, context: Any) -> bytes:
-        try:
-            return await self._answer(self._sender(context).number, request)
-        except Outdated as reason:
-            await context.abort(CODES.FAILED_PRECONDITION, str(reason))
-        except Stopped as reason:
-            await context.abort(CODES.ABORTED, str(reason))
-        except Differs as reason:
-            await context.abort(CODES.OUT_OF_RANGE, str(reason))
-        except Refused as reason:
-            await context.abort(CODES.PERMISSION_DENIED, str(reason))
-        except FrameError as reason:
-            await context.abort(CODES.INVALID_ARGUMENT, str(reason))
-        raise AssertionError("unreachable: abort raises")
-
-    def _sender(self, context: Any) -> Member:
-        """Who asks, by the key that its certificate proves."""
-        (shown,) = context.auth_context()["x509_pem_cert"]
-        key = fingerprint(x509.load_pem_x509_certificate(shown).public_key())
-        sender = self._bundle.roster.by_key(key)
-        if sender is None:
-            raise self._unknown(key, context)
-        if sender.number not in (*self._bundle.me.neighbours, self._bundle.me.number):
-            raise Refused(f"{sender.name} is no neighbour of {self._bundle.me.name}")
-        return sender
-
-    def _unknown(self, key: str, context: Any) -> Exception:
-        """Why a key of this authority is not taken; the version that it claims decides no more."""
-        told = dict(context.invocation_metadata() or ()).get(VERSION, "")
-        theirs, mine = int(told) if str(told).isdecimal() else 0, self._bundle.roster.version
-        if theirs > mine:
-            return Outdated(
-                f"{self._bundle.me.name} has roster {mine}, not yet {theirs}; start it "
-                f"again with its new bundle"
-            )
-        superseded = f": roster {theirs} is superseded, take the new bundle" * (theirs < mine)
-        return Refused(
-            f"the certificate is of this federation, but its key {key[:16]}... is not in roster "
-            f"{mine} of {self._bundle.me.name}{superseded}"
-        )
+FAULTS = {STOPPED: Stopped, DIFFERS: Differs, REFUSED: Refused}
+IDLE = 10  # seconds without news after which the machine asks whether the other is there
 
 
 class Client:
@@ -109,58 +28,170 @@ class Client:
     def __init__(
         self, bundle: Bundle, most: int, limits: Limits = Limits(), own: str | None = None
     ):
-        self._limits = limits
-        self._credentials = grpc.ssl_channel_credentials(bundle.ca, bundle.key, bundle.certificate)
-        self._metadata = [(VERSION, str(bundle.roster.version))]
-        me = replace(bundle.me, address=own or bundle.me.address)
-        self._channels = {m.number: self._channel(m, most) for m in (*bundle.neighbours, me)}
-
-    def _channel(self, neighbour: Member, most: int) -> Any:
-        options = [
-            ("grpc.ssl_target_name_override", host(neighbour.fingerprint)),
-            ("grpc.max_receive_message_length", most),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", int(1000 * self._limits.connect)),
-            ("grpc.max_reconnect_backoff_ms", 2000),
-            ("grpc.keepalive_time_ms", 10_000),
-            ("grpc.keepalive_timeout_ms", int(1000 * self._limits.connect)),
-            ("grpc.enable_http_proxy", 0),
-        ]
-        return grpc.aio.secure_channel(neighbour.address, self._credentials, options=options)
+        secured, me = context(bundle, serves=False), replace(bundle.me, address=own or "")
+        me = me if own else bundle.me
+        opening = frame.pack({"kind": "open", "roster": bundle.roster.version})
+        self._lines = {
+            member.number: Line(member, secured, opening, most, limits)
+            for member in (*bundle.neighbours, me)
+        }
 
     async def __aenter__(self) -> "Client":
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        for channel in self._channels.values():
-            await channel.close()
+        await asyncio.gather(*(line.close() for line in self._lines.values()))
 
     async def call(self, neighbour: int, request: bytes) -> bytes:
         """See `diamond.peers.transport.Transport`."""
-        call = self._channels[neighbour].unary_unary(METHOD)
+        return await self._lines[neighbour].call(request)
+
+
+class Line:
+    """The connection to one member."""
+
+    def __init__(
+        self, member: Member, secured: ssl.SSLContext, opening: bytes, most: int, limits: Limits
+    ):
+        self.member, self.secured, self.opening = member, secured, opening
+        self.most, self.limits = most, limits
+        self._packets: Packets | None = None
+        self._dialling = asyncio.Lock()
+        self._numbers = count(1)
+        self._awaited: dict[int, asyncio.Future[tuple[int, bytearray]]] = {}
+
+    async def call(self, request: bytes) -> Any:
+        """The answer to a request."""
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         try:
-            return await call(request, timeout=self._limits.round, metadata=self._metadata)
-        except grpc.aio.AioRpcError as error:
-            said = error.details() or error.code().name
-            if error.code() is CODES.ABORTED:
-                raise Stopped(said) from None
-            if error.code() is CODES.OUT_OF_RANGE:
-                raise Differs(said) from None
-            if error.code() is CODES.PERMISSION_DENIED:
-                raise Refused(said) from None
-            raise Unreachable(_plain(said)) from None
+            async with asyncio.timeout(self.limits.round):
+                code, body = await self._exchange(await self._connected(), request)
+        except TimeoutError:
+            raise Unreachable(f"no answer within {self.limits.round:g} s") from None
+        finally:
+            if clock() - begun >= 0.9 * self.limits.round and self._packets is not None:
+                self._packets.fail(ConnectionAbortedError("silent"))  # dialled anew, next time
+        return self._read(code, body)
+
+    async def _exchange(self, packets: Packets, request: bytes) -> tuple[int, bytearray]:
+        number = next(self._numbers)
+        answer = self._awaited[number] = asyncio.get_running_loop().create_future()
+        try:
+            await packets.send(number, ASK, request)
+            return await answer
+        except ConnectionError as cause:
+            raise Unreachable(_plain(packets.cause or cause)) from None
+        finally:
+            self._awaited.pop(number, None)
+
+    async def _connected(self) -> Packets:
+        packets = self._packets
+        if packets is not None and not packets.lost.done():
+            return packets
+        async with self._dialling:
+            if self._packets is None or self._packets.lost.done():
+                self._packets = await self._dial()
+            return self._packets
+
+    async def _dial(self) -> Packets:
+        """A connection on which the other end has said that this site may ask."""
+        packets = Packets(self.most, self._heard)
+        packets.on_lost = lambda: self._lost(packets)
+        name, port = self.member.address.rsplit(":", 1)
+        try:
+            async with asyncio.timeout(self.limits.connect):
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    lambda: packets,
+                    name.strip("[]"),
+                    int(port),
+                    ssl=self.secured,
+                    server_hostname=host(self.member.fingerprint),
+                    ssl_shutdown_timeout=1.0,
+                )
+                _watched(transport.get_extra_info("socket"), self.limits.connect)
+                code, body = await self._exchange(packets, self.opening)
+                self._read(code, body)
+        except TimeoutError:
+            packets.fail(ConnectionAbortedError("no answer"))
+            raise Unreachable(f"no connection within {self.limits.connect:g} s") from None
+        except OSError as cause:
+            packets.fail(ConnectionAbortedError("refused"))
+            if isinstance(cause, Unreachable | Refused):
+                raise
+            raise Unreachable(_plain(cause)) from None
+        except BaseException:
+            packets.fail(ConnectionAbortedError("not needed any more"))
+            raise
+        return packets
+
+    def _read(self, code: int, body: bytearray) -> Any:
+        if code == ANSWER:
+            return body
+        said = printable(bytes(body).decode(errors="replace"))
+        if code in FAULTS:
+            raise FAULTS[code](said)
+        raise Unreachable(said) from (Outdated(said) if code == OUTDATED else None)
+
+    def _heard(self, number: int, code: int, body: bytearray) -> None:
+        awaited = self._awaited.get(number)
+        if awaited is not None and not awaited.done():
+            awaited.set_result((code, body))
+
+    def _lost(self, packets: Packets) -> None:
+        if packets is not self._packets and self._packets is not None:
+            return  # of an earlier connection
+        said = packets.cause or ConnectionResetError("the connection was closed")
+        for awaited in self._awaited.values():
+            if not awaited.done():
+                awaited.set_exception(ConnectionResetError(str(said)))
+
+    async def close(self) -> None:
+        """End the connection."""
+        packets = self._packets
+        if packets is not None and not packets.lost.done():
+            packets.close()
+            await asyncio.wait([packets.lost], timeout=1.0)
+            packets.fail(ConnectionAbortedError("closed"))
 
 
-def _plain(details: str) -> str:
+def _watched(connection: Any, seconds: float) -> None:
+    """Let the machine find out that the other one is gone, where it can."""
+    options = {
+        "TCP_KEEPIDLE": IDLE,
+        "TCP_KEEPINTVL": max(1, int(seconds) // 3),
+        "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": int(1000 * (IDLE + seconds)),
+    }
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in options.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _plain(cause: BaseException) -> str:
     """The library's words for what usually goes wrong, in plainer ones."""
     authority = "its certificate is not of this federation's authority"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        if "expired" in cause.verify_message or "not yet valid" in cause.verify_message:
+            return "its certificate has expired, or one of the clocks is wrong"
+        name = "ostname" in cause.verify_message
+        return "its key is not the one in the roster" if name else authority
+    if isinstance(cause, TooLong):
+        return "an answer larger than any message of this run"
+    if isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause):
+        return "nothing listens there"
+    if isinstance(cause, socket.gaierror):
+        return "no machine of that name is known"
     known = {
-        "CERTIFICATE_VERIFY_FAILED": f"{authority}, or has expired, or one of the clocks is wrong",
-        "certificate signature failure": authority,
-        "Hostname Verification": "its key is not the one in the roster",
+        "CERTIFICATE_EXPIRED": "it does not take this site's certificate, which has expired",
+        "UNKNOWN_CA": "it does not take this site's certificate, which is of another authority",
+        "BAD_CERTIFICATE": "it does not take this site's certificate",
+        "CERTIFICATE_UNKNOWN": "it does not take this site's certificate",
+        "CERTIFICATE_REQUIRED": "it does not take this site's certificate",
+        "DECRYPT_ERROR": "it does not take this site's certificate",
         "WRONG_VERSION_NUMBER": "what listens there does not speak TLS",
-        "Connection refused": "nothing listens there",
-        "hostname lookup": "no machine of that name is known",
-        "larger than max": "an answer larger than any message of this run",
     }
-    return next((plain for mark, plain in known.items() if mark in details), details)
+    said = f"{getattr(cause, 'reason', None) or ''} {cause}"
+    plain = next((plain for mark, plain in known.items() if mark in said.upper()), None)
+    return plain or printable(getattr(cause, "strerror", None) or cause)

@@ -1,6 +1,7 @@
 """A site's run as an ordinary run folder, with what the site can tell alone."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,12 +13,14 @@ from ..measure.link_costs import LinkCosts
 from ..numbers.open_numbers import agreed_bytes, by_name, talked
 from ..rounds.traffic import traffic
 from ..runs.manifest import Origin, now, opening
+from ..runs.recovery import manifest, unused
 from ..runs.solution import shown as answer
 from ..runs.trajectory_digest import digest
 from ..runs.writer import Writer
-from .agent import Progress
+from .audit import LOG
 from .local_measures import look, sent
 from .node import Node
+from .progress import Progress
 from .shutdown import Halted
 from .site_names import called
 from .transport import Stopped
@@ -82,7 +85,7 @@ class SiteFolder:
 
     def _open(self, progress: Progress) -> None:
         """Begin, or go on after what was written up to where the agent stands."""
-        known = self.writer.manifest()
+        known = self._known()
         if progress.t == 0 or not known:
             self.writer.begin(self._opening(), self.config, anew=progress.t == 0)
         else:
@@ -92,6 +95,16 @@ class SiteFolder:
         self.entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
         if lines:
             self.past = {name: lines[-1][name] for name in TIMES}
+
+    def _known(self) -> dict[str, Any]:
+        """The manifest; one that is damaged is set aside, since the checkpoint does not need it."""
+        path = self.writer.path / "manifest.json"
+        known, wrong = manifest(path)
+        if wrong:
+            aside = unused(path)
+            os.rename(path, aside)
+            LOG.warning(f"{path} is damaged ({wrong}) and set aside as {aside.name}; written anew")
+        return known
 
     @contextmanager
     def closed(self) -> Iterator[None]:

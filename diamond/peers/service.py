@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from . import checkpoints, frame
+from .audit import Audit
 from .edge_states import STUCK, Edges, tell
 from .frame import Ask
 from .handshake import differing
@@ -35,7 +36,7 @@ class Service:
     ):
         self.agent, self.parts, self.last = agent, parts, last  # the last tick
         self.limits, self.work, self.folder = limits, work, folder
-        self.names = names
+        self.names, self.audit = names, Audit()
         self.outbox = Outbox(neighbours)
         self.differs: dict[int, str] = {}  # neighbours that asked while running something else
         self.edges: Edges | None = None  # where rounds are made without neighbours that are away
@@ -75,7 +76,8 @@ class Service:
             self.differs.pop(sender, None)
             if isinstance(within := header.get("within"), float) and within > 0:
                 self._within[sender] = within
-            return frame.pack({"kind": "hello", "durable": self.durable})
+            kept = self.outbox.durable[sender]
+            return frame.pack({"kind": "hello", "durable": self.durable, "kept": kept})
         ask = frame.decode_ask(header)
         if ask.run != self.parts["run"]:
             raise Refused(f"{self.call(self.agent)} runs something else: another digest")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -15,28 +15,35 @@ class Shutdown:
     """Whether the operator has asked; what is under way gets `grace` seconds to end by itself."""
 
     def __init__(self, grace: float):
-        self.grace, self._asked = grace, asyncio.Event()
-
-    @property
-    def asked(self) -> bool:
-        """Whether to stop."""
-        return self._asked.is_set()
+        self.grace, self.asked = grace, False
+        self._work: asyncio.Task[Any] | None = None  # that is under way
+        self._cut = False
 
     def ask(self) -> None:
         """Stop after what is under way."""
-        self._asked.set()
+        if not self.asked:
+            self.asked = True
+            self._soon()
 
     async def unless(self, work: Awaitable[T]) -> T:
         """What the work comes to; `Halted`, with the work undone, if it waits for too long."""
-        task, asked = asyncio.ensure_future(work), asyncio.ensure_future(self._asked.wait())
+        self._work = asyncio.current_task()
+        if self.asked:
+            self._soon()
         try:
-            await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                await asyncio.wait([task], timeout=self.grace)
-            if not task.done():
-                raise Halted
-            return await task
+            return await work
+        except asyncio.CancelledError:
+            if self._cut and self._work is not None and not self._work.uncancel():
+                raise Halted from None
+            raise
         finally:
-            asked.cancel()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)  # what it holds, it lets go of
+            self._work, self._cut = None, False
+
+    def _soon(self) -> None:
+        if self._work is not None:
+            asyncio.get_running_loop().call_later(self.grace, self._stop, self._work)
+
+    def _stop(self, work: "asyncio.Task[Any]") -> None:
+        if self._work is work:
+            self._cut = True
+            work.cancel()

@@ -17,6 +17,10 @@ class Differs(Refused):
     """A neighbour that runs something else, as long as neither is started again."""
 
 
+class Outdated(Refused):
+    """A site that has an older roster than the asker; it will have the newer one soon."""
+
+
 class Stopped(Refused):
     """A neighbour whose own run has failed for good, and so has everyone's."""
 

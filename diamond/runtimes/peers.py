@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..network import Network
-from ..peers.agent import Agent, Progress
+from ..peers.agent import Agent
 from ..peers.in_process import Wire, inline, play
 from ..peers.node import Missing, Node
+from ..peers.progress import Progress
 from ..peers.run_folder import SiteFolder
 from ..peers.timeouts import Limits
 from ..problem import Problem
@@ -44,6 +45,7 @@ def run(
     config: str = "",
     listen: str | None = None,
     missing: Missing = "wait",
+    clip: float | None = None,
 ) -> Progress:
     """This site's part of a run, from its checkpoint in `folder` if there is one.
 
@@ -56,7 +58,8 @@ def run(
     wait, and the end is that of a run without the crash, bit for bit. The trajectory is that of
     `diamond.simulate`, to rounding. `listen` is where to listen if that is not the address in the
     roster, as behind a mapped port. With `missing="continue"`, rounds are made without neighbours
-    that have been silent for `limits.round` seconds, as `peers.edges` describes.
+    that have been silent for `limits.round` seconds, as `peers.edges` describes. With `clip`, what
+    a neighbour says counts for no more than that many times what is usual.
 
     `folder` becomes an ordinary run folder with what the site can tell alone (`peers.look`),
     measured as often as checkpoints are written; `origin` and `config` are what its manifest and
@@ -73,11 +76,12 @@ def run(
     """
     from ..peers.frame import limit
     from ..peers.roster import load
-    from ..peers.rpc import Client, Server
+    from ..peers.rpc import Client
+    from ..peers.server import Server
 
     _check(rounds, seed, every)
     site = load(bundle)
-    agent = Agent(problem, network, algorithm, site.me.number, seed, sampling)
+    agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
     if tuple(agent.neighbours) != site.me.neighbours:
         raise ValueError(
             f"the network gives agent {agent.number} the neighbours {agent.neighbours}, the roster "
@@ -102,6 +106,7 @@ def run(
                     return await node.run()
 
     with Writer(folder) as writer:
+        folder.chmod(0o700)  # it holds y, and what was heard
         return asyncio.run(work(writer))
 
 
@@ -120,6 +125,7 @@ def rehearse(
     seed: int = 0,
     sampling: Sampling = "blocks",
     names: Sequence[str] = (),
+    clip: float | None = None,
 ) -> list[Progress]:
     """The run of all sites in this process, over a wire without TLS: each problem has one's rows.
 
@@ -130,7 +136,7 @@ def rehearse(
     async def everyone() -> list[Progress]:
         wire = Wire()
         for number, problem in enumerate(problems):
-            agent = Agent(problem, network, algorithm, number, seed, sampling)
+            agent = Agent(problem, network, algorithm, number, seed, sampling, clip)
             called = dict(enumerate(names))
             node = Node(agent, rounds, wire.end(number), work=inline, names=called)
             wire.nodes[number] = node

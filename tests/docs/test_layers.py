@@ -44,7 +44,7 @@ APART = ["algorithms", "problems", "runtimes", "data", "network"]
 MODULES = sorted(ROOT.rglob("*.py"))
 OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
 OPTIONAL |= {"tensorboardX", "mlflow", "wandb"}
-PEERS = {"grpc", "msgpack", "cryptography"}  # of diamond/peers, which the package does not import
+PEERS = {"msgpack", "cryptography"}  # of diamond/peers, which the package does not import
 
 
 def unit(parts):

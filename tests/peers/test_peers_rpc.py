@@ -9,13 +9,14 @@ from crashing import ROUNDS, team
 from cryptography.hazmat.primitives.asymmetric import ec
 from helpers import same_bits
 from peering import lockstep
-from sites import LAYOUT, SOON, federation, refusal, site
+from sites import LAYOUT, SOON, altered, certified, federation, refusal, site
 
 import diamond
-from diamond.peers import authority, roster
+from diamond.peers import roster
 from diamond.peers.frame import Ask, Envelope, encode, encode_ask, limit, pack, unpack
 from diamond.peers.handshake import digest
-from diamond.peers.rpc import METHOD, Client, Server, grpc
+from diamond.peers.rpc import Client
+from diamond.peers.server import Server
 from diamond.peers.timeouts import GaveUp, Limits
 from diamond.peers.transport import REQUEST, Refused, Unreachable
 from diamond.runtimes.peers import run
@@ -55,26 +56,6 @@ def test_a_site_that_dies_and_returns_changes_nothing(tmp_path):
 
     found = asyncio.run(everyone())
     assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))
-
-
-def altered(bundle, **changes):
-    """The bundle with other files."""
-    return roster.Bundle(**{**vars(bundle), **changes})
-
-
-def certified(folder, bundle, key=None, days=365):
-    """The bundle with a new certificate of its authority, for `key` if given."""
-    secret = key or roster_key(bundle)
-    signer = authority.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-    name = roster.host(roster.fingerprint(secret.public_key()))
-    made = authority._certificate(name, secret, signer, bundle.roster.federation, days)
-    pem = authority.Encoding.PEM
-    private = secret.private_bytes(pem, authority.PrivateFormat.PKCS8, authority.NoEncryption())
-    return altered(bundle, certificate=made.public_bytes(pem), key=private)
-
-
-def roster_key(bundle):
-    return authority.load_pem_private_key(bundle.key, None)
 
 
 @pytest.fixture
@@ -178,25 +159,24 @@ def test_an_oversized_request_or_answer_is_refused(places):
 
 
 def test_no_certificate_and_no_tls_are_refused(places):
+    """Neither gets a byte of an answer: the connection is closed."""
     _, one, two, _ = places
+    nameless = ssl.create_default_context(cadata=one.ca.decode())
+    name, (host, port) = roster.host(two.me.fingerprint), two.me.address.split(":")
+    for options in ({"ssl": nameless, "server_hostname": name}, {}):
 
-    async def attempt(channel):
-        async with site(two), channel:
-            await channel.unary_unary(METHOD)(b"", timeout=3)
+        async def attempt():
+            async with site(two):
+                reader, writer = await asyncio.open_connection(host, int(port), **options)
+                try:
+                    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                    return await asyncio.wait_for(reader.read(), 3)
+                except (ConnectionError, ssl.SSLError):
+                    return b""
+                finally:
+                    writer.transport.abort()
 
-    options = [("grpc.ssl_target_name_override", roster.host(two.me.fingerprint))]
-    nameless = grpc.ssl_channel_credentials(one.ca)
-    for channel in (
-        lambda: grpc.aio.secure_channel(two.me.address, nameless, options=options),
-        lambda: grpc.aio.insecure_channel(two.me.address),
-    ):
-
-        async def alone():
-            await attempt(channel())
-
-        with pytest.raises(grpc.aio.AioRpcError) as said:
-            asyncio.run(alone())
-        assert said.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        assert asyncio.run(attempt()) == b""
 
 
 @pytest.mark.parametrize("latest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

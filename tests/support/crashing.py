@@ -11,6 +11,7 @@ from peering import agents, given
 
 import diamond
 from diamond.peers.agent import Agent
+from diamond.peers.exchanges import Exchanges
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.service import Service
@@ -109,7 +110,7 @@ def watched(monkeypatch, tick):
 
         for name in ("find", "tell", "think", "step", "end"):
             before(Agent, name, name, lambda agent: agent.number)
-        before(Node, "_publish", "publish", lambda node: node.agent.number)
+        before(Exchanges, "publish", "publish", lambda node: node.agent.number)
         before(Service, "wake", "published", lambda service: service.agent)
         replace = checkpoint.replace
 

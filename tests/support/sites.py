@@ -11,7 +11,8 @@ import diamond
 from diamond.peers import authority, roster
 from diamond.peers.frame import Ask, encode_ask, limit
 from diamond.peers.node import Node
-from diamond.peers.rpc import Client, Server
+from diamond.peers.rpc import Client
+from diamond.peers.server import Server
 from diamond.peers.timeouts import Limits
 from diamond.peers.transport import Refused, Unreachable
 
@@ -57,3 +58,23 @@ def refusal(asked, client, request=None, most=limit(LAYOUT)):
     with pytest.raises((Refused, Unreachable)) as said:
         asyncio.run(attempt())
     return said.type, str(said.value)
+
+
+def altered(bundle, **changes):
+    """The bundle with other files."""
+    return roster.Bundle(**{**vars(bundle), **changes})
+
+
+def certified(folder, bundle, key=None, days=365):
+    """The bundle with a new certificate of its authority, for `key` if given."""
+    secret = key or roster_key(bundle)
+    signer = authority.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    name = roster.host(roster.fingerprint(secret.public_key()))
+    made = authority._certificate(name, secret, signer, bundle.roster.federation, days)
+    pem = authority.Encoding.PEM
+    private = secret.private_bytes(pem, authority.PrivateFormat.PKCS8, authority.NoEncryption())
+    return altered(bundle, certificate=made.public_bytes(pem), key=private)
+
+
+def roster_key(bundle):
+    return authority.load_pem_private_key(bundle.key, None)

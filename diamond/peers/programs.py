@@ -1,0 +1,177 @@
+"""The compiled parts of a round: one program up to an exchange, one from there on.
+
+Whatever they have in common with other agents of the process, they are compiled once: a plan says
+which program it is, and everything else is an argument.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..core import cost, tree
+from ..core.cost import Cost
+from ..core.sampling import Sample, Sampling, draw
+from ..problem import Objectives
+from ..rounds.algorithm import Estimate, Message, State
+
+Silent = tuple[tuple[int, int | None], ...]  # stages that tell nothing, and which of the round
+
+
+class Thought(NamedTuple):
+    """What an agent has computed for an exchange, before it has heard anything."""
+
+    state: State  # after the stages that tell nothing
+    spent: jax.Array
+    estimate: Estimate
+    cost: Cost
+    told: Message | None  # what it is to tell, where that had to wait for the estimate
+
+
+class Before(NamedTuple):
+    """Which program leads up to an exchange."""
+
+    algorithm: Any  # structures of trees
+    objectives: Any
+    sampling: Sampling
+    silent: Silent
+    stage: int | None  # None: there is no exchange any more
+    number: int | None = None
+    tells: bool = False  # whether the message had to wait for the estimate
+
+
+class After(NamedTuple):
+    """Which program makes an exchange's end of what was heard."""
+
+    algorithm: Any
+    message: Any
+    stage: int
+    here: int  # the agent's own place among those heard
+    then: tuple[int, int] | None = None  # whose message is known then: its stage, and rounds later
+    clip: float | None = None  # see `clipped`
+
+
+@lru_cache(maxsize=256)
+def before(plan: Before) -> Callable[..., Any]:
+    """(numbers, rows, key, agent, state, spent, t) -> `Thought`, or (state, spent) at the end."""
+
+    def think(
+        numbers: Any, rows: Any, key: jax.Array, agent: Any, state: State, spent: Any, t: Any
+    ) -> Any:
+        algorithm = jax.tree.unflatten(plan.algorithm, numbers)
+        own: Objectives = jax.tree.unflatten(plan.objectives, rows).of(0)
+
+        def sample(stage: int, number: int | None) -> Sample:
+            rows = own.train.stored, own.valid.stored
+            drawn = algorithm.stages[stage].links, algorithm.batch, plan.sampling, number
+            return own.at(draw(key, t, agent, rows, *drawn))
+
+        for number, turn in plan.silent:
+            stage = algorithm.stages[number]
+            estimate, costs = stage.estimate(own, state, t, sample(number, turn))
+            nothing = stage.outgoing(state, estimate, t)
+            state = stage.update(state, estimate, nothing, nothing, t)
+            spent = cost.charge(spent, costs)
+        if plan.stage is None:
+            return state, spent
+        stage = algorithm.stages[plan.stage]
+        estimate, costs = stage.estimate(own, state, t, sample(plan.stage, plan.number))
+        told = stage.outgoing(state, estimate, t) if plan.tells else None
+        return Thought(state, spent, estimate, costs, told)
+
+    return jax.jit(think)
+
+
+@lru_cache(maxsize=256)
+def after(plan: After) -> Callable[..., Any]:
+    """(numbers, thought, parts, weights, t) -> state, spent, whether it is sound, message, spreads.
+
+    The message is the next one, where it is known by now; the barrier lets it have the bits that it
+    would have on its own. The spreads, and the lengths of what is the agent's own, are `spread`.
+    """
+
+    def step(numbers: Any, thought: Thought, parts: Any, weights: jax.Array, t: Any) -> Any:
+        algorithm = jax.tree.unflatten(plan.algorithm, numbers)
+        said = [jax.tree.unflatten(plan.message, part) for part in parts]
+        far = [spread([one[part] for one in said], plan.here) for part in range(len(said[0]))]
+        change = mix(said, weights, plan.here)
+        if plan.clip is not None:
+            change = clipped(said, weights, plan.here, [one[0] for one in far], plan.clip)
+        heard = said[plan.here], change
+        state, spent, sound = updated(algorithm, thought, heard, t, plan.stage)
+        told = None
+        if plan.then is not None:
+            stage, later = plan.then
+            state = jax.lax.optimization_barrier(state)
+            told = algorithm.stages[stage].outgoing(state, None, t + later)
+        spreads = jnp.stack([one[0] for one in far]), jnp.stack([one[1] for one in far])
+        return state, spent, sound, told, spreads
+
+    return jax.jit(step)
+
+
+@lru_cache(maxsize=256)
+def outgoing(algorithm_structure: Any, number: int) -> Callable[..., Message]:
+    """(numbers, state, t) -> the message of a stage that needs no estimate."""
+
+    def tell(numbers: Any, state: State, t: Any) -> Message:
+        algorithm = jax.tree.unflatten(algorithm_structure, numbers)
+        return algorithm.stages[number].outgoing(state, None, t)
+
+    return jax.jit(tell)
+
+
+def mix(messages: Any, weights: jax.Array, here: int) -> Message:
+    """sum_j M_ij (message_j - message_i) in the order of j."""
+
+    def change(*parts: jax.Array) -> jax.Array:
+        total, mine = jnp.zeros_like(parts[0]), parts[here]
+        for j, (weight, part) in enumerate(zip(weights.astype(total.dtype), parts)):
+            total = total if j == here else total + weight * (part - mine)
+        return total
+
+    return jax.tree.map(change, *messages)
+
+
+def clipped(messages: Any, weights: jax.Array, here: int, far: Any, clip: float) -> Message:
+    """The same with every difference shortened to `clip` times the median of their lengths.
+
+        sum_j M_ij min(1, clip med_k d_k / d_j) (s_j - s_i),    d_j = ||s_j - s_i||,
+
+    of each part of the message; of two in the middle, the median is the smaller.
+    """
+    parts = []
+    for place, lengths in enumerate(far):
+        others = [d for j, d in enumerate(lengths) if j != here]
+        usual = jnp.sort(jnp.stack(others))[(len(others) - 1) // 2]
+        share = jnp.where(lengths > clip * usual, clip * usual / lengths, 1.0)
+
+        def change(*leaves: jax.Array) -> jax.Array:
+            total, mine = jnp.zeros_like(leaves[0]), leaves[here]
+            for j, (weight, leaf) in enumerate(zip(weights.astype(total.dtype), leaves)):
+                if j != here:
+                    part = weight * share[j].astype(total.dtype) * (leaf - mine)
+                    total = total + jnp.where(share[j] > 0, part, 0)
+            return total
+
+        parts.append(jax.tree.map(change, *(one[place] for one in messages)))
+    return Message(*parts)
+
+
+def spread(part: Any, here: int) -> tuple[jax.Array, jax.Array]:
+    """||s_j - s_i|| for each j, and ||s_i||, of one part of a message."""
+    mine = part[here]
+    far = [tree.norm(tree.sub(one, mine)).astype(jnp.float32) for one in part]
+    return jnp.stack(far), tree.norm(mine).astype(jnp.float32)
+
+
+def updated(algorithm: Any, thought: Thought, heard: Any, t: Any, stage: int) -> Any:
+    """The state and the counter after an exchange, and whether x and y are finite."""
+    state = algorithm.stages[stage].update(thought.state, thought.estimate, *heard, t)
+    return state, cost.charge(thought.spent, thought.cost), tree.finite((state.x, state.y))
+
+
+alone = jax.jit(mix, static_argnums=2)
+update = jax.jit(updated, static_argnums=4)

@@ -1,0 +1,186 @@
+"""The site's door: who may come in, and the answers to what they ask.
+
+Every connection proves a key by mutual TLS and is held against the roster once, when it is opened;
+it is closed when its certificate expires. Strangers stand at the gate. A neighbour has a few
+connections at most, the newest ones, with a few requests under way on each.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from .audit import Audit
+from .frame import FrameError
+from .gate import SECONDS, Gate
+from .listening import listening
+from .packets import ANSWER, LONGEST, MISREAD
+from .roster import Bundle, Member
+from .tls import context
+from .transport import Outdated, Refused
+from .visit import CODES, GRACE, Visit
+
+Answer = Callable[[int, bytes], Awaitable[bytes]]  # (sender, request) -> answer
+CONNECTIONS = 8  # of one neighbour
+SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Server:
+    """Answers the neighbours of this site, at its address in the roster unless told otherwise."""
+
+    def __init__(
+        self, bundle: Bundle, answer: Answer, address: str | None = None, audit: Audit | None = None
+    ):
+        self._bundle, self._answer, self.audit = bundle, answer, audit or Audit()
+        self._context, self.gate = context(bundle, serves=True), Gate()
+        self._sockets = listening(address or bundle.me.address)
+        self.port = self._sockets[0].getsockname()[1]
+        self.visits: list[Visit] = []  # of members, in the order in which they came
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._accepting: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Server":
+        self._accepting = [asyncio.ensure_future(self._accept(one)) for one in self._sockets]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for one in self._sockets:
+            one.close()
+        replies = [task for visit in self.visits for task in visit.replies]
+        if replies:
+            await asyncio.wait(replies, timeout=GRACE)
+        for task in self._tasks:
+            task.cancel()
+        visits = list(self.visits)
+        for visit in visits:
+            visit.packets.close()
+        if visits:
+            await asyncio.wait([visit.packets.lost for visit in visits], timeout=GRACE)
+        for visit in visits:
+            visit.packets.fail(ConnectionAbortedError("the site has closed"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def begin(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
+        """A task that ends with the server at the latest."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except OSError as cause:  # whatever strangers do, the site stays
+                self.audit.note("a connection", f"could not be accepted: {cause.strerror}")
+                await asyncio.sleep(1.0 if cause.errno in SCARCE else 0.01)
+                continue
+            visit = Visit(self, f"{address[0]}:{address[1]}")
+            task = self.begin(self._admit(visit, connection, address[0]))
+            task.add_done_callback(partial(_ended, visit, connection))
+            await asyncio.sleep(0)  # a flood of them is looked at one by one
+
+    async def _admit(self, visit: Visit, connection: socket.socket, machine: str) -> None:
+        """From a stranger to a member, or not."""
+        visit.begun, me = True, asyncio.current_task()
+        assert me is not None
+        number = self.gate.enter(machine, lambda: visit.evict(me))
+        try:
+            async with asyncio.timeout(SECONDS):
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: visit.packets,
+                    connection,
+                    ssl=self._context,
+                    ssl_handshake_timeout=SECONDS,
+                    ssl_shutdown_timeout=GRACE,
+                )
+                await visit.opened
+        except (OSError, TimeoutError, Refused, FrameError) as cause:
+            self.audit.note(visit.address, f"refused: {_reason(cause)}")
+            visit.packets.close()
+        except asyncio.CancelledError:
+            if visit.evicted:
+                self.audit.note(visit.address, "closed: too many connections that prove nothing")
+            with suppress(OSError):  # the event loop sees its end, and lets go of it
+                connection.shutdown(socket.SHUT_RDWR)
+        finally:
+            self.gate.leave(number)
+
+    def member(self, key: str, theirs: int) -> Member:
+        """Whose key it is; `theirs` is the version of the roster that the asker has."""
+        roster, me = self._bundle.roster, self._bundle.me
+        found = roster.by_key(key)
+        if found is None:
+            raise _unknown(key, me.name, roster.version, theirs)
+        if found.number not in (*me.neighbours, me.number):
+            raise Refused(f"{found.name} is no neighbour of {me.name}")
+        return found
+
+    def enter(self, visit: Visit) -> None:
+        """One more connection of a member; of many, its oldest is closed."""
+        assert visit.member is not None
+        same = [one for one in self.visits if one.member == visit.member]
+        if len(same) >= CONNECTIONS:
+            same[0].packets.fail(ConnectionAbortedError("a newer connection took its place"))
+        self.visits.append(visit)
+        visit.packets.on_lost = lambda: self._left(visit)
+
+    def _left(self, visit: Visit) -> None:
+        self.visits.remove(visit)
+        visit.timer.cancel()
+        for task in visit.replies:
+            task.cancel()
+
+    async def reply(self, visit: Visit, number: int, request: bytes) -> None:
+        """Answer one request."""
+        assert visit.member is not None
+        try:
+            code, body = ANSWER, await self._answer(visit.member.number, request)
+        except Refused as reason:
+            self.audit.note(visit.source, f"refused: {reason}")
+            code, body = CODES[type(reason)], str(reason).encode()[:LONGEST]
+        except FrameError as reason:
+            self.audit.note(visit.source, f"sent what cannot be read: {reason}")
+            code, body = MISREAD, str(reason).encode()[:LONGEST]
+        try:
+            await visit.packets.send(number, code, body)
+        except ConnectionError:
+            pass  # whoever asked is gone, and will ask again
+
+
+def _ended(visit: Visit, connection: socket.socket, done: "asyncio.Task[Any]") -> None:
+    """Nothing is left of a connection that nobody came to look at."""
+    if not visit.begun:
+        connection.close()
+    if not done.cancelled():
+        done.exception()
+
+
+def _unknown(key: str, name: str, mine: int, theirs: int) -> Refused:
+    """Why a key of this authority is not taken; the version that it claims decides no more."""
+    if theirs > mine:
+        return Outdated(
+            f"{name} has roster {mine}, not yet {theirs}; start it again with its new bundle"
+        )
+    superseded = f": roster {theirs} is superseded, take the new bundle" * (theirs < mine)
+    return Refused(
+        f"the certificate is of this federation, but its key {key[:16]}... is not in roster "
+        f"{mine} of {name}{superseded}"
+    )
+
+
+def _reason(cause: BaseException) -> str:
+    """Why a connection came to nothing."""
+    if isinstance(cause, ssl.SSLError):
+        return f"no mutual TLS ({cause.reason or cause})"
+    if isinstance(cause, TimeoutError) or "handshake is taking longer" in str(cause):
+        return f"no proof of a key within {SECONDS:g} s"
+    return str(cause) or type(cause).__name__

@@ -1,0 +1,109 @@
+"""One connection to this site: a stranger's until its first packet is read, then a member's."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import frame
+from .frame import FrameError
+from .packets import (
+    ANSWER,
+    ASK,
+    DIFFERS,
+    LONGEST,
+    MISREAD,
+    OUTDATED,
+    REFUSED,
+    STOPPED,
+    Packets,
+    TooLong,
+)
+from .roster import Member
+from .tls import shown
+from .transport import REQUEST, Differs, Outdated, Refused, Stopped
+
+if TYPE_CHECKING:
+    from .server import Server
+
+HELD = 32  # requests under way
+CODES: dict[type[Exception], int] = {
+    Outdated: OUTDATED,
+    Stopped: STOPPED,
+    Differs: DIFFERS,
+    Refused: REFUSED,
+}
+GRACE = 1.0  # seconds in which the other end can read why its connection is closed
+
+
+class Visit:
+    """One connection to the server, a stranger's until its first packet is read."""
+
+    def __init__(self, server: "Server", address: str):
+        self.server, self.address = server, address
+        self.member: Member | None = None
+        self.packets = Packets(REQUEST, self._heard)
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.packets.on_lost, self.packets.on_too_long = self._lost_early, self._too_long
+        self.replies: set[asyncio.Task[Any]] = set()
+        self.timer: Any = None
+        self.begun = self.evicted = False
+
+    @property
+    def source(self) -> str:
+        """Who and where."""
+        return f"{self.member.name} at {self.address}" if self.member else self.address
+
+    def evict(self, task: "asyncio.Task[Any]") -> None:
+        """Send the stranger away."""
+        self.evicted = True
+        task.cancel()
+
+    def _lost_early(self) -> None:
+        if not self.opened.done():
+            cause = self.packets.cause or ConnectionResetError("closed before it said anything")
+            self.opened.set_exception(cause)
+
+    def _heard(self, number: int, code: int, body: bytearray) -> None:
+        if self.member is None:
+            if not self.opened.done():
+                self._open(number, body)
+            return
+        if code != ASK or len(self.replies) >= HELD:
+            self.server.audit.note(self.source, f"closed: more than {HELD} requests at once")
+            self.packets.fail(ConnectionAbortedError("too many requests at once"))
+            return
+        task = self.server.begin(self.server.reply(self, number, bytes(body)))
+        self.replies.add(task)
+        task.add_done_callback(self.replies.discard)
+
+    def _too_long(self, number: int, cause: TooLong) -> None:
+        """Say so before the connection is closed; what comes meanwhile is not read."""
+        if self.member is None:
+            self.packets.fail(cause)
+            return
+        self.server.audit.note(self.source, f"closed: {cause}")
+        self.packets.put(number, MISREAD, str(cause).encode())
+        asyncio.get_running_loop().call_later(GRACE, self.packets.fail, cause)
+
+    def _open(self, number: int, body: bytearray) -> None:
+        """The first packet says which roster the other end has; its key says who it is."""
+        try:
+            header, _ = frame.unpack(bytes(body), REQUEST)
+            theirs = header.get("roster")
+            key, expires = shown(self.packets.transport.get_extra_info("ssl_object"))
+            member = self.server.member(key, theirs if isinstance(theirs, int) else 0)
+        except (Refused, FrameError) as reason:
+            code = CODES.get(type(reason), MISREAD)
+            self.packets.put(number, code, str(reason).encode()[:LONGEST])
+            self.opened.set_exception(reason)
+            return
+        self.member = member
+        self.server.enter(self)
+        left = max(0.0, expires - time.time())
+        self.timer = asyncio.get_running_loop().call_later(left, self._expired)
+        self.packets.put(number, ANSWER, b"")
+        self.opened.set_result(None)
+
+    def _expired(self) -> None:
+        self.server.audit.note(self.source, "closed: its certificate has expired")
+        self.packets.fail(ConnectionAbortedError("the certificate has expired"))

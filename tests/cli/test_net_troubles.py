@@ -1,0 +1,126 @@
+"""What goes wrong at a site is said in one sentence, with the right exit code."""
+
+import asyncio
+import errno
+import json
+import stat
+
+import numpy as np
+import pytest
+import typer
+from sites import certified, federation
+
+from diamond.cli import net_sites
+from diamond.cli.net_status import _ask, _said
+from diamond.peers import roster
+from diamond.peers.frame import pack
+from diamond.peers.server import Server
+from diamond.peers.transport import Stopped
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (np.full((9, 3), np.nan, np.float32), "west's training rows are not finite: row 0"),
+        (np.zeros((0, 3), np.float32), "west has 0 training rows"),
+    ],
+)
+def test_bad_rows_are_said_of_the_site(trial, command, rows, said):
+    np.save(trial / "bad.npy", rows)
+    words = trial / "trial" / "west", "--problem", f"{trial / 'mine.py'}:make"
+    found = command("start", *words, "--data", trial / "bad.npy", "--out", trial / "runs")
+    assert found.exit_code == 2 and said in found.stderr and "Traceback" not in found.output
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(trial, command):
+    (trial / "runs").write_text("a file")
+    words = trial / "trial" / "west", "--problem", f"{trial / 'mine.py'}:make"
+    found = command("start", *words, "--data", trial / "west.npy", "--out", trial / "runs")
+    assert (
+        found.exit_code == 2 and "is a file, where the folder of the run is to go" in found.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (Stopped("south diverged in round 3"), 3, "south diverged in round 3"),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device: the fold"),
+        (OSError("127.0.0.1:1 cannot be listened on"), 1, "127.0.0.1:1 cannot be"),
+    ],
+)
+def test_how_a_run_failed_is_said_in_one_sentence(capsys, error, code, said):
+    with pytest.raises(typer.Exit) as found, net_sites.plainly():
+        raise error
+    assert found.value.exit_code == code
+    told = capsys.readouterr().err
+    assert told.startswith(said) and told.count("\n") == 1
+
+
+def test_an_expired_certificate_of_ones_own_is_named_and_warned_of(trial, command):
+    place = trial / "trial" / "north"
+    for days, code, said in (
+        (-1, 2, "the certificate of north expired on "),
+        (20, 1, "the certificate of north expires on "),
+    ):
+        new = certified(trial / "trial", roster.load(place), days=days)
+        (place / "agent.pem").write_bytes(new.certificate)
+        found = command("doctor", place, "--connect", "0.1")
+        assert found.exit_code == code and said in found.stderr
+        assert "`diamond net renew` at the authority" in found.stderr
+
+
+def test_a_key_that_others_can_read_is_refused(trial, command):
+    key = trial / "trial" / "north" / "agent.key"
+    key.chmod(0o644)
+    found = command("doctor", trial / "trial" / "north", "--connect", "0.1")
+    assert found.exit_code == 2 and f"chmod 600 {key}" in found.stderr.replace("\n", "")
+
+
+def test_what_a_site_writes_is_its_owners_only(tmp_path):
+    with net_sites.private_files():
+        (tmp_path / "checkpoint").write_text("y")
+    assert stat.S_IMODE((tmp_path / "checkpoint").stat().st_mode) == 0o600
+    (tmp_path / "other").write_text("")
+    assert stat.S_IMODE((tmp_path / "other").stat().st_mode) != 0o600  # as it was before
+
+
+ODD = [
+    {},
+    {"agent": 1, "round": "9\n", "rounds": 9, "state": "", "waiting": [], "away": []},
+    {"agent": 1, "round": 1, "rounds": 9, "state": "on", "waiting": [{"agent": 99}], "away": []},
+    {"agent": 1, "round": 1, "rounds": 9, "state": "on", "waiting": [], "away": [7]},
+    {"agent": 1, "round": 1, "rounds": 9, "state": "on", "waiting": 3, "away": []},
+]
+
+
+@pytest.mark.parametrize("told", ODD)
+def test_an_odd_status_is_named_and_forges_nothing(tmp_path, told):
+    one, two, _ = federation(tmp_path / "federation")
+
+    async def answer(sender, request):
+        return pack({"kind": "status", **told})
+
+    async def attempt():
+        async with Server(two, answer):
+            return await _ask(one, "status", [two.me], 2.0, None)
+
+    found = asyncio.run(attempt())
+    assert "an answer that is no status" in _said(one, found["site1"])
+    json.dumps(found)
+
+
+def test_codes_in_a_status_are_written_out(tmp_path):
+    one, two, _ = federation(tmp_path / "federation")
+    wait = {"agent": 2, "seconds": 3.0, "why": "\x1b[2Jgone\nround=9"}
+
+    async def answer(sender, request):
+        state = {"agent": 1, "round": 1, "rounds": 9, "state": "on\r", "away": []}
+        return pack({"kind": "status", **state, "waiting": [wait]})
+
+    async def attempt():
+        async with Server(two, answer):
+            return await _ask(one, "status", [two.me], 2.0, None)
+
+    said = _said(one, asyncio.run(attempt())["site1"])
+    assert said == r"on\r, round 1 of 9; has waited for site2 for 3 s (\x1b[2Jgone\nround=9)"

@@ -1,0 +1,132 @@
+"""A neighbour that lies: noticed by who hears it, named, and held back where that is asked for."""
+
+import asyncio
+import copy
+from itertools import cycle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import quickly, unchecked
+from helpers import quad, ring
+from peering import agents, given
+
+from diamond.peers import programs
+from diamond.peers.agent import Agent
+from diamond.peers.audit import Audit
+from diamond.peers.handshake import differing, digest
+from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.node import Node
+from diamond.peers.suspicion import FAR, ROUNDS, Suspicion
+from diamond.peers.transport import Stopped
+from diamond.rounds.algorithm import Message
+
+LIAR = 0
+NAMES = {0: "north", 1: "south", 2: "west", 3: "east"}
+SIGNS = cycle([0.9, 0.9, -0.9, -0.9])
+LIES = {
+    "flipped": lambda arrays: [-4 * a for a in arrays],
+    "constant": lambda arrays: [np.full_like(a, 7.0) for a in arrays],
+    "huge": lambda arrays: [np.full_like(a, next(SIGNS) * np.finfo(a.dtype).max) for a in arrays],
+}
+
+
+@pytest.fixture(scope="module")
+def team():
+    with pytest.MonkeyPatch.context() as patch, quickly():
+        unchecked(patch)
+        yield agents(quad(agents=4).problem, ring(4), given("gt_sgd", order="paper"))
+
+
+def run(team, lie=None, rounds=16, clip=None):
+    """The nodes after their rounds, and what each came to; the liar tells `lie` of its message."""
+
+    async def everyone():
+        wire, works = Wire(), []
+        for agent in team:
+            one = copy.copy(agent)
+            one.clip = clip
+            if lie and agent.number == LIAR:
+                one.tell = lambda *given, tell=agent.tell: lie(tell(*given))
+            if lie is LIES["huge"] and agent.number == LIAR:
+                one.step = lambda progress, turn, thought, messages: progress  # it does not care
+            node = Node(one, rounds, wire.end(one.number), work=inline, names=NAMES)
+            wire.nodes[one.number] = node
+            works.append(node.run())
+        ends = await asyncio.gather(*works, return_exceptions=True)
+        return list(wire.nodes.values()), ends
+
+    with quickly():
+        return play(everyone())
+
+
+def test_nobody_is_suspected_who_tells_the_truth(team):
+    nodes, _ = run(team)
+    assert all(set(node.exchanges.suspicion.counts.values()) == {0} for node in nodes)
+
+
+@pytest.mark.parametrize("name", ["flipped", "constant"])
+def test_a_liar_is_named_by_those_who_hear_it(team, name, caplog):
+    nodes, _ = run(team, LIES[name])
+    for number in (1, 3):
+        counts = nodes[number].exchanges.suspicion.counts
+        assert counts[LIAR] > 0 and counts[2] == 0
+    assert "north: its message of round" in caplog.text and "times as far" in caplog.text
+
+
+def test_whose_message_made_a_site_diverge_is_said(team):
+    _, ends = run(team, LIES["huge"])
+    own = [str(end) for end in ends if isinstance(end, FloatingPointError)]
+    assert own and all(isinstance(end, FloatingPointError | Stopped) for end in ends)
+    assert all("; north has told 1 absurd messages" in said for said in own)
+
+
+def test_clipped_messages_are_those_of_the_formula():
+    random, weights, here = np.random.default_rng(0), jnp.asarray([0.2, 0.5, 0.1, 0.2]), 1
+    with jax.enable_x64(True):
+        weights = jnp.asarray([0.2, 0.5, 0.1, 0.2], float)
+        x, u = random.normal(size=(2, 4, 3))
+        x[3] *= 1e3
+        said = [Message(jnp.asarray(a), {"u": jnp.asarray(b)}) for a, b in zip(x, u)]
+        far = [programs.spread([one[k] for one in said], here)[0] for k in (0, 1)]
+        found = programs.clipped(said, weights, here, far, 2.0)
+        for rows, change in ((x, found.average), (u, found.total["u"])):
+            d = np.linalg.norm(rows - rows[here], axis=1)
+            usual = np.sort(np.delete(d, here))[1]
+            share = np.minimum(1, 2.0 * usual / np.maximum(d, 1e-300))
+            wanted = ((np.asarray(weights) * share)[:, None] * (rows - rows[here])).sum(0)
+            np.testing.assert_allclose(change, wanted, rtol=1e-6)
+
+
+def test_clipping_changes_no_bit_where_nobody_is_far_and_holds_a_liar_back(team):
+    _, calm = run(team)
+    _, clipped = run(team, clip=1e6)
+    for one, other in zip(calm, clipped):
+        np.testing.assert_array_equal(one.state.x, other.state.x)
+    ends = {clip: run(team, LIES["constant"], clip=clip)[1] for clip in (None, 2.0)}
+    honest = {clip: [np.asarray(end.state.x) for end in found[1:]] for clip, found in ends.items()}
+    wanted = [np.asarray(end.state.x) for end in calm[1:]]
+    apart = {k: max(np.linalg.norm(a - b) for a, b in zip(x, wanted)) for k, x in honest.items()}
+    assert apart[2.0] < 0.7 * apart[None]
+
+
+def test_clipping_is_part_of_what_all_agree_on(team):
+    one, other = team[0], copy.copy(team[0])
+    other.clip = 3.0
+    assert differing(digest(one, 9), digest(other, 9)) == "another network"
+    network = ring(4).through()
+    assert isinstance(Agent(team[0].problem, network, team[0].given, 0, clip=2.0), Agent)
+
+
+def test_a_jump_is_noticed_where_there_is_no_other_to_compare_with():
+    lines = []
+    alone = Suspicion([0, 1], 0, ["me", "west"], Audit(lines.append))
+    own = np.array([1.0])
+    for t in range(ROUNDS):
+        assert alone.look(t, np.array([[0.0, 0.5]]), own) == {}
+    assert alone.look(ROUNDS, np.array([[0.0, 0.5 * FAR]]), own) == {}
+    assert alone.look(ROUNDS + 1, np.array([[0.0, 11 * FAR]]), own) == {
+        1: "is 22 times as far from this site's as its own before"
+    }
+    assert len(lines) == 1 and lines[0].startswith(f"west: its message of round {ROUNDS + 1} is 22")

@@ -1,0 +1,100 @@
+"""Files of a site that are damaged: what is refused is named, and nothing is lost or invented."""
+
+import shutil
+
+import pytest
+from compiling import quickly
+from crashing import Cluster, team
+
+from diamond.peers import checkpoints
+from diamond.peers.checkpoints import OtherRun
+from diamond.peers.edge_journal import DOWN, LENGTH, UP, DamagedJournal, EdgeJournal
+from diamond.peers.in_process import Wire
+from diamond.peers.node import Node
+from diamond.peers.run_folder import SiteFolder
+from diamond.runs import Origin, Writer
+
+
+def written(folder, rounds=6):
+    """A journal of so many rounds, and where each of its entries begins."""
+    ledger, starts = EdgeJournal([1], "run", folder), []
+    path = folder / "0000000000.log"
+    for t in range(rounds):
+        starts.append(path.stat().st_size if path.exists() else 0)
+        ledger.write(1, t, DOWN if t == 2 else UP, b"DMND message %d" % t)
+    ledger.close()
+    return path, starts
+
+
+def restored(folder):
+    ledger = EdgeJournal([1], "run", folder)
+    try:
+        ledger.restore(0)
+        return [ledger.word(1, t) for t in range(6)]
+    finally:
+        ledger.close()
+
+
+def test_a_flipped_bit_anywhere_in_a_journal_is_refused_and_named(tmp_path):
+    path, starts = written(tmp_path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 5):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        begin = max(start for start in starts if start <= place)
+        if begin == starts[-1] and place < begin + LENGTH.size:
+            continue  # the length of the last one: as if it had been cut short
+        with pytest.raises(DamagedJournal, match=rf"{path.name} is damaged at byte {begin}, "):
+            restored(tmp_path)
+        assert path.stat().st_size == len(whole)  # nothing was cut
+
+
+def test_only_the_end_of_the_last_file_may_be_torn(tmp_path):
+    path, starts = written(tmp_path)
+    whole = path.read_bytes()
+    for cut in range(starts[-1] + 1, len(whole), 7):
+        path.write_bytes(whole[:cut])
+        assert restored(tmp_path) == [UP, UP, DOWN, UP, UP, ""]
+        assert path.stat().st_size == starts[-1]
+    path.write_bytes(whole[: starts[-1]] + bytes(50))  # room that was made, and never written
+    assert restored(tmp_path) == [UP, UP, DOWN, UP, UP, ""]
+    path.write_bytes(whole[:-1])
+    (tmp_path / "0000000009.log").write_bytes(b"")
+    with pytest.raises(DamagedJournal, match="damaged at byte"):
+        restored(tmp_path)
+
+
+def test_one_whose_checkpoints_are_gone_is_refused_before_it_writes_anything(tmp_path, monkeypatch):
+    with quickly():
+        Cluster(tmp_path).run()
+        shutil.rmtree(tmp_path / "1")
+        again, looked = Cluster(tmp_path), []
+        monkeypatch.setattr(again, "look", lambda node: looked.append(node.agent.number))
+        said = r"agent 1 leads to round 0, but it has been at round [1-7], and agent [02] keeps"
+        with pytest.raises(OtherRun, match=said):
+            again.run()
+    assert 1 not in looked and not (tmp_path / "1" / "checkpoint").exists()
+
+
+ODD = [b"", b"{", b"[]", b'{"run": "r"}', b'{"run": "r", "neighbours": 3}']
+
+
+@pytest.mark.parametrize("content", ODD)
+def test_a_damaged_note_of_who_has_finished_is_set_aside(tmp_path, caplog, content):
+    checkpoints.finish(tmp_path, "r", {1, 2})
+    assert checkpoints.finished(tmp_path, "r") == {1, 2}
+    (tmp_path / "finished.json").write_bytes(content)
+    assert checkpoints.finished(tmp_path, "r") == set()
+    assert (tmp_path / "finished.json.damaged-1").read_bytes() == content
+    assert "finished.json is damaged" in caplog.text and "started once more" in caplog.text
+
+
+def test_a_damaged_manifest_is_set_aside_and_written_anew(tmp_path, caplog):
+    agent, origin = team()[0], Origin("north", "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
+    (tmp_path / "manifest.json").write_text('{"status": "run')
+    with Writer(tmp_path) as writer, quickly():
+        writer.metrics.path.write_bytes(b"")
+        diary = SiteFolder(writer, Node(agent, 7, Wire().end(0)), origin, "")
+        diary._open(agent.begin()._replace(t=2))
+        assert writer.manifest()["site"] == {"name": "north", "agent": 0}
+    assert (tmp_path / "manifest.json.damaged-1").read_text() == '{"status": "run'
+    assert "manifest.json is damaged" in caplog.text
