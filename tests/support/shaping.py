@@ -15,7 +15,8 @@ from diamond.network.resending import PACKET
 from diamond.peers import authority, roster
 from diamond.peers.frame import limit
 from diamond.peers.node import Node
-from diamond.peers.rpc import Client, Server
+from diamond.peers.rpc import Client
+from diamond.peers.server import Server
 from diamond.peers.timeouts import Limits
 
 SIZE = 2_000  # numbers in x; a message has twice as many, less than the window of HTTP/2
