@@ -133,7 +133,8 @@ def lower_level(lower: Any, given: str, valid: Any) -> str:
 def metrics(metrics: Mapping[str, Any]) -> None:
     """Metrics have names of their own."""
     for name in metrics:
-        if not isinstance(name, str) or not name or name in TAKEN:
+        error = isinstance(name, str) and name.removesuffix("_se") in {*metrics} - {name}
+        if not isinstance(name, str) or not name or name in TAKEN or error:
             raise ValueError(
                 f"a metric cannot be called {name!r}: every evaluation has something of that name; "
                 f"call it my_{name}"

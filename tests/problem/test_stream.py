@@ -127,6 +127,13 @@ def test_numbers_that_make_no_stream_are_refused():
         ridge(rows, rows)
 
 
+def test_a_metric_is_not_called_what_the_error_of_another_is():
+    stored = [{"a": np.ones((3, 2)), "b": np.ones(3)}] * 2
+    for wrong in ({"error": loss, "error_se": loss}, {"upper_loss_se": loss}):
+        with pytest.raises(ValueError, match="_se'"):
+            ridge(stored, stored, metrics=wrong)
+
+
 def test_methods_on_all_rows_say_so_or_take_a_large_batch():
     network = diamond.network.ring(AGENTS)
     for method in (diamond.interact(), diamond.svr_interact(), diamond.aid(), diamond.vrbo()):
