@@ -74,6 +74,7 @@ AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first
 LENGTH = 1.5  # c: alpha L_l / phi
 BEHIND = 0.5  # c where y is solved for: it is that of the round before, so 1 is the limit
 RISEN, SMALL = 0.1, 1e-3  # of what l has fallen, and of l: a rise beyond its noise
+EMPTY = -1e30  # in the place of another agent's number: below any, and finite to be told
 QUARTER = 0.25  # of alpha, where l has risen
 FOLLOWS = 0.15  # beta mu from which y follows x
 MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
@@ -299,7 +300,7 @@ def _upper(setting: Setting) -> np.ndarray:
                 return *found, numbers
 
             bends, ratio, shaky, cost, loss, numbers = setting.each(look, setting.point)
-            found = np.full((len(bends), 4 + 2 * every), -np.inf)
+            found = np.full((len(bends), 4 + 2 * every), EMPTY)
             found[:, :4] = np.stack([bends, -ratio, shaky, loss], axis=1)
             if every:
                 place = np.arange(len(bends)), 4 + np.asarray(numbers)
