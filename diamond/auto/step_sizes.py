@@ -76,6 +76,8 @@ AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first
 LENGTH = 1.5  # c: alpha L_l / phi
 BEHIND = 0.5  # c where y is solved for: it is that of the round before, so 1 is the limit
 RISEN, SMALL = 0.1, 1e-3  # of what l has fallen, and of l: a rise beyond its noise
+LOST = 1e3  # times l: a run that is beyond help by a quarter, and will go back
+EMPTY = -1e30  # in the place of another agent's number: below any, and finite to be told
 QUARTER = 0.25  # of alpha, where l has risen
 FOLLOWS = 0.15  # beta mu from which y follows x
 MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
@@ -197,7 +199,7 @@ def _risen(setting: Setting) -> Found:
     first, least, row = setting.before("_losses", np.array([loss, loss, 0]))
     up = loss - least > RISEN * (first - least) + SMALL * abs(first)
     setting.memory["_losses"] = Found(np.array([first, min(least, loss), up and row == 0]))
-    if not (up and row):
+    if not (up and row) or loss - first > LOST * abs(first):
         return Found(before)
     warnings.warn(
         f"the upper loss has risen from {least:.4g} to {loss:.4g} (it began at {first:.4g}; on the "
@@ -306,7 +308,7 @@ def _upper(setting: Setting) -> np.ndarray:
                 return *found, numbers
 
             bends, ratio, shaky, cost, loss, numbers = setting.each(look, setting.point)
-            found = np.full((len(bends), 4 + 2 * every), -np.inf)
+            found = np.full((len(bends), 4 + 2 * every), EMPTY)
             found[:, :4] = np.stack([bends, -ratio, shaky, loss], axis=1)
             if every:
                 place = np.arange(len(bends)), 4 + np.asarray(numbers)
