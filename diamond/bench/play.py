@@ -118,7 +118,7 @@ def pair(source: str, changes: dict[str, Any], name: str, method: str, folder: P
 
 
 def _kept(trial: Trial, seed: int) -> dict[str, Any]:
-    """A run in the columns that statistics need, costs those of all agents together."""
+    """A run in the columns that statistics need."""
     history = {name: np.asarray(values, float) for name, values in trial["history"].items()}
     history["calls"] = history["gradients"] + history["hvps"] + history["jvps"]
     columns = [name for name in (*MEASURES, *COSTS) if name in history]
