@@ -103,7 +103,7 @@ SUITES: dict[str, Suite] = {
 }
 SUITES["quick"] = Suite(
     "quick",
-    (cases.quadratic, cases.ridge, cases.penalties),
+    tuple(replace(case, rounds=400) for case in (cases.quadratic, cases.ridge, cases.penalties)),
     tuple(PAPER.split()),
     settings=8,
     seeds=3,
