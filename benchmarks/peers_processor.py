@@ -1,8 +1,8 @@
 """Processor time of a site's round: `python benchmarks/peers_processor.py [BYTES ...]`.
 
-A ring of five sites in one process, each with its own connections over mutual TLS on loopback and its
-own checkpoints, GT-SGD in the paper's order. Processor time does not depend on what else runs on the
-machine, as rounds a second do. Prints milliseconds a site and round, once all is compiled.
+A ring of five sites in one process, each with its own connections over mutual TLS on loopback and
+its own checkpoints, GT-SGD in the paper's order. Processor time depends less on what else runs on
+the machine than rounds a second do. Prints milliseconds a site and round, once all is compiled.
 """
 
 import asyncio
