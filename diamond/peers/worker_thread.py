@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 Work = Callable[..., Awaitable[Any]]  # runs a blocking function
-BRIEF = 0.01  # seconds in which nobody misses the event loop
+BRIEF = 0.02  # seconds in which nobody misses the event loop
 
 
 async def threaded(function: Callable[..., Any], *given: Any) -> Any:

@@ -1,0 +1,63 @@
+"""Processor time of a site's round: `python benchmarks/peers_processor.py [BYTES ...]`.
+
+A ring of five sites in one process, each with its own connections over mutual TLS on loopback and
+its own checkpoints, GT-SGD in the paper's order. Processor time depends less on what else runs on
+the machine than rounds a second do. Prints milliseconds a site and round, once all is compiled.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import diamond
+from diamond.peers import authority, roster
+from diamond.peers.agent import Agent
+from diamond.peers.frame import limit
+from diamond.peers.node import Node
+from diamond.peers.rpc import Client
+from diamond.peers.server import Server
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from faulting import ports
+from peers import PROBLEM
+
+SITES, ROUNDS, EVERY = 5, 200, 25
+NETWORK = diamond.network.ring(SITES)
+GIVEN = diamond.gt_sgd(0.05, 0.2, 16, diamond.hypergradient.neumann(3, 1.6), order="paper")
+
+
+async def live(bundle: roster.Bundle, root: Path, size: int, marks: list) -> None:
+    """One site's run; the first one notes the processor time at a quarter and at the end."""
+    space: dict = {}
+    exec(PROBLEM, space)
+    number = bundle.me.number
+    agent = Agent(space["make"](number, size // 8), NETWORK, GIVEN, number)
+
+    def note(progress: object) -> None:
+        if number == 0 and progress.t in (ROUNDS // 4, ROUNDS - 1):
+            marks.append((progress.t, time.process_time()))
+
+    async with Client(bundle, limit(agent.largest)) as client:
+        node = Node(agent, ROUNDS, client, root / bundle.me.name, EVERY, on_round=note)
+        async with Server(bundle, node.answer):
+            await node.run()
+
+
+async def everyone(size: int) -> float:
+    """Milliseconds of processor time a site and round."""
+    marks: list[tuple[int, float]] = []
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        names = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(SITES))}
+        made = authority.found_federation(root / "federation", "trial", names, NETWORK)
+        bundles = [roster.load(folder) for folder in made.values()]
+        await asyncio.gather(*(live(one, root, size, marks) for one in bundles))
+    (first, begun), (last, ended) = marks
+    return 1000 * (ended - begun) / (last - first) / SITES
+
+
+if __name__ == "__main__":
+    for size in map(int, sys.argv[1:] or (4_000, 100_000)):
+        print(f"{size:>10} bytes a message: {asyncio.run(everyone(size)):.2f} ms a site and round")
