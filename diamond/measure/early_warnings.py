@@ -1,11 +1,13 @@
 """Early signs that a run goes wrong, each said once, with cause and remedy."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..core import tree
+from ..core.tree import Tree
 from ..hypergradient import lower_solution
 from ..hypergradient.lipschitz import hardest, in_use
 from ..problem import Problem
@@ -16,6 +18,7 @@ STABLE = 1.0  # beta times the curvature of g_yy; 2 is the limit
 STALE = 10.0  # ||mean of p|| / ||grad l||: momentum has gathered more than the gradient
 VANISHED = 1e-3  # of the first ||grad l||^2
 NEAR = 5e-3  # of the loss of a prediction that ignores the features
+Numbers = Callable[[], dict[str, float]]
 
 
 class EarlyWarnings:
@@ -34,10 +37,7 @@ class EarlyWarnings:
             self.first = entry["stationarity"]
         if not np.isfinite(entry["metric"]):
             return []  # on its way to diverge: that will be said
-        numbers = hardest(algorithm).numbers(int(entry["round"]))
-        numbers = {name: float(value) for name, value in numbers.items()}
-        if getattr(algorithm, "newton", False):  # beta is no step along g_y there
-            numbers.pop("beta", None)
+        numbers = partial(_numbers, algorithm, int(entry["round"]))  # rarely asked for
         found = {
             "solver": self._solver(entry),
             "chain": _chain(entry, algorithm),
@@ -64,22 +64,23 @@ class EarlyWarnings:
             f"level strongly convex in y?"
         )
 
-    def _growth(self, entry: dict[str, float], state: Any, numbers: dict) -> str | None:
+    def _growth(self, entry: dict[str, float], state: Any, numbers: Numbers) -> str | None:
         """Directions shrink as a run converges; one that grows instead is near its limit."""
         for name, step in (("u", "alpha"), ("p", "alpha"), ("v", "beta")):
             direction = getattr(state, name, None)
             if direction is None or not entry["round"]:
                 continue
-            size = float(np.max(jax.vmap(tree.norm)(direction)))
+            size = float(np.max(_lengths(_at_hand(direction))))
             least, since = self.least.get(name, (np.inf, 0))
             if size < least:
                 self.least[name] = size, int(entry["round"])
             elif size > GROWN * least > 0:
-                if numbers.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
+                found = numbers()
+                if found.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
                     step = "beta"  # y is what grows, and takes x along
                 return (
                     f"{name} has grown {size / least:.0f}-fold between rounds {since} and "
-                    f"{entry['round']}: {step} = {numbers.get(step, np.nan):.3g} is near the limit "
+                    f"{entry['round']}: {step} = {found.get(step, np.nan):.3g} is near the limit "
                     f"of what is stable; halve {step}, or use on_divergence='shrink'"
                 )
         return None
@@ -111,18 +112,38 @@ def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:
     )
 
 
-def _momentum(entry: dict[str, float], state: Any, numbers: dict) -> str | None:
+def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | None:
     """The mean of p estimates grad l; one much larger is the correction, not the gradient."""
     p = getattr(state, "p", None)
-    if p is None or "eta" not in numbers or not entry["round"] or not entry["stationarity"]:
+    if p is None or not entry["round"] or not entry["stationarity"]:
         return None
-    mean = jax.tree.map(lambda a: a.mean(0), p)
-    ratio = float(tree.norm(mean)) / entry["stationarity"] ** 0.5
+    mean = jax.tree.map(lambda a: a.mean(0, keepdims=True), _at_hand(p))
+    ratio = float(_lengths(mean)[0]) / entry["stationarity"] ** 0.5
     spread = entry["consensus"] + entry["lower_error"]  # away from x_i = xbar, y_i = y_i* it may
-    if ratio <= STALE or spread > entry["stationarity"]:
+    if ratio <= STALE or spread > entry["stationarity"] or "eta" not in (found := numbers()):
         return None
     return (
         f"the mean of p is {ratio:.0f} times grad l at round {entry['round']}: momentum has "
-        f"gathered more correction than gradient (eta = {numbers['eta']:.2g}, alpha = "
-        f"{numbers['alpha']:.3g}); make eta three times as large, or alpha a third"
+        f"gathered more correction than gradient (eta = {found['eta']:.2g}, alpha = "
+        f"{found['alpha']:.3g}); make eta three times as large, or alpha a third"
     )
+
+
+def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
+    """The step sizes and weights of round t."""
+    found = {name: float(value) for name, value in hardest(algorithm).numbers(t).items()}
+    if getattr(algorithm, "newton", False):  # beta is no step along g_y there
+        found.pop("beta", None)
+    return found
+
+
+def _at_hand(direction: Tree) -> Tree:
+    """Arrays of a CPU as the host's, which are not copied and need no program."""
+    here = all(device.platform == "cpu" for device in jax.tree.leaves(direction)[0].devices())
+    return jax.tree.map(np.asarray, direction) if here else direction
+
+
+def _lengths(direction: Tree) -> Any:
+    """The norm of every agent's."""
+    squares = [(a.reshape(len(a), -1) ** 2).sum(1) for a in jax.tree.leaves(direction)]
+    return sum(squares) ** 0.5
