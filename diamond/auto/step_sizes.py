@@ -31,7 +31,7 @@ phi = 1. h is that of the y of the round before, and x_{t+1} = x_t - alpha L_l x
 alpha L_l < 1: c = 0.5 there. alpha never grows again.
 
 Where an agent looks it finds l_i(x_i) as well, always on the same rows. If their mean lies above
-the lowest seen by a tenth of all that it had fallen, at two looks in a row, the run says so, alpha
+where it began by a tenth of all that it had fallen, at two looks in a row, the run says so, alpha
 becomes a quarter and never grows again.
 
 A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
@@ -191,20 +191,23 @@ def _alpha(
 
 
 def _risen(setting: Setting) -> Found:
-    """How often l was found risen at two looks in a row: above the lowest by a share RISEN of all
+    """How often l was found above its start at two looks in a row, by a share RISEN of all that it
 
-    that it had fallen. Once may be noise; looks are ever further apart. Said each time.
+    had fallen. Once may be noise; looks are ever further apart. Said each time. What agents know is
+    the mean of l_i(x_i), which is lower while they disagree: only the start, where they do not, is
+    to be compared with. Of a lower level in common nobody alone knows l.
     """
+    if setting.problem.lower_level == "common":
+        return Found(0)
     loss, before = float(_upper(setting)[4]), int(setting.before("risen", 0))
     first, least, row = setting.before("_losses", np.array([loss, loss, 0]))
-    up = loss - least > RISEN * (first - least) + SMALL * abs(first)
+    up = loss - first > RISEN * (first - least) + SMALL * abs(first)
     setting.memory["_losses"] = Found(np.array([first, min(least, loss), up and row == 0]))
     if not (up and row) or loss - first > LOST * abs(first):
         return Found(before)
     warnings.warn(
-        f"the upper loss has risen from {least:.4g} to {loss:.4g} (it began at {first:.4g}; on the "
-        f"first rows of each agent): alpha is a quarter from here on; `run.best` keeps the best "
-        f"point",
+        f"the upper loss is {loss:.4g} on the first rows of each agent, above the {first:.4g} that "
+        f"it began at: alpha is a quarter from here on; `run.best` keeps the best point",
         RuntimeWarning,
         stacklevel=2,
     )

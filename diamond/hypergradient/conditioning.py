@@ -106,8 +106,8 @@ def _terms(setting: Setting) -> Found:
         warnings.warn(
             f"the lower level has a condition of {condition(setting):.3g}: a chain of K = {found} "
             f"terms leaves out up to (1 - mu/L)^K = {bias:.2g} of the inverse of g_yy, and biases "
-            f"the hypergradient by as much; leave out `hypergradient` to have a better one chosen, "
-            f"or use hypergradient.conjugate_gradient() or exact()"
+            f"the hypergradient by as much; leave out steps and `hypergradient` to have a better "
+            f"one chosen, or use hypergradient.conjugate_gradient() or exact()"
             + f", or give neumann(terms={math.ceil(wanted)})"
             * (wanted < LONG),
             RuntimeWarning,

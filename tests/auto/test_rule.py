@@ -42,12 +42,14 @@ def alpha(monkeypatch):
         network=None,
         loss=1.0,
         losses=(1.0, 1.0, 0),
+        level="personal",
     ):
         given = np.array([*(upper or [LARGEST, MEAN, RATIO, SHAKY]), loss])
         monkeypatch.setattr(step_sizes, "_upper", lambda setting: given)
         monkeypatch.setattr(step_sizes, "_rate", lambda setting, inner, move: rate)
         before = {"alpha": past, "_losses": np.array(losses)}
-        setting = Setting(past=before, network=network, memory={}, round=0)
+        about = SimpleNamespace(lower_level=level)
+        setting = Setting(past=before, network=network, memory={}, round=0, problem=about)
         return step_sizes._alpha(setting, order, lags, noise, 1, move, "local").value
 
     return found
@@ -99,11 +101,13 @@ def test_alpha_grows_fourfold_where_y_follows_and_never_where_it_lags(alpha):
 def test_alpha_is_a_quarter_where_the_objective_has_risen_and_says_so(alpha):
     """It began at 3 and fell to 1: a tenth of that is its noise; and once may be chance."""
     fallen = dict(past=1e-3, losses=(3.0, 1.0, 1))
-    assert alpha(loss=1.19, **fallen) == pytest.approx(4e-3)
+    assert alpha(loss=2.9, **fallen) == pytest.approx(4e-3)  # agents that disagree have less
+    assert alpha(loss=3.19, **fallen) == pytest.approx(4e-3)
     assert alpha(loss=9.0, past=1e-3, losses=(3.0, 1.0, 0)) == pytest.approx(4e-3)
-    with pytest.warns(RuntimeWarning, match="risen from 1 to 1.25 .it began at 3"):
-        assert alpha(loss=1.25, **fallen) == pytest.approx(0.25e-3)
-    with pytest.warns(RuntimeWarning, match="risen from 3 to 3.1"):  # it never fell
+    assert alpha(loss=9.0, level="common", **fallen) == pytest.approx(4e-3)
+    with pytest.warns(RuntimeWarning, match="is 3.25 .* above the 3 that it began at"):
+        assert alpha(loss=3.25, **fallen) == pytest.approx(0.25e-3)
+    with pytest.warns(RuntimeWarning, match="is 3.1 .* above the 3 that"):  # it never fell
         assert alpha(loss=3.1, past=1e-3, losses=(3.0, 3.0, 1)) == pytest.approx(0.25e-3)
 
 
