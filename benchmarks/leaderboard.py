@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from diamond.bench import results, statistics
+from diamond.runs.strict_json import dumps
 
 ROOT = Path(__file__).parents[1]
 PAGE, KEPT = ROOT / "docs" / "benchmark.md", ROOT / "docs" / "benchmark"
@@ -65,13 +66,20 @@ def markdown(kept, cost="calls"):
 
 
 def short(value):
-    """Three digits, thousands as k."""
-    return f"{value / 1000:.3g}k" if value >= 1000 else f"{value:.3g}"
+    """Three digits; thousands as k, millions as M."""
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if value >= 0.9995 * size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
 
 
 def load(path):
     """What `brief` left, with infinity where a target was not reached."""
-    return json.loads(path.read_text())
+    found = json.loads(path.read_text())
+    for rows in found["costs"].values():
+        for row in rows:
+            row.update({key: math.inf for key, value in row.items() if value is None})
+    return found
 
 
 def tables(text):
@@ -88,5 +96,5 @@ if __name__ == "__main__":
     KEPT.mkdir(exist_ok=True)
     for folder in sys.argv[1:]:
         found = results.load(Path(folder))
-        (KEPT / f"{found['suite']}.json").write_text(json.dumps(brief(found), indent=0) + "\n")
+        (KEPT / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
     PAGE.write_text(tables(PAGE.read_text()))
