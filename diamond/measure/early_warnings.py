@@ -139,7 +139,8 @@ def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
 
 def _at_hand(direction: Tree) -> Tree:
     """Arrays of a CPU as the host's, which are not copied and need no program."""
-    here = all(device.platform == "cpu" for device in jax.tree.leaves(direction)[0].devices())
+    first = jax.tree.leaves(direction)[0]
+    here = isinstance(first, np.ndarray) or {d.platform for d in first.devices()} == {"cpu"}
     return jax.tree.map(np.asarray, direction) if here else direction
 
 
