@@ -103,7 +103,9 @@ SUITES: dict[str, Suite] = {
 }
 SUITES["quick"] = Suite(
     "quick",
-    tuple(replace(case, rounds=400) for case in (cases.quadratic, cases.ridge, cases.penalties)),
+    tuple(
+        replace(case, rounds=400) for case in (cases.quadratic, cases.quadratic_noisy, cases.ridge)
+    ),
     tuple(PAPER.split()),
     settings=8,
     seeds=3,
