@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..machine.cores import cores
 from ..runtimes.trial_cache import Trial, Wanted, remembered, score
 from .settings import factors, tunable
 from .suites import TUNING, Suite
@@ -52,10 +53,10 @@ def _made(jobs: list[Any], processes: int) -> Iterator[Pair]:
         yield from (pair(*job) for job in jobs)
         return
     fresh = multiprocessing.get_context("spawn")  # JAX does not survive a fork
-    cores = fresh.Queue()
-    for core in itertools.islice(itertools.cycle(_cores()), processes):
-        cores.put(core)
-    with ProcessPoolExecutor(processes, fresh, _settle, (cores,)) as pool:
+    places = fresh.Queue()
+    for core in itertools.islice(itertools.cycle(cores()), processes):
+        places.put(core)
+    with ProcessPoolExecutor(processes, fresh, _settle, (places,)) as pool:
         waiting = [pool.submit(pair, *job) for job in jobs]
         try:
             yield from (done.result() for done in as_completed(waiting))
@@ -64,21 +65,21 @@ def _made(jobs: list[Any], processes: int) -> Iterator[Pair]:
             raise
 
 
-def _cores() -> list[int]:
-    """Those that this process may use; none where a system does not tell."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [-1]
-
-
-def _settle(cores: Any) -> None:
+def _settle(places: Any) -> None:
     """A worker keeps to a core of its own: threads of many small programs only wait for another."""
-    if (core := cores.get()) >= 0:
+    core = places.get()
+    if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
 
 
 def pair(source: str, changes: dict[str, Any], name: str, method: str, folder: Path) -> Pair:
     """One method on one case: what was tried, what was best, and what came of it."""
-    warnings.simplefilter("ignore", RuntimeWarning)  # results say what a run came to
-    suite = read(source, **changes)
+    with warnings.catch_warnings():  # results say what a run came to
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return _pair(read(source, **changes), name, method, folder)
+
+
+def _pair(suite: Suite, name: str, method: str, folder: Path) -> Pair:
     (case,) = [case for case in suite.cases if case.name == name]
     problem, network = case.make()
     known = tunable(method, problem, network, case.batch, TUNING)

@@ -13,7 +13,7 @@ from .. import catalogue
 from .._version import __version__
 from ..runs.strict_json import dumps, numbers
 from .play import COSTS, Pair
-from .statistics import TAU, matrix, ranks, table, targets
+from .statistics import TAU, matrix, ranks, table
 from .suites import TUNING, Suite
 
 RESULTS, SHOWN = "results.json", ("round", *COSTS)
@@ -160,6 +160,3 @@ def summary(found: Results, cost: str = "calls", tau: float = TAU) -> list[dict[
         for j, name in enumerate(methods)
     ]
     return sorted(said, key=lambda row: (math.isnan(row["rank"]), row["rank"]))
-
-
-__all__ = ["as_csv", "as_latex", "costs", "load", "results", "summary", "targets", "write"]

@@ -11,19 +11,20 @@ then run from seeds that the search has not seen.
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import catalogue
-from ..experiment import schedules
+from ..experiment.options import as_written
 from ..measure.divergence import Diverged
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runtimes.simulate import simulate
 from .settings import Tunable, factors, tunable
+from .statistics import median
 from .suites import TUNING
 
 SHARES = (1 / 9, 1 / 3, 1.0)  # of a run's cost, rung by rung
@@ -45,7 +46,6 @@ class Candidate:
     published: bool
     table: dict[str, Any]  # as a file says it
     algorithm: Algorithm
-    numbers: dict[str, float]
     rounds: int  # of a run at full cost
 
 
@@ -59,7 +59,7 @@ class Evidence:
     @property
     def loss(self) -> float:
         """The median; infinite where half of the runs diverged."""
-        return sorted(self.losses)[len(self.losses) // 2]
+        return median(self.losses)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ class Found:
     winner: Evidence
     published: Evidence
     tried: int  # candidates at first
-    rungs: list[dict[str, float]] = field(default_factory=list)  # label to late upper loss
 
 
 def compositions(level: str, network: str) -> Iterator[dict[str, Any]]:
@@ -103,14 +102,13 @@ def search(
     if budget < 3:
         raise ValueError(f"budget = {budget}: a search needs at least 3 runs")
     unit = _unit(problem, network, batch, cost) * rounds
-    found = list(_candidates(problem, network, batch, unit, cost, math.ceil(3 * budget)))
-    tried, rungs = len(found), []
+    found = list(_candidates(problem, network, batch, unit, cost, 3 * budget))
+    tried = len(found)
     for rung, share in enumerate(SHARES):
         losses = {}
         for one in found:
             on_run(one.label)
             losses[one.label] = late(problem, network, one, share, TUNING + rung)
-        rungs.append(losses)
         found.sort(key=lambda one: losses[one.label])
         last = rung == len(SHARES) - 1
         kept = found if last else found[: max(1, math.ceil(KEPT * len(found)))]
@@ -129,7 +127,7 @@ def search(
         on_run(chosen.label)
         ends = [late(problem, network, chosen, 1.0, seed) for seed in range(seeds)]
         fresh[published] = Evidence(chosen, ends)
-    return Found(fresh[False], fresh[True], tried, rungs)
+    return Found(fresh[False], fresh[True], tried)
 
 
 def late(problem: Problem, network: Network, one: Candidate, share: float, seed: int) -> float:
@@ -164,11 +162,11 @@ def _candidates(
             if (own := ready[i]) is None:
                 continue
             tuned, each = own
-            algorithm, numbers = tuned.at(drawn)
+            algorithm, _ = tuned.at(drawn)
             label = " ".join([name if not parts else "+".join(parts.values()), f"#{turn}"])
             rounds = max(10, round(unit / each))
             table = {"name": name, **_spelled(tuned, drawn)}
-            yield Candidate(label, not parts, table, algorithm, numbers, rounds)
+            yield Candidate(label, not parts, table, algorithm, rounds)
             made += 1
             if made == count:
                 return
@@ -176,11 +174,7 @@ def _candidates(
 
 def _spelled(own: Tunable, drawn: dict[str, float]) -> dict[str, Any]:
     """The arguments of a method, as a file says them."""
-    found = dict(own.fixed)
-    if chain := found.pop("hypergradient", None):
-        terms, lipschitz = chain.solve.terms, float(chain.solve.lipschitz)
-        found["hypergradient"] = {"name": "neumann", "terms": terms, "lipschitz": lipschitz}
-    return found | {name: schedules.spell(value) for name, value in own.given(drawn).items()}
+    return {name: as_written(value) for name, value in (own.fixed | own.given(drawn)).items()}
 
 
 def _ready(

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from .. import catalogue
-from ..auto import step_sizes
+from ..auto.around import SHAPES, WEIGHTS, chosen, first, times
 from ..hypergradient import neumann
 from ..network import Network
-from ..numbers import schedule
 from ..numbers.open_numbers import Setting, resolve
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
@@ -25,8 +24,7 @@ from ..rounds.algorithm import Algorithm
 REACH = {"alpha": 16.0, "beta": 4.0, "weight": 8.0, "lam": 4.0}
 # Which of them moves which argument. AdaSDBO's steps adapt: `scale` and `first` are what it has.
 MOVES = {"alpha": "alpha", "scale": "alpha", "beta": "beta", "first": "beta", "lam": "lam"}
-MOVES |= {"eta": "weight", "gamma": "weight", "theta": "weight"}
-WEIGHTS = tuple(name for name, kind in MOVES.items() if kind == "weight")
+MOVES |= dict.fromkeys(WEIGHTS, "weight")
 LARGEST = {"weight": 1.0}
 DRAWS = 20260101  # the seed of the factors
 
@@ -52,12 +50,12 @@ class Tunable:
     def given(self, factors: dict[str, float]) -> dict[str, Any]:
         """Its numbers and schedules times `factors`."""
         most = lambda name: LARGEST.get(MOVES[name], math.inf)
-        return {n: _times(v, factors[MOVES[n]], most(n)) for n, v in self.base.items()}
+        return {n: times(v, factors[MOVES[n]], most(n)) for n, v in self.base.items()}
 
     def at(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
         """The method with its numbers times `factors`, and these numbers in round 0."""
         given = self.given(factors)
-        return self.make(**self.fixed, **given), {n: _first(v) for n, v in given.items()}
+        return self.make(**self.fixed, **given), {n: first(v) for n, v in given.items()}
 
     def untuned(self) -> Algorithm:
         """The method that chooses for itself, its inverse of g_yy too where it can."""
@@ -88,29 +86,7 @@ def tunable(
     if "hypergradient" in taken and "terms" in numbers:
         fixed["hypergradient"] = neumann(int(numbers["terms"]), numbers["most_lipschitz"])
     fixed |= {n: int(numbers[n]) for n in ("inner", "period") if n in taken and n in numbers}
-    shapes: dict[str, Any] = {
-        "alpha": schedule.ramp(step_sizes.SLOWING, step_sizes.WARM),
-        "beta": step_sizes.SLOWING,
-        "eta": step_sizes.FADING,
-        "gamma": step_sizes.FADING,
-        "theta": step_sizes.SLOWING,
-    }
-    found = {n: numbers.get("eta" if MOVES[n] == "weight" else n) for n in shapes if n in numbered}
-    base = {n: _times(shapes[n], first) for n, first in found.items() if first is not None}
+    base = chosen(numbers, [name for name in SHAPES if name in numbered])
     if not parts or parts["directions"] == "penalty":
         base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
     return Tunable(make, fixed, base, free)
-
-
-def _times(given: Any, factor: float, most: float = math.inf) -> Any:
-    """A number or a schedule times `factor`; its first value at most `most`."""
-    if most < math.inf:
-        factor = min(factor, most / _first(given))
-    if isinstance(given, schedule.Ramp):
-        return schedule.ramp(_times(given.of, factor), given.rounds)
-    return given * factor if isinstance(given, int | float) else schedule.scaled(factor, given)
-
-
-def _first(given: Any) -> float:
-    """A number in round 0, or what it would be there without its ramp."""
-    return float(schedule.schedule(given.of if isinstance(given, schedule.Ramp) else given)(0))

@@ -49,7 +49,7 @@ def bench(
         changes = {"methods": words(methods), "cases": words(cases)}
         found = read(suite, settings=settings, seeds=seeds, **changes)
         folder = out / found.name
-        many = processes or _cores()
+        many = processes or _abreast()
         if not quiet:
             talk(
                 f"{found.name}: {len(found.pairs)} pairs of method and case, {found.settings} "
@@ -67,15 +67,13 @@ def bench(
         typer.echo(f"page: {written}")
 
 
-def _cores() -> int:
+def _abreast() -> int:
     """As many as this process may use; one where an accelerator does the work."""
-    import os
-
     import jax
 
-    if jax.default_backend() != "cpu":
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    from ..machine.cores import cores
+
+    return len(cores()) if jax.default_backend() == "cpu" else 1
 
 
 def _played(suite: "Suite", folder: Path, processes: int, quiet: bool) -> list[dict[str, Any]]:

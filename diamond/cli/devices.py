@@ -34,7 +34,9 @@ def show_cores(devices: Any) -> None:
     if devices == "cores":
         import jax
 
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+        from ..machine.cores import cores
+
+        jax.config.update("jax_num_cpu_devices", len(cores()))
 
 
 @contextmanager

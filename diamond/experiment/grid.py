@@ -1,14 +1,12 @@
 """What `diamond tune` tries of an algorithm: its lists, or steps around those that it has."""
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..auto import step_sizes
+from ..auto import around
 from ..hypergradient.lipschitz import hardest
 from ..network import Network
-from ..numbers import schedule
 from ..numbers.open_numbers import Setting, open_numbers, resolve
 from ..problem import Problem
 from . import schedules, sweeps
@@ -17,7 +15,7 @@ from .components import algorithm
 FACTORS = (1 / 4, 1.0, 4.0)
 FINE = tuple(4 ** (k / 4) for k in range(-4, 5))  # of alpha where there is no eta: 27 as well
 LEVELS = {"alpha": ("alpha",), "beta": ("beta",), "eta": ("eta", "gamma")}
-DIGITS = 6
+NAMES = ("alpha", "beta", "eta", "gamma")
 Table = dict[str, Any]
 
 
@@ -40,9 +38,9 @@ def grid(
     factors = (FACTORS if momentum else FINE, FACTORS, FACTORS if momentum else (1.0,))
     found = []
     for chosen in product(*factors):
-        times = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
-        made = {n: _times(s, times.get(n, 1.0)) for n, s in own.items()}
-        first = {f"{n}_0": _first(made[n]) for n in LEVELS if n in made}
+        factors_of = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
+        made = {n: around.times(s, factors_of.get(n, 1.0)) for n, s in own.items()}
+        first = {f"{n}_0": around.first(made[n]) for n in LEVELS if n in made}
         found.append((fixed | {n: schedules.spell(s) for n, s in made.items()}, first))
     return found
 
@@ -53,17 +51,9 @@ def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path
     if "inverse" in open_numbers(made):  # given steps are those of the chain
         made = algorithm(table | {"hypergradient": "neumann"}, base).build()
     resolved = resolve(made, Setting(problem, network, made.batch, seed))
-    shapes: dict[str, Any] = {
-        "alpha": schedule.ramp(step_sizes.SLOWING, step_sizes.WARM),
-        "beta": step_sizes.SLOWING,
-    }
-    shapes |= {name: step_sizes.FADING for name in ("eta", "gamma")}
-    auto = {
-        name: _times(shape, resolved.numbers["eta" if name == "gamma" else name])
-        for name, shape in shapes.items()
-        if name in hardest(resolved.algorithm).numbers(0) and name not in given
-    }
-    return given | auto
+    has = hardest(resolved.algorithm).numbers(0)
+    names = [name for name in NAMES if name in has and name not in given]
+    return given | around.chosen(resolved.numbers, names)
 
 
 def _given(table: Table) -> dict[str, Any]:
@@ -72,18 +62,3 @@ def _given(table: Table) -> dict[str, Any]:
     names = ("alpha", "beta", "eta", "gamma", "delta")
     named = {name: schedules.parse(table[name]) for name in names if name in table}
     return ({} if steps == "auto" else dict(steps)) | named
-
-
-def _first(given: Any) -> float:
-    """A step size in round 0, or what it would be there without its ramp."""
-    return float(schedule.schedule(given.of if isinstance(given, schedule.Ramp) else given)(0))
-
-
-def _times(given: Any, factor: float) -> Any:
-    """A number or a schedule, times `factor`, in few digits."""
-    few = lambda value: float(f"{value * factor:.{DIGITS}g}")
-    if isinstance(given, schedule.Ramp):
-        return replace(given, of=_times(given.of, factor))
-    if isinstance(given, schedule.Constant):
-        given = given.c
-    return few(given) if isinstance(given, int | float) else replace(given, c=few(given.c))

@@ -91,7 +91,7 @@ def _look(
             continue
         if parameter.default is Parameter.empty:
             found.append(((key,), f"is missing: {what} needs it", None))
-        elif (said := _spelled(parameter.default)) is not None:
+        elif (said := as_written(parameter.default)) is not None:
             spelled[key] = said
     return Options(objects, spelled), found
 
@@ -165,12 +165,12 @@ def _members(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
-def _spelled(default: Any) -> Any:
+def as_written(default: Any) -> Any:
     """A default as a file says it; None where it cannot, or where leaving it out says it."""
     if isinstance(default, bool | int | float | str):
         return default
     if isinstance(default, list | tuple):
-        inside = [_spelled(part) for part in default]
+        inside = [as_written(part) for part in default]
         return None if None in inside else inside
     return schedules.spell(default) or _estimator_table(default)
 
