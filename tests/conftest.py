@@ -37,6 +37,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from browsing import browser, visit  # noqa: E402, F401
 
 from diamond.machine import compilation_cache  # noqa: E402
 

@@ -3,57 +3,30 @@
 import csv
 import json
 import re
-import shutil
 from pathlib import Path
 
 import benched
+import browsing
 import numpy as np
 import pytest
+from browsing import plotted
 from scipy import stats
 
 from diamond.bench import page as pages
 from diamond.bench import statistics
 from diamond.bench.payload import TAUS
 
-api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+pytestmark = browsing.needed
 
-QUIET = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
 CASES, METHODS, CHARTS = list(benched.CASES), list(benched.SPENT), ["profile", "ranks", "curves"]
 HOSTILE = "</script><img src=x onerror=alert(1)><b>A & B"
 DASH, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield running
-        running.close()
-
-
-@pytest.fixture(scope="module")
 def visit(browser):
-    """Open pages; at the end, none has complained or asked for anything but itself."""
-    complaints, asked, homes = [], [], []
-
-    def opened(path, **options):
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
-        page.on("request", lambda request: asked.append(request.url))
-        homes.append(path.as_uri())
-        page.goto(path.as_uri())
-        page.locator("#curves-chart .main-svg").first.wait_for()
-        return page
-
-    yield opened
-    assert complaints == []
-    assert [url for url in asked if not url.startswith(("data:", "blob:", *homes))] == []
+    with browsing.watched(browser) as opened:
+        yield lambda path, **options: opened(path.as_uri(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +54,6 @@ def choose(page, **wanted):
     for name, value in wanted.items():
         if page.locator(f"#{name}").input_value() != value:
             page.locator(f"#{name}").select_option(value)
-
-
-def plotted(page, chart):
-    code = "id => (({data, layout}) => JSON.stringify({data, layout}))(document.getElementById(id))"
-    return json.loads(page.evaluate(code, f"{chart}-chart"))
 
 
 def grid(page, name):

@@ -9,15 +9,13 @@ import shutil
 import folders
 import numpy as np
 import pytest
+from browsing import needed, plotted, table
 
 from diamond import network, report
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+pytestmark = needed
 
-QUIET = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
 CHARTS = ["curves", "network", "heat", "oracle", "traffic", "shares", "sensitivity"]
 HOSTILE = "</script><img src=x onerror=alert(1)><b>A & B"
 
@@ -38,41 +36,6 @@ def swept(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def visit(browser):
-    """Open pages; at the end, none has complained or asked for anything but itself."""
-    contexts, complaints, asked = [], [], []
-
-    def opened(address, ready="#curves-chart .main-svg", **options):
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(address)
-        page.locator(ready).first.wait_for()
-        page.address, page.complaints = address, complaints
-        return page
-
-    yield opened
-    homes = {page.address.split("#")[0] for context in contexts for page in context.pages}
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    foreign = [url for url in asked if not url.startswith(("data:", "blob:", *homes))]
-    assert foreign == []
-
-
-@pytest.fixture(scope="module")
 def built(compared, tmp_path_factory):
     return report.build([compared], tmp_path_factory.mktemp("report") / "report.html").as_uri()
 
@@ -82,19 +45,8 @@ def opened(visit, built):
     return visit(built)
 
 
-def plotted(page, chart="curves"):
-    """What a chart is made of, as Plotly has it."""
-    code = "id => (({data, layout}) => JSON.stringify({data, layout}))(document.getElementById(id))"
-    return json.loads(page.evaluate(code, f"{chart}-chart"))
-
-
 def axis(page, name):
     page.get_by_role("radio", name=name).check(force=True)
-
-
-def table(page, name):
-    rows = page.locator(f"#{name} tbody tr").all()
-    return [[cell.inner_text() for cell in row.locator("th, td").all()] for row in rows]
 
 
 def history(folder, name, key):

@@ -1,16 +1,15 @@
 """The report of a run whose messages are lost now and then, in a real browser."""
 
 import folders
-import pytest
-from test_report_browser import CHROMIUM, browser, plotted, table, visit  # noqa: F401
+from browsing import needed, plotted, table
 
 import diamond
 from diamond import report
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+pytestmark = needed
 
 
-def test_each_link_says_how_many_messages_were_lost(visit, tmp_path):  # noqa: F811
+def test_each_link_says_how_many_messages_were_lost(visit, tmp_path):
     lossy = diamond.network.ring(5).through(diamond.network.channels.drops(0.3))
     path = folders.write(tmp_path / "runs" / "lossy", "dsgd", "D-SGD", network=lossy)
     kept = folders.manifest(path)["losses"]
