@@ -15,8 +15,8 @@ ijcnn1). Three methods, all of batch 64:
 Each has the same grid around the numbers that it finds: alpha_0 times 1/4, 1, 4 and 16, beta_0
 times 1/2, 1 and 2, ROUNDS rounds. Targets are the lowest metric of the paper, and the lowest upper
 loss, that all of them reach in the mean over three measurements in a row; what is shown is the
-least that a point of the grid spends until then. The smallest steps have the smallest metric,
-having moved least: the upper loss says more.
+least that a point of the grid spends until then. Small steps may have a small metric because they
+have hardly moved: then the upper loss says more.
 """
 
 import argparse
