@@ -35,7 +35,11 @@ STARTS = {
         | {"hypergradient": {"name": "conjugate_gradient", "steps": 6}},
     ),
     "distillation": Start(5, DIGITS, OWN, rounds=300),
-    "fair_weights": Start(5, DIGITS, COMMON | {"order": "atc", "alpha": 0.01} | TRACKED),
+    "fair_weights": Start(
+        5,
+        DIGITS | {"partition": "dirichlet:concentration=0.3"},
+        COMMON | {"order": "atc", "alpha": 0.01} | TRACKED,
+    ),
     "hyper_cleaning": Start(5, DIGITS, COMMON | {"alpha": 10.0} | TRACKED),
     "hyperparameter": Start(5, DIGITS, OWN),
     "meta_learning": Start(5, DIGITS, OWN),
