@@ -18,7 +18,7 @@ K - 1 of them on average, at its two points.
    of them, as blocks of a mini-batch each. Then y moves along [g_yy]^-1 v by the same solver: in
    all directions at the same rate, however bent g is. It may cost SLOWER times the chain, or any
    time where a chain of another kind does not reach; and as many rows as the longest chain would
-   have drawn, or FEW.
+   have drawn, or all where they are FEW.
 2. Nesterov's chain (`hypergradient.accelerated`) of SHORT terms, on as many rows as the chain. It
    reaches a condition of SHORT^2 / 4, where it leaves out a third of the flattest direction.
 
@@ -55,7 +55,7 @@ SINGULAR = 1e7  # a condition at which float32 has no inverse
 DENSE = 48  # numbers in y up to which g_yy is formed
 MANY = 10  # rows for each number in y
 DRAWN = (TERMS[-1] - 1) / 2 + 2  # blocks that the longest chain draws, with zeta and zeta_0
-FEW = 256  # rows that are always few enough
+FEW = 256  # rows of an agent of which all may be taken
 STEPS = 64  # of conjugate gradients, at most
 RESIDUAL = 1e-3, 1e-1  # of conjugate gradients, relative: 10 / condition within these limits
 SHORT = 20  # terms of Nesterov's chain
@@ -125,7 +125,7 @@ def _inverse(setting: Setting) -> Found:
     drawn = setting.once("hessian_blocks", hessian_blocks) * setting.batch
     rows, reached = drawn or _most(setting), SAFETY * condition(setting) <= SHORT**2 / 4
     slow = _products(setting, solver, rows) > SLOWER * _products(setting, CHAIN, setting.batch)
-    too_many = rows > max(DRAWN * setting.batch, FEW)
+    too_many = rows > max(DRAWN * setting.batch, 0 if drawn else FEW)
     return Found(ACCELERATED if too_many or (slow and reached) else solver)
 
 
@@ -161,7 +161,7 @@ def hessian_blocks(setting: Setting) -> Found:
     """Mini-batches that g_yy is the mean of, MANY rows for each number in y; 0: of all rows."""
     wanted = math.ceil(MANY * _size(setting) / setting.batch)
     most = _most(setting)
-    whole = most <= max(DRAWN, wanted) * setting.batch
+    whole = most <= max(DRAWN * setting.batch, wanted * setting.batch, FEW)
     return Found(0 if whole else wanted, lasting=True)
 
 

@@ -44,6 +44,7 @@ damps mixing, all that is said of M is of (1 - gamma) I + gamma M (`Network.damp
 
 import math
 import warnings
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -213,6 +214,13 @@ def _risen(setting: Setting) -> Found:
         stacklevel=2,
     )
     return Found(before + 1)
+
+
+def fallen(memory: Mapping[str, Found]) -> bool:
+    """Whether l was below its start at the last look; not of a run that did not look."""
+    if "_losses" not in memory or "_upper" not in memory:
+        return False
+    return bool(memory["_upper"].value[4] < memory["_losses"].value[0])
 
 
 def _pull(setting: Setting, move: str) -> float:

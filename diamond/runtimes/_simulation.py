@@ -103,7 +103,7 @@ class Simulation:
     def check(self, after: Progress, sound: bool) -> bool:
         """Take `after` as where the run stands; False if it had to go back instead."""
         mark = self.rewind if self.rewind and self.rewind.marks(int(after.t)) else None
-        if not sound or (mark and mark.lost(after)):
+        if not sound or (mark and mark.lost(after, self.numbers.fallen)):
             self._fail(after)
             return False
         self.progress = after

@@ -112,16 +112,17 @@ def test_the_step_of_y_is_that_of_newton_on_the_rows_drawn():
         np.testing.assert_allclose(found[i], -0.5 * np.linalg.solve(hessian, v), rtol=2e-2)
 
 
-def test_a_solver_takes_no_more_rows_than_the_chain_would_draw_or_few(monkeypatch):
+def test_a_solver_takes_no_more_rows_than_the_chain_would_draw_or_all_of_few():
     problem = shifted(rows=400)
     find = lambda batch: (
         resolve(diamond.diamond(batch=batch), Setting(problem, None, batch, 0)).numbers
     )
     assert find(16)["inverse"] == inverse.FACTORED and find(16)["hessian_blocks"] == 7
-    assert find(2)["inverse"] == inverse.FACTORED and find(2)["hessian_blocks"] == 50
-    monkeypatch.setattr(inverse, "FEW", 99)
-    assert find(2)["inverse"] == inverse.ACCELERATED and find(2)["chain_bias"] > 0.1
-    assert "Nesterov's chain of 20 terms: at a condition of" in inverse.said(find(2))
+    noisy = find(2)
+    assert noisy["inverse"] == inverse.ACCELERATED and noisy["chain_bias"] > 0.1
+    assert "Nesterov's chain of 20 terms: at a condition of" in inverse.said(noisy)
+    few = resolve(diamond.diamond(batch=2), Setting(shifted(), None, 2, 0)).numbers  # 100 rows
+    assert few["inverse"] == inverse.FACTORED and few["hessian_blocks"] == 0
 
 
 def test_where_two_inverses_would_do_time_decides(monkeypatch):
