@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from . import tree
+from . import host, tree
 
 # Of stored rows: the first of a block, the numbers of single ones, or None for all of them. Of a
 # stream: the key that a batch is drawn by, a `Batch`, `Many`, or None for what it is measured on.
@@ -89,8 +90,14 @@ class Moment(NamedTuple):
 
 
 def key(seed: int) -> jax.Array:
-    """The key of a run; the generator is named, so that a seed means the same everywhere."""
-    return jax.random.key(seed, impl="threefry2x32")
+    """The key of a run; the generator is named, so that a seed means the same everywhere.
+
+    As `jax.random.key` makes it, with no program: the last 32 bits, in 64-bit mode the last 64.
+    """
+    seed = int(np.int64(seed))
+    high = seed >> 32 & 0xFFFFFFFF if jax.config.jax_enable_x64 else 0  # type: ignore[attr-defined]
+    words = host.put(np.array([high, seed & 0xFFFFFFFF], np.uint32))
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def measured(seed: int, part: int, agent: Any) -> jax.Array:
