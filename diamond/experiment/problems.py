@@ -30,8 +30,11 @@ def names() -> list[str]:
     return sorted({*found, "digits"} - {*IN_PYTHON})
 
 
-def problem(value: Any, base: Path) -> Part:
-    """A problem from its kind, or from a table with `kind` and options; paths start at `base`."""
+def problem(value: Any, base: Path, first: int = 0) -> Part:
+    """A problem from its kind, or from a table with `kind` and options; paths start at `base`.
+
+    `first` is the number of the first agent, which is not 0 at a site on its own.
+    """
     given = table(value, "kind", EXAMPLE)
     kind = given.pop("kind")
     if found := user_function(kind, base, "kind"):
@@ -44,12 +47,14 @@ def problem(value: Any, base: Path) -> Part:
     if canonical != "digits":
         make = getattr(problems, canonical)
     if "train" in parameters(make):
-        return _on_rows(canonical, make, given, base)
+        return _on_rows(canonical, make, given, base, first)
     options = read(canonical, parameters(make), given)
     return Part(canonical, options.spelled, lambda: _checked(make(**options.objects), canonical))
 
 
-def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: Path) -> Part:
+def _on_rows(
+    name: str, make: Callable[..., Any], given: dict[str, Any], base: Path, first: int
+) -> Part:
     """A problem that takes rows, on a data set dealt out to the agents."""
     dealt, rest = parameters(deal, without=("real", "first")), parameters(make, without=PARTS)
     real = "classes" not in rest  # its labels are numbers to regress on
@@ -64,7 +69,7 @@ def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: P
     options = gather(*readers)[0]
     of = lambda taken: {k: v for k, v in options.objects.items() if k in taken}
     places = {key: found_at(value, base, key) for key, value in files_of.items()}
-    rows, inner = of(dealt) | places | {"real": real}, of(rest)
+    rows, inner = of(dealt) | places | {"real": real, "first": first}, of(rest)
 
     def build() -> Problem:
         train, valid, test, classes, names = deal(**rows)
