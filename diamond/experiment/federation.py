@@ -11,6 +11,7 @@ from ..network import Network
 from ..numbers.open_numbers import open_numbers
 from ..runs.manifest import Origin
 from .components import Part, algorithm, graph
+from .site_problem import stated
 from .validation_errors import BadExperiment, Mistake, mistakes_of
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
@@ -35,6 +36,7 @@ class Federation(BaseModel):
     network: Annotated[Part, BeforeValidator(graph)]
     algorithm: Annotated[Part, BeforeValidator(algorithm)]
     sites: dict[Site, Address]
+    problem: Annotated[dict[str, Any] | None, BeforeValidator(stated)] = None
 
     def mistakes(self) -> list[Mistake]:
         """What the parts have against one another."""
@@ -55,10 +57,10 @@ class Federation(BaseModel):
     def terms(self) -> dict[str, Any]:
         """What the sites agree on, as plain data that `agreed` reads again."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
-        clip = {} if self.clip is None else {"clip": self.clip}
+        more = {name: getattr(self, name) for name in ("clip", "problem")}
         return (
             {name: getattr(self, name) for name in scalars}
-            | clip
+            | {name: value for name, value in more.items() if value is not None}
             | {
                 "network": {"graph": self.network.name, **self.network.options},
                 "algorithm": {"name": self.algorithm.name, **self.algorithm.options},
