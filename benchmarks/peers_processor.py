@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import diamond
+from diamond.machine.compiler import at_once
 from diamond.peers import authority, roster
 from diamond.peers.agent import Agent
 from diamond.peers.frame import limit
@@ -59,5 +60,6 @@ async def everyone(size: int) -> float:
 
 
 if __name__ == "__main__":
+    at_once()  # as `diamond net start` does
     for size in map(int, sys.argv[1:] or (4_000, 100_000)):
         print(f"{size:>10} bytes a message: {asyncio.run(everyone(size)):.2f} ms a site and round")

@@ -78,12 +78,14 @@ def start(
     """Run this site's part, or go on with it; the neighbours are waited for."""
     with plainly(), agreed(bundle) as (site, federation):
         from ..experiment.federation import origin
+        from ..machine.compiler import at_once
         from ..peers.timeouts import Limits
         from ..runs.recovery import unused
         from ..runs.writable import room
         from ..runtimes.peers import run
         from .net_progress import watching
 
+        at_once()
         folder = out / federation.name / site.me.name
         room(folder)
         if restart and folder.exists():

@@ -20,6 +20,7 @@ from .client import NeighbourClient
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
 from .exchanges import Exchanges
+from .following import Feed
 from .handshake import digest
 from .outbox import Outbox
 from .progress import Progress
@@ -162,6 +163,7 @@ class Node:
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
             raise
         finally:
+            self.asking.close()
             if self._saving is not None:
                 self._saving.cancel()
                 await asyncio.gather(self._saving, return_exceptions=True)
@@ -211,6 +213,7 @@ class Node:
         else:
             await self.work(checkpoints.save, self.folder, self.run_digest, progress, kept)
             self.service.durable = self.agent.exchanges * checkpoints.safe(self.folder)
+        self.asking.forget()
         if self.edges:
             await self.edges.turn(
                 self.agent.tick(progress), self.service.durable, self.service.outbox.floor
@@ -246,7 +249,7 @@ class Node:
         where = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
         return where | {"state": state, "waiting": waiting, "away": away}
 
-    async def answer(self, sender: int, request: bytes) -> bytes:
+    async def answer(self, sender: int, request: bytes) -> bytes | Feed:
         """See `Service.answer`."""
         return await self.service.answer(sender, request)
 
