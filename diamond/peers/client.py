@@ -56,10 +56,15 @@ class NeighbourClient:
             whose = f"{wanted} of {self.service.call(j)}"
             found = await insist(attempt, whose, self.limits, self.waits[j])
         self.heard[j].round = round
-        if not talk and t + 1 < self.last:
-            into = self._following[j] = Following(t + 1)
-            self.transport.follow(j, self._request("follow", t + 1), into)
+        if not talk:
+            self._order(j, t + 1)
         return found
+
+    def _order(self, j: int, t: int) -> None:
+        """Let the messages of j come unasked, from exchange t on."""
+        if t < self.last:
+            into = self._following[j] = Following(t)
+            self.transport.follow(j, self._request("follow", t), into)
 
     def follows(self, j: int, t: int) -> bool:
         """Whether the message of j of exchange t comes unasked."""
@@ -153,6 +158,7 @@ class NeighbourClient:
                     return await edges.meet(j)
                 whose = f"greeting of {self.service.call(j)}"
                 await insist(lambda: attempt(j), whose, self.limits, self.waits[j])
+                self._order(j, self.begun)
 
         await all_of(greet(j) for j in others)
 
