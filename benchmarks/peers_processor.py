@@ -22,11 +22,10 @@ from diamond.peers.server import Server
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from faulting import ports
-from peers import PROBLEM
+from peers import GIVEN, PROBLEM
 
 SITES, ROUNDS, EVERY = 5, 200, 25
 NETWORK = diamond.network.ring(SITES)
-GIVEN = diamond.gt_sgd(0.05, 0.2, 16, diamond.hypergradient.neumann(3, 1.6), order="paper")
 
 
 async def live(bundle: roster.Bundle, root: Path, size: int, marks: list) -> None:

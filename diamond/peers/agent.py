@@ -45,7 +45,7 @@ class Agent:
         if clip is not None and network.channels:
             raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
         self.clip = clip
-        self.spread: list[np.ndarray] | None = None  # of the last exchange, see `programs.apart`
+        self.spread: tuple[np.ndarray, np.ndarray] | None = None  # see `programs.apart`
         problem = problem.seated(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
@@ -208,7 +208,8 @@ class Agent:
             parts = tuple(tuple(messages[j]) for j in self.heard)
             found = programs.after(plan)(numbers, thought, parts, self.weights, t)
             state, spent, seen, told = found
-            (sound,), *self.spread = programs.apart(np.asarray(seen), len(parts))
+            (sound,), *spread = programs.apart(np.asarray(seen), len(parts))
+            self.spread = spread[0], spread[1]
             self._ahead = (progress.algorithm, state, told) if then else (None, None, None)
         else:
             own = self.message(progress, turn, None if self.early(turn) else thought)

@@ -56,7 +56,7 @@ class NeighbourClient:
             whose = f"{wanted} of {self.service.call(j)}"
             found = await insist(attempt, whose, self.limits, self.waits[j])
         self.heard[j].round = round
-        if not talk:
+        if not talk and self.service.edges is None:
             self._order(j, t + 1)
         return found
 
@@ -158,7 +158,8 @@ class NeighbourClient:
                     return await edges.meet(j)
                 whose = f"greeting of {self.service.call(j)}"
                 await insist(lambda: attempt(j), whose, self.limits, self.waits[j])
-                self._order(j, self.begun)
+                if self.service.edges is None:
+                    self._order(j, self.begun)
 
         await all_of(greet(j) for j in others)
 

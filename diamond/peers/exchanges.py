@@ -99,6 +99,7 @@ class Exchanges:
         self.waited += _clock() - since
         if self.edges:
             self.service.outbox.trim()
+        away = [j for j, message in zip(neighbours, found) if message is None]
         heard = zip(neighbours, found)
         messages = {j: told if message is None else message for j, message in heard}
         messages[self.agent.number] = told
@@ -106,15 +107,15 @@ class Exchanges:
             after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
         except FloatingPointError as error:
             said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
-            self._look(t)
+            self._look(t, away)
             raise FloatingPointError("; ".join([said, *self.suspicion.told()])) from None
-        self._look(t)
+        self._look(t, away)
         return after, messages
 
-    def _look(self, t: int) -> None:
+    def _look(self, t: int, away: list[int]) -> None:
         """Notice messages of exchange t that are absurd."""
         if self.agent.spread is not None:
-            self.suspicion.look(t // self.agent.exchanges, *self.agent.spread)
+            self.suspicion.look(t // self.agent.exchanges, *self.agent.spread, away)
 
     async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
         told = await self.work(self.agent.tell, progress, turn, thought)

@@ -1,8 +1,8 @@
 """A standing order: a neighbour's messages come as soon as they are there, without being asked for.
 
-Asking stays the rule. Two who have greeted each other order what is to come; whenever an order comes
-to nothing (a connection is lost, nothing came for long, what came cannot be read), the message is
-asked for, and those after it are ordered anew. So nothing depends on an order but speed.
+Asking stays the rule. Two who have greeted each other order what is to come; whenever an order
+comes to nothing (a connection is lost, nothing came for long, what came cannot be read), the
+message is asked for, and those after it are ordered anew. So nothing depends on an order but speed.
 
 Two agents are never more than an exchange apart, so that few messages are ever on their way; who
 is sent more than that breaks the order, and who reads more slowly than that loses it.

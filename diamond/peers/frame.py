@@ -149,7 +149,7 @@ def pack(header: Mapping[str, Any], *content: Any) -> bytes:
     return b"".join([*parts, SEAL.pack(seal)])
 
 
-def unpack(frame: bytes, most: int) -> tuple[dict[str, Any], memoryview]:
+def unpack(frame: bytes | memoryview, most: int) -> tuple[dict[str, Any], memoryview]:
     """The header of a frame of at most so many bytes, and what follows it."""
     if len(frame) > most:
         raise FrameError(f"{len(frame)} bytes; at most {most} can belong here")

@@ -111,8 +111,10 @@ class Service:
         if self._failure:
             feed.refuse(Stopped(self._failure))
             return
-        while feed.next < self.last and (found := self.outbox.frames.get((feed.next, 0))):
+        while feed.next < self.last and (feed.next, 0) in self.outbox.frames:
+            found = self.outbox.get(feed.next)
             feed.next += 1
+            assert found is not None
             if not feed.send(found):
                 if self.feeds.get(j) is feed:
                     del self.feeds[j]
@@ -139,7 +141,7 @@ class Service:
 
     async def _found(self, ask: Ask, kind: str) -> bytes | None:
         """What there is to say now."""
-        if self.edges and (said := await self.edges.reply(ask, kind)):
+        if self.edges and not ask.talk and (said := await self.edges.reply(ask, kind)):
             return said
         try:
             found = self.outbox.get(ask.round, ask.talk) if kind == "ask" else None
