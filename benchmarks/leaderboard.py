@@ -2,14 +2,15 @@
 
     python benchmarks/leaderboard.py bench/personal bench/common ...   results to docs/benchmark/
     python benchmarks/leaderboard.py                                   tables anew from there
+    python benchmarks/leaderboard.py bench/personal --to elsewhere     results only, to a folder
 
 What is kept of a suite: medians and intervals of the costs to the target, tuned numbers, failures.
 """
 
+import argparse
 import json
 import math
 import re
-import sys
 from pathlib import Path
 
 from diamond.bench import results, statistics
@@ -93,8 +94,13 @@ def tables(text):
 
 
 if __name__ == "__main__":
-    KEPT.mkdir(exist_ok=True)
-    for folder in sys.argv[1:]:
-        found = results.load(Path(folder))
-        (KEPT / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
-    PAGE.write_text(tables(PAGE.read_text()))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--to", type=Path, default=KEPT)
+    given = parser.parse_args()
+    given.to.mkdir(parents=True, exist_ok=True)
+    for folder in given.folders:
+        found = results.load(folder)
+        (given.to / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
+    if given.to == KEPT:
+        PAGE.write_text(tables(PAGE.read_text()))

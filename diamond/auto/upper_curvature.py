@@ -184,7 +184,7 @@ def _noise(
 
     each, changes, costs = jax.lax.map(sampled, jnp.arange(NOISY))
     (mean, spread), (_, shaky) = variance(each), variance(changes)
-    tiny, most = jnp.finfo(spread.dtype).tiny, jnp.finfo(spread.dtype).max
+    tiny, most = jnp.finfo(spread.dtype).tiny, float(jnp.finfo(spread.dtype).max) ** 0.5
     distance = jnp.maximum(tree.norm(tree.sub(points[1][0], points[0][0])), tiny)
     ratio = jnp.minimum(tree.dot(mean, mean) / jnp.maximum(spread, tiny), most)  # of no noise
     return ratio, jnp.sqrt(shaky) / distance, jax.tree.map(lambda c: c.sum(), costs)

@@ -41,7 +41,6 @@ def results(suite: Suite, pairs: Sequence[Pair], processes: int) -> Results:
             case.name: {
                 "title": case.title,
                 "rounds": case.rounds,
-                "every": case.every,
                 "batch": case.batch,
                 "topology": case.topology,
                 "lower_level": case.level,
