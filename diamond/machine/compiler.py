@@ -19,6 +19,8 @@ BRIEF = {
 }
 # ... and somewhat sooner, for programs as fast, as long as what they work on is small.
 PLAIN = {"xla_cpu_use_fusion_emitters": False}
+# One operation after another: to hand small ones to other threads costs more than they do.
+IN_TURN = {"xla_cpu_scheduler_type": 1}
 
 
 class Compiled:
@@ -89,6 +91,17 @@ def uncollected() -> Iterator[None]:
     finally:
         if on:
             gc.enable()
+
+
+def in_turn(function: Callable[..., Any]) -> Any:
+    """Compile a function of one agent, called over and over: on a processor, by one thread."""
+    options = _known(**IN_TURN) if jax.default_backend() == "cpu" else {}
+    return jax.jit(function, compiler_options=options or None)
+
+
+def at_once() -> None:
+    """Let the thread that calls a program run it, on a processor that is not in use yet."""
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 @cache
