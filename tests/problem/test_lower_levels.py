@@ -9,6 +9,7 @@ from helpers import end, flat, logistic, quad, ring, same_bits
 import diamond
 from diamond import prox
 from diamond.measure.measures import measure
+from diamond.problems import quadratic
 
 AGENTS = 4
 
@@ -76,6 +77,12 @@ def test_without_a_lower_level_only_x_is_measured():
     mean = x.mean(0)
     loss = np.mean([0.5 * mean @ P @ mean + c @ mean for P, c in zip(q.P, q.c)])
     assert seen["upper_loss"] == pytest.approx(loss)
+
+
+@pytest.mark.parametrize("lower_level", ["personal", "common", "none"])
+def test_the_losses_of_the_quadratic_pass_the_checks(lower_level):
+    made = quadratic(agents=2, upper=2, lower=2, rows=6, lower_level=lower_level)
+    assert made.problem.lower_level == lower_level
 
 
 def test_a_problem_without_a_lower_level_is_of_x_alone():
