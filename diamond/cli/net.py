@@ -35,6 +35,10 @@ Own = Annotated[
 Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
 Listen = Annotated[str | None, typer.Option(help="Listen here, not at the roster's address.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Set aside what is there; begin anew.")]
+Metrics = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Port of this machine for Prometheus to read."),
+]
 GiveUp = Annotated[float, typer.Option(help="Seconds without news after which to stop.")]
 
 
@@ -77,18 +81,21 @@ def start(
     give_up: GiveUp = 24 * 3600.0,
     listen: Listen = None,
     restart: Restart = False,
+    metrics: Metrics = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the end.")] = False,
     json: Json = False,
 ) -> None:
     """Run this site's part, or go on with it; the neighbours are waited for."""
     with plainly(), agreed(bundle) as (site, federation):
         from ..experiment.federation import origin
+        from ..machine.compiler import at_once
         from ..peers.timeouts import Limits
         from ..runs.recovery import unused
         from ..runs.writable import room
         from ..runtimes.peers import run
         from .net_progress import watching
 
+        at_once()
         folder = out / federation.name / site.me.name
         room(folder)
         if restart and folder.exists():
@@ -120,6 +127,7 @@ def start(
                 listen,
                 federation.missing,
                 federation.clip,
+                metrics,
             )
         x = digest_of(last.state.x)
         if json:
@@ -140,7 +148,9 @@ def doctor(
 ) -> None:
     """Try every edge of this site; name those that fail, and why."""
     with plainly(), agreed(bundle) as (site, federation):
+        from ..machine.memory import bytes_in_words
         from ..peers.agent import Agent
+        from ..peers.disk_and_memory import room_for
         from ..peers.timeouts import Limits
 
         agent = None
@@ -149,6 +159,9 @@ def doctor(
             fixed = federation.seed, federation.sampling, federation.clip
             own = built(own_problem(problem, data, site, federation), site.me.name)
             agent = Agent(own, *parts, *fixed)
+            needs = room_for(agent, federation.every, federation.missing)
+            disk, memory = map(bytes_in_words, needs)
+            talk(f"messages and checkpoints take at most {disk} of disk and {memory} of memory")
         terms = federation.rounds, federation.missing, Limits(connect, connect)
         found = asyncio.run(_examine(site, agent, *terms))
         if json:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..network import Network
-from ..numbers.open_numbers import open_numbers
 from ..runs.manifest import Origin
 from .components import Part, algorithm, graph
 from .site_problem import stated
@@ -44,9 +43,6 @@ class Federation(BaseModel):
         if network.agents != len(self.sites):
             said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
             found.append(Mistake("sites", said))
-        if self.missing == "continue" and (names := open_numbers(self.algorithm.build())):
-            said = f"give {', '.join(names)}: they are found by all sites together, and this "
-            found.append(Mistake("algorithm", said + "federation goes on without those away"))
         return found
 
     def graph(self) -> Network:
