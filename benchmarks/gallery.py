@@ -1,5 +1,7 @@
 """Problems of the gallery at demo size: what docs/gallery.md reports.
 
+    python benchmarks/gallery.py compare      every problem by several methods, tuned alike
+    python benchmarks/gallery.py pictures     of what `compare` found
     python benchmarks/gallery.py games        shares of the best return, on ten games
     python benchmarks/gallery.py cleaning     accuracy and F1, on three draws of wrong labels
     python benchmarks/gallery.py mnist FOLDER the same on 12,500 rows of MNIST, which is there
@@ -9,16 +11,19 @@ Cleaning: half of the labels are wrong; alpha of every method is the best of one
 draw, by the upper loss.
 """
 
-import sys
+import argparse
+import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.experiment.partitioning import deal
+from diamond.bench.cases import digits
 from diamond.problems import actor_critic, hyper_cleaning
 
+ROOT = Path(__file__).parents[1]
 GAMES, ROUNDS = range(10), 1000
 ALPHAS, DRAWS = (2.0, 10.0, 50.0, 250.0), range(3)
 LOWER = {"beta": 0.3, "delta": 0.3, "batch": 32}
@@ -55,7 +60,7 @@ def cleaning():
         "sparkle": lambda a: diamond.sparkle(a, **LOWER),
         "ma_dsbo": lambda a: diamond.ma_dsbo(a, **LOWER),
     }
-    dealt = (deal("digits", agents=5, seed=seed)[:3] for seed in DRAWS)
+    dealt = (digits(5, seed=seed) for seed in DRAWS)
     made = [hyper_cleaning(*rows, seed=seed) for seed, rows in enumerate(dealt)]
     for name, draws in {"weights ignored": made, "wrong rows left out": map(cleaned, made)}.items():
         runs = [run(each.problem, methods["diamond_common"](0.0)) for each in draws]
@@ -66,13 +71,15 @@ def cleaning():
         report(name, alpha, [first[alpha], *(run(each.problem, make(alpha)) for each in made[1:])])
 
 
-def mnist():
+def mnist(folder):
+    from diamond.experiment.partitioning import deal
+
     lower = {"beta": 0.03, "delta": 0.03, "batch": 64}
     methods = {
         "diamond_common": lambda a: diamond.diamond_common(a, **lower, **MOMENTUM),
         "sparkle": lambda a: diamond.sparkle(a, **lower),
     }
-    rows = deal("mnist", agents=5, rows=12_500, folder=sys.argv[2])[:3]
+    rows = deal("mnist", agents=5, rows=12_500, folder=folder)[:3]
     made = hyper_cleaning(*rows)
     for name, one in {"weights ignored": made, "wrong rows left out": cleaned(made)}.items():
         report(name, "-", [run(one.problem, methods["diamond_common"](0.0))])
@@ -98,5 +105,37 @@ def report(name, alpha, runs):
     print(f"{name:20} alpha {alpha:4}  " + "  ".join(said), flush=True)
 
 
+def compare(names, out, seeds, processes):
+    """Every problem by several methods; adds to what the file `out` holds."""
+    from gallery_entries import ENTRIES
+    from gallery_methods import compare
+
+    found = compare(names or list(ENTRIES), out.parent, seeds, processes)
+    known = json.loads(out.read_text()) if out.exists() else {}
+    out.write_text(json.dumps(known | found))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    what = ["compare", "pictures", "games", "cleaning", "mnist"]
+    parser.add_argument("what", choices=what)
+    parser.add_argument("names", nargs="*", help="problems to compare; of mnist, its folder")
+    parser.add_argument("--out", type=Path, default=Path("gallery/compare.json"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1)
+    asked = parser.parse_args()
+    if asked.what == "compare":
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        compare(asked.names, asked.out, asked.seeds, asked.processes)
+    elif asked.what == "pictures":
+        from gallery_pictures import draw
+
+        draw(json.loads(asked.out.read_text()), ROOT / "docs" / "gallery")
+    elif asked.what == "mnist":
+        mnist(asked.names[0])
+    else:
+        {"games": games, "cleaning": cleaning}[asked.what]()
+
+
 if __name__ == "__main__":
-    {"games": games, "cleaning": cleaning, "mnist": mnist}[sys.argv[1]]()
+    main()

@@ -2,10 +2,12 @@
 
     python benchmarks/leaderboard.py bench/personal bench/common ...   results to docs/benchmark/
     python benchmarks/leaderboard.py                                   tables anew from there
+    python benchmarks/leaderboard.py bench/personal --to elsewhere     results only, to a folder
 
 What is kept of a suite: medians and intervals of the costs to the target, tuned numbers, failures.
 """
 
+import argparse
 import json
 import math
 import re
@@ -15,7 +17,11 @@ from pathlib import Path
 from diamond.bench import results, statistics
 from diamond.runs.strict_json import dumps
 
+sys.path.insert(0, str(Path(__file__).parent))
+import findings
+
 ROOT = Path(__file__).parents[1]
+ADVICE = ROOT / "diamond" / "experiment" / "standings.json"
 PAGE, KEPT = ROOT / "docs" / "benchmark.md", ROOT / "docs" / "benchmark"
 COSTS = ("round", "samples", "calls", "bytes", "network_seconds")
 
@@ -84,17 +90,42 @@ def load(path):
 
 def tables(text):
     """`text` with every table between its marks made anew."""
+    kept = everything()
+    made = {
+        "orderings": lambda: findings.orderings(kept),
+        "worth": lambda: findings.worth(kept),
+        "links": lambda: findings.links(kept),
+        "which": lambda: findings.which(standings(kept)),
+        "table": lambda suite, cost: markdown(kept[suite], cost),
+    }
 
     def table(match):
-        head, made = match[0].splitlines()[0], markdown(load(KEPT / f"{match[1]}.json"), match[2])
-        return f"{head}\n{made}\n<!-- end -->"
+        name, *given = match[1].split()
+        return f"<!-- {match[1]} -->\n{made[name](*given)}\n<!-- end -->"
 
-    return re.sub(r"<!-- table (\S+) (\S+) -->.*?<!-- end -->", table, text, flags=re.S)
+    kinds = "|".join(made)
+    return re.sub(rf"<!-- ((?:{kinds})[^>]*?) -->.*?<!-- end -->", table, text, flags=re.S)
+
+
+def everything():
+    """What is kept of every suite."""
+    return {path.stem: load(path) for path in sorted(KEPT.glob("*.json"))}
+
+
+def standings(kept):
+    """What `diamond advise` follows: the methods of every suite, best first."""
+    return {name: findings.standings(kept[name]) for name in findings.SITUATIONS if name in kept}
 
 
 if __name__ == "__main__":
-    KEPT.mkdir(exist_ok=True)
-    for folder in sys.argv[1:]:
-        found = results.load(Path(folder))
-        (KEPT / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
-    PAGE.write_text(tables(PAGE.read_text()))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--to", type=Path, default=KEPT)
+    given = parser.parse_args()
+    given.to.mkdir(parents=True, exist_ok=True)
+    for folder in given.folders:
+        found = results.load(folder)
+        (given.to / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
+    if given.to == KEPT:
+        ADVICE.write_text(dumps(standings(everything()), indent=1) + "\n")
+        PAGE.write_text(tables(PAGE.read_text()))

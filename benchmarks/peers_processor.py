@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import diamond
+from diamond.machine.compiler import at_once
 from diamond.peers import authority, roster
 from diamond.peers.agent import Agent
 from diamond.peers.frame import limit
@@ -21,11 +22,10 @@ from diamond.peers.server import Server
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from faulting import ports
-from peers import PROBLEM
+from peers import GIVEN, PROBLEM
 
 SITES, ROUNDS, EVERY = 5, 200, 25
 NETWORK = diamond.network.ring(SITES)
-GIVEN = diamond.gt_sgd(0.05, 0.2, 16, diamond.hypergradient.neumann(3, 1.6), order="paper")
 
 
 async def live(bundle: roster.Bundle, root: Path, size: int, marks: list) -> None:
@@ -59,5 +59,6 @@ async def everyone(size: int) -> float:
 
 
 if __name__ == "__main__":
+    at_once()  # as `diamond net start` does
     for size in map(int, sys.argv[1:] or (4_000, 100_000)):
         print(f"{size:>10} bytes a message: {asyncio.run(everyone(size)):.2f} ms a site and round")

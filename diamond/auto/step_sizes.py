@@ -44,6 +44,7 @@ damps mixing, all that is said of M is of (1 - gamma) I + gamma M (`Network.damp
 
 import math
 import warnings
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -58,6 +59,7 @@ from ..network import Network
 from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill, next_refresh
 from ..numbers.schedule import Scaled, Schedule, power, ramp
 from . import upper_curvature
+from .inverse import SOLVED as BY_SOLVING
 from .inverse import hessian_blocks, inverse
 
 Order = Literal["paper", "atc"]
@@ -94,7 +96,7 @@ LAGS, KEEPS_UP, SOLVED = Regime(0.6, 1.0), Regime(1.25, 4.0), Regime(1.25, 1.0)
 
 
 def _beta(setting: Setting, move: str, newton: bool) -> Found:
-    if newton and inverse(setting):
+    if newton and inverse(setting) in BY_SOLVING:
         return Found(np.full(len(setting.numbers), _newton(setting)))
     if setting.problem.lower_level == "common":
         step = min(SHARE[move] / (MARGIN * _pull(setting, move)), _stable(setting, move, "atc"))
@@ -163,7 +165,7 @@ def _alpha(
     lower: str,
     newton: bool = False,
 ) -> Found:
-    solved = newton and inverse(setting)
+    solved = newton and inverse(setting) in BY_SOLVING
     rate = _newton(setting) if solved else _rate(setting, inner, lower)
     length = BEHIND if solved else LENGTH
     regime = SOLVED if solved else KEEPS_UP if rate >= FOLLOWS else LAGS
@@ -212,6 +214,13 @@ def _risen(setting: Setting) -> Found:
         stacklevel=2,
     )
     return Found(before + 1)
+
+
+def fallen(memory: Mapping[str, Found]) -> bool:
+    """Whether l was below its start at the last look; not of a run that did not look."""
+    if "_losses" not in memory or "_upper" not in memory:
+        return False
+    return bool(memory["_upper"].value[4] < memory["_losses"].value[0])
 
 
 def _pull(setting: Setting, move: str) -> float:
@@ -312,7 +321,7 @@ def _upper(setting: Setting) -> np.ndarray:
 
             bends, ratio, shaky, cost, loss, numbers = setting.each(look, setting.point)
             found = np.full((len(bends), 4 + 2 * every), EMPTY)
-            found[:, :4] = np.stack([bends, -ratio, shaky, loss], axis=1)
+            found[:, :4] = np.stack([bends, -np.asarray(ratio), shaky, loss], axis=1)
             if every:
                 place = np.arange(len(bends)), 4 + np.asarray(numbers)
                 found[place], found[place[0], every + place[1]] = bends, loss

@@ -137,8 +137,9 @@ def _steepest(few: Any, x: Tree, y: Tree) -> tuple[Exact, tuple[Tree, Tree], jax
 
     nothing = Cost(*(jnp.zeros((), jnp.int32) for _ in Cost._fields))
     zero = jnp.zeros_like(small)
-    here = Exact(tree.zeros(x), tree.zeros(y), y, zero)
-    first = here, (x, y), tree.zeros(x), zero, zero, nothing
+    begin = tree.zeros(x), tree.zeros(y), zero, nothing
+    h, z, zero, nothing = tree.mapped_with(begin, small)
+    first = Exact(h, z, y, zero), (x, y), h, zero, zero, nothing
     here, there, _, _, largest, spent = jax.lax.fori_loop(0, PROBES + 2, step, first)
     return here, there, largest, spent
 
@@ -184,7 +185,7 @@ def _noise(
 
     each, changes, costs = jax.lax.map(sampled, jnp.arange(NOISY))
     (mean, spread), (_, shaky) = variance(each), variance(changes)
-    tiny, most = jnp.finfo(spread.dtype).tiny, jnp.finfo(spread.dtype).max
+    tiny, most = jnp.finfo(spread.dtype).tiny, float(jnp.finfo(spread.dtype).max) ** 0.5
     distance = jnp.maximum(tree.norm(tree.sub(points[1][0], points[0][0])), tiny)
     ratio = jnp.minimum(tree.dot(mean, mean) / jnp.maximum(spread, tiny), most)  # of no noise
     return ratio, jnp.sqrt(shaky) / distance, jax.tree.map(lambda c: c.sum(), costs)

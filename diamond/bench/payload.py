@@ -34,7 +34,8 @@ def payload(found: Results) -> dict[str, Any]:
     wanted = {tau: targets(pairs, tau) for tau in TAUS}
     met = [name for name in found["cases"] if name in wanted[TAU]]
     about = ("suite", "version", "machine", "settings", "seeds", "tuning_seeds")
-    tried = sum(len(pair["tried"]) * len(found["tuning_seeds"]) for pair in pairs)
+    longer = lambda pair: sum("upper_loss" in trial for trial in pair["tried"])
+    tried = sum(len(p["tried"]) + longer(p) * len(found["tuning_seeds"]) for p in pairs)
     made = {
         "title": f"Benchmark {found['suite']}",
         **{key: found[key] for key in about},
@@ -103,6 +104,11 @@ def _constants(pair: Pair) -> dict[str, Any]:
         "method": pair["method"],
         "numbers": numbers,
         "tried": len(tried),
-        "lost": sum(not math.isfinite(trial["upper_loss"]) for trial in tried),
+        "lost": sum(_lost(trial) for trial in tried),
         "edges": edges,
     }
+
+
+def _lost(trial: dict[str, Any]) -> bool:
+    """Whether a setting diverged, in a short run or in a whole one."""
+    return not all(math.isfinite(trial[k]) for k in ("short", "upper_loss") if k in trial)

@@ -9,22 +9,24 @@ import itertools
 import math
 import multiprocessing
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..machine.cores import cores
-from ..runtimes.trial_cache import Trial, Wanted, remembered, score
+from ..measure.evaluations import late
+from ..runtimes.trial_cache import Trial, Wanted, remembered
 from .settings import factors, tunable
-from .suites import TUNING, Suite
+from .suites import KEPT, SHORT, TUNING, Suite
 from .suites import suite as read
 
 # What is kept of a run's history.
-MEASURES = ("round", "upper_loss", "metric")
+MEASURES = ("round", "upper_loss")
 # Calls are gradients and products, each of one row.
 COSTS = ("samples", "calls", "bytes", "seconds", "network_seconds")
 Pair = dict[str, Any]
@@ -35,31 +37,41 @@ def play(
     folder: Path,
     processes: int = 1,
     on_pair: Callable[[Pair], None] = lambda pair: None,
+    seconds: float = math.inf,
 ) -> list[Pair]:
-    """The outcome of every pair of case and method, in the order of the suite."""
-    jobs = [
-        (suite.source, dict(suite.changes), case.name, method, folder)
-        for case, method in suite.pairs
-    ]
+    """The outcome of every pair of case and method, in the order of the suite.
+
+    No pair is begun after so many `seconds`; those that were not are left out.
+    """
+    names = [(case.name, method) for case, method in suite.pairs]
+    apart = sorted(names, key=lambda pair: suite.methods.index(pair[1]))  # share compiled programs
+    jobs = [(suite.source, dict(suite.changes), *pair, folder) for pair in apart]
     found: dict[tuple[str, str], Pair] = {}
-    for pair in _made(jobs, min(processes, len(jobs))):
+    for pair in _made(jobs, min(processes, len(jobs)), time.monotonic() + seconds):
         found[pair["case"], pair["method"]] = pair
         on_pair(pair)
-    return [found[case, method] for _, _, case, method, _ in jobs]
+    return [found[name] for name in names if name in found]
 
 
-def _made(jobs: list[Any], processes: int) -> Iterator[Pair]:
+def _made(jobs: list[Any], processes: int, end: float) -> Iterator[Pair]:
     if processes <= 1:
-        yield from (pair(*job) for job in jobs)
+        yield from (pair(*job) for job in jobs if time.monotonic() < end)
         return
     fresh = multiprocessing.get_context("spawn")  # JAX does not survive a fork
     places = fresh.Queue()
     for core in itertools.islice(itertools.cycle(cores()), processes):
         places.put(core)
     with ProcessPoolExecutor(processes, fresh, _settle, (places,)) as pool:
-        waiting = [pool.submit(pair, *job) for job in jobs]
+        waiting: set[Future[Pair]] = set()
+        left = iter(jobs)
         try:
-            yield from (done.result() for done in as_completed(waiting))
+            while True:
+                free = processes - len(waiting) if time.monotonic() < end else 0
+                waiting |= {pool.submit(pair, *job) for job in itertools.islice(left, free)}
+                if not waiting:
+                    return
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (one.result() for one in done)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -85,37 +97,56 @@ def _pair(suite: Suite, name: str, method: str, folder: Path) -> Pair:
     known = tunable(method, problem, network, case.batch, TUNING)
     tried = [known.at(drawn) for drawn in factors(suite.settings)]
 
-    def runs(made: list[Any], seeds: range) -> list[list[Trial]]:
+    def runs(made: list[Any], seeds: range, rounds: int, measured: list[int]) -> list[list[Trial]]:
         """The runs of each algorithm, one a seed."""
         about = {"case": dict(case.about), "method": method, "batch": case.batch}
-        about |= {"rounds": case.rounds, "fixed": str(known.fixed)}
+        about |= {"rounds": rounds, "measured": measured, "fixed": str(known.fixed)}
         wanted = [
             Wanted(algorithm, seed, about | {"numbers": numbers, "seed": seed})
             for algorithm, numbers in made
             for seed in seeds
         ]
-        fixed = lambda: problem, network, wanted, case.rounds, case.every
+        fixed = lambda: problem, network, wanted, rounds, measured
         found = remembered(*fixed, folder / "trials", lambda done: None)
         return [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
 
-    trials = runs(tried, range(TUNING, TUNING + suite.tuning_seeds))
-    losses = [sum(score(t)["upper_loss"] for t in each) / len(each) for each in trials]
-    losses = [loss if math.isfinite(loss) else math.inf for loss in losses]
-    best = int(np.argmin(losses))
-    seeds = range(suite.seeds)
-    (tuned,) = runs([tried[best]], seeds)
-    (untuned,) = runs([(known.untuned(), {"untuned": 1.0})], seeds)
+    def losses(made: list[Any], seeds: int, rounds: int) -> list[float]:
+        """The late upper loss of each algorithm, in the mean over its trials."""
+        trials = runs(made, range(TUNING, TUNING + seeds), rounds, late(rounds))
+        return [sum(map(_late, each)) / seeds for each in trials]
+
+    short, long = max(1, round(SHORT * case.rounds)), case.rounds
+    brief = losses(tried, 1, short)
+    order, size = np.argsort(brief, kind="stable").tolist(), math.ceil(KEPT * len(tried))
+    whole: dict[int, float] = {}
+    for first in range(0, len(order), size):  # the next best ones where all of the best diverge
+        group = order[first : first + size]
+        whole |= zip(group, losses([tried[i] for i in group], suite.tuning_seeds, long))
+        if math.isfinite(min(whole.values())):
+            break
+    best = min(whole, key=lambda i: whole[i])
+    seeds, fewer = range(suite.seeds), range(suite.untuned_seeds)
+    (tuned,) = runs([tried[best]], seeds, long, case.measured)
+    (untuned,) = runs([(known.untuned(), {"untuned": 1.0})], fewer, long, case.measured)
     return {
         "case": name,
         "method": method,
         "numbers": tried[best][1],
         "best": best,
         "tried": [
-            {"numbers": numbers, "upper_loss": loss} for (_, numbers), loss in zip(tried, losses)
+            {"numbers": numbers, "short": loss} | ({"upper_loss": whole[i]} if i in whole else {})
+            for i, ((_, numbers), loss) in enumerate(zip(tried, brief))
         ],
         "tuned": [_kept(trial, seed) for trial, seed in zip(tuned, seeds)],
-        "untuned": [_kept(trial, seed) for trial, seed in zip(untuned, seeds)],
+        "untuned": [_kept(trial, seed) for trial, seed in zip(untuned, fewer)],
     }
+
+
+def _late(trial: Trial) -> float:
+    """The upper loss late in a trial, infinite if it diverged."""
+    losses = trial["history"]["upper_loss"][1:]  # all but the start
+    loss = float(np.mean(losses)) if trial["diverged"] is None else math.inf
+    return loss if math.isfinite(loss) else math.inf
 
 
 def _kept(trial: Trial, seed: int) -> dict[str, Any]:

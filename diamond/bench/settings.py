@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import qmc
 
 from .. import catalogue
 from ..auto.around import SHAPES, WEIGHTS, chosen, first, times
@@ -20,8 +21,9 @@ from ..numbers.open_numbers import Setting, resolve
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 
-# Each number is drawn between 1 / reach and reach times what was found, evenly in its logarithm.
-REACH = {"alpha": 16.0, "beta": 4.0, "weight": 8.0, "lam": 4.0}
+# Each number is drawn between these multiples of what was found, evenly in its logarithm. What is
+# found is meant to be safe, so that alpha may be far too small: it reaches further up than down.
+REACH = {"alpha": (1 / 8, 256.0), "beta": (1 / 4, 4.0), "weight": (1 / 8, 8.0), "lam": (1 / 4, 4.0)}
 # Which of them moves which argument. AdaSDBO's steps adapt: `scale` and `first` are what it has.
 MOVES = {"alpha": "alpha", "scale": "alpha", "beta": "beta", "first": "beta", "lam": "lam"}
 MOVES |= dict.fromkeys(WEIGHTS, "weight")
@@ -30,12 +32,14 @@ DRAWS = 20260101  # the seed of the factors
 
 
 def factors(count: int) -> list[dict[str, float]]:
-    """The first `count` draws: of `count` settings, the first k are those of a smaller budget."""
-    found = [dict.fromkeys(REACH, 1.0)]
-    random = np.random.default_rng(DRAWS)
-    while len(found) < count:
-        found.append({n: math.exp(random.uniform(-1, 1) * math.log(r)) for n, r in REACH.items()})
-    return found[:count]
+    """The first `count` draws: of `count` settings, the first k are those of a smaller budget.
+
+    Scrambled points of Halton, which leave no large gaps however few they are.
+    """
+    points = qmc.Halton(len(REACH), seed=DRAWS).random(max(0, count - 1))
+    ends = np.log(list(REACH.values())).T
+    drawn = np.exp(ends[0] + points * (ends[1] - ends[0]))
+    return [dict.fromkeys(REACH, 1.0), *(dict(zip(REACH, map(float, row))) for row in drawn)]
 
 
 @dataclass(frozen=True)

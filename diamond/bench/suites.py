@@ -1,5 +1,6 @@
 """Suites: which methods meet which cases, and by which rules."""
 
+import math
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from . import cases
 from .cases import Case
 
 TUNING = 100  # seeds of the trials are from here on; those of the runs from 0
+SHORT, KEPT = 1 / 4, 1 / 4  # of a run's rounds in a first trial; of the settings, which go on
+UNTUNED = 5  # seeds of the runs without tuning, at most
 KEYS = ("methods", "settings", "seeds", "tuning_seeds", "cases")
 
 
@@ -31,14 +34,18 @@ class Suite:
     @property
     def pairs(self) -> list[tuple[Case, str]]:
         """Case and method, where the method solves such a case."""
-        right = {case.name: catalogue.solving(case.level, case.kind) for case in self.cases}
-        return [(case, m) for case in self.cases for m in self.methods if m in right[case.name]]
+        return [(case, m) for case in self.cases for m in self.methods if m in meeting(case)]
+
+    @property
+    def untuned_seeds(self) -> int:
+        """Of the runs without tuning: the first ones."""
+        return min(UNTUNED, self.seeds)
 
     @property
     def runs(self) -> int:
         """How many, trials and those without tuning among them."""
-        each = self.settings * self.tuning_seeds + 2 * self.seeds
-        return len(self.pairs) * each
+        longer = math.ceil(KEPT * self.settings) * self.tuning_seeds
+        return len(self.pairs) * (self.settings + longer + self.seeds + self.untuned_seeds)
 
 
 PERSONAL = "diamond gt_sgd dsgd m_sgd interact svr_interact k_free lopa prometheus extra"
@@ -118,6 +125,13 @@ SUITES["full"] = Suite(
     ),
     tuple(name for name in catalogue.names() if name != catalogue.COMPOSED),
 )
+
+
+def meeting(case: Case) -> list[str]:
+    """The methods that can solve the case; those that keep g_yy as a matrix where y is small."""
+    right = catalogue.solving(case.level, case.kind)
+    kept = lambda name: catalogue.row(name).directions == "matrices"
+    return [name for name in right if case.matrices or not kept(name)]
 
 
 def suite(source: str, **changes: Any) -> Suite:

@@ -1,11 +1,13 @@
 """The command itself, its exit codes, and how it says what went wrong."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
+BEGUN = time.monotonic()  # of the command
 FAILED, BAD_INPUT, DIVERGED, INTERRUPTED = 1, 2, 3, 130
 CODES = (
     "Exit codes: 0 done, 1 failed, 2 bad input (all mistakes are listed), 3 a run diverged, "

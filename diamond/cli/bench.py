@@ -32,6 +32,10 @@ def bench(
     processes: Annotated[
         int | None, typer.Option(help="Side by side: as many as there are cores by default.", min=1)
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Begin nothing after so long; the same command goes on.", min=0),
+    ] = None,
     latex: Annotated[bool, typer.Option("--latex", help="Print the costs as a tabular.")] = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -55,7 +59,17 @@ def bench(
                 f"{found.name}: {len(found.pairs)} pairs of method and case, {found.settings} "
                 f"settings each, {found.seeds} seeds: {found.runs:,} runs, {many} at a time"
             )
-        made = results.results(found, _played(found, folder, many, quiet), many)
+        limit = {} if minutes is None else {"seconds": 60 * minutes}
+        pairs = _played(found, folder, many, quiet, **limit)
+        if len(pairs) < len(found.pairs):
+            talk(
+                f"time is up: {len(pairs)} of {len(found.pairs)} pairs are made, the same command "
+                "goes on",
+                "yellow",
+            )
+        if not pairs:
+            raise typer.Exit(INTERRUPTED)
+        made = results.results(found, pairs, many)
         results.write(folder, made)
         written = page.build(made, folder / "page.html")
     if json:
@@ -76,7 +90,9 @@ def _abreast() -> int:
     return len(cores()) if jax.default_backend() == "cpu" else 1
 
 
-def _played(suite: "Suite", folder: Path, processes: int, quiet: bool) -> list[dict[str, Any]]:
+def _played(
+    suite: "Suite", folder: Path, processes: int, quiet: bool, **limit: float
+) -> list[dict[str, Any]]:
     """All runs, under a bar that tells when it will be over."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
@@ -91,7 +107,7 @@ def _played(suite: "Suite", folder: Path, processes: int, quiet: bool) -> list[d
             told = lambda pair: bar.update(
                 task, advance=1, description=f"{pair['method']} on {pair['case']}"
             )
-            return play(suite, folder, processes, told)
+            return play(suite, folder, processes, told, **limit)
     except KeyboardInterrupt:
         talk("interrupted; the same command goes on from the runs that are made", "yellow")
         raise typer.Exit(INTERRUPTED) from None

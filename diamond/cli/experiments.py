@@ -43,7 +43,7 @@ def new(
     name: Annotated[str, typer.Argument(help="Writes NAME.toml and NAME.py.")],
     folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
     problem: Annotated[
-        str | None, typer.Option(help="One of the gallery instead of your own: NAME.toml alone.")
+        str | None, typer.Option(help="One of the gallery instead of your own.")
     ] = None,
 ) -> None:
     """Write a commented experiment and a problem of your own, ready to run."""

@@ -28,10 +28,17 @@ if TYPE_CHECKING:
 net = typer.Typer(no_args_is_help=True, help="Sites that run together, without a server.")
 app.add_typer(net, name="net")
 
-Own = Annotated[str, typer.Option("--problem", help="Your function, as in my_problem.py:make.")]
+Own = Annotated[
+    str | None,
+    typer.Option("--problem", help="Yours, as in my_problem.py:make, if the file has none."),
+]
 Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
 Listen = Annotated[str | None, typer.Option(help="Listen here, not at the roster's address.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Set aside what is there; begin anew.")]
+Metrics = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Port of this machine for Prometheus to read."),
+]
 GiveUp = Annotated[float, typer.Option(help="Seconds without news after which to stop.")]
 
 
@@ -58,13 +65,15 @@ def init(
         for site, path in bundles.items():
             typer.echo(f"{site}: {path}")
     talk(f"carry each folder to its site over a safe way; {place}/ca.key stays here")
-    talk("then, at each site:  diamond net start BUNDLE --problem my_problem.py:make --data FILE")
+    function = "" if federation.problem else " --problem my_problem.py:make"
+    named = bool({"dataset", "train"} & {*(federation.problem or {})})
+    talk(f"then, at each site:  diamond net start BUNDLE{function}{' --data FILE' * (not named)}")
 
 
 @net.command()
 def start(
     bundle: Place,
-    problem: Own,
+    problem: Own = None,
     data: Rows = None,
     out: Annotated[Path, typer.Option(help="Where the folder of the run goes.")] = Path("runs"),
     connect: Connect = 10.0,
@@ -72,18 +81,21 @@ def start(
     give_up: GiveUp = 24 * 3600.0,
     listen: Listen = None,
     restart: Restart = False,
+    metrics: Metrics = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the end.")] = False,
     json: Json = False,
 ) -> None:
     """Run this site's part, or go on with it; the neighbours are waited for."""
     with plainly(), agreed(bundle) as (site, federation):
         from ..experiment.federation import origin
+        from ..machine.compiler import at_once
         from ..peers.timeouts import Limits
         from ..runs.recovery import unused
         from ..runs.writable import room
         from ..runtimes.peers import run
         from .net_progress import watching
 
+        at_once()
         folder = out / federation.name / site.me.name
         room(folder)
         if restart and folder.exists():
@@ -93,8 +105,9 @@ def start(
         who = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
         names = {member.number: member.name for member in site.neighbours}
         talk(f"{who}; neighbours {', '.join(names.values())}; folder {folder}")
-        made = own_problem(problem, data)
-        command = f"diamond net start {bundle} --problem {problem}" + f" --data {data}" * bool(data)
+        made = own_problem(problem, data, site, federation)
+        command = f"diamond net start {bundle}" + f" --problem {problem}" * bool(problem)
+        command += f" --data {data}" * bool(data)
         whole = built(made, site.me.name)
         with private_files(), watching(names, federation.rounds, quiet) as watch:
             last = run(
@@ -114,6 +127,7 @@ def start(
                 listen,
                 federation.missing,
                 federation.clip,
+                metrics,
             )
         x = digest_of(last.state.x)
         if json:
@@ -134,15 +148,20 @@ def doctor(
 ) -> None:
     """Try every edge of this site; name those that fail, and why."""
     with plainly(), agreed(bundle) as (site, federation):
+        from ..machine.memory import bytes_in_words
         from ..peers.agent import Agent
+        from ..peers.disk_and_memory import room_for
         from ..peers.timeouts import Limits
 
         agent = None
-        if problem:
+        if problem or federation.problem:
             parts = federation.graph(), federation.algorithm.build(), site.me.number
             fixed = federation.seed, federation.sampling, federation.clip
-            own = built(own_problem(problem, data), site.me.name)
+            own = built(own_problem(problem, data, site, federation), site.me.name)
             agent = Agent(own, *parts, *fixed)
+            needs = room_for(agent, federation.every, federation.missing)
+            disk, memory = map(bytes_in_words, needs)
+            talk(f"messages and checkpoints take at most {disk} of disk and {memory} of memory")
         terms = federation.rounds, federation.missing, Limits(connect, connect)
         found = asyncio.run(_examine(site, agent, *terms))
         if json:

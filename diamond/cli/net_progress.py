@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..peers.node import Node
-from .app import talk
+from .app import BEGUN, talk
 from .forecasts import duration
 
 PAUSE = 2.0  # seconds between plain lines, at least
@@ -26,6 +26,9 @@ class Standing:
 
     def begin(self, node: Node) -> None:
         self.node = node
+
+    def ready(self) -> None:
+        """The first round begins."""
 
     def progress(self, entries: list[dict[str, Any]]) -> None:
         self.last = entries[-1]
@@ -53,6 +56,11 @@ class Lines(Standing):
     """A line of key=value now and then, the same for every eye and every parser."""
 
     said = -PAUSE
+
+    def ready(self) -> None:
+        assert self.node is not None
+        took, others = time.monotonic() - BEGUN, self.node.greeting
+        talk(f"ready for round {self.node.t} after {took:.1f} s, {others:.1f} of them for others")
 
     @contextmanager
     def impatient(self) -> Iterator[None]:

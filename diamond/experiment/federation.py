@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..network import Network
-from ..numbers.open_numbers import open_numbers
 from ..runs.manifest import Origin
 from .components import Part, algorithm, graph
+from .site_problem import stated
 from .validation_errors import BadExperiment, Mistake, mistakes_of
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
@@ -35,6 +35,7 @@ class Federation(BaseModel):
     network: Annotated[Part, BeforeValidator(graph)]
     algorithm: Annotated[Part, BeforeValidator(algorithm)]
     sites: dict[Site, Address]
+    problem: Annotated[dict[str, Any] | None, BeforeValidator(stated)] = None
 
     def mistakes(self) -> list[Mistake]:
         """What the parts have against one another."""
@@ -42,9 +43,6 @@ class Federation(BaseModel):
         if network.agents != len(self.sites):
             said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
             found.append(Mistake("sites", said))
-        if self.missing == "continue" and (names := open_numbers(self.algorithm.build())):
-            said = f"give {', '.join(names)}: they are found by all sites together, and this "
-            found.append(Mistake("algorithm", said + "federation goes on without those away"))
         return found
 
     def graph(self) -> Network:
@@ -55,10 +53,10 @@ class Federation(BaseModel):
     def terms(self) -> dict[str, Any]:
         """What the sites agree on, as plain data that `agreed` reads again."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
-        clip = {} if self.clip is None else {"clip": self.clip}
+        more = {name: getattr(self, name) for name in ("clip", "problem")}
         return (
             {name: getattr(self, name) for name in scalars}
-            | clip
+            | {name: value for name, value in more.items() if value is not None}
             | {
                 "network": {"graph": self.network.name, **self.network.options},
                 "algorithm": {"name": self.algorithm.name, **self.algorithm.options},

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from .. import problems
 from .options import parameters, read
+from .starting_files import SITES
 from .validation_errors import BadExperiment, Mistake, did_you_mean
 
 ROWS = ("train", "valid", "test", "classes")  # what comes with a data set
@@ -20,6 +21,8 @@ class Start(NamedTuple):
 
 
 DIGITS = {"dataset": "digits", "agents": 5}
+TABLES = {"dataset": "NAME_{agent}.csv", "label": "target", "scale": "standard"}
+FUNCTIONS = {"kind": "NAME.py:make", "agents": 5, "regularizer": 0.1}
 OWN = {"name": "diamond", "batch": 16}
 COMMON = {"name": "diamond_common", "batch": 32}
 TRACKED = {"beta": 0.3, "delta": 0.3, "eta": 0.2, "gamma": 0.2}
@@ -31,13 +34,20 @@ STARTS = {
         {"name": "diamond", "batch": 6}
         | {"hypergradient": {"name": "conjugate_gradient", "steps": 6}},
     ),
-    "fair_weights": Start(5, DIGITS, COMMON | {"order": "atc", "alpha": 0.01} | TRACKED),
+    "distillation": Start(5, DIGITS, OWN, rounds=300),
+    "fair_weights": Start(
+        5,
+        DIGITS | {"partition": "dirichlet:concentration=0.3"},
+        COMMON | {"order": "atc", "alpha": 0.01} | TRACKED,
+    ),
     "hyper_cleaning": Start(5, DIGITS, COMMON | {"alpha": 10.0} | TRACKED),
     "hyperparameter": Start(5, DIGITS, OWN),
     "meta_learning": Start(5, DIGITS, OWN),
     "navigation": Start(4, {}, {"name": "diamond", "batch": 64} | SOLVED, rounds=300),
     "policy_evaluation": Start(5, {}, COMMON),
     "quadratic": Start(5, {}, OWN),
+    "regression": Start(SITES, TABLES, OWN),
+    "representation": Start(5, FUNCTIONS, OWN, rounds=300),
     "support_vectors": Start(5, DIGITS, OWN),
 }
 TEXT = """\
@@ -68,8 +78,10 @@ def text(name: str, kind: str) -> str:
         raise BadExperiment("diamond new", [Mistake("--problem", said)])
     agents, given, algorithm, rounds = STARTS[kind]
     make = getattr(problems, kind)
-    spelled = read(kind, parameters(make, without=ROWS), {}).spelled
-    tables = {"problem": {"kind": kind} | given | spelled, "algorithm": algorithm}
+    mine = {k: v.replace("NAME", name) if isinstance(v, str) else v for k, v in given.items()}
+    own = "kind" in given  # its options are those of the function beside the file
+    spelled = {} if own else read(kind, parameters(make, without=ROWS), {}).spelled
+    tables = {"problem": {"kind": kind} | mine | spelled, "algorithm": algorithm}
     lines = (inspect.getdoc(make) or "").splitlines()
     return TEXT.format(
         kind=kind,

@@ -20,6 +20,8 @@ STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=Fa
 HYPERGRADIENTS: dict[str, Callable[..., Any]] = {
     "neumann": hypergradient.neumann,
     "neumann_sum": hypergradient.neumann_sum,
+    "nesterov": hypergradient.nesterov,
+    "chebyshev": hypergradient.chebyshev,
     "conjugate_gradient": hypergradient.conjugate_gradient,
     "exact": hypergradient.exact,
     "unrolled": hypergradient.unrolled,

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from . import gallery
+from . import gallery, starting_files
 from .validation_errors import BadExperiment, Mistake
 
 EXPERIMENT = """\
@@ -91,7 +91,7 @@ def make(agents: int = 5, noise: float = 0.5) -> diamond.Problem:
 
 
 def write(folder: Path, name: str, kind: str | None = None) -> list[Path]:
-    """Write NAME.toml and NAME.py, of a problem `kind` that is there NAME.toml alone.
+    """Write NAME.toml and NAME.py, of a problem `kind` of the gallery NAME.toml and what it needs.
 
     What is there already is left alone.
     """
@@ -100,7 +100,9 @@ def write(folder: Path, name: str, kind: str | None = None) -> list[Path]:
         raise BadExperiment("diamond new", [Mistake("", said)])
     files = {folder / f"{name}.toml": EXPERIMENT.format(name=name), folder / f"{name}.py": PROBLEM}
     if kind is not None:
+        beside = starting_files.files(name, kind)
         files = {folder / f"{name}.toml": gallery.text(name, kind)}
+        files |= {folder / at: text for at, text in beside.items()}
     if there := [path for path in files if path.exists()]:
         raise FileExistsError(f"{there[0]} is there already; choose another name")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Estimates of the hypergradient, the gradient of f(x, y*(x)) in x, as interchangeable parts."""
 
+from .accelerated import chebyshev, nesterov
 from .check import Report, check
 from .conjugate import conjugate_gradient
 from .exact import exact
@@ -12,11 +13,13 @@ from .unrolled import unrolled
 __all__ = [
     "Hypergradient",
     "Report",
+    "chebyshev",
     "check",
     "conjugate_gradient",
     "exact",
     "hessian_free",
     "lipschitz",
+    "nesterov",
     "neumann",
     "neumann_sum",
     "unrolled",

@@ -53,7 +53,7 @@ class Neumann:
             on = jnp.floor(self.shift * self.terms + 1e-3).astype(jnp.uint32)
             bits = (bits + on) % jnp.uint32(self.terms)
         k = bits.astype(jnp.int32)
-        z = jax.lax.fori_loop(0, k, _factor(self.lipschitz, problem, points, sample), b)
+        z = jax.lax.fori_loop(0, k, factors(self.lipschitz, problem, points, sample), b)
         rows = problem.train.size(sample.chain)
         spent = Cost(samples=k * problem.train.fresh(sample.chain), hvps=len(points) * k * rows)
         return [tree.scale(self.terms / self.lipschitz, z) for z in z], spent
@@ -74,7 +74,7 @@ class NeumannSum:
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        factor = _factor(self.lipschitz, problem, points, sample)
+        factor = factors(self.lipschitz, problem, points, sample)
 
         def term(j: Any, carry: Any) -> Any:
             w, z = carry
@@ -89,7 +89,7 @@ class NeumannSum:
         return [tree.scale(1 / self.lipschitz, z) for z in z], spent
 
 
-def _factor(lipschitz: Number, problem: Objectives, points: Sequence[Point], sample: Sample) -> Any:
+def factors(lipschitz: Number, problem: Objectives, points: Sequence[Point], sample: Sample) -> Any:
     """(j, w at every point) -> (I - g_yy(zeta_{j+1}) / L) w at every point."""
     points = [(problem.seen(x), y) for x, y in points]  # rounded once, not in every factor
     if sample.chain is None:

@@ -1,6 +1,8 @@
 """Programs compiled for the kind of device at hand, with as much effort as they are worth."""
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -17,6 +19,8 @@ BRIEF = {
 }
 # ... and somewhat sooner, for programs as fast, as long as what they work on is small.
 PLAIN = {"xla_cpu_use_fusion_emitters": False}
+# One operation after another: to hand small ones to other threads costs more than they do.
+IN_TURN = {"xla_cpu_scheduler_type": 1}
 
 
 class Compiled:
@@ -53,11 +57,13 @@ class Compiled:
         return self.programs[kind, little]
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        return self.program(given, named)(*given, **named)
+        with uncollected():
+            return self.program(given, named)(*given, **named)
 
     def lower(self, *given: Any, **named: Any) -> Any:
         """On its way to be compiled; a call finds what was compiled of it."""
-        return self.program(given, named).lower(*given, **named)
+        with uncollected():
+            return self.program(given, named).lower(*given, **named)
 
 
 def compiled(
@@ -75,9 +81,34 @@ def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], 
     return compiled(*static, options={}, small=small, less=BRIEF)
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's garbage collector: tracing makes many objects, and next to no garbage."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def in_turn(function: Callable[..., Any]) -> Any:
+    """Compile a function of one agent, called over and over: on a processor, by one thread."""
+    options = _known(**IN_TURN) if jax.default_backend() == "cpu" else {}
+    return jax.jit(function, compiler_options=options or None)
+
+
+def at_once() -> None:
+    """Let the thread that calls a program run it, on a processor that is not in use yet."""
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 @cache
 def _known(**options: Any) -> dict[str, Any]:
     """Those of `options` that this JAX knows: it refuses a program over any other."""
+    if options != BRIEF and options.items() <= _known(**BRIEF).items():
+        return options  # asked once for both
     return (
         options
         if _taken(options)

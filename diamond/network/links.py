@@ -42,7 +42,7 @@ class Links:
     timeout: Numbers  # s until a packet that was lost is sent again
     half_duplex: bool  # an agent talks with one neighbour at a time, and each in turn
     shared_medium: bool  # and nobody else may within range of the two
-    pulled: bool  # a message is asked for before it goes, as sites do
+    pulled: bool  # a message is asked for before it goes
     compute: Numbers | None  # seconds of an agent in a round; None: as measured
     stragglers: Numbers  # by how much each agent is slower than that
     slow_chance: float  # of an agent to be slow in a round,

@@ -244,7 +244,7 @@ class Network:
         {(i, j): number, "other": number}. `timeout`: seconds until a lost packet is sent again.
         `half_duplex`: an agent talks with one neighbour at a time, and one after the other;
         `shared_medium`: and nobody else within range of the two. `pulled`: each message is asked
-        for first, as sites do.
+        for first.
         `compute`: seconds of an agent in a round, one number or one each; "measured" takes those of
         this machine. `stragglers`: {agent: how many times slower}; `slow_chance`: every agent is,
         in every round with this chance, `slow_factor` times slower. What is not given stays as it

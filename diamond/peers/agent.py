@@ -44,7 +44,8 @@ class Agent:
         _check(problem, network, number)
         if clip is not None and network.channels:
             raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
-        self.clip, self.spread = clip, None  # of the last exchange, how far messages were apart
+        self.clip = clip
+        self.spread: tuple[np.ndarray, np.ndarray] | None = None  # see `programs.apart`
         problem = problem.seated(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
@@ -62,6 +63,10 @@ class Agent:
         self.turns, self.after = turns_of(self.outline, self.layouts)
         self.several = sum(stage.times for stage in self.outline.stages) > 1
         self._rows, self._objectives = jax.tree.flatten(self.objectives)
+        self._bits = jax.random.key_data(self.key)  # typed keys are slow to hand to a program
+        stages = self.outline.stages
+        self._early = [not turn.before and stages[turn.stage].early for turn in self.turns]
+        self._thens = [self._then(turn) for turn in range(len(self.turns))]
         self._numbers: tuple[Any, Any, Any] = None, None, None  # algorithm, its leaves, structure
         self._ahead: tuple[Any, Any, Any] = None, None, None  # algorithm, state, message by then
 
@@ -90,8 +95,7 @@ class Agent:
 
     def early(self, turn: int) -> bool:
         """Whether the message of that exchange is known before its gradients."""
-        stage, _, before = self.turns[turn]
-        return not before and self.outline.stages[stage].early
+        return self._early[turn]
 
     def begin(self) -> Progress:
         """Before round 0, and before anything is found."""
@@ -138,7 +142,7 @@ class Agent:
     def _given(self, numbers: Any, progress: Progress) -> tuple[Any, ...]:
         """What a program up to an exchange is given."""
         where = progress.state, progress.spent, np.int32(progress.t)
-        return numbers, self._rows, self.key, np.int32(self.number), *where
+        return numbers, self._rows, self._bits, np.int32(self.number), *where
 
     def _which(self, number: int) -> int | None:
         """Of the round, for what is random, where a round has several stages."""
@@ -197,13 +201,15 @@ class Agent:
     ) -> Progress:
         """The end of the exchange, from what all neighbours and the agent itself told."""
         here, stage = self.heard.index(self.number), self.turns[turn].stage
-        t, kept, then = np.int32(progress.t), progress.kept, self._then(turn)
+        t, kept, then = np.int32(progress.t), progress.kept, self._thens[turn]
         if self.ends is None:
             numbers, structure = self._flat(progress.algorithm)
             plan = After(structure, self._structures[stage], stage, here, then, self.clip)
             parts = tuple(tuple(messages[j]) for j in self.heard)
             found = programs.after(plan)(numbers, thought, parts, self.weights, t)
-            state, spent, sound, told, self.spread = found
+            state, spent, seen, told = found
+            (sound,), *spread = programs.apart(np.asarray(seen), len(parts))
+            self.spread = spread[0], spread[1]
             self._ahead = (progress.algorithm, state, told) if then else (None, None, None)
         else:
             own = self.message(progress, turn, None if self.early(turn) else thought)

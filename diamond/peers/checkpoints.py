@@ -9,11 +9,13 @@ from ..core import tree
 from ..runs import checkpoint, resolved_numbers
 from ..runs.checkpoint import Damaged
 from ..runs.recovery import unused
+from . import kept_messages
 from .audit import LOG
+from .kept_messages import Key, Written
 from .outbox import Outbox
 from .progress import Progress
 
-STATES, FINISHED = "checkpoint", "finished.json"
+STATES, MESSAGES, FINISHED = "checkpoint", "messages", "finished.json"
 
 
 class _Own(NamedTuple):
@@ -28,15 +30,24 @@ class OtherRun(ValueError):
     """A folder with the checkpoint of another run."""
 
 
-def save(folder: Path, run: str, progress: Progress, store: Outbox) -> None:
-    """Write where the agent stands and the messages its neighbours may still need."""
-    arrays = tree.named(_Own(progress.state, progress.spent, progress.kept)) | store.arrays()
+def save(folder: Path, run: str, progress: Progress, store: Outbox) -> dict[Key, Written]:
+    """Write the messages that neighbours may still need, then where the agent stands.
+
+    Returns where the messages are that were in memory only.
+    """
+    places = kept_messages.save(folder / MESSAGES, progress.t, store.frames)
+    arrays = tree.named(_Own(progress.state, progress.spent, progress.kept))
     durable = {str(j): d for j, d in store.durable.items()}
-    notes = {"run": run, "durable": durable, "found": resolved_numbers.to_json(progress.found)}
+    found = resolved_numbers.to_json(progress.found)
+    counted = kept_messages.counts(store.frames | places)
+    notes = {"run": run, "durable": durable, "found": found, "messages": counted}
     checkpoint.save(folder / STATES, progress.t, arrays, notes)
+    ends = {f"{round:010d}" for round in checkpoint.rounds(folder / STATES)}
+    kept_messages.prune(folder / MESSAGES, ends | set(counted))
+    return places
 
 
-def restore(folder: Path, run: str, start: Progress, store: Outbox) -> Progress:
+def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: int = 1) -> Progress:
     """Where the newest whole checkpoint leaves the agent, with `store` filled; else `start`.
 
     The algorithm is that of `start` still: the numbers found are yet to be put into it.
@@ -48,6 +59,8 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox) -> Progress:
     for round in reversed(checkpoint.rounds(states)):
         try:
             kept = checkpoint.load(states, round)
+            counted = kept.notes["messages"] if kept.notes["run"] == run else {}
+            frames, whole = kept_messages.load(folder / MESSAGES, round, counted, run)
         except Damaged as found_out:
             damage = damage or str(found_out)
             for file in checkpoint.files(states, round):
@@ -59,7 +72,7 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox) -> Progress:
                 f"{folder} has a checkpoint of another run (another problem, algorithm, network, "
                 f"seed or number of rounds); choose another folder or remove it"
             )
-        store.restore(kept.arrays, kept.notes["durable"])
+        store.restore(frames, kept.notes["durable"], 0 if whole else exchanges * round)
         own = tree.like(_Own(start.state, start.spent, start.kept), kept.arrays)
         numbers = resolved_numbers.from_json(kept.notes["found"])
         return start._replace(t=kept.round, found=numbers, **own._asdict())

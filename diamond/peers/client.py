@@ -8,11 +8,12 @@ from . import frame
 from .agent import Agent
 from .checkpoints import OtherRun
 from .edge_states import Edges
+from .following import Following
 from .frame import Ask, Envelope, FrameError, Layout
 from .neighbour_status import NeighbourStatus
 from .service import Service
 from .timeouts import Limits, Wait, insist
-from .transport import REQUEST, Differs, Transport, Unreachable
+from .transport import REQUEST, Differs, Refused, Transport, Unreachable
 
 
 class NeighbourClient:
@@ -34,10 +35,15 @@ class NeighbourClient:
         self.begun = 0  # the tick that this sitting began at
         self.waits = {j: Wait() for j in agent.neighbours}
         self.heard = {j: NeighbourStatus() for j in agent.neighbours}
+        self._following: dict[int, Following] = {}
+        self._notices: set[asyncio.Task[None]] = set()
 
     async def pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
         """What j says in exchange t, or about numbers before it."""
         round = t // self.agent.exchanges
+        if not talk and (came := await self._unasked(j, t)) is not None:
+            self.heard[j].round = round
+            return came
         wanted = f"measurements before round {round}" if talk else f"message of round {round}"
         if t == self.last and not talk:
             wanted = "word that it has finished"
@@ -50,12 +56,62 @@ class NeighbourClient:
             whose = f"{wanted} of {self.service.call(j)}"
             found = await insist(attempt, whose, self.limits, self.waits[j])
         self.heard[j].round = round
+        if not talk and self.service.edges is None:
+            self._order(j, t + 1)
         return found
+
+    def _order(self, j: int, t: int) -> None:
+        """Let the messages of j come unasked, from exchange t on."""
+        if t < self.last:
+            into = self._following[j] = Following(t)
+            self.transport.follow(j, self._request("follow", t), into)
+
+    def follows(self, j: int, t: int) -> bool:
+        """Whether the message of j of exchange t comes unasked."""
+        found = self._following.get(j)
+        return found is not None and found.next == t
+
+    async def _unasked(self, j: int, t: int) -> list[Any] | None:
+        """That message; None if it has to be asked for."""
+        if not self.follows(j, t):
+            return None
+        with self.heard[j].awaited():
+            content = await self._following[j].take(self.limits.round / 2)
+        try:
+            if content is not None:
+                return self.read(j, t, content)
+        except FrameError as cause:
+            self.waits[j].last = str(cause)
+        self._following.pop(j).end()
+        return None
+
+    def forget(self) -> None:
+        """Tell those whose messages come unasked from where on this agent may ask again."""
+        for j, one in self._following.items():
+            task = asyncio.ensure_future(self._forget(j, max(one.next, self.service.durable)))
+            self._notices.add(task)
+            task.add_done_callback(self._notices.discard)
+
+    async def _forget(self, j: int, t: int) -> None:
+        try:
+            await self.call(j, "kept", min(t, self.last))
+        except (Unreachable, Refused, FrameError):
+            pass  # the next question says it, too
+
+    def close(self) -> None:
+        """Let go of what is on its way."""
+        for one in self._following.values():
+            one.end()
+        for task in self._notices:
+            task.cancel()
 
     async def call(self, j: int, kind: str, t: int, talk: int = 0) -> bytes:
         """One try to get the message of j, or its word on the edge; empty if it is not there."""
+        return await self.transport.call(j, self._request(kind, t, talk))
+
+    def _request(self, kind: str, t: int, talk: int = 0) -> bytes:
         ask = Ask(self.parts["run"], self.agent.number, t, self.service.durable, talk)
-        return await self.transport.call(j, frame.encode_ask(ask, kind))
+        return frame.encode_ask(ask, kind)
 
     def read(
         self, j: int, t: int, message: bytes, talk: int = 0, layout: Layout | None = None
@@ -102,6 +158,8 @@ class NeighbourClient:
                     return await edges.meet(j)
                 whose = f"greeting of {self.service.call(j)}"
                 await insist(lambda: attempt(j), whose, self.limits, self.waits[j])
+                if self.service.edges is None:
+                    self._order(j, self.begun)
 
         await all_of(greet(j) for j in others)
 

@@ -79,20 +79,27 @@ class Exchanges:
         if early:
             told = await self._tell(progress, turn, None)
         t, neighbours = self.agent.tick(progress, turn), self.agent.neighbours
-        hearing = [asyncio.ensure_future(self._message(j, t)) for j in neighbours]
+        hearing = {
+            j: asyncio.ensure_future(self._message(j, t))
+            for j in neighbours
+            if not self.asking.follows(j, t)
+        }
         try:
-            await asyncio.sleep(0)
+            if hearing:
+                await asyncio.sleep(0)
             thought = await self.work(self.agent.think, progress, turn)
             if not early:
                 told = await self._tell(progress, turn, thought)
             since = _clock()
-            found = await asyncio.gather(*hearing)
+            asked = dict(zip(hearing, await asyncio.gather(*hearing.values())))
+            found = [asked[j] if j in asked else await self._message(j, t) for j in neighbours]
         finally:
-            for task in hearing:
+            for task in hearing.values():
                 task.cancel()
         self.waited += _clock() - since
         if self.edges:
             self.service.outbox.trim()
+        away = [j for j, message in zip(neighbours, found) if message is None]
         heard = zip(neighbours, found)
         messages = {j: told if message is None else message for j, message in heard}
         messages[self.agent.number] = told
@@ -100,16 +107,15 @@ class Exchanges:
             after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
         except FloatingPointError as error:
             said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
-            self._look(t)
+            self._look(t, away)
             raise FloatingPointError("; ".join([said, *self.suspicion.told()])) from None
-        self._look(t)
+        self._look(t, away)
         return after, messages
 
-    def _look(self, t: int) -> None:
+    def _look(self, t: int, away: list[int]) -> None:
         """Notice messages of exchange t that are absurd."""
         if self.agent.spread is not None:
-            far, own = map(np.asarray, self.agent.spread)
-            self.suspicion.look(t // self.agent.exchanges, far, own)
+            self.suspicion.look(t // self.agent.exchanges, *self.agent.spread, away)
 
     async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
         told = await self.work(self.agent.tell, progress, turn, thought)

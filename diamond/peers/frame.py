@@ -117,14 +117,17 @@ def decode(frame: bytes, envelope: Envelope, expected: Layout) -> list[np.ndarra
 
 
 def encode_ask(ask: Ask, kind: str = "ask") -> bytes:
-    """The request as a frame: "ask" for the message, "word" for what became of the edge."""
+    """The request as a frame: "ask" for the message, "follow" for it and all that come after it.
+
+    "word" asks what became of the edge; "kept" asks for nothing, and says what is durable.
+    """
     return pack({"kind": kind, **ask._asdict()})
 
 
 def decode_ask(header: Mapping[str, Any]) -> Ask:
     """The request that a header holds."""
     _fields(header, ["kind", *Ask._fields])
-    if header["kind"] not in ("ask", "word"):
+    if header["kind"] not in ("ask", "follow", "word", "kept"):
         raise FrameError(f"a request for {_said(header['kind'])}, of which nothing is known here")
     ask = Ask(*(header[name] for name in Ask._fields))
     if not isinstance(ask.run, str) or any(type(number) is not int for number in ask[1:]):
@@ -146,7 +149,7 @@ def pack(header: Mapping[str, Any], *content: Any) -> bytes:
     return b"".join([*parts, SEAL.pack(seal)])
 
 
-def unpack(frame: bytes, most: int) -> tuple[dict[str, Any], memoryview]:
+def unpack(frame: bytes | memoryview, most: int) -> tuple[dict[str, Any], memoryview]:
     """The header of a frame of at most so many bytes, and what follows it."""
     if len(frame) > most:
         raise FrameError(f"{len(frame)} bytes; at most {most} can belong here")

@@ -7,11 +7,13 @@ a run with hours of waiting takes as long as its computing, and goes the same wa
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from .following import Feed, Following
 from .frame import FrameError
 from .node import Node
-from .transport import Unreachable
+from .transport import Refused, Unreachable
 
 T = TypeVar("T")
 
@@ -34,6 +36,7 @@ class Wire:
     def __init__(self, *faults: Fault, delay: float = 0.001):
         self.nodes: dict[int, Node] = {}
         self.faults, self.delay, self.calls = faults, delay, 0
+        self.orders: set[asyncio.Task[None]] = set()  # that stand
 
     def end(self, agent: int) -> "End":
         """The end of the wire that `agent` holds."""
@@ -59,7 +62,43 @@ class Wire:
             raise Unreachable(f"agent {receiver} could not read the request: {cause}") from None
         if self.nodes.get(receiver) is not node:
             raise Unreachable(f"agent {receiver} went down")
+        assert isinstance(answer, bytes)
         return await self.carry(Hop(sender, receiver, True, number), answer)
+
+    def follow(self, sender: int, receiver: int, request: bytes, into: Following) -> None:
+        """A standing order, whose messages travel one after another."""
+        task = asyncio.ensure_future(self._follow(sender, receiver, request, into))
+        self.orders.add(task)
+        task.add_done_callback(self.orders.discard)
+
+    async def _follow(self, sender: int, receiver: int, request: bytes, into: Following) -> None:
+        number, self.calls = self.calls, self.calls + 1
+        told: asyncio.Queue[bytes | Refused] = asyncio.Queue()
+        try:
+            request = await self.carry(Hop(sender, receiver, False, number), request)
+            if (node := self.nodes.get(receiver)) is None:
+                return
+            feed = await node.answer(sender, request)
+            assert isinstance(feed, Feed)
+            feed.send, feed.refuse = partial(_put, told, into), told.put_nowait
+            feed.opened()
+            while not into.ended and self.nodes.get(receiver) is node:
+                content = await told.get()
+                if isinstance(content, Refused):
+                    return into.end(content)
+                content = await self.carry(Hop(sender, receiver, True, number), content)
+                if self.nodes.get(receiver) is node:
+                    into.heard(content)
+        except (Refused, Unreachable, FrameError):
+            pass  # it is asked for, and that says why
+        finally:
+            into.end()
+
+
+def _put(queue: "asyncio.Queue[Any]", into: Following, content: bytes) -> bool:
+    if not into.ended:
+        queue.put_nowait(content)
+    return not into.ended
 
 
 class End(NamedTuple):
@@ -71,6 +110,10 @@ class End(NamedTuple):
     async def call(self, neighbour: int, request: bytes) -> bytes:
         """See `Transport`."""
         return await self.wire.call(self.agent, neighbour, request)
+
+    def follow(self, neighbour: int, request: bytes, into: Following) -> None:
+        """See `Transport`."""
+        self.wire.follow(self.agent, neighbour, request, into)
 
 
 async def inline(function: Callable[..., T], *args: Any) -> T:

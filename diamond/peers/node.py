@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from ..numbers.open_numbers import open_numbers
@@ -20,6 +20,7 @@ from .client import NeighbourClient
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
 from .exchanges import Exchanges
+from .following import Feed
 from .handshake import digest
 from .outbox import Outbox
 from .progress import Progress
@@ -35,12 +36,21 @@ BRIEF_WORK = ("think", "tell", "step", "end")  # that may be done at once
 WARM: WeakSet[Agent] = WeakSet()  # agents of this process whose rounds are compiled
 
 
+class Looked(NamedTuple):
+    """What was so at the end of a round that is measured while the next ones are made."""
+
+    messages: list[dict[int, list[Any]]]  # of each exchange, the agent's own among them
+    seconds: float
+    waited: float
+
+
 @dataclass
 class Node:
     """The agent's run of `rounds` rounds; `folder` keeps a checkpoint every `every` of them.
 
     Without a folder nothing survives a crash. `work` runs what blocks. `on_round` is called where
-    the agent stands at first and after every round, before the checkpoint; in between it is brief.
+    the agent stands at first and after every round. Where a checkpoint is due, it is called before
+    that, while the next rounds are made, and finds in `looked` what was so; in between it is brief.
     `missing` says what to do about a neighbour that is away: wait, or continue, see `edges`.
     """
 
@@ -54,6 +64,7 @@ class Node:
     on_round: Callable[[Progress], None] | None = None
     missing: Missing = "wait"
     names: Names = field(default_factory=dict)  # of the sites, by the numbers of their agents
+    on_ready: Callable[[], None] = lambda: None  # all is compiled, and the next round begins
 
     def __post_init__(self) -> None:
         self.parts = digest(self.agent, self.rounds, self.missing)
@@ -67,10 +78,13 @@ class Node:
             self.agent, self.parts, self.transport, self.limits, self.service
         )
         self.waits, self.heard = self.asking.waits, self.asking.heard
-        self.seconds = 0.0  # of rounds, what is measured and written between them among it
+        self.seconds = 0.0  # of rounds, and of waiting for what is done beside them
+        self.looked = Looked([], 0.0, 0.0)
         self._saving: asyncio.Task[None] | None = None  # a checkpoint
         self.compiling = 0.0  # seconds before the first of them
+        self.greeting = 0.0  # seconds until all neighbours were there
         self.t = 0  # rounds made
+        self.progress: Progress | None = None  # where the agent stands
         self.halt = Shutdown(self.limits.connect)
         self.service.status, self.service.stop = self.status, self.halt.ask
         self.edges = self._edges() if self.missing == "continue" else None
@@ -84,11 +98,6 @@ class Node:
         return called(self.names, self.agent.number)
 
     @property
-    def messages(self) -> list[dict[int, list[Any]]]:
-        """Of the last round, of each exchange: all messages, the agent's own among them."""
-        return self.exchanges.messages
-
-    @property
     def waited(self) -> float:
         """Seconds of rounds without work of its own."""
         return self.exchanges.waited
@@ -98,11 +107,6 @@ class Node:
             raise ValueError(
                 "compressed messages build on one another, so that none may be missing: run with "
                 "missing='wait', or a network without channels"
-            )
-        if names := open_numbers(self.agent.given):
-            raise ValueError(
-                f"give {', '.join(names)}: numbers left to the run are found by all agents "
-                f"together, and this run goes on without those away"
             )
         place = self.folder / "journal" if self.folder else None
         ledger = EdgeJournal(self.agent.neighbours, self.run_digest, place)
@@ -117,9 +121,8 @@ class Node:
         """All rounds, from the checkpoint if there is one; returns once no neighbour needs more."""
         progress = self.agent.begin()
         if self.folder:
-            progress = checkpoints.restore(
-                self.folder, self.run_digest, progress, self.service.outbox
-            )
+            into = self.service.outbox, self.agent.exchanges
+            progress = checkpoints.restore(self.folder, self.run_digest, progress, *into)
             if progress.t:
                 progress = self.agent.numbered(progress)
             self.asking.begun = self.agent.tick(progress)
@@ -129,24 +132,33 @@ class Node:
         try:
             if self.edges:
                 self.edges.ledger.restore(self.agent.tick(progress))
-            await self.halt.unless(self.asking.meet(self.edges))
+            begun = _clock()
+            all_talk = progress.t == 0 and open_numbers(self.agent.given)
+            await self.halt.unless(self.asking.meet(None if all_talk else self.edges))
+            self.greeting = _clock() - begun
             if progress.t == 0:
                 begun = _clock()
                 progress = await self.halt.unless(self.exchanges.find(progress))
                 self.seconds += _clock() - begun
+            self.looked = Looked([], self.seconds, self.waited)
             await self._show(progress)
             if progress.t < self.rounds and self.agent not in WARM:
                 await self._warm(progress)
+            self.on_ready()
             while progress.t < self.rounds:
                 begun = _clock()
                 progress = await self.halt.unless(self._round(progress))
                 self.seconds += _clock() - begun
                 begun = _clock()
-                await self._show(progress)
+                self.t, self.progress = progress.t, progress
                 if self._due(progress):
                     await self._saved()
-                    self._saving = asyncio.ensure_future(self._save(progress))
+                    self.looked = Looked(self.exchanges.messages, self.seconds, self.waited)
+                    kept = self.service.outbox.copy()
+                    self._saving = asyncio.ensure_future(self._beside(progress, kept))
                     await asyncio.sleep(0)  # it begins now
+                elif self.on_round is not None:
+                    self.on_round(progress)
                 self.seconds += _clock() - begun
                 if self.halt.asked:
                     raise Halted
@@ -155,13 +167,14 @@ class Node:
         except Halted:
             await self._saved()
             if 0 < progress.t < self.rounds:
-                await self._save(progress)
+                await self._save(progress, self.service.outbox.copy())
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
         except (FloatingPointError, Stopped) as error:
             self.service.fail(str(error))
             await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
             raise
         finally:
+            self.asking.close()
             if self._saving is not None:
                 self._saving.cancel()
                 await asyncio.gather(self._saving, return_exceptions=True)
@@ -170,18 +183,21 @@ class Node:
         return progress
 
     async def _round(self, progress: Progress) -> Progress:
-        """One round, and after some of them the numbers found anew."""
+        """One round, and after some of them the numbers found anew, by all or not at all."""
         after = await self.exchanges.round(progress)
-        return await self.exchanges.find(after) if self.agent.renews(after) else after
+        renews = self.edges is None and self.agent.renews(after)
+        return await self.exchanges.find(after) if renews else after
 
     async def _show(self, progress: Progress) -> None:
-        self.t = progress.t
-        if self.on_round is None:
-            return
-        if self._due(progress):
+        self.t, self.progress = progress.t, progress
+        if self.on_round is not None:
             await self.work(self.on_round, progress)
-        else:
-            self.on_round(progress)
+
+    async def _beside(self, progress: Progress, kept: Outbox) -> None:
+        """What is done every so many rounds while the next ones are made: measure, then save."""
+        if self.on_round is not None:
+            await self.work(self.on_round, progress)
+        await self._save(progress, kept)
 
     def _due(self, progress: Progress) -> bool:
         return progress.t % self.every == 0 or progress.t == self.rounds
@@ -203,14 +219,15 @@ class Node:
         if self._saving is not None:
             await self._saving
 
-    async def _save(self, progress: Progress) -> None:
-        """A checkpoint, beside the rounds; only then do neighbours hear that they may forget."""
-        kept = self.service.outbox.copy()
+    async def _save(self, progress: Progress, kept: Outbox) -> None:
+        """A checkpoint, with the messages; only then do neighbours hear that they may forget."""
         if self.folder is None:
             self.service.durable = self.agent.tick(progress)
         else:
-            await self.work(checkpoints.save, self.folder, self.run_digest, progress, kept)
+            given = self.folder, self.run_digest, progress, kept
+            self.service.outbox.written(await self.work(checkpoints.save, *given))
             self.service.durable = self.agent.exchanges * checkpoints.safe(self.folder)
+        self.asking.forget()
         if self.edges:
             await self.edges.turn(
                 self.agent.tick(progress), self.service.durable, self.service.outbox.floor
@@ -246,7 +263,7 @@ class Node:
         where = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
         return where | {"state": state, "waiting": waiting, "away": away}
 
-    async def answer(self, sender: int, request: bytes) -> bytes:
+    async def answer(self, sender: int, request: bytes) -> bytes | Feed:
         """See `Service.answer`."""
         return await self.service.answer(sender, request)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-import numpy as np
+from .kept_messages import Key, Written
 
 NEVER = 2**31  # a round that no run reaches
 
@@ -23,7 +23,8 @@ class Outbox:
         self, neighbours: Iterable[int], spared: Callable[[int, int], bool] = lambda j, t: False
     ):
         self.durable, self.spared = dict.fromkeys(neighbours, 0), spared
-        self.frames: dict[tuple[int, int], bytes] = {}  # by round and talk
+        self.frames: dict[Key, bytes | Written] = {}
+        self.since = 0  # the first round of which the disk has all messages
 
     @property
     def floor(self) -> int:
@@ -37,12 +38,18 @@ class Outbox:
 
     def get(self, round: int, talk: int = 0) -> bytes | None:
         """That message; None if it is not there yet, `Gone` if it is no more."""
-        if round < self.floor and (round, talk) not in self.frames:
+        found = self.frames.get((round, talk))
+        if found is None and round < self.floor:
             raise Gone(
                 f"round {round} is no longer kept, only rounds from {self.floor} on: the asker has "
                 f"said that it would not be set back so far; restore its newer checkpoint"
             )
-        return self.frames.get((round, talk))
+        if found is None and round < self.since:
+            raise Gone(
+                f"the message of round {round} is damaged on the disk; restore the asker's newer "
+                f"checkpoint, or start all sites with --restart"
+            )
+        return found.read() if isinstance(found, Written) else found
 
     def heard(self, neighbour: int, durable: int) -> None:
         """The neighbour will never ask for rounds before `durable`."""
@@ -52,10 +59,11 @@ class Outbox:
 
     def trim(self) -> None:
         """Drop what nobody will ask for: when one of them needs less, or an edge was down."""
-        self.frames = {at: frame for at, frame in self.frames.items() if self._wanted(at[0])}
+        self.frames = {at: frame for at, frame in self.frames.items() if self._wanted(*at)}
 
-    def _wanted(self, t: int) -> bool:
-        return any(t >= d and not self.spared(j, t) for j, d in self.durable.items())
+    def _wanted(self, t: int, talk: int) -> bool:
+        """What was said about numbers is, whatever became of the edge: nobody does without it."""
+        return any(t >= d and (talk or not self.spared(j, t)) for j, d in self.durable.items())
 
     def copy(self) -> "Outbox":
         """The same as it is now, for a checkpoint that is written while rounds go on."""
@@ -63,16 +71,13 @@ class Outbox:
         one.durable, one.frames = dict(self.durable), dict(self.frames)
         return one
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The frames as arrays by name, for a checkpoint."""
-        named = {f"frame[{t},{talk}]": frame for (t, talk), frame in self.frames.items()}
-        return {name: np.frombuffer(frame, np.uint8) for name, frame in named.items()}
+    def written(self, places: Mapping[Key, Written]) -> None:
+        """Those messages are on the disk: they need no memory any more."""
+        self.frames |= {key: place for key, place in places.items() if key in self.frames}
 
-    def restore(self, arrays: Mapping[str, np.ndarray], durable: Mapping[str, int]) -> None:
+    def restore(
+        self, frames: Mapping[Key, Written], durable: Mapping[str, int], since: int = 0
+    ) -> None:
         """Go back to what a checkpoint holds."""
         self.durable = {j: int(durable[str(j)]) for j in self.durable}
-        self.frames = {}
-        for name, array in arrays.items():
-            if name.startswith("frame["):
-                round, talk = name[6:-1].split(",")
-                self.frames[int(round), int(talk)] = array.tobytes()
+        self.frames, self.since = dict(frames), since

@@ -124,15 +124,20 @@ class Packets(asyncio.BufferedProtocol):
     async def send(self, number: int, code: int, body: Any) -> None:
         """Write a packet of those bytes; waits where the other end reads more slowly."""
         view = memoryview(body)
-        head = HEAD.pack(len(view), number, code)
-        if len(view) <= CHUNK and self._writable.is_set() and not self._sending.locked():
-            self._write([head, view])
+        if self.push(number, code, view):
             return
         async with self._sending:
-            self._write([head])
+            self._write([HEAD.pack(len(view), number, code)])
             for start in range(0, len(view), CHUNK):
                 await self._writable.wait()
                 self._write([view[start : start + CHUNK]])
+
+    def push(self, number: int, code: int, body: Any) -> bool:
+        """Write a packet at once; False if it is long, or another has to be waited for."""
+        if len(body) > CHUNK or not self._writable.is_set() or self._sending.locked():
+            return False
+        self._write([HEAD.pack(len(body), number, code), body])
+        return True
 
     def _write(self, parts: Sequence[Any]) -> None:
         if self.lost.done() or self.transport.is_closing():

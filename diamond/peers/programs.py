@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sample, Sampling, draw
+from ..machine.compiler import in_turn
 from ..problem import Objectives
 from ..rounds.algorithm import Estimate, Message, State
 
@@ -55,11 +57,15 @@ class After(NamedTuple):
 
 @lru_cache(maxsize=256)
 def before(plan: Before) -> Callable[..., Any]:
-    """(numbers, rows, key, agent, state, spent, t) -> `Thought`, or (state, spent) at the end."""
+    """(numbers, rows, bits, agent, state, spent, t) -> `Thought`, or (state, spent) at the end.
+
+    The bits are those of the run's key.
+    """
 
     def think(
-        numbers: Any, rows: Any, key: jax.Array, agent: Any, state: State, spent: Any, t: Any
+        numbers: Any, rows: Any, bits: jax.Array, agent: Any, state: State, spent: Any, t: Any
     ) -> Any:
+        key = jax.random.wrap_key_data(bits, impl="threefry2x32")
         algorithm = jax.tree.unflatten(plan.algorithm, numbers)
         own: Objectives = jax.tree.unflatten(plan.objectives, rows).of(0)
 
@@ -81,15 +87,15 @@ def before(plan: Before) -> Callable[..., Any]:
         told = stage.outgoing(state, estimate, t) if plan.tells else None
         return Thought(state, spent, estimate, costs, told)
 
-    return jax.jit(think)
+    return in_turn(think)
 
 
 @lru_cache(maxsize=256)
 def after(plan: After) -> Callable[..., Any]:
-    """(numbers, thought, parts, weights, t) -> state, spent, whether it is sound, message, spreads.
+    """(numbers, thought, parts, weights, t) -> state, spent, what is looked at, message.
 
     The message is the next one, where it is known by now; the barrier lets it have the bits that it
-    would have on its own. The spreads, and the lengths of what is the agent's own, are `spread`.
+    would have on its own. What is looked at is one array, which `apart` takes apart.
     """
 
     def step(numbers: Any, thought: Thought, parts: Any, weights: jax.Array, t: Any) -> Any:
@@ -106,10 +112,17 @@ def after(plan: After) -> Callable[..., Any]:
             stage, later = plan.then
             state = jax.lax.optimization_barrier(state)
             told = algorithm.stages[stage].outgoing(state, None, t + later)
-        spreads = jnp.stack([one[0] for one in far]), jnp.stack([one[1] for one in far])
-        return state, spent, sound, told, spreads
+        finite = sound[None].astype(jnp.float32)
+        seen = jnp.concatenate([finite, *(jnp.append(*one) for one in far)])
+        return state, spent, seen, told
 
-    return jax.jit(step)
+    return in_turn(step)
+
+
+def apart(seen: np.ndarray, heard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Whether x and y are finite; `spread` of each part of a message; and the parts' lengths."""
+    rows = seen[1:].reshape(-1, heard + 1)
+    return seen[:1] != 0, rows[:, :-1], rows[:, -1]
 
 
 @lru_cache(maxsize=256)
@@ -120,7 +133,7 @@ def outgoing(algorithm_structure: Any, number: int) -> Callable[..., Message]:
         algorithm = jax.tree.unflatten(algorithm_structure, numbers)
         return algorithm.stages[number].outgoing(state, None, t)
 
-    return jax.jit(tell)
+    return in_turn(tell)
 
 
 def mix(messages: Any, weights: jax.Array, here: int) -> Message:

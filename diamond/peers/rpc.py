@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from . import frame
+from .following import Following
 from .packets import ANSWER, ASK, DIFFERS, OUTDATED, REFUSED, STOPPED, Packets, TooLong
 from .plain_text import printable
 from .roster import Bundle, Member, host
@@ -46,6 +47,10 @@ class Client:
         """See `diamond.peers.transport.Transport`."""
         return await self._lines[neighbour].call(request)
 
+    def follow(self, neighbour: int, request: bytes, into: Following) -> None:
+        """See `diamond.peers.transport.Transport`."""
+        self._lines[neighbour].follow(request, into)
+
 
 class Line:
     """The connection to one member."""
@@ -59,6 +64,7 @@ class Line:
         self._dialling = asyncio.Lock()
         self._numbers = count(1)
         self._awaited: dict[int, asyncio.Future[tuple[int, bytearray]]] = {}
+        self._following: tuple[int, Following] = 0, Following(0)
 
     async def call(self, request: bytes) -> Any:
         """The answer to a request."""
@@ -73,6 +79,17 @@ class Line:
             if clock() - begun >= 0.9 * self.limits.round and self._packets is not None:
                 self._packets.fail(ConnectionAbortedError("silent"))  # dialled anew, next time
         return self._read(code, body)
+
+    def follow(self, request: bytes, into: Following) -> None:
+        """A standing order, in place of the one before."""
+        packets, number = self._packets, next(self._numbers)
+        self._following[1].end()
+        self._following = number, into
+        try:
+            if packets is None or not packets.push(number, ASK, request):
+                into.end()
+        except ConnectionError:
+            into.end()
 
     async def _exchange(self, packets: Packets, request: bytes) -> tuple[int, bytearray]:
         number = next(self._numbers)
@@ -134,13 +151,25 @@ class Line:
         raise Unreachable(said) from (Outdated(said) if code == OUTDATED else None)
 
     def _heard(self, number: int, code: int, body: bytearray) -> None:
+        if number == self._following[0]:
+            self._came(self._following[1], code, body)
+            return
         awaited = self._awaited.get(number)
         if awaited is not None and not awaited.done():
             awaited.set_result((code, body))
 
+    def _came(self, into: Following, code: int, body: bytearray) -> None:
+        """Something of the standing order."""
+        if code != ANSWER:
+            said = printable(bytes(body).decode(errors="replace"))
+            into.end(FAULTS[code](said) if code in FAULTS else None)
+        elif not into.heard(body) and self._packets is not None:
+            self._packets.fail(ConnectionAbortedError("more messages than there can be"))
+
     def _lost(self, packets: Packets) -> None:
         if packets is not self._packets and self._packets is not None:
             return  # of an earlier connection
+        self._following[1].end()
         said = packets.cause or ConnectionResetError("the connection was closed")
         for awaited in self._awaited.values():
             if not awaited.done():

@@ -56,9 +56,9 @@ class SiteFolder:
         due = progress.t % node.every == 0 or progress.t == node.rounds
         if not due or (self.entries and self.entries[-1]["round"] == progress.t):
             return
-        entry = look(node.agent, progress, node.messages)
+        entry = look(node.agent, progress, node.looked.messages)
         own = {name: self._alone(value) for name, value in entry.items() if name not in SPENT}
-        took = dict(zip(TIMES, (node.seconds, node.waited)))
+        took = dict(zip(TIMES, (node.looked.seconds, node.looked.waited)))
         entry |= {name: self.past[name] + took[name] for name in TIMES}
         entry |= self._on_links(progress, entry["seconds"] - entry["waited"])
         self.writer.append(entry, own)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from .audit import Audit
+from .following import Feed
 from .frame import FrameError
 from .gate import SECONDS, Gate
 from .listening import listening
@@ -24,7 +25,7 @@ from .tls import context
 from .transport import Outdated, Refused
 from .visit import CODES, GRACE, Visit
 
-Answer = Callable[[int, bytes], Awaitable[bytes]]  # (sender, request) -> answer
+Answer = Callable[[int, bytes], Awaitable[bytes | Feed]]  # (sender, request) -> answer
 CONNECTIONS = 8  # of one neighbour
 SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -136,14 +137,18 @@ class Server:
     def _left(self, visit: Visit) -> None:
         self.visits.remove(visit)
         visit.timer.cancel()
-        for task in visit.replies:
+        for task in (*visit.replies, *visit.pushing):
             task.cancel()
 
     async def reply(self, visit: Visit, number: int, request: bytes) -> None:
         """Answer one request."""
         assert visit.member is not None
         try:
-            code, body = ANSWER, await self._answer(visit.member.number, request)
+            found = await self._answer(visit.member.number, request)
+            if isinstance(found, Feed):
+                visit.carry(number, found)
+                return
+            code, body = ANSWER, found
         except Refused as reason:
             self.audit.note(visit.source, f"refused: {reason}")
             code, body = CODES[type(reason)], str(reason).encode()[:LONGEST]

@@ -8,6 +8,7 @@ from typing import Any
 from . import checkpoints, frame
 from .audit import Audit
 from .edge_states import STUCK, Edges, tell
+from .following import Feed
 from .frame import Ask
 from .handshake import differing
 from .outbox import Gone, Outbox
@@ -38,6 +39,7 @@ class Service:
         self.limits, self.work, self.folder = limits, work, folder
         self.names, self.audit = names, Audit()
         self.outbox = Outbox(neighbours)
+        self.feeds: dict[int, Feed] = {}  # standing orders of neighbours
         self.differs: dict[int, str] = {}  # neighbours that asked while running something else
         self.edges: Edges | None = None  # where rounds are made without neighbours that are away
         self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
@@ -53,7 +55,7 @@ class Service:
         """What the agent is called."""
         return called(self.names, agent)
 
-    async def answer(self, sender: int, request: bytes) -> bytes:
+    async def answer(self, sender: int, request: bytes) -> bytes | Feed:
         """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
         header, _ = frame.unpack(request, REQUEST)
         if sender not in (*self.outbox.durable, self.agent):
@@ -83,6 +85,11 @@ class Service:
             raise Refused(f"{self.call(self.agent)} runs something else: another digest")
         if ask.round > self.last:
             raise Refused(f"round {ask.round} is not to come; the run has {self.last}")
+        if header["kind"] == "kept":
+            self.outbox.heard(ask.sender, ask.durable)
+            return b""
+        if header["kind"] == "follow":
+            return self._follow(ask)
         return await self._serve(ask, header["kind"])
 
     def _own(self, kind: object) -> bytes:
@@ -91,6 +98,27 @@ class Service:
             raise Refused(f"{self.call(self.agent)} has no messages for itself")
         self.stop()
         return frame.pack({"kind": "stop", **self.status()})
+
+    def _follow(self, ask: Ask) -> Feed:
+        """A standing order, in place of the one that the neighbour had."""
+        self.outbox.heard(ask.sender, ask.durable)
+        feed = self.feeds[ask.sender] = Feed(ask.round)
+        feed.opened = lambda: self._feed(ask.sender, feed)
+        return feed
+
+    def _feed(self, j: int, feed: Feed) -> None:
+        """Send what is there; the last word of all is to be asked for."""
+        if self._failure:
+            feed.refuse(Stopped(self._failure))
+            return
+        while feed.next < self.last and (feed.next, 0) in self.outbox.frames:
+            found = self.outbox.get(feed.next)
+            feed.next += 1
+            assert found is not None
+            if not feed.send(found):
+                if self.feeds.get(j) is feed:
+                    del self.feeds[j]
+                return
 
     async def _serve(self, ask: Ask, kind: str) -> bytes:
         """What is asked for, waited for during half of the time an answer may take."""
@@ -113,7 +141,7 @@ class Service:
 
     async def _found(self, ask: Ask, kind: str) -> bytes | None:
         """What there is to say now."""
-        if self.edges and (said := await self.edges.reply(ask, kind)):
+        if self.edges and not ask.talk and (said := await self.edges.reply(ask, kind)):
             return said
         try:
             found = self.outbox.get(ask.round, ask.talk) if kind == "ask" else None
@@ -126,11 +154,15 @@ class Service:
     def publish(self, round: int, content: bytes, talk: int = 0) -> None:
         """From now on, `content` is the message of `round`, or said before it."""
         self.outbox.put(round, content, talk)
+        for j, feed in list(self.feeds.items()):
+            self._feed(j, feed)
         self.wake()
 
     def fail(self, why: str) -> None:
         """From now on, every question gets this for an answer."""
         self._failure = why
+        for j, feed in self.feeds.items():
+            self._feed(j, feed)
         self.wake()
 
     async def know(self, j: int) -> None:

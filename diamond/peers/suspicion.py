@@ -12,7 +12,7 @@ neighbour that lies by little is not noticed: nothing here can tell it from one 
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -33,15 +33,21 @@ class Suspicion:
             j: [deque(maxlen=ROUNDS) for _ in range(PARTS)] for j in self.counts
         }
 
-    def look(self, t: int, spread: np.ndarray, own: np.ndarray) -> dict[int, str]:
-        """What is absurd in round t, by neighbour; `spread` has a row a part, `own` its length."""
+    def look(
+        self, t: int, spread: np.ndarray, own: np.ndarray, away: Collection[int] = ()
+    ) -> dict[int, str]:
+        """What is absurd in round t, by neighbour; `spread` has a row a part, `own` its length.
+
+        Those `away` have said nothing: the agent's own message stands in their place.
+        """
         found: dict[int, str] = {}
         rows, lengths = spread.tolist(), own.tolist()
+        silent = {self.here, *(k for k, j in enumerate(self.heard) if j in away)}
         for place, j in enumerate(self.heard):
-            if place == self.here:
+            if place == self.here or j in away:
                 continue
             for row, length, past in zip(rows, lengths, self._past[j]):
-                others = sorted(d for k, d in enumerate(row) if k not in (place, self.here))
+                others = sorted(d for k, d in enumerate(row) if k not in (place, *silent))
                 usual = others[(len(others) - 1) // 2] if others else math.inf
                 before = max(past) if len(past) == ROUNDS else math.inf
                 far = row[place]

@@ -1,6 +1,9 @@
 """What a node needs of the way to its neighbours, and what may come of a call."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .following import Following
 
 REQUEST = 2**16 + 64  # bytes of a request, at most
 
@@ -30,4 +33,8 @@ class Transport(Protocol):
 
     async def call(self, neighbour: int, request: bytes) -> bytes:
         """The answer; raises `Unreachable` or `Refused`."""
+        ...
+
+    def follow(self, neighbour: int, request: bytes, into: "Following") -> None:
+        """Hand what comes of a standing order to `into`, which is ended if nothing more will."""
         ...

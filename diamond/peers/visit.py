@@ -5,6 +5,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import frame
+from .following import AHEAD, Feed
 from .frame import FrameError
 from .packets import (
     ANSWER,
@@ -45,6 +46,7 @@ class Visit:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.packets.on_lost, self.packets.on_too_long = self._lost_early, self._too_long
         self.replies: set[asyncio.Task[Any]] = set()
+        self.pushing: list[asyncio.Task[Any]] = []  # that have to wait
         self.timer: Any = None
         self.begun = self.evicted = False
 
@@ -75,6 +77,38 @@ class Visit:
         task = self.server.begin(self.server.reply(self, number, bytes(body)))
         self.replies.add(task)
         task.add_done_callback(self.replies.discard)
+
+    def carry(self, number: int, feed: Feed) -> None:
+        """Let what the feed brings be answers to that request."""
+        feed.send = lambda content: self._push(number, ANSWER, content)
+        feed.refuse = lambda cause: self._refuse(number, cause)
+        feed.opened()
+
+    def _refuse(self, number: int, cause: Refused) -> None:
+        self._push(number, CODES[type(cause)], str(cause).encode()[:LONGEST])
+
+    def _push(self, number: int, code: int, content: bytes) -> bool:
+        """At once, or after those that are on their way, unless these are too many."""
+        try:
+            if not self.pushing and self.packets.push(number, code, content):
+                return True
+        except ConnectionError:
+            return False
+        if len(self.pushing) >= AHEAD or self.packets.lost.done():
+            return False
+        before = self.pushing[-1] if self.pushing else None
+        task = self.server.begin(self._later(before, number, code, content))
+        self.pushing.append(task)
+        task.add_done_callback(self.pushing.remove)
+        return True
+
+    async def _later(self, before: Any, number: int, code: int, content: bytes) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        try:
+            await self.packets.send(number, code, content)
+        except ConnectionError:
+            pass  # it will be asked for on another connection
 
     def _too_long(self, number: int, cause: TooLong) -> None:
         """Say so before the connection is closed; what comes meanwhile is not read."""

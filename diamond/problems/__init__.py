@@ -1,6 +1,7 @@
 """Problems to start from: each module's function returns a `Problem`."""
 
 from .actor_critic import MarkovGame, actor_critic
+from .distillation import distillation
 from .fair_weights import fair_weights
 from .hyper_cleaning import Cleaning, hyper_cleaning
 from .hyperparameter import hyperparameter
@@ -19,6 +20,7 @@ __all__ = [
     "Navigation",
     "Quadratic",
     "actor_critic",
+    "distillation",
     "fair_weights",
     "hyper_cleaning",
     "hyperparameter",

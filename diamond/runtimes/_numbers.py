@@ -1,5 +1,6 @@
 """The numbers of a run: found before its first round, and anew where the agents stand."""
 
+from ..auto.step_sizes import fallen
 from ..core.tree import Tree
 from ..hypergradient.lipschitz import raised
 from ..numbers.open_numbers import Found, Resolved, Setting, refreshes, resolve
@@ -41,6 +42,11 @@ class Numbers:
         """Find numbers anew after t rounds, at x and y; `forget` those of a run that was lost."""
         self.setting = self.setting.at(x, y, forget, t)
         self._find()
+
+    @property
+    def fallen(self) -> bool:
+        """Whether the objective lay below its start where the agents looked last."""
+        return fallen(self.memory)
 
     @property
     def factor(self) -> float:

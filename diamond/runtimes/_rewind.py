@@ -4,11 +4,15 @@ from collections.abc import Callable, Mapping
 from itertools import count, takewhile
 from typing import Any
 
-from ..core import tree
+import jax
+import numpy as np
+
+from ..core import host, tree
 from ._round import Progress
 
 EVERY = 100  # the state of every so many rounds is kept
 LARGE, LOST = 1e2, 1e6  # times the start: not to go back to; given up, though finite
+GROWN = 3.0  # times the state kept before: what is large and grows so is lost, and not only large
 RECENT = 2  # states kept beside the start
 SHRINKS = 8  # how often, at most
 FACTOR = 0.25  # by how much each time
@@ -17,7 +21,9 @@ NAME = ".kept"  # among the arrays of a run, those of states to go back to
 
 def size(progress: Progress) -> float:
     """How large x and y of all agents are together."""
-    return float(tree.norm((progress.state.x, progress.state.y)))
+    leaves = jax.tree.leaves(host.at_hand((progress.state.x, progress.state.y)))
+    with np.errstate(over="ignore"):  # large is what is asked for
+        return float(sum((a**2).sum() for a in leaves)) ** 0.5
 
 
 class Rewind:
@@ -30,9 +36,15 @@ class Rewind:
         """Whether the state after t rounds is one to keep."""
         return t % EVERY == 0
 
-    def lost(self, progress: Progress) -> bool:
-        """Whether x and y are so large that the run is given up, though they are finite."""
-        return not size(progress) < LOST * (1 + size(self.begin))
+    def lost(self, progress: Progress, fallen: bool = False) -> bool:
+        """Whether x and y are so large that the run is given up, though they are finite.
+
+        `fallen`: the objective lay below its start at the last look. Then x and y may be large, as
+        those of small data are, and are lost only where they grow on.
+        """
+        now, large = size(progress), LOST * (1 + size(self.begin))
+        before = size(self.recent[-1]) if self.recent else now
+        return not now < (max(large, GROWN * before) if fallen else large)
 
     def keep(self, progress: Progress) -> None:
         """Keep this state, and forget the oldest but the start."""

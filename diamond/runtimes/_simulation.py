@@ -11,6 +11,7 @@ from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
 from ..measure.divergence import Diverged, blame, explain, unsound, whose
+from ..measure.evaluations import Every, following
 from ..measure.record import Record
 from ..network import Network
 from ..numbers.open_numbers import Setting, refreshes
@@ -102,7 +103,7 @@ class Simulation:
     def check(self, after: Progress, sound: bool) -> bool:
         """Take `after` as where the run stands; False if it had to go back instead."""
         mark = self.rewind if self.rewind and self.rewind.marks(int(after.t)) else None
-        if not sound or (mark and mark.lost(after)):
+        if not sound or (mark and mark.lost(after, self.numbers.fallen)):
             self._fail(after)
             return False
         self.progress = after
@@ -115,9 +116,9 @@ class Simulation:
         if self.rewind and self.rewind.marks(self.t):
             self.rewind.keep(self.progress)
 
-    def stops(self, rounds: int, every: int) -> int:
+    def stops(self, rounds: int, every: Every) -> int:
         """The next round to stop at: to measure, to find numbers anew, to keep a state."""
-        stops = [rounds, self.t - self.t % every + every]
+        stops = [following(every, self.t, rounds)]
         if self.numbers.change:
             stops += [t for t in refreshes(rounds) if t > self.t]
         if self.rewind:

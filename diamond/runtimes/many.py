@@ -15,6 +15,7 @@ from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..machine.memory import TooLarge
 from ..measure.divergence import Diverged
+from ..measure.evaluations import Every, marks
 from ..network import Network
 from ..numbers.open_numbers import open_numbers, refreshes
 from ..problem import Problem
@@ -38,7 +39,7 @@ def many(
     network: Network,
     runs: Sequence[tuple[Algorithm, int]],
     rounds: int,
-    every: int = 100,
+    every: Every = 100,
     sampling: Sampling = "blocks",
     batched: bool | None = None,
     on_run: Callable[[int], None] | None = None,
@@ -87,7 +88,7 @@ def seeds_together(
     network: Network,
     algorithm: Algorithm,
     rounds: int,
-    every: int = 100,
+    every: Every = 100,
     sampling: Sampling = "blocks",
 ) -> list[Run | None]:
     """The run of each seed, all as one program; None for one that diverged.
@@ -123,7 +124,7 @@ def _all(
     network: Network,
     runs: Sequence[tuple[Algorithm, int]],
     rounds: int,
-    every: int,
+    every: Every,
     sampling: Sampling,
     memory: int | None = None,
 ) -> Iterator[tuple[np.ndarray, BatchedRuns]]:
@@ -161,15 +162,15 @@ def _all(
             yield table, lanes
 
 
-def _go(lanes: BatchedRuns, rounds: int, every: int) -> None:
+def _go(lanes: BatchedRuns, rounds: int, every: Every) -> None:
     """All rounds of the runs of a table, measured on the way."""
-    marks = {0, *range(every, rounds, every), rounds}
+    measured = marks(every, rounds)
     renewals = set(refreshes(rounds)) if lanes.changes else set()
-    for until in sorted(marks | renewals):
+    for until in sorted(measured | renewals):
         lanes.advance(until)
         if until in renewals:
             lanes.renew()
-        if until in marks:
+        if until in measured:
             lanes.measure(last=until == rounds)
 
 

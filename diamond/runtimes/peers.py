@@ -18,6 +18,7 @@ from ..peers.timeouts import Limits
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.manifest import Origin
+from ..runs.writable import room
 from ..runs.writer import Writer
 
 
@@ -25,6 +26,8 @@ class Watch(Protocol):
     """Whoever wants to see how the run comes along."""
 
     def begin(self, node: Node) -> None: ...
+
+    def ready(self) -> None: ...
 
     def progress(self, entries: list[dict[str, Any]]) -> None: ...
 
@@ -46,6 +49,7 @@ def run(
     listen: str | None = None,
     missing: Missing = "wait",
     clip: float | None = None,
+    metrics: int | None = None,
 ) -> Progress:
     """This site's part of a run, from its checkpoint in `folder` if there is one.
 
@@ -63,7 +67,8 @@ def run(
 
     `folder` becomes an ordinary run folder with what the site can tell alone (`peers.look`),
     measured as often as checkpoints are written; `origin` and `config` are what its manifest and
-    its config.toml say. `watch` is shown the node before the run, and each evaluation.
+    its config.toml say. `watch` is shown the node before the run, and each evaluation. `metrics` is
+    a port of this machine, for its own programs only, at which Prometheus finds where the run is.
 
     Neighbours get this agent's messages (x and what the algorithm tracks; y and z too, where the
     lower level is common) and, for numbers left open, the largest measurement it knows of; never
@@ -74,7 +79,9 @@ def run(
     a neighbour will not talk, `GaveUp` after `limits.give_up` seconds without news,
     `FloatingPointError` or `Stopped` if this agent or another one diverges.
     """
+    from ..peers.disk_and_memory import room_for
     from ..peers.frame import limit
+    from ..peers.prometheus import served
     from ..peers.roster import load
     from ..peers.rpc import Client
     from ..peers.server import Server
@@ -88,6 +95,7 @@ def run(
             f"{list(site.me.neighbours)}; use the network that the federation was founded with"
         )
 
+    room(folder, room_for(agent, every, missing).disk)
     if origin is None:
         kind = type(algorithm).__name__
         origin = Origin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
@@ -101,7 +109,9 @@ def run(
             node.on_round = partial(_noted, diary, watch)
             if watch:
                 watch.begin(node)
-            async with Server(site, node.answer, listen):
+                node.on_ready = watch.ready
+            door = Server(site, node.answer, listen, node.service.audit)
+            async with door, served(node, metrics):
                 with diary.closed():
                     return await node.run()
 

@@ -1,6 +1,6 @@
 """All agents in one process, as one axis of every array, in one compiled program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -10,6 +10,7 @@ from ..catalogue import solving
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..measure import stopping
+from ..measure.evaluations import Every, due
 from ..measure.stopping import Stop
 from ..network import Network
 from ..numbers.open_numbers import open_numbers, suited, swap
@@ -31,7 +32,7 @@ def simulate(
     algorithm: Algorithm,
     rounds: int,
     seed: int = 0,
-    every: int = 100,
+    every: Every = 100,
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[dict[str, float]], None] | None = None,
     *,
@@ -46,12 +47,13 @@ def simulate(
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
-    The same seed gives the same trajectory, whatever `every` is; all algorithms see the same
-    draws. `sampling`: "blocks" takes successive rows (shuffled once), which is fast; "rows" draws
-    each row on its own, with replacement. `on_evaluation` is handed each entry of the history as
-    it is made, `on_progress` all that it takes to go on from there: given back as `resume`, the run
-    goes on and ends in the same bits. `on_stage` is told what goes on before the first entry:
-    "looking at the problem", where numbers are to be found, "compiling", and then "running".
+    `every` may also be the rounds to measure in, [1, 3, 10, 30]. The same seed gives the same
+    trajectory, whatever `every` is; all algorithms see the same draws. `sampling`: "blocks" takes
+    successive rows (shuffled once), which is fast; "rows" draws each row on its own, with
+    replacement. `on_evaluation` is handed each entry of the history as it is made, `on_progress`
+    all that it takes to go on from there: given back as `resume`, the run goes on and ends in the
+    same bits. `on_stage` is told what goes on before the first entry: "looking at the problem",
+    where numbers are to be found, "compiling", and then "running".
 
     `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
     {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}, on
@@ -111,7 +113,7 @@ def simulate(
             if not run.check(*run.advance(run.stops(rounds, every))):
                 continue  # gone back, with smaller steps
             run.renumber()
-            if run.t % every == 0 or run.t == rounds:
+            if due(every, run.t, rounds):
                 note()
                 run.judge(last=run.t == rounds)
         made = run.run()
@@ -125,7 +127,7 @@ def check(
     network: Network,
     algorithm: Algorithm,
     rounds: int,
-    every: int,
+    every: Every,
     sampling: Sampling,
 ) -> None:
     """Refuse what is not what it must be, or does not fit together."""
@@ -146,8 +148,10 @@ def check(
             f"the algorithm is {algorithm!r}: give what its function returns, as in "
             f"diamond.{name}(), with the brackets"
         )
-    for what, value in {"rounds": rounds, "every": every, "batch": algorithm.batch}.items():
+    for what, value in {"rounds": rounds, "batch": algorithm.batch}.items():
         whole(what, value)
+    often = every if isinstance(every, Sequence) and not isinstance(every, str) else [every]
+    least = min((whole("every", value) for value in often), default=1)
     if problem.agents != network.agents:
         raise ValueError(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "
@@ -158,7 +162,7 @@ def check(
     if problem.streams:  # traced, for a method that asks for all rows
         outline = swap(suited(algorithm, problem), lambda open: 1)
         messages(outline, problem.objectives(algorithm.batch), *problem.start(0))
-    if rounds < 0 or every < 1:
+    if rounds < 0 or least < 1:
         raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
     if algorithm.batch < 1:
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._version import __version__
 from ..core.sampling import Sampling
+from ..measure.evaluations import Every
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
@@ -35,7 +36,7 @@ def remembered(
     network: Network,
     wanted: Sequence[Wanted],
     rounds: int,
-    every: int,
+    every: Every,
     memory: Path,
     on_trial: Callable[[int], None],
     sampling: Sampling = "blocks",

@@ -1,6 +1,8 @@
 """Which inverse a run takes, and where runs on badly conditioned lower levels end."""
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -107,14 +109,37 @@ def test_the_step_of_y_is_that_of_newton_on_the_rows_drawn():
         np.testing.assert_allclose(found[i], -0.5 * np.linalg.solve(hessian, v), rtol=2e-2)
 
 
-def test_too_many_rows_for_what_the_chain_would_draw_leave_the_chain():
+def test_a_solver_takes_no_more_rows_than_the_chain_would_draw_or_all_of_few():
     problem = shifted(rows=400)
     find = lambda batch: (
         resolve(diamond.diamond(batch=batch), Setting(problem, None, batch, 0)).numbers
     )
     assert find(16)["inverse"] == inverse.FACTORED and find(16)["hessian_blocks"] == 7
-    assert find(2)["inverse"] == inverse.CHAIN and find(2)["chain_bias"] > 0.1
-    assert "which leaves out" in inverse.said(find(2))
+    noisy = find(2)
+    assert noisy["inverse"] == inverse.ACCELERATED and noisy["chain_bias"] > 0.1
+    assert "Nesterov's chain of 20 terms: at a condition of" in inverse.said(noisy)
+    few = resolve(diamond.diamond(batch=2), Setting(shifted(), None, 2, 0)).numbers  # 100 rows
+    assert few["inverse"] == inverse.FACTORED and few["hessian_blocks"] == 0
+
+
+def test_where_two_inverses_would_do_time_decides(monkeypatch):
+    """A round of the chain: 31 products; CG: 3 solves of sqrt(30) / 2 log(2 / 0.1) steps each."""
+    given = dict(_size=100, _most=80, _bias=0.3, condition=30.0)
+    for name, value in given.items():
+        monkeypatch.setattr(inverse, name, lambda setting, value=value: value)
+
+    def kind(batch, rows=80, bend=30.0):
+        monkeypatch.setattr(inverse, "_most", lambda setting: rows)
+        monkeypatch.setattr(inverse, "condition", lambda setting: bend)
+        problem = SimpleNamespace(lower_level="personal")
+        return inverse.inverse(Setting(problem, None, batch, 0))
+
+    steps, chain = math.ceil(math.sqrt(30) / 2 * math.log(20)), 31 * (16 + 64)
+    most = int(1.3 * chain / (3 * steps)) - 64  # rows on which a solver is as fast as it must be
+    assert kind(16, most) == inverse.ITERATED and kind(16, most + 1) == inverse.ACCELERATED
+    assert kind(64, most + 1) == inverse.ITERATED
+    assert kind(16, most + 1, 40.0) == inverse.ITERATED  # out of reach of 20 terms
+    assert kind(1, 255, 1e4) == inverse.ITERATED and kind(1, 257, 1e4) == inverse.ACCELERATED
 
 
 def test_depths_of_ones_own_are_spread_over_the_agents():

@@ -43,6 +43,7 @@ def alpha(monkeypatch):
         loss=1.0,
         losses=(1.0, 1.0, 0),
         level="personal",
+        newton=False,
     ):
         given = np.array([*(upper or [LARGEST, MEAN, RATIO, SHAKY]), loss])
         monkeypatch.setattr(step_sizes, "_upper", lambda setting: given)
@@ -50,7 +51,7 @@ def alpha(monkeypatch):
         before = {"alpha": past, "_losses": np.array(losses)}
         about = SimpleNamespace(lower_level=level)
         setting = Setting(past=before, network=network, memory={}, round=0, problem=about)
-        return step_sizes._alpha(setting, order, lags, noise, 1, move, "local").value
+        return step_sizes._alpha(setting, order, lags, noise, 1, move, "local", newton).value
 
     return found
 
@@ -167,3 +168,19 @@ def test_the_last_probe_looks_where_a_step_would_lead():
     few = problem.objectives(1)
     found, *_ = upper_curvature.look(None, few, few, jnp.ones((1, 1)), None, key(0), jnp.arange(1))
     assert found[0] == pytest.approx(1 - (0 - 4.5), rel=1e-5)  # from slope 1 to -4.5, one away
+
+
+def test_where_y_is_solved_for_it_is_one_round_behind_and_alpha_never_grows(alpha, monkeypatch):
+    """x_{t+1} = x_t - alpha L_l x_{t-1} has roots below 1 up to alpha L_l = 1: half of that."""
+    roots = lambda step: np.abs(np.roots([1, -1, step])).max()
+    assert roots(0.99) < 1 < roots(1.01) and roots(0.5) < 0.8
+    monkeypatch.setattr(step_sizes, "inverse", lambda setting: 1)
+    monkeypatch.setattr(step_sizes, "_newton", lambda setting: 1 / 1.5)
+    assert alpha(newton=True) == pytest.approx(0.5 / MEAN)
+    assert alpha(newton=True, past=1e-3) == pytest.approx(1e-3)
+    eta, shaky = 0.2 * RATIO, 1e3
+    share = 2 * RATIO / eta / (1 + 2 * RATIO / eta)
+    noisy = alpha(newton=True, noise="momentum", upper=[LARGEST, MEAN, RATIO, shaky])
+    assert noisy == pytest.approx(share * 1.25 * math.sqrt(eta) / shaky)
+    monkeypatch.setattr(step_sizes, "inverse", lambda setting: 3)  # Nesterov's chain: y as ever
+    assert alpha(newton=True) == alpha()

@@ -1,17 +1,13 @@
 """Going on without a neighbour: both ends agree on every edge, and nothing is lost or invented."""
 
-import copy
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leaving import FOREVER, LABOUR, LIMITS, PATH, ROUNDS, Town, team
 
-import diamond
 from diamond.peers.edge_journal import DOWN, UP, YES, EdgeJournal, Words
 from diamond.peers.handshake import differing, digest
-from diamond.peers.node import Node
 
 
 def sound(town):
@@ -147,15 +143,6 @@ def test_whatever_happens_both_ends_agree(tmp_path_factory, away, cut):
 @given(**RANDOM)
 def test_whatever_happens_to_other_algorithms(tmp_path_factory, name, away, cut):
     agree(tmp_path_factory.mktemp("town"), away, cut, name)
-
-
-def test_numbers_left_to_the_run_are_refused_by_name(tmp_path):
-    agent = copy.copy(team(PATH)[0])
-    agent.given = diamond.gt_sgd(beta=0.1)
-    with pytest.raises(
-        ValueError, match=r"give .*alpha.*: numbers left to the run are found by all"
-    ):
-        Node(agent, ROUNDS, None, tmp_path, missing="continue")
 
 
 def test_ends_of_different_minds_refuse_each_other():

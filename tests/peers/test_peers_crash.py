@@ -266,8 +266,11 @@ def test_a_message_is_kept_exactly_as_long_as_a_neighbour_may_ask_for_it():
     with pytest.raises(Gone, match="round 2 is no longer kept, only rounds from 3 on"):
         store.get(2)
     again = Outbox([0, 2])
-    again.restore(store.arrays(), {"0": 4, "2": 3})
+    again.restore(store.frames, {"0": 4, "2": 3}, since=4)
     assert again.frames == store.frames and again.durable == store.durable
+    again.durable, again.frames = {0: 2, 2: 2}, {}
+    with pytest.raises(Gone, match="round 3 is damaged on the disk"):
+        again.get(3)
 
 
 def test_a_rehearsal_is_the_same_run():

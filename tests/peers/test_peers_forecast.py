@@ -27,11 +27,12 @@ def team():
 @pytest.mark.parametrize("kind", ["latency", "rate", pytest.param("loss", marks=pytest.mark.slow)])
 def test_the_forecast_is_what_sites_take(tmp_path, team, kind):
     link, rounds = KINDS[kind]
-    network = shaping.NETWORK.with_links(**link, pulled=True)
+    network = shaping.NETWORK.with_links(**link)
     run = diamond.simulate(shaping.problem(), network, shaping.ALGORITHM, rounds, every=rounds)
     took, lines = asyncio.run(shaping.sites(tmp_path / "shaped", team, rounds, **link))
-    assert took == pytest.approx(run.history["network_seconds"][-1], rel=0.3)
+    ordered = link["latency"]  # first of all, what is to come is ordered
+    assert took == pytest.approx(ordered + run.history["network_seconds"][-1], rel=0.2)
     sent = run.history["bytes"][-1] / len(lines)
     asked, answered = np.array([[line.carried for line in pair] for pair in lines.values()]).T
-    assert (rounds * HEADERS / 2 < asked).all() and (asked < rounds * 1.5 * HEADERS + 5_000).all()
+    assert (asked < 5_000).all()  # greetings, the first message, the end: the rest comes unasked
     assert (answered > sent).all() and (answered < sent + rounds * 1.5 * HEADERS + 5_000).all()

@@ -67,3 +67,12 @@ def test_numbers_shrink_with_the_run_and_count_what_was_lost():
         numbers.renew(jnp.stack([x] * 3), jnp.stack([y] * 3), forget=True)
         assert numbers.resolved.numbers["lost"] == numbers.memory["lost"].value == rounds
     assert alpha() == 0.4 * FACTOR**2 == 0.4 * numbers.factor
+
+
+def test_y_of_small_data_is_large_and_not_lost():
+    """From 0 to 1e7 in a hundred rounds, where the objective is lower, and there it stays."""
+    rewind = Rewind(at(0, 0.0), [])
+    assert not rewind.lost(at(100, 1e7), fallen=True) and rewind.lost(at(100, 1e7))
+    rewind.keep(at(100, 1e7))
+    assert not rewind.lost(at(200, 2e7), fallen=True) and rewind.lost(at(200, 1e8), fallen=True)
+    assert rewind.lost(at(200, np.nan), fallen=True)

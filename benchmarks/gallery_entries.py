@@ -1,0 +1,85 @@
+"""The problems of the gallery as `diamond new` has them, made in Python."""
+
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import diamond
+from diamond import data, problems
+from diamond.bench.cases import digits
+from diamond.data.standardize import federated
+from diamond.experiment import starting_files
+
+
+class Entry(NamedTuple):
+    """A problem on its network, how long a run is, and the metric by which people know it."""
+
+    make: Callable[[], Any]  # a Problem, or what has one
+    agents: int
+    rounds: int
+    batch: int
+    metric: str
+    solver: int | None = None  # steps of conjugate gradients; None: the chain of eq. (5)
+
+    def network(self) -> diamond.Network:
+        return diamond.network.erdos_renyi(self.agents, p=0.5, seed=0)
+
+
+def fair_weights():
+    """Digits of which every agent has some more often than others."""
+    a, b = data.digits().train
+    parts = data.partition.dirichlet(b, 5, concentration=0.3, seed=0)
+    split = data.partition.split(parts, (0.4, 0.4, 0.2), 0)
+    rows = [[{"a": a[i], "b": b[i]} for i in part] for part in split]
+    return problems.fair_weights(*rows, classes=10)
+
+
+def regression():
+    """On the tables that `diamond new` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for name, text in starting_files.files("site", "regression").items():
+            (Path(folder) / name).write_text(text)
+            found.append(data.csv(Path(folder) / name, "target", real=True))
+    joined = data.joined(found)
+    split = data.partition.split(data.partition.by_column(joined.sites), (0.4, 0.4, 0.2), 0)
+    features, targets = joined.train
+    features = federated([features[i] for i in split[0]])(features)
+    rows = [[{"a": features[i], "b": targets[i]} for i in part] for part in split]
+    return problems.regression(*rows, names=joined.names)
+
+
+def representation():
+    """By the function that `diamond new` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernels.py"
+        path.write_text(starting_files.files("kernels", "representation")["kernels.py"])
+        found = importlib.util.spec_from_file_location("kernels", path)
+        module = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+    return module.make()
+
+
+ENTRIES = {
+    "quadratic": Entry(lambda: problems.quadratic(), 5, 500, 16, "upper_loss"),
+    "quadratic in common": Entry(
+        lambda: problems.quadratic(lower_level="common"), 5, 500, 16, "upper_loss"
+    ),
+    "regression": Entry(regression, 5, 500, 16, "test_loss"),
+    "policy_evaluation": Entry(lambda: problems.policy_evaluation(), 5, 500, 32, "value_error"),
+    "hyperparameter": Entry(
+        lambda: problems.hyperparameter(*digits(5), classes=10), 5, 500, 16, "accuracy"
+    ),
+    "support_vectors": Entry(
+        lambda: problems.support_vectors(*digits(5), classes=10), 5, 500, 16, "accuracy"
+    ),
+    "actor_critic": Entry(lambda: problems.actor_critic(), 9, 500, 6, "return", 6),
+    "meta_learning": Entry(lambda: problems.meta_learning(*digits(5)), 5, 500, 16, "accuracy"),
+    "fair_weights": Entry(fair_weights, 5, 500, 32, "accuracy"),
+    "navigation": Entry(lambda: problems.navigation(), 4, 300, 64, "return", 10),
+    "hyper_cleaning": Entry(lambda: problems.hyper_cleaning(*digits(5)), 5, 500, 32, "f1"),
+    "distillation": Entry(lambda: problems.distillation(*digits(5)), 5, 300, 16, "accuracy"),
+    "representation": Entry(representation, 5, 300, 16, "accuracy"),
+}

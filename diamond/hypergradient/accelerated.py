@@ -1,0 +1,129 @@
+"""The inverse Hessian by an accelerated chain: sqrt(L / mu) products for what eq. (5) takes L / mu.
+
+Every product is on rows of its own, as in `neumann_sum`, and the iterate is linear in each of them:
+its mean is the iterate on all rows, a polynomial in g_yy as that of eq. (5), but a better one of
+the same degree.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import Sample
+from ..core.tree import Tree
+from ..core.whole_numbers import whole
+from ..numbers.open_numbers import Deferred, Found, Setting
+from ..numbers.schedule import Number
+from ..problem import Objectives
+from .conditioning import smallest
+from .implicit import Implicit
+from .lipschitz import SAFETY, curvatures
+from .neumann import factors, given
+from .protocol import Point
+
+TERMS = 20
+CLOSE = 1e-6  # (L - mu) / (L + mu) below which all eigenvalues count as one
+
+
+@tree.pytree
+@dataclass(frozen=True)
+class Accelerated:
+    """z = the K-th iterate for g_yy z = b, from zero, by K - 1 products.
+
+    "nesterov", with c = (1 - sqrt(mu / L)) / (1 + sqrt(mu / L)):
+        z_1 = b / L,    z_{j+1} = w_j + (b - g_yy w_j) / L,    w_j = z_j + c (z_j - z_{j-1})
+
+    "chebyshev", with t, d = (L +- mu) / 2, r_0 = d / t, r_j = 1 / (2 t / d - r_{j-1}):
+        z_1 = b / t,    z_{j+1} = z_j + r_j r_{j-1} (z_j - z_{j-1}) + 2 r_j / d (b - g_yy z_j)
+    """
+
+    lipschitz: Any  # L, a number once the run begins
+    mu: Any  # likewise
+    terms: int = field(metadata={"static": True})  # K
+    kind: Literal["nesterov", "chebyshev"] = field(metadata={"static": True})
+
+    @property
+    def links(self) -> int:
+        return self.terms - 1
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+    ) -> tuple[list[Tree], Cost]:
+        most, mu = jnp.asarray(self.lipschitz), jnp.asarray(self.mu)
+        apply = factors(most, problem, points, sample)
+        middle, half = (most + mu) / 2, jnp.maximum((most - mu) / 2, CLOSE * most)
+        root = jnp.sqrt(mu / most)
+
+        def nesterov(j: Any, carry: Any) -> Any:
+            z, before, r = carry
+            ahead = tree.axpy((1 - root) / (1 + root), tree.sub(z, before), z)
+            return tree.axpy(1 / most, b, apply(j, ahead)), z, r
+
+        def chebyshev(j: Any, carry: Any) -> Any:
+            z, before, last = carry
+            r = 1 / (2 * middle / half - last)
+            left = tree.axpy(most, tree.sub(apply(j, z), z), b)  # b - g_yy z
+            moved = tree.axpy(r * last, tree.sub(z, before), z)
+            return tree.axpy(2 * r / half, left, moved), z, r
+
+        step, by = (nesterov, most) if self.kind == "nesterov" else (chebyshev, middle)
+        z = tree.scale(1 / by, b)
+        if self.links:  # no blocks were drawn for a chain of one term
+            first = z, tree.zeros(b), half / middle
+            z, _, _ = jax.lax.fori_loop(0, self.links, step, first)
+        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        return z, Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
+
+
+def nesterov(
+    terms: int = TERMS, lipschitz: Number | None = None, mu: Number | None = None
+) -> Implicit:
+    """Nesterov's method for g_yy z = f_y, every step on rows of its own.
+
+    K = `terms`; L = `lipschitz` bounds the eigenvalues of every sampled g_yy, mu those of g_yy from
+    below. If None they are found from the data, by each agent for itself, mu no smaller than what
+    K terms reach, 4 L / K^2. Leaves out at most (1 + K sqrt(mu / L)) (1 - sqrt(mu / L))^K of the
+    inverse. Of sampled rows it gathers less noise than `chebyshev`.
+    """
+    return _made("nesterov", terms, lipschitz, mu)
+
+
+def chebyshev(
+    terms: int = TERMS, lipschitz: Number | None = None, mu: Number | None = None
+) -> Implicit:
+    """Chebyshev's iteration for g_yy z = f_y: no polynomial of the same degree leaves out less.
+
+    That is 1 / T_K((L + mu) / (L - mu)), about 2 ((1 - sqrt(mu / L)) / (1 + sqrt(mu / L)))^K, with
+    T_K the Chebyshev polynomial. Numbers as in `nesterov`. An eigenvalue above L grows without
+    bound, and noise of sampled rows is magnified: best on all rows (INTERACT), or large batches.
+    """
+    return _made("chebyshev", terms, lipschitz, mu)
+
+
+def _made(
+    kind: Literal["nesterov", "chebyshev"], terms: int, lipschitz: Number | None, mu: Number | None
+) -> Implicit:
+    if whole("terms", terms) < 1:
+        raise ValueError(f"terms = {terms}: the chain needs a whole number of terms, 1 or more")
+    for name, number in {"lipschitz": lipschitz, "mu": mu}.items():
+        if isinstance(number, int | float) and not number > 0:
+            raise ValueError(f"{name} = {number} must be positive; None estimates it")
+    if isinstance(mu, int | float) and isinstance(lipschitz, int | float) and mu > lipschitz:
+        raise ValueError(
+            f"mu = {mu} is above lipschitz = {lipschitz}: it is the smaller of the two"
+        )
+    flat = Deferred("flattest", partial(_flattest, terms=terms)) if mu is None else mu
+    return Implicit(Accelerated(given(lipschitz), flat, terms, kind))
+
+
+def _flattest(setting: Setting, terms: int) -> Found:
+    """mu of each agent, or what so many terms reach."""
+    reached = 4 / terms**2 * SAFETY * curvatures(setting)
+    return Found(np.clip(smallest(setting), reached, SAFETY * curvatures(setting)))

@@ -1,0 +1,66 @@
+"""Distillation: a few synthetic rows that teach a model what the rows of all agents would."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.tree import Tree
+from ..core.whole_numbers import whole
+from ..problem import Problem
+from ._labels import labelled
+
+
+def distillation(
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
+    test: Sequence[Tree] | None = None,
+    classes: int = 10,
+    each: int = 1,
+    regularizer: float = 0.1,
+    start: float = 0.3,
+) -> Problem:
+    """f_i = mean_r 1/2 |a_r'w + b - e_r|^2 over agent i's own rows, training and validation;
+    g_i = mean_k 1/2 |x_k'w + b - e_k|^2 + regularizer/2 (|w|^2 + |b|^2) over the synthetic rows.
+
+    x, shared, are `each` synthetic rows of every class, (n, p) with n = each * q, whose labels are
+    fixed; they begin as normal noise of deviation `start`, so no row of anybody is in them. y_i =
+    {"w": (p, q), "b": (q,)} is a ridge regression on the classes (e is 1 at the row's class, else
+    0), fitted to the synthetic rows alone, as kernel ridge regression is by Nguyen, Chen and Lee
+    (2021); y*(x) is known in closed form. Rows are {"a": features (m, p), "b": labels (m,)}, q =
+    `classes`. The metric is the accuracy on `test` of a model that saw nothing but x.
+    """
+    train, valid, test = labelled(train, valid, test, classes=classes)
+    whole("each", each, 1)
+    if not regularizer > 0:
+        raise ValueError(f"regularizer = {regularizer}; give a number above 0: y* is not unique")
+    own = [
+        {k: np.concatenate([np.asarray(t[k]), np.asarray(v[k])]) for k in "ab"}
+        for t, v in zip(train, valid, strict=True)
+    ]
+    features = np.shape(own[0]["a"])[1]
+    kinds = np.repeat(np.arange(classes, dtype=np.int32), each)
+    synthetic = {"k": np.arange(len(kinds), dtype=np.int32), "b": kinds}
+
+    def init(key: jax.Array) -> tuple[Tree, Tree]:
+        x = start * jax.random.normal(key, (len(kinds), features))
+        return x, {"w": jnp.zeros((features, classes)), "b": jnp.zeros(classes)}
+
+    def loss(y: Tree, a: jax.Array, b: jax.Array) -> jax.Array:
+        off = a @ y["w"] + y["b"] - jax.nn.one_hot(b, classes)
+        return jnp.mean(jnp.sum(off**2, 1)) / 2
+
+    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return loss(y, rows["a"], rows["b"])
+
+    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        square = jnp.sum(y["w"] ** 2) + jnp.sum(y["b"] ** 2)
+        return loss(y, x[rows["k"]], rows["b"]) + regularizer / 2 * square
+
+    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(jnp.argmax(rows["a"] @ y["w"] + y["b"], 1) == rows["b"])
+
+    parts = [synthetic] * len(own), own, test
+    return Problem(upper, lower, init, *parts, {"accuracy": accuracy})
