@@ -100,25 +100,26 @@ def row(suite, kept, one, other):
     found = against(kept, one, other)
     ratio = "" if math.isnan(found["ratio"]) else f"{found['ratio']:.2g}"
     solved = " and ".join(map(str, found["solved"]))
-    order = f"{found['wins']} to {found['losses']}"
-    said = f"| {one} | {other} | {suite} | {order} | {solved} of {found['cases']} | {ratio} |"
-    return f"{said} {verdict(found)} |"
+    rounds = against(kept, one, other, "round")
+    won = " | ".join(f"{each['wins']} to {each['losses']}" for each in (found, rounds))
+    said = f"| {one} | {other} | {suite} | {solved} of {found['cases']} | {ratio} | {won} |"
+    return f"{said} {verdict(found)} | {verdict(rounds)} |"
 
 
-COLUMNS = "suite | won | solved | cost, median"
-RULE = "| --- | --- | --- | --- | --- | ---: | --- |"
+COLUMNS = "suite | solved | cost | won, calls | won, rounds"
+RULE = f"|{' --- |' * 9}"
 
 
 def orderings(kept):
     """What papers say of others: a row each."""
-    lines = [f"| said to be better | than | {COLUMNS} | is it |", RULE]
+    lines = [f"| said to be better | than | {COLUMNS} | in calls | in rounds |", RULE]
     known = [(s, a, b) for s, a, b in PUBLISHED if s in kept and _met(kept[s], a, b)]
     return "\n".join([*lines, *(row(s, kept[s], a, b) for s, a, b in known)])
 
 
 def worth(kept):
     """What parts are worth: a row for each pair that differs in one."""
-    lines = [f"| part | with | without | {COLUMNS} | worth it |", f"| --- {RULE}"]
+    lines = [f"| part | with | without | {COLUMNS} | in calls | in rounds |", f"| --- {RULE}"]
     for part, pairs in PARTS.items():
         for suite, one, other in pairs:
             if suite in kept and _met(kept[suite], one, other):

@@ -16,10 +16,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..machine.cores import cores
 from ..measure.evaluations import late
+from ..runtimes.loss_only import LossOnly
+from ..runtimes.many import many
 from ..runtimes.trial_cache import Trial, Wanted, remembered
 from .settings import factors, tunable
 from .suites import KEPT, SHORT, TUNING, Suite
@@ -88,31 +91,33 @@ def pair(source: str, changes: dict[str, Any], name: str, method: str, folder: P
     """One method on one case: what was tried, what was best, and what came of it."""
     with warnings.catch_warnings():  # results say what a run came to
         warnings.simplefilter("ignore", RuntimeWarning)
-        return _pair(read(source, **changes), name, method, folder)
+        return made(read(source, **changes), name, method, folder)
 
 
-def _pair(suite: Suite, name: str, method: str, folder: Path) -> Pair:
+def made(suite: Suite, name: str, method: str, folder: Path, **parts: Any) -> Pair:
+    """The same of a suite at hand; of a method composed of `parts` too."""
     (case,) = [case for case in suite.cases if case.name == name]
     problem, network = case.make()
-    known = tunable(method, problem, network, case.batch, TUNING)
+    known = tunable(method, problem, network, case.batch, TUNING, **parts)
     tried = [known.at(drawn) for drawn in factors(suite.settings)]
+    make = LossOnly() if jax.default_backend() == "cpu" else many
 
-    def runs(made: list[Any], seeds: range, rounds: int, measured: list[int]) -> list[list[Trial]]:
+    def runs(given: list[Any], seeds: range, rounds: int, measured: list[int]) -> list[list[Trial]]:
         """The runs of each algorithm, one a seed."""
         about = {"case": dict(case.about), "method": method, "batch": case.batch}
         about |= {"rounds": rounds, "measured": measured, "fixed": str(known.fixed)}
         wanted = [
             Wanted(algorithm, seed, about | {"numbers": numbers, "seed": seed})
-            for algorithm, numbers in made
+            for algorithm, numbers in given
             for seed in seeds
         ]
         fixed = lambda: problem, network, wanted, rounds, measured
-        found = remembered(*fixed, folder / "trials", lambda done: None)
+        found = remembered(*fixed, folder / "trials", lambda done: None, make=make)
         return [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
 
-    def losses(made: list[Any], seeds: int, rounds: int) -> list[float]:
+    def losses(given: list[Any], seeds: int, rounds: int) -> list[float]:
         """The late upper loss of each algorithm, in the mean over its trials."""
-        trials = runs(made, range(TUNING, TUNING + seeds), rounds, late(rounds))
+        trials = runs(given, range(TUNING, TUNING + seeds), rounds, late(rounds))
         return [sum(map(_late, each)) / seeds for each in trials]
 
     short, long = max(1, round(SHORT * case.rounds)), case.rounds

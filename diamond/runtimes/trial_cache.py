@@ -17,7 +17,7 @@ from ..measure.evaluations import Every
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
-from .many import many
+from .many import Outcome, many
 
 Trial = dict[str, Any]
 GROUP = {"cpu": 1}  # trials between two savings; an accelerator takes as many as it is given
@@ -40,11 +40,13 @@ def remembered(
     memory: Path,
     on_trial: Callable[[int], None],
     sampling: Sampling = "blocks",
+    make: Callable[..., list[Outcome]] | None = None,
 ) -> list[Trial]:
     """The trials `wanted`, whose algorithms differ in their numbers only: remembered, or run.
 
     Each is a file of the folder `memory`, written when it is over. `on_trial` is told how many are
-    done, those remembered first. `problem` is called if any has to be run.
+    done, those remembered first. `problem` is called if any has to be run; `make` runs them, as
+    `many` does.
     """
     paths = [memory / f"{_key(one.about)}.json" for one in wanted]
     missing = [i for i, path in enumerate(paths) if not path.exists()]
@@ -57,7 +59,7 @@ def remembered(
         runs = [(wanted[i].algorithm, wanted[i].seed) for i in group]
         begun = time.perf_counter()
         assert built is not None
-        outcomes = many(built, network, runs, rounds, every, sampling)
+        outcomes = (make or many)(built, network, runs, rounds, every, sampling)
         wall = (time.perf_counter() - begun) / len(group)
         for i, outcome in zip(group, outcomes):
             trial = {

@@ -19,10 +19,11 @@ function showAbout() {
     `${count(data.constants.length, "pair")}, ${count(data.runs, "run")}. Version ${data.version}.`;
   const rules = [
     `Equal budgets: on every case every method is tuned by ${count(settings, "setting")}, drawn by one rule around the ` +
-      `numbers that it finds for itself, each run from ${count(tuning.length, "seed")}; the best has the lowest mean ` +
-      "upper loss in the last fifth of its rounds.",
+      "numbers that it finds for itself: each has a quarter of the rounds, the best quarter of them all rounds from " +
+      `${count(tuning.length, "seed")}; the best has the lowest mean upper loss in the last fifth of its rounds.`,
     `Other seeds: what was found best, and the method that chooses its own numbers, run from ${count(seeds.length, "seed")} ` +
-      `(${span(seeds)}) that no trial has seen (${span(tuning)}), and these runs alone are compared.`,
+      `(${span(seeds)}) that no trial has seen (${span(tuning)}), and these runs alone are compared; ` +
+      "without tuning from five of them at most.",
     "The target of a case is lowest + τ (start − lowest): start is the median upper loss at the beginning, lowest that " +
       "of any run of any method on it. A cost is what was spent by the first evaluation at or below the target.",
   ];
@@ -30,8 +31,8 @@ function showAbout() {
   const { processor, device, processes, jax } = data.machine;
   const entries = { processor, device, "processes side by side": processes, JAX: jax, diamond: data.version };
   $("machine").replaceChildren(definitions(Object.entries(entries)));
-  const facts = ["lower_level", "topology", "rounds", "every", "batch", "start", "lowest"];
-  const caseHead = ["Case", "in words", "lower level", "network", "rounds", "evaluated every", "batch", "start", "lowest"];
+  const facts = ["lower_level", "topology", "rounds", "batch", "start", "lowest"];
+  const caseHead = ["Case", "in words", "lower level", "network", "rounds", "batch", "start", "lowest"];
   const caseRow = (one) => [make("th", { scope: "row" }, one.name), one.title, ...facts.map((key) => format(one[key]))];
   fillTable("cases", caseHead, cases.map(caseRow));
   const parts = ["solves", "oracle", "estimator", "moves", "networks", "reference"];

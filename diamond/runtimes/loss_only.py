@@ -1,0 +1,121 @@
+"""Many runs of which only the upper loss and the costs are wanted, one after another.
+
+As `many` without what the other measures take, which on small problems is most of a run's time.
+Programs are looked at once for all runs of a kind.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core import cost
+from ..core.cost import Cost
+from ..core.sampling import Sampling, key
+from ..measure.evaluations import Every, due, following
+from ..measure.link_costs import LinkCosts
+from ..measure.upper_loss import upper_loss
+from ..network import Network
+from ..numbers.open_numbers import Setting, refreshes
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+from ..rounds.traffic import traffic
+from ._numbers import Numbers
+from ._one_device import OneDevice
+from .many import Outcome
+from .simulate import check
+
+_added = jax.jit(cost.add)
+
+
+class LossOnly:
+    """Called as `many`, for runs on one problem and network."""
+
+    def __init__(self) -> None:
+        self.places: dict[Any, OneDevice] = {}
+
+    def __call__(
+        self,
+        problem: Problem,
+        network: Network,
+        runs: Sequence[tuple[Algorithm, int]],
+        rounds: int,
+        every: Every,
+        sampling: Sampling = "blocks",
+    ) -> list[Outcome]:
+        """The outcome of each (algorithm, seed): rounds, costs and `upper_loss` of `simulate`."""
+        made = []
+        for algorithm, seed in runs:
+            check(problem, network, algorithm, rounds, every, sampling)
+            kind = id(problem), id(network), algorithm.batch, sampling
+            if kind not in self.places:
+                self.places[kind] = OneDevice(problem, network, algorithm.batch, sampling)
+            run = _Run(problem, network, algorithm, seed, self.places[kind])
+            made.append(run.play(rounds, every))
+        return made
+
+
+class _Run:
+    """A run under way."""
+
+    def __init__(
+        self, problem: Problem, network: Network, algorithm: Algorithm, seed: int, place: OneDevice
+    ):
+        self.problem, self.network, self.seed, self.place = problem, network, seed, place
+        given = problem, network, algorithm.batch, seed
+        self.numbers = Numbers(algorithm, Setting(*given, groups=place.groups, talk=place.talk))
+        start = problem.start(seed)
+        self.progress = place.begin(self.numbers.algorithm, *start)
+        self.guess = self.progress.state.y
+        self.traffic = traffic(self.numbers.algorithm, place.objectives, *start, network.channels)
+        self.links = LinkCosts(network, self.traffic, seed)
+        self.seconds, self.entries = 0.0, list[dict[str, float]]()
+        self._charge()
+
+    def play(self, rounds: int, every: Every) -> Outcome:
+        """All rounds, or until it diverges."""
+        place, numbers = self.place, self.numbers
+        place.advance(numbers.algorithm, key(self.seed), self.progress, 0)  # compiled
+        lost = self._measure()
+        while lost is None and (t := int(self.progress.t)) < rounds:
+            later = [r for r in refreshes(rounds) if r > t] if numbers.change else []
+            begun = time.perf_counter()
+            until = min([following(every, t, rounds), *later])
+            after, sound = place.advance(numbers.algorithm, key(self.seed), self.progress, until)
+            self.seconds += time.perf_counter() - begun
+            if not sound:
+                lost = int(after.t) - 1
+                break
+            self.progress = after
+            if numbers.due(until):
+                numbers.renew(after.state.x, after.state.y, t=until)
+                self._charge()
+            if due(every, until, rounds):
+                lost = self._measure()
+        columns = {name: np.array([e[name] for e in self.entries]) for name in self.entries[0]}
+        return Outcome(columns, lost)
+
+    def _charge(self) -> None:
+        each = cost.each(self.numbers.resolved.cost, self.problem.agents)
+        self.progress = self.progress._replace(spent=_added(self.progress.spent, each))
+
+    def _measure(self) -> int | None:
+        """Add an entry to the history; the round, if the loss is not finite there."""
+        t, state = int(self.progress.t), self.progress.state
+        loss, self.guess = upper_loss(self.place.objectives, state.x, state.y, self.guess)
+        spent = cost.total(self.progress.spent).mean(0)
+        sent = self.numbers.resolved.bytes + self.network.messages(t) * self.traffic.bytes
+        self.entries.append(
+            {
+                "round": t,
+                "upper_loss": float(loss),
+                **{name: float(v) for name, v in zip(Cost._fields, spent)},
+                "bytes": sent,
+                "seconds": self.seconds,
+                **self.links.after(t, self.numbers.resolved, self.seconds),
+            }
+        )
+        return None if math.isfinite(float(loss)) else t
