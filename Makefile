@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# Bytecode is kept: every worker and every process of a test reads it, and so does the next run.
+export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo check test test-slow lint format docs bench clean
+.PHONY: demo check test test-slow coverage lint format docs bench clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +23,13 @@ test: lint  ## everything that must hold; says at its end what was skipped, and 
 
 test-slow: $(VENV)/installed  ## studies that take minutes
 	$(BIN)/python -m pytest -m slow
+
+coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m 'not slow' -n 2 --dist loadfile
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --sort=cover --skip-covered
+	$(BIN)/coverage json --quiet -o - | $(BIN)/python tests/support/least_covered.py 80
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -1,13 +1,15 @@
 """Rounds on one GPU beside the products it can do, in one run.
 
-    python benchmarks/gpu.py [--grid] [--data FOLDER]
+    python benchmarks/gpu.py [--small | --grid] [--data FOLDER]
 
 The wide problem: meta-learning, 64 agents on a ring, 784-1024-1024-10, batch 256, K = 10; its
 products a round, counted by hand: 7 + k passes through the layers at each of two points (3 for f_x
 and f_y, 1 for g_y, 3 for g_xy z, k for the chain), less two through the first, whose input needs no
 gradient. Two ceilings: products of the shape at hand (64 of 256 x 1024 x 1024, repeated), and of
 two square matrices. `--grid`: the paper's MNIST problem, 9 agents, 4 algorithms x 10 seeds x 27
-settings x 2,000 rounds, measured every 200; the data are loaded before the clock starts.
+settings x 2,000 rounds, measured every 200; the data are loaded before the clock starts. `--small`:
+only the 9-agent problem, whose rounds wait for the launches of many short kernels, with other
+options of the compiler beside those of the library.
 """
 
 import argparse
@@ -26,12 +28,13 @@ import numpy as np
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
+from diamond.machine.compiler import GRAPHS, ROUNDS
 from diamond.reproduce import tune
 from diamond.reproduce.case import FULL, Case
 from diamond.runtimes import many
 from diamond.runtimes._one_device import OneDevice
 from diamond.runtimes._precision import products
-from diamond.runtimes._round import start
+from diamond.runtimes._round import advance, start
 
 PRECISIONS = ("float32", "tf32", "bf16")
 PRODUCT = 2 * 64 * 256 * 1024 * 1024
@@ -119,6 +122,31 @@ def small():
     names = collections.Counter(e["name"] for e in events if e.get("ph") == "X")
     copies = sum(n for name, n in names.items() if name == "MemcpyD2H")
     print(f"in a profile of these 500 rounds, copies from device to host: {copies}")
+    devices = {e["pid"] for e in events if "GPU" in e.get("args", {}).get("name", "")}
+    kernels = sum(e.get("ph") == "X" and e["pid"] in devices for e in events)
+    print(f"events on the device: {kernels / 500:.0f} a round")
+
+
+def others():
+    """The small problem's rounds under other options of the compiler."""
+    buffers, least = "xla_gpu_enable_command_buffer", "xla_gpu_graph_min_graph_size"
+    tried = {
+        "no command buffers": {buffers: ""},
+        "command buffers without loops and branches": {buffers: GRAPHS},
+        "command buffers however short": ROUNDS["gpu"] | {least: 1},
+        "no Triton products": ROUNDS["gpu"] | {"xla_gpu_enable_triton_gemm": False},
+        "no autotuning": ROUNDS["gpu"] | {"xla_gpu_autotune_level": 0},
+    }
+    problem = meta(9, (20, 20))
+    for name, asked in tried.items():
+        advance.options = {"gpu": asked}
+        advance.programs.clear()
+        try:
+            go, _ = rounds(problem, 32, None, 500)
+            said = f"{1e6 * best(go) / 500:.0f} us a round"
+        except jax.errors.JaxRuntimeError as error:
+            said = f"refused: {str(error).splitlines()[0][:80]}"
+        print(f"{name}: {said}", flush=True)
 
 
 def grid(folder):
@@ -140,12 +168,16 @@ def grid(folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--grid", action="store_true")
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--data", type=Path)
     options = parser.parse_args()
     device = jax.devices()[0]
     print(f"{__doc__.splitlines()[0]}\nJAX {jax.__version__}, {device.device_kind}\n")
     if options.grid:
         return grid(options.data)
+    if options.small:
+        small()
+        return others()
     wide()
     small()
 

@@ -11,12 +11,17 @@ import argparse
 import json
 import math
 import re
+import sys
 from pathlib import Path
 
 from diamond.bench import results, statistics
 from diamond.runs.strict_json import dumps
 
+sys.path.insert(0, str(Path(__file__).parent))
+import findings
+
 ROOT = Path(__file__).parents[1]
+ADVICE = ROOT / "diamond" / "experiment" / "standings.json"
 PAGE, KEPT = ROOT / "docs" / "benchmark.md", ROOT / "docs" / "benchmark"
 COSTS = ("round", "samples", "calls", "bytes", "network_seconds")
 
@@ -85,12 +90,31 @@ def load(path):
 
 def tables(text):
     """`text` with every table between its marks made anew."""
+    kept = everything()
+    made = {
+        "orderings": lambda: findings.orderings(kept),
+        "worth": lambda: findings.worth(kept),
+        "links": lambda: findings.links(kept),
+        "which": lambda: findings.which(standings(kept)),
+        "table": lambda suite, cost: markdown(kept[suite], cost),
+    }
 
     def table(match):
-        head, made = match[0].splitlines()[0], markdown(load(KEPT / f"{match[1]}.json"), match[2])
-        return f"{head}\n{made}\n<!-- end -->"
+        name, *given = match[1].split()
+        return f"<!-- {match[1]} -->\n{made[name](*given)}\n<!-- end -->"
 
-    return re.sub(r"<!-- table (\S+) (\S+) -->.*?<!-- end -->", table, text, flags=re.S)
+    kinds = "|".join(made)
+    return re.sub(rf"<!-- ((?:{kinds})[^>]*?) -->.*?<!-- end -->", table, text, flags=re.S)
+
+
+def everything():
+    """What is kept of every suite."""
+    return {path.stem: load(path) for path in sorted(KEPT.glob("*.json"))}
+
+
+def standings(kept):
+    """What `diamond advise` follows: the methods of every suite, best first."""
+    return {name: findings.standings(kept[name]) for name in findings.SITUATIONS if name in kept}
 
 
 if __name__ == "__main__":
@@ -103,4 +127,5 @@ if __name__ == "__main__":
         found = results.load(folder)
         (given.to / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
     if given.to == KEPT:
+        ADVICE.write_text(dumps(standings(everything()), indent=1) + "\n")
         PAGE.write_text(tables(PAGE.read_text()))

@@ -1,15 +1,19 @@
-"""Speed of a DIAMOND round beside a hand-written JAX loop of the same round, in one run.
+"""Speed of a DIAMOND round beside a hand-written JAX loop and the best public code, in one run.
 
-    python benchmarks/speed.py
+    python benchmarks/speed.py [--anchor CLONE]
 
 The reference work: logistic regression, 123 features, 16,000 training and validation rows per
-agent, batch 64, K = 10 with random depth, float32, one core. Best of several warm runs, the two
-taken in turns; compile time apart. Ratios are what to trust.
+agent, batch 64, K = 10 with random depth, float32, one core. Agent-iterations a second of the
+processor, best of several warm runs, taken in turns; compile time apart. Ratios are what to trust.
+`--anchor`: a clone of benchmark_bilevel, whose SUSTAIN is the same estimator of one agent
+(`anchor.py`); an iteration of it stands beside an agent's round, however many agents there are.
 """
 
+import argparse
 import os
 import sys
 import time
+from pathlib import Path
 
 if __name__ == "__main__" and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
@@ -44,9 +48,10 @@ def problem(agents, rows=ROWS):
 
 
 def once(function):
-    begun = time.perf_counter()
+    """Processor seconds, and what the function returned."""
+    begun = time.process_time()
     result = jax.block_until_ready(function())
-    return time.perf_counter() - begun, result
+    return time.process_time() - begun, result
 
 
 def ours(problem, network, rounds):
@@ -71,16 +76,28 @@ def theirs(problem, network, rounds):
     return compiling, lambda: compiled(*data, key(0), LIPSCHITZ)
 
 
-def beside(agents):
-    """Agent-iterations per second of both, compile seconds, and the largest difference of x."""
+def public(clone):
+    """benchmark_bilevel's SUSTAIN: a function that makes ROUNDS iterations of one agent."""
+    import anchor
+
+    go = anchor.loop(clone, part(0, ROWS), part(1, ROWS), BATCH, ROUNDS)
+    x, _ = jax.block_until_ready(go())
+    assert jnp.isfinite(x).all() and jnp.any(x != 0)
+    return go
+
+
+def beside(agents, third=None):
+    """Agent-iterations per processor second of all, and the largest difference of x of two."""
     work = problem(agents)
     network = diamond.network.complete(agents)
     rounds = max(100, ROUNDS // agents)
     (compiling, mine), (_, hand) = ours(work, network, rounds), theirs(work, network, rounds)
     (_, a), (_, b) = once(mine), once(hand)
-    times = [(once(mine)[0], once(hand)[0]) for _ in range(REPEATS)]
-    fast, slow = (rounds * agents / min(t) for t in zip(*times))
-    return fast, slow, compiling, float(jnp.max(jnp.abs(a[0] - b[0])))
+    turns = [mine, hand, *([third] if third else [])]
+    made = [rounds * agents, rounds * agents, ROUNDS]
+    times = [[once(one)[0] for one in turns] for _ in range(REPEATS)]
+    rates = [count / min(took) for count, took in zip(made, zip(*times))]
+    return rates, compiling, float(jnp.max(jnp.abs(a[0] - b[0])))
 
 
 def ring(agents):
@@ -93,14 +110,21 @@ def ring(agents):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--anchor", type=Path, metavar="CLONE", help="of benchmark_bilevel")
+    clone = parser.parse_args().anchor
     print(__doc__.splitlines()[0])
     print(f"{FEATURES} features, {ROWS} + {ROWS} rows an agent, batch {BATCH}, K = {handwritten.K}")
     print(f"JAX {jax.__version__}, {jax.devices()[0].device_kind}, one core, best of {REPEATS}\n")
-    print("agents   ours, agent-it/s   by hand   ratio   compile, s   largest difference of x")
+    if not clone:
+        print("SKIPPED: benchmark_bilevel's SUSTAIN, for want of --anchor CLONE\n")
+    third = public(clone.resolve()) if clone else None
+    print("agents   ours, agent-it/s   by hand   ratio   anchor   ratio   compile, s   x apart")
     for agents in (1, 5, 9, 15):
-        fast, slow, compiling, apart = beside(agents)
-        row = f"{agents:6d}   {fast:16.0f}   {slow:7.0f}   {fast / slow:5.2f}   {compiling:10.1f}"
-        print(f"{row}   {apart:.1e}", flush=True)
+        (fast, slow, *rest), compiling, apart = beside(agents, third)
+        row = f"{agents:6d}   {fast:16.0f}   {slow:7.0f}   {fast / slow:5.2f}"
+        row += f"   {rest[0]:6.0f}   {fast / rest[0]:5.2f}" if rest else f"   {'-':>6}   {'-':>5}"
+        print(f"{row}   {compiling:10.1f}   {apart:.1e}", flush=True)
     few, many = ring(16), ring(1024)
     print(f"\nring of 16: {few * 1e6:.1f} us an agent-iteration; of 1024: {many * 1e6:.1f}")
     print(f"per-agent cost at m = 1024 is {many / few:.2f} times that at m = 16")

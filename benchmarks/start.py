@@ -1,10 +1,11 @@
 """What is compiled before the first answer: which programs, how often, how long.
 
-    python benchmarks/start.py [readme] [demo] [run]
+    python benchmarks/start.py [readme] [demo] [run] [check]
 
-Each is run in a process of its own, without the persistent cache, and once more with what that left
-in a cache of its own: processor seconds, wall seconds, number of programs, and the largest of them.
-The table of docs/speed.md. Take an idle machine.
+Each is run three times, in a process of its own: first to leave its programs in a cache of its own,
+and Python's bytecode where an installation has it; then without the cache, and then with it:
+processor seconds, wall seconds, number of programs, and the largest of them. The table of
+docs/speed.md. Take an idle machine.
 """
 
 import json
@@ -37,18 +38,32 @@ def demo() -> None:
     app(["demo"], standalone_mode=False)
 
 
+SMALL = """rounds = 200
+network = "ring:5"
+problem = {kind = "quadratic", agents = 5}
+[algorithm]
+name = "diamond"
+batch = 4
+"""
+
+
 def run() -> None:
     """`diamond run` of a small file whose steps choose themselves."""
     from diamond.cli import app
 
-    Path("small.toml").write_text(
-        'rounds = 200\nnetwork = "ring:5"\nproblem = {kind = "quadratic", agents = 5}\n'
-        '[algorithm]\nname = "diamond"\nbatch = 4\n'
-    )
+    Path("small.toml").write_text(SMALL)
     app(["run", "small.toml", "--quiet"], standalone_mode=False)
 
 
-CASES = {"readme": readme, "demo": demo, "run": run}
+def check() -> None:
+    """`diamond check` of the same file."""
+    from diamond.cli import app
+
+    Path("small.toml").write_text(SMALL)
+    app(["check", "small.toml"], standalone_mode=False)
+
+
+CASES = {"readme": readme, "demo": demo, "run": run, "check": check}
 
 
 class Compilations(logging.Handler):
@@ -85,6 +100,7 @@ def measure(case: str, folder: str, cache: str) -> dict:
     """One case, in a process of its own."""
     words = [sys.executable, __file__, "--inside", case]
     env = os.environ | {"DIAMOND_CACHE": cache}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -94,9 +110,9 @@ def main(cases: list[str]) -> None:
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
-            cold = measure(case, folder, "off")
-            measure(case, folder, str(Path(folder) / "cache"))
-            warm = measure(case, folder, str(Path(folder) / "cache"))
+            kept = str(Path(folder) / "cache")
+            measure(case, folder, kept)
+            cold, warm = measure(case, folder, "off"), measure(case, folder, kept)
         programs = {name: sum(took) for name, took in cold["programs"].items()}
         largest = sorted(programs.items(), key=lambda one: -one[1])[:LARGEST]
         said = ", ".join(f"{n[4:-1]} {took:.1f}" for n, took in largest)

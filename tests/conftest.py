@@ -34,6 +34,9 @@ flags = [f"--{flag}={value}" for flag, value in QUICK.items() if understood(flag
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(KEPT))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+# Two workers have two cores: products of numpy and scipy on more threads wait for each other.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -44,6 +47,10 @@ from diamond.machine import compilation_cache  # noqa: E402
 os.environ[compilation_cache.VARIABLE] = (
     "off"  # what tests compile is not the user's; processes inherit it
 )
+# A process of a test has nothing in memory yet: what another one compiled is read, however small,
+# and so is the bytecode of the package.
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)  # for what is cut over devices; the rest uses one
 gc.set_threshold(200_000, 20, 100)  # tracing makes many objects, of which few are garbage

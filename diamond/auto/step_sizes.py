@@ -321,7 +321,7 @@ def _upper(setting: Setting) -> np.ndarray:
 
             bends, ratio, shaky, cost, loss, numbers = setting.each(look, setting.point)
             found = np.full((len(bends), 4 + 2 * every), EMPTY)
-            found[:, :4] = np.stack([bends, -ratio, shaky, loss], axis=1)
+            found[:, :4] = np.stack([bends, -np.asarray(ratio), shaky, loss], axis=1)
             if every:
                 place = np.arange(len(bends)), 4 + np.asarray(numbers)
                 found[place], found[place[0], every + place[1]] = bends, loss

@@ -137,8 +137,9 @@ def _steepest(few: Any, x: Tree, y: Tree) -> tuple[Exact, tuple[Tree, Tree], jax
 
     nothing = Cost(*(jnp.zeros((), jnp.int32) for _ in Cost._fields))
     zero = jnp.zeros_like(small)
-    here = Exact(tree.zeros(x), tree.zeros(y), y, zero)
-    first = here, (x, y), tree.zeros(x), zero, zero, nothing
+    begin = tree.zeros(x), tree.zeros(y), zero, nothing
+    h, z, zero, nothing = tree.mapped_with(begin, small)
+    first = Exact(h, z, y, zero), (x, y), h, zero, zero, nothing
     here, there, _, _, largest, spent = jax.lax.fori_loop(0, PROBES + 2, step, first)
     return here, there, largest, spent
 

@@ -28,6 +28,7 @@ class Case:
     level: str  # the lower level: personal, common or none
     kind: str  # of the network: symmetric, balanced or directed
     about: Mapping[str, Any]  # all that fixes it, as JSON: trials are remembered by it
+    matrices: bool = True  # whether y is small enough for methods that keep g_yy as a matrix
 
     @property
     def measured(self) -> list[int]:
@@ -36,14 +37,20 @@ class Case:
 
 
 def known(
-    title: str, rounds: int, batch: int, topology: str, level: str = "personal"
+    title: str,
+    rounds: int,
+    batch: int,
+    topology: str,
+    level: str = "personal",
+    matrices: bool = True,
 ) -> Callable[..., Case]:
     """A case of this module, named by the function that makes its problem and network."""
 
     def case(make: Callable[[], tuple[Problem, Network]]) -> Case:
         name = make.__name__.replace("_", "-")
         kind = "symmetric" if topology not in ("one way", "changing") else "balanced"
-        return Case(name, title, make, rounds, batch, topology, level, kind, {"case": name})
+        fixed = title, make, rounds, batch, topology, level, kind, {"case": name}
+        return Case(name, *fixed, matrices)
 
     return case
 
@@ -51,7 +58,7 @@ def known(
 def digits(agents: int, labels: int | None = None, seed: int = 0) -> Rows:
     """Train, valid and test rows of 1,797 digits: any to any agent, or `labels` runs of each.
 
-    At 4 x 4 pixels, so that methods which send matrices or form g_yy can take part.
+    At 4 x 4 pixels: a quarter of the work, for problems of the same kind.
     """
     a, b = data.digits().train
     a = np.asarray(a).reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, 16)
@@ -101,18 +108,24 @@ def ridge() -> tuple[Problem, Network]:
     return problems.regression(*scaled_rows(6, 10.0)), network.path(6)
 
 
-@known("penalties of softmax regressions, digits, random graph of 9", 1000, 16, "random")
+@known(
+    "penalties of softmax regressions, digits, random graph of 9",
+    1000,
+    16,
+    "random",
+    matrices=False,
+)
 def penalties() -> tuple[Problem, Network]:
     made = problems.hyperparameter(*digits(9), classes=10)
     return made, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@known("penalties of support vectors, digits, ring of 6", 1000, 16, "ring")
+@known("penalties of support vectors, digits, ring of 6", 1000, 16, "ring", matrices=False)
 def support_vectors() -> tuple[Problem, Network]:
     return problems.support_vectors(*digits(6), classes=10), network.ring(6)
 
 
-@known("meta-learning, digits by label, random graph of 9", 1000, 16, "random")
+@known("meta-learning, digits by label, random graph of 9", 1000, 16, "random", matrices=False)
 def meta_learning() -> tuple[Problem, Network]:
     made = problems.meta_learning(*digits(9, labels=2))
     return made, network.erdos_renyi(9, p=0.4, seed=0)
@@ -143,12 +156,19 @@ def common_wide() -> tuple[Problem, Network]:
     return made.problem, network.exponential(16)
 
 
-@known("cleaning of labels, digits, ring of 5", 1000, 32, "ring", "common")
+@known("cleaning of labels, digits, ring of 5", 1000, 32, "ring", "common", matrices=False)
 def hyper_cleaning() -> tuple[Problem, Network]:
     return problems.hyper_cleaning(*digits(5)).problem, network.ring(5)
 
 
-@known("cleaning of labels, digits by label, random graph of 9", 1000, 32, "random", "common")
+@known(
+    "cleaning of labels, digits by label, random graph of 9",
+    1000,
+    32,
+    "random",
+    "common",
+    matrices=False,
+)
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
     made = problems.hyper_cleaning(*digits(9, labels=3))
     return made.problem, network.erdos_renyi(9, p=0.4, seed=0)
@@ -170,7 +190,7 @@ def alone_stiff() -> tuple[Problem, Network]:
     return made.problem, network.complete(1)
 
 
-@known("penalties of softmax regressions, digits, one agent", 1000, 32, "alone")
+@known("penalties of softmax regressions, digits, one agent", 1000, 32, "alone", matrices=False)
 def alone_penalties() -> tuple[Problem, Network]:
     return problems.hyperparameter(*digits(1), classes=10), network.complete(1)
 
@@ -180,13 +200,13 @@ def alone_ridge() -> tuple[Problem, Network]:
     return problems.regression(*scaled_rows(1, 10.0)), network.complete(1)
 
 
-@known("cleaning of labels, digits, one agent", 1000, 32, "alone")
+@known("cleaning of labels, digits, one agent", 1000, 32, "alone", matrices=False)
 def alone_cleaning() -> tuple[Problem, Network]:
     made = problems.hyper_cleaning(*digits(1), lower_level="personal")
     return made.problem, network.complete(1)
 
 
-@known("meta-learning, digits, one agent", 1000, 32, "alone")
+@known("meta-learning, digits, one agent", 1000, 32, "alone", matrices=False)
 def alone_meta_learning() -> tuple[Problem, Network]:
     return problems.meta_learning(*digits(1)), network.complete(1)
 
@@ -197,26 +217,34 @@ def linked(net: Network) -> tuple[Problem, Network]:
     return made, net.with_links(rate=1e6, latency=0.01)
 
 
-@known("penalties, digits, ring of 8 at 1 Mbit/s", 1000, 16, "ring")
+@known("penalties, digits, ring of 8 at 1 Mbit/s", 1000, 16, "ring", matrices=False)
 def links_perfect() -> tuple[Problem, Network]:
     return linked(network.ring(8))
 
 
-@known("penalties, digits, ring of 8 at 1 Mbit/s, 10 % of the messages lost", 1000, 16, "ring")
+@known(
+    "penalties, digits, ring of 8 at 1 Mbit/s, 10 % of the messages lost",
+    1000,
+    16,
+    "ring",
+    matrices=False,
+)
 def links_dropping() -> tuple[Problem, Network]:
     return linked(network.ring(8).through(network.channels.drops(0.1)))
 
 
-@known("penalties, digits, ring of 8 at 1 Mbit/s, 4 bits a number", 1000, 16, "ring")
+@known(
+    "penalties, digits, ring of 8 at 1 Mbit/s, 4 bits a number", 1000, 16, "ring", matrices=False
+)
 def links_four_bits() -> tuple[Problem, Network]:
     return linked(network.ring(8).through(network.channels.quantized(4)))
 
 
-@known("penalties, digits, one-way ring of 8 at 1 Mbit/s", 1000, 16, "one way")
+@known("penalties, digits, one-way ring of 8 at 1 Mbit/s", 1000, 16, "one way", matrices=False)
 def links_one_way() -> tuple[Problem, Network]:
     return linked(network.one_way_ring(8))
 
 
-@known("penalties, digits, one peer a round of 8 at 1 Mbit/s", 1000, 16, "changing")
+@known("penalties, digits, one peer a round of 8 at 1 Mbit/s", 1000, 16, "changing", matrices=False)
 def links_one_peer() -> tuple[Problem, Network]:
     return linked(network.one_peer(8))

@@ -87,8 +87,9 @@ def load(path: Path) -> Results:
     for pair in found["pairs"]:
         for run in (*pair["tuned"], *pair["untuned"]):
             run["history"] = numbers(run["history"])
-        for tried in pair["tried"]:
-            tried["upper_loss"] = math.inf if tried["upper_loss"] is None else tried["upper_loss"]
+        for tried in pair["tried"]:  # what diverged is infinite; what was not run is not there
+            made = ("short", "upper_loss")
+            tried |= {k: math.inf if tried[k] is None else tried[k] for k in made if k in tried}
     return found
 
 

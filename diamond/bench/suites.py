@@ -34,8 +34,7 @@ class Suite:
     @property
     def pairs(self) -> list[tuple[Case, str]]:
         """Case and method, where the method solves such a case."""
-        right = {case.name: catalogue.solving(case.level, case.kind) for case in self.cases}
-        return [(case, m) for case in self.cases for m in self.methods if m in right[case.name]]
+        return [(case, m) for case in self.cases for m in self.methods if m in meeting(case)]
 
     @property
     def untuned_seeds(self) -> int:
@@ -126,6 +125,13 @@ SUITES["full"] = Suite(
     ),
     tuple(name for name in catalogue.names() if name != catalogue.COMPOSED),
 )
+
+
+def meeting(case: Case) -> list[str]:
+    """The methods that can solve the case; those that keep g_yy as a matrix where y is small."""
+    right = catalogue.solving(case.level, case.kind)
+    kept = lambda name: catalogue.row(name).directions == "matrices"
+    return [name for name in right if case.matrices or not kept(name)]
 
 
 def suite(source: str, **changes: Any) -> Suite:

@@ -42,8 +42,8 @@ def advise(
             problem, network = build(experiment, str(file)), experiment.network[0].build()
             batch = experiment.algorithm[0].build().batch
             given = problem, network, batch, target, experiment.seed[0], pilot
-            level = problem.lower_level
-            found = measured(*given, _tried(algorithm, experiment, batch, level))
+            kind = problem.lower_level, problem.agents, network.kind
+            found = measured(*given, _tried(algorithm, experiment, batch, *kind))
         if json:
             emit(_numbers(found))
         else:
@@ -51,11 +51,11 @@ def advise(
 
 
 def _tried(
-    names: list[str], experiment: "Experiment", batch: int, level: str
+    names: list[str], experiment: "Experiment", batch: int, level: str, agents: int, kind: str
 ) -> "dict[str, Algorithm]":
-    """The algorithms named, or some for the lower level, and the user's own of the experiment."""
+    """The algorithms named, or some for such a problem, and the user's own of the experiment."""
     from ..catalogue import solving
-    from ..experiment.advice import ALGORITHMS, by_name
+    from ..experiment.advice import by_name, tried
     from ..experiment.previews import algorithm_of
     from ..experiment.user_functions import SPELLED
 
@@ -65,7 +65,7 @@ def _tried(
         raise typer.BadParameter(f"no {unknown[0]!r}; there are {known}, or mine.py:make")
     parts = [algorithm_of(name) for name in own]
     parts += [] if names else [part for part in experiment.algorithm if part.sources]
-    by = [name for name in names if name not in own] if names else ALGORITHMS[level]
+    by = [name for name in names if name not in own] if names else tried(level, agents, kind)
     found = by_name(by, batch)
     return found | {part.label: part.build() for part in parts}
 

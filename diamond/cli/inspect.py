@@ -47,6 +47,10 @@ def data(
     features: Annotated[
         str | None, typer.Option(help="The columns to use, as in age,dose; all others if not told.")
     ] = None,
+    hashed: Annotated[
+        int | None, typer.Option(help="Words of the text become so many features.", min=1)
+    ] = None,
+    text: Annotated[str, typer.Option(help="The column of text, of a table.")] = "text",
     real: Annotated[bool, typer.Option("--real", help="Labels are numbers to regress on.")] = False,
     folder: Data = None,
     json: Json = False,
@@ -65,11 +69,11 @@ def data(
             return
         columns = None if features is None else [name.strip() for name in features.split(",")]
         given = dataset, agents, partition, seed, folder, label, site, real, columns
-        text, numbers = dealt_out(*given)
+        said, numbers = dealt_out(*given, hashed, text)
         if json:
             emit(numbers)
         else:
-            typer.echo(text)
+            typer.echo(said)
 
 
 def _said(value: Any) -> str:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 net = typer.Typer(no_args_is_help=True, help="Sites that run together, without a server.")
 app.add_typer(net, name="net")
 
-Own = Annotated[str, typer.Option("--problem", help="Your function, as in my_problem.py:make.")]
+Own = Annotated[
+    str | None,
+    typer.Option("--problem", help="Yours, as in my_problem.py:make, if the file has none."),
+]
 Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
 Listen = Annotated[str | None, typer.Option(help="Listen here, not at the roster's address.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Set aside what is there; begin anew.")]
@@ -62,13 +65,15 @@ def init(
         for site, path in bundles.items():
             typer.echo(f"{site}: {path}")
     talk(f"carry each folder to its site over a safe way; {place}/ca.key stays here")
-    talk("then, at each site:  diamond net start BUNDLE --problem my_problem.py:make --data FILE")
+    function = "" if federation.problem else " --problem my_problem.py:make"
+    named = bool({"dataset", "train"} & {*(federation.problem or {})})
+    talk(f"then, at each site:  diamond net start BUNDLE{function}{' --data FILE' * (not named)}")
 
 
 @net.command()
 def start(
     bundle: Place,
-    problem: Own,
+    problem: Own = None,
     data: Rows = None,
     out: Annotated[Path, typer.Option(help="Where the folder of the run goes.")] = Path("runs"),
     connect: Connect = 10.0,
@@ -100,8 +105,9 @@ def start(
         who = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
         names = {member.number: member.name for member in site.neighbours}
         talk(f"{who}; neighbours {', '.join(names.values())}; folder {folder}")
-        made = own_problem(problem, data)
-        command = f"diamond net start {bundle} --problem {problem}" + f" --data {data}" * bool(data)
+        made = own_problem(problem, data, site, federation)
+        command = f"diamond net start {bundle}" + f" --problem {problem}" * bool(problem)
+        command += f" --data {data}" * bool(data)
         whole = built(made, site.me.name)
         with private_files(), watching(names, federation.rounds, quiet) as watch:
             last = run(
@@ -148,10 +154,10 @@ def doctor(
         from ..peers.timeouts import Limits
 
         agent = None
-        if problem:
+        if problem or federation.problem:
             parts = federation.graph(), federation.algorithm.build(), site.me.number
             fixed = federation.seed, federation.sampling, federation.clip
-            own = built(own_problem(problem, data), site.me.name)
+            own = built(own_problem(problem, data, site, federation), site.me.name)
             agent = Agent(own, *parts, *fixed)
             needs = room_for(agent, federation.every, federation.missing)
             disk, memory = map(bytes_in_words, needs)

@@ -41,19 +41,29 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
         yield site, federation
 
 
-def own_problem(kind: str, data: Path | None) -> "Part":
-    """The problem that the user's function makes of the site's rows."""
+def own_problem(
+    kind: str | None, data: Path | None, site: "Bundle", federation: "Federation"
+) -> "Part":
+    """The problem that the user's function, or the federation's file, makes of the site's rows."""
     from pydantic import ValidationError
 
     from ..experiment.problems import problem
+    from ..experiment.site_problem import at_site
     from ..experiment.validation_errors import BadExperiment, Mistake
 
     given = {"kind": kind} | ({"data": str(data)} if data else {})
+    stated = federation.problem
+    if kind is None and stated is None:
+        said = "the file of the federation has none; give yours, as in --problem my_problem.py:make"
+        raise BadExperiment(site.me.name, [Mistake("problem", said)])
     try:
+        if kind is None and stated is not None:
+            return at_site(stated, site.me.name, site.me.number, data, Path.cwd())
         return problem(given, Path.cwd())
     except ValidationError as error:
-        said = [Mistake("problem", e["ctx"]["said"]) for e in error.errors()]
-        raise BadExperiment(kind, said) from None
+        place = lambda e: ".".join(["problem", *map(str, e["loc"])]) if kind is None else "problem"
+        found = [Mistake(place(e), e["ctx"]["said"]) for e in error.errors()]
+        raise BadExperiment(kind or site.me.name, found) from None
 
 
 def built(part: "Part", site: str) -> "Problem":

@@ -50,7 +50,8 @@ def conjugate_gradient(
         new = tree.dot(r, r)
         return z, r, tree.axpy(new / rr, w, r), new, k + 1, sound
 
-    start = (tree.zeros(b), b, b, squared, jnp.int32(0), squared > 0)
+    zero, first = tree.mapped_with((tree.zeros(b), jnp.int32(0)), squared)
+    start = (zero, b, b, squared, first, squared > 0)
     z, _, _, _, k, _ = jax.lax.while_loop(unfinished, iterate, start)
     return tree.scale(1 / by, z), k
 
@@ -97,8 +98,9 @@ def lanczos(product: Product, start: Tree, steps: int = LANCZOS) -> Ends:
         q = jnp.where(beyond > 0, w / jnp.where(beyond > 0, beyond, 1), 0)
         return (basis, q), (diagonal, beyond)
 
-    basis = jnp.zeros((steps, flat.size), flat.dtype), flat / jnp.linalg.norm(flat)
-    _, (diagonal, beside) = jax.lax.scan(step, basis, jnp.arange(steps))
+    first = flat / jnp.linalg.norm(flat)
+    basis = tree.mapped_with(jnp.zeros((steps, flat.size), flat.dtype), first[0])
+    _, (diagonal, beside) = jax.lax.scan(step, (basis, first), jnp.arange(steps))
     alive = jnp.cumprod(jnp.r_[jnp.ones(1, flat.dtype), jnp.sign(beside[:-1])]) > 0
     diagonal = jnp.where(alive, diagonal, diagonal[0])
     between = jnp.diag(beside[:-1], 1)

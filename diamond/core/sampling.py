@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from . import tree
+from . import host, threefry, tree
 
 # Of stored rows: the first of a block, the numbers of single ones, or None for all of them. Of a
 # stream: the key that a batch is drawn by, a `Batch`, `Many`, or None for what it is measured on.
@@ -85,12 +86,20 @@ class Moment(NamedTuple):
 
     def purpose(self, number: int) -> jax.Array:
         """The key of the `number`-th thing that is random on links; then of an agent, or a link."""
-        return jax.random.fold_in(_round_key(self.key, self.t, self.turn), LINKS + number)
+        return jax.random.fold_in(
+            threefry.typed(_round_words(self.key, self.t, self.turn)), LINKS + number
+        )
 
 
 def key(seed: int) -> jax.Array:
-    """The key of a run; the generator is named, so that a seed means the same everywhere."""
-    return jax.random.key(seed, impl="threefry2x32")
+    """The key of a run; the generator is named, so that a seed means the same everywhere.
+
+    As `jax.random.key` makes it, with no program: the last 32 bits, in 64-bit mode the last 64.
+    """
+    seed = int(np.int64(seed))
+    high = seed >> 32 & 0xFFFFFFFF if jax.config.jax_enable_x64 else 0  # type: ignore[attr-defined]
+    words = host.put(np.array([high, seed & 0xFFFFFFFF], np.uint32))
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def measured(seed: int, part: int, agent: Any) -> jax.Array:
@@ -128,20 +137,21 @@ def draw(
     with replacement. The modulo makes rows unequally likely by less than rows / 2^32.
     """
     train, valid = rows
-    round_key = _round_key(key, t, turn)
+    round_key = _round_words(key, t, turn)
     shape = (3 + links,) if sampling == "blocks" else (3 + links, batch)
-    own = jax.random.fold_in(round_key, agent + 1)
-    bits = jax.random.bits(own, shape, jnp.uint32)
+    own = threefry.fold_in(round_key, agent + 1)
+    bits = threefry.bits(own, shape)
     below = lambda bits, count: (bits % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
-    purposes = lambda: jax.vmap(lambda n: jax.random.fold_in(own, n))(jnp.arange(3 + links))
+    purposes = lambda: threefry.typed(threefry.fold_in(own, jnp.arange(3 + links)))
     upper = below(bits[0], valid) if valid is not None else purposes()[0]
     lower = below(bits[1:], train) if train is not None else purposes()[1:]
-    common = jax.random.bits(jax.random.fold_in(round_key, 0), (), jnp.uint32)
+    common = threefry.bits(threefry.fold_in(round_key, 0), ())
     return Sample(upper, lower[0], lower[1], lower[2:], common)
 
 
-def _round_key(key: jax.Array, t: Any, turn: Any) -> jax.Array:
-    round_key = jax.random.fold_in(key, t)
+def _round_words(key: jax.Array, t: Any, turn: Any) -> threefry.Words:
+    """The key of a round, or of one of its exchanges."""
+    found = threefry.fold_in(threefry.words(key), t)
     if turn is not None:  # counted down from the largest number, where no agent is
-        round_key = jax.random.fold_in(round_key, jnp.uint32(0) - 1 - jnp.uint32(turn))
-    return round_key
+        found = threefry.fold_in(found, jnp.uint32(0) - 1 - jnp.uint32(turn))
+    return found

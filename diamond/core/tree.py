@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Class = TypeVar("Class", bound=type)
 Tree = Any  # a pytree of arrays
@@ -62,6 +63,16 @@ def axpy(c: Number, a: Tree, b: Tree) -> Tree:
 def zeros(a: Tree) -> Tree:
     """0, shaped as a."""
     return jax.tree.map(jnp.zeros_like, a)
+
+
+def mapped_with(value: Tree, a: jax.Array) -> Tree:
+    """`value`, which under `jax.vmap` has the agents of `a` even if it is the same for all.
+
+    For what a loop begins with: one whose carry turns out to be mapped only in its body has that
+    body mapped again, and the loops in it again each time.
+    """
+    same = lambda v: jax.lax.select_n(np.False_, v, jnp.broadcast_to(a.astype(v.dtype), v.shape))
+    return jax.tree.map(lambda v: same(jnp.asarray(v)), value)
 
 
 def dot(a: Tree, b: Tree) -> jax.Array:

@@ -4,8 +4,10 @@ from . import partition
 from .arrays import npz
 from .cifar import cifar10
 from .dataset import DataError, Dataset
+from .hashed_text import features as hashed
+from .hashed_text import lines
 from .parquet_files import parquet
-from .several_files import joined
+from .several_files import alike, joined
 from .show import columns, counts, picture, table
 from .standard_datasets import a9a, digits, ijcnn1, mnist
 from .svmlight import libsvm
@@ -15,14 +17,17 @@ __all__ = [
     "DataError",
     "Dataset",
     "a9a",
+    "alike",
     "cifar10",
     "columns",
     "counts",
     "csv",
     "digits",
+    "hashed",
     "ijcnn1",
     "joined",
     "libsvm",
+    "lines",
     "mnist",
     "npz",
     "parquet",

@@ -1,5 +1,6 @@
 """What every reader returns, and the error every reader raises."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows = tuple[NDArray[np.float32], NDArray[Any]]
+LARGEST = float(np.finfo(np.float32).max)
+SHOWN = 10  # bad cells listed before the rest is only counted
 
 
 class DataError(ValueError):
@@ -61,3 +64,72 @@ def narrow(values: NDArray, path: Path) -> NDArray[np.float32]:
             f"{values[tuple(wrong[0])]} is not finite in float32; correct or drop the row"
         )
     return single
+
+
+def tabulated(
+    path: Path,
+    rows: NDArray,
+    marks: NDArray,
+    names: Sequence[str],
+    real: bool,
+    sites: NDArray[np.str_] | None = None,
+) -> Dataset:
+    """The data set of a table: its features by `names`, its labels as `labels_of` has them."""
+    known = () if real else np.unique(marks)
+    return Dataset(
+        name=path.stem,
+        train=(narrow(rows, path), narrow(marks, path) if real else encode(marks, known, path)),
+        test=None,
+        classes=tuple(str(value) for value in known),
+        shape=(len(names),),
+        sites=sites,
+        files=(path,),
+        names=tuple(names),
+        places=() if sites is None else tuple(map(str, np.unique(sites))),
+    )
+
+
+def labels_of(
+    names: Sequence[str], lines: Sequence[int], label: str, path: Path, real: bool
+) -> NDArray:
+    """Labels as written: whole numbers where all are numbers, else names; `real`: targets."""
+    if real:
+        bad: list[str] = []
+        targets = [number(n, name, label, bad) for n, name in zip(lines, names, strict=True)]
+        refuse(path, bad, "correct these targets")
+        return np.array(targets, np.float32)
+    try:
+        values = [_float(name) for name in names]
+    except ValueError:
+        return np.array(names)
+    for n, value in zip(lines, values, strict=True):
+        if not (value.is_integer() and abs(value) < 2**53):
+            raise DataError(
+                f"{path}, row {n}, column {label!r}: label {value} is not a whole number; "
+                "label by whole numbers or names, or read it as real (the problem regression does)"
+            )
+    return np.array(values).astype(np.int64)
+
+
+def number(row: int, cell: str, column: str, bad: list[str]) -> float:
+    """The number in a cell; one that is not finite in float32 is added to the `bad` ones."""
+    try:
+        value = _float(cell)
+    except ValueError:
+        value = math.nan
+    if not abs(value) <= LARGEST:
+        bad.append(f"row {row}, column {column!r}: {cell!r} is not a finite number")
+    return value
+
+
+def refuse(path: Path, bad: Sequence[str], remedy: str) -> None:
+    """Raise with the first of the `bad` cells, if there are any."""
+    if bad:
+        more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+        raise DataError(f"{path}: {'; '.join(bad[:SHOWN])}{more}; {remedy}")
+
+
+def _float(text: str) -> float:
+    if "_" in text:  # "1_0" is a number to Python alone
+        raise ValueError(text)
+    return float(text)

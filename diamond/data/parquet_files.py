@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .dataset import DataError, Dataset, encode, narrow
+from . import hashed_text
+from .dataset import DataError, Dataset, tabulated
 from .tables import chosen
 
 
@@ -17,6 +18,8 @@ def parquet(
     site: str | None = None,
     real: bool = False,
     features: Sequence[str] | None = None,
+    hashed: int | None = None,
+    text: str = "text",
 ) -> Dataset:
     """Read a Parquet table as `csv` reads a csv one; needs pyarrow."""
     path = Path(path)
@@ -32,24 +35,26 @@ def parquet(
         said = str(cause).splitlines()[0]
         raise DataError(f"{path}: not a readable Parquet table ({said}); correct it") from cause
     header = list(table.column_names)
-    columns = chosen(path, header, label, site, features)
+    columns = chosen(path, header, label, site, features, text if hashed else None)
     if not table.num_rows:
         raise DataError(f"{path}: no rows; give one or more")
-    rows = np.stack([_numbers(path, table, header[k]) for k in columns], axis=1)
+    rows = np.zeros((table.num_rows, len(columns)))
+    for place, k in enumerate(columns):
+        rows[:, place] = _numbers(path, table, header[k])
+    names = [header[k] for k in columns]
+    if hashed:
+        rows = np.hstack([rows, hashed_text.features(_texts(path, table, text), hashed)])
+        names += hashed_text.names(text, hashed)
     marks = _numbers(path, table, label) if real else _labels(path, table, label)
-    known = () if real else np.unique(marks)
     sites = None if site is None else _labels(path, table, site).astype(str)
-    return Dataset(
-        name=path.stem,
-        train=(narrow(rows, path), narrow(marks, path) if real else encode(marks, known, path)),
-        test=None,
-        classes=tuple(str(value) for value in known),
-        shape=(len(columns),),
-        sites=sites,
-        files=(path,),
-        names=tuple(header[k] for k in columns),
-        places=() if sites is None else tuple(map(str, np.unique(sites))),
-    )
+    return tabulated(path, rows, marks, names, real, sites)
+
+
+def _texts(path: Path, table: Any, name: str) -> list[str]:
+    found = _column(path, table, name)
+    if not all(isinstance(value, str) for value in found):
+        raise DataError(f"{path}, column {name!r}: {table.column(name).type} is no text")
+    return list(found)
 
 
 def _column(path: Path, table: Any, name: str) -> NDArray:

@@ -124,10 +124,13 @@ def unequal(
     return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
 
 
-def split(parts: Sequence[ArrayLike], fractions: Sequence[float], seed: int) -> list[list[Part]]:
+def split(
+    parts: Sequence[ArrayLike], fractions: Sequence[float], seed: int, first: int = 0
+) -> list[list[Part]]:
     """Split each agent's rows at random: `train, valid, test = split(parts, (0.4, 0.4, 0.2), 0)`.
 
-    Agent i is split by the generator seeded by (seed, i + 1), independently of the others.
+    Agent i is split by the generator seeded by (seed, i + 1), independently of the others; the
+    first of `parts` is agent `first`.
     """
     if abs(sum(fractions) - 1) > 1e-9:
         raise DataError(f"fractions {tuple(fractions)} sum to {sum(fractions):g}; make it 1")
@@ -140,7 +143,7 @@ def split(parts: Sequence[ArrayLike], fractions: Sequence[float], seed: int) -> 
                 f"agent {agent} has {len(rows)} rows, which leaves fraction "
                 f"{fractions[int(np.argmin(sizes))]:g} with none; give it more rows"
             )
-        order = shares.generator(seed, agent + 1).permutation(rows)
+        order = shares.generator(seed, first + agent + 1).permutation(rows)
         for kind, piece in zip(result, np.split(order, np.cumsum(sizes)[:-1]), strict=True):
             kind.append(np.sort(piece))
     return result

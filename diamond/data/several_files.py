@@ -1,6 +1,7 @@
 """Several files as one data set: each is a site."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,7 @@ def joined(found: Sequence[Dataset], places: Sequence[str] | None = None) -> Dat
     """
     first, places = found[0], tuple(places or called([one.files[0] for one in found]))
     for place, other in zip(places[1:], found[1:]):
-        if (other.names, other.shape) != (first.names, first.shape):
-            raise DataError(
-                f"site {place}: {other.files[0]} has the features {_features(other)}, "
-                f"{first.files[0]} has {_features(first)}; give every file the same, in the same "
-                f"order, or name those to use by features"
-            )
+        _same_features(first, other, f"site {place}: ")
     classes = _classes([one.classes for one in found])
     recoded = [_recoded(one, classes) for one in found]
     return Dataset(
@@ -35,6 +31,43 @@ def joined(found: Sequence[Dataset], places: Sequence[str] | None = None) -> Dat
         names=first.names,
         places=places,
     )
+
+
+def alike(parts: Sequence[Dataset], labels: Sequence[str] | None = None) -> list[Dataset]:
+    """Data sets with the same features, such as one for training and one for validation.
+
+    Their classes become those of all of them, or `labels` in their order.
+    """
+    for other in parts[1:]:
+        _same_features(parts[0], other, "")
+    if not parts[0].classes:
+        return list(parts)
+    classes = _classes([one.classes for one in parts]) if labels is None else tuple(labels)
+    for one in parts:
+        for odd in (name for name in one.classes if name not in classes):
+            place = next((p for p in one.places if _has(one, p, odd)), one.files[0])
+            raise DataError(
+                f"{place}: label {odd!r} is none of {', '.join(classes)}; correct it, or add it "
+                f"to labels"
+            )
+    return [
+        replace(one, train=(one.train[0], _recoded(one, classes)), classes=classes) for one in parts
+    ]
+
+
+def _has(one: Dataset, place: str, label: str) -> bool:
+    """Whether the site `place` has such a row."""
+    assert one.sites is not None
+    return bool(np.any(one.train[1][one.sites == place] == one.classes.index(label)))
+
+
+def _same_features(first: Dataset, other: Dataset, place: str) -> None:
+    if (other.names, other.shape) != (first.names, first.shape):
+        raise DataError(
+            f"{place}{other.files[0]} has the features {_features(other)}, "
+            f"{first.files[0]} has {_features(first)}; give every file the same, in the same "
+            f"order, or name those to use by features"
+        )
 
 
 def called(paths: Sequence[Path]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .. import theory
 from ..auto import inverse
-from ..catalogue import maker
+from ..catalogue import maker, names, row, solving
 from ..core.whole_numbers import whole
 from ..measure.divergence import Diverged
 from ..network import Network
@@ -16,6 +16,7 @@ from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from ..runtimes.simulate import simulate
+from . import standings
 from .topologies import topologies
 
 PILOT = 100  # rounds from which costs are extrapolated
@@ -23,12 +24,9 @@ PILOT = 100  # rounds from which costs are extrapolated
 RATES = dict.fromkeys(("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3)
 RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
 OWN = 1 / 2  # that of a method which is none of these
-ALGORITHMS = {  # to try, by the lower level of the problem
-    "personal": ("diamond", "m_sgd", "k_free", "gt_sgd", "dsgd"),
-    "common": ("sparkle", "diamond_common", "ma_dsbo", "d_soba"),
-    "none": ("gt_storm", "gt_sgd", "exact_diffusion", "dsgd"),
-}
-UNTRACKED = ("m_sgd", "dsgd", "d_soba")
+PILOTS = 5  # so many of the first methods in the benchmark are tried
+ALONE = ("gt_storm", "gt_sgd", "exact_diffusion", "dsgd")  # where there is no lower level
+UNTRACKED = ("gossip", "push")  # moves of x that do not end in the right place if agents differ
 ALIKE = 0.1  # heterogeneity below which agents need no tracking
 
 
@@ -64,6 +62,7 @@ class Advice:
     target: float
     prospects: list[Prospect]
     topologies: list[Topology] = field(default_factory=list)  # the first is the network itself
+    suite: str = ""  # of the benchmark, with cases of this kind
 
     @property
     def best(self) -> Prospect:
@@ -94,9 +93,12 @@ class Advice:
         linked = self.best.network_seconds is not None
         needs = "takes the fewest seconds on these links" if linked else "needs the fewest samples"
         said = [f"{best} {needs} to an average metric of {self.target:.2g}"]
+        known = {one.method: one for one in standings.standings().get(self.suite, [])}
+        if best in known:
+            said.append(standings.said(known[best], self.suite))
         if why := inverse.said(self.best.numbers):
             said.append(f"its hypergradient: {why}")
-        out = [p.algorithm for p in self.prospects if p.algorithm in UNTRACKED]
+        out = [p.algorithm for p in self.prospects if untracked(p.algorithm)]
         if c is None:
             short = f"untracked methods ({', '.join(out)}) stop short where agents differ"
             return [*said, short] if out else said
@@ -114,8 +116,13 @@ class Advice:
         return said
 
 
+def untracked(name: str) -> bool:
+    """Whether it averages x without tracking or correcting; of a method of your own, not known."""
+    return name in names() and row(name).moves.split(", ")[0].removeprefix("x ") in UNTRACKED
+
+
 def _best(prospects: Sequence[Prospect], alike: bool) -> Prospect:
-    fit = [p for p in prospects if alike or p.algorithm not in UNTRACKED]
+    fit = [p for p in prospects if alike or not untracked(p.algorithm)]
     return min(fit or prospects, key=_cost)
 
 
@@ -137,9 +144,9 @@ def advise(
 
     Noise is measured where the best pilot ended: at the start, there may be none yet.
     `algorithms` by name, with `batch` and steps that choose themselves, or {"mine": algorithm};
-    None: some for the problem's lower level. Constants are those of each agent's own f_i and g_i,
-    also where the lower level is common; without one there are none. The cost of reaching an
-    average metric `target` (by default a tenth of the best pilot's) is
+    None: the first in the benchmark for problems of this kind (`standings`). Constants are those of
+    each agent's own f_i and g_i, also where the lower level is common; without one there are none.
+    The cost of reaching an average metric `target` (by default a tenth of the best pilot's) is
     extrapolated from the pilot at the rate that is guaranteed: T^(-2/3) with momentum, T^(-1/2)
     without, which is also taken for a method of your own. A forecast for choosing, not a promise.
 
@@ -147,7 +154,8 @@ def advise(
     tried on the `diamond.experiment.topologies` of the same agents.
     """
     batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
-    algorithms = ALGORITHMS[problem.lower_level] if algorithms is None else algorithms
+    kind = problem.lower_level, problem.agents, network.kind
+    algorithms = tried(*kind) if algorithms is None else algorithms
     named = algorithms if isinstance(algorithms, Mapping) else by_name(algorithms, batch)
     runs = {label: _pilot(one, problem, network, pilot, seed) for label, one in named.items()}
     reached = {name: _average(run) for name, run in runs.items()}
@@ -175,7 +183,14 @@ def advise(
     here = _standing(network, best)
     others.sort(key=lambda other: other.network_seconds)
     found = [here, *others] if network.links is not None else []
-    return Advice(known, network.diameter, network.rounds_to_mix(), aim, prospects, found)
+    about = known, network.diameter, network.rounds_to_mix(), aim
+    return Advice(*about, prospects, found, standings.suite(*kind))
+
+
+def tried(level: str, agents: int, kind: str) -> list[str]:
+    """The methods to try for this lower level, so many agents, and this kind of network."""
+    found = [one.method for one in standings.leading(level, agents, kind, PILOTS)]
+    return found or [name for name in ALONE if name in solving(level, kind)]
 
 
 def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ..network import Network
 from ..runs.manifest import Origin
 from .components import Part, algorithm, graph
+from .site_problem import stated
 from .validation_errors import BadExperiment, Mistake, mistakes_of
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
@@ -34,6 +35,7 @@ class Federation(BaseModel):
     network: Annotated[Part, BeforeValidator(graph)]
     algorithm: Annotated[Part, BeforeValidator(algorithm)]
     sites: dict[Site, Address]
+    problem: Annotated[dict[str, Any] | None, BeforeValidator(stated)] = None
 
     def mistakes(self) -> list[Mistake]:
         """What the parts have against one another."""
@@ -51,10 +53,10 @@ class Federation(BaseModel):
     def terms(self) -> dict[str, Any]:
         """What the sites agree on, as plain data that `agreed` reads again."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
-        clip = {} if self.clip is None else {"clip": self.clip}
+        more = {name: getattr(self, name) for name in ("clip", "problem")}
         return (
             {name: getattr(self, name) for name in scalars}
-            | clip
+            | {name: value for name, value in more.items() if value is not None}
             | {
                 "network": {"graph": self.network.name, **self.network.options},
                 "algorithm": {"name": self.algorithm.name, **self.algorithm.options},

@@ -1,6 +1,7 @@
 """A data set dealt out to the agents and split into their parts."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -10,9 +11,9 @@ from .. import data
 from ..data import Dataset
 from ..data.standardize import federated, told
 from .components import spec
-from .datasets import load
+from .datasets import Columns, Files, several
 from .options import parameters, read
-from .validation_errors import did_you_mean, gather, several, within, wrong
+from .validation_errors import did_you_mean, within, wrong
 
 PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "by_label": data.partition.by_label,
@@ -20,6 +21,7 @@ PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "iid": data.partition.iid,
     "unequal": data.partition.unequal,
 }
+PARTS = ("train", "valid", "test")
 SHARES = (0.4, 0.4, 0.2)  # of training, validation and test rows
 IID, AGENTS = "iid", 9  # where nothing else is said
 ALREADY = ("labels", "labels_or_n", "agents", "seed")  # what a partition is handed anyway
@@ -30,13 +32,13 @@ class Dealt(NamedTuple):
 
     train: list[dict[str, np.ndarray]]
     valid: list[dict[str, np.ndarray]]
-    test: list[dict[str, np.ndarray]]
+    test: list[dict[str, np.ndarray]] | None  # where files of their own leave it out
     classes: int
     names: tuple[str, ...]  # the features', if they have any
 
 
 def deal(
-    dataset: str | list[str] | dict[str, str],
+    dataset: Files | None = None,
     agents: int | None = None,
     partition: str | dict[str, Any] | None = None,
     shares: Sequence[float] = SHARES,
@@ -47,85 +49,80 @@ def deal(
     site: str | None = None,
     features: list[str] | None = None,
     scale: Literal["none", "standard"] | dict[str, list[float]] = "none",
+    train: Files | None = None,
+    valid: Files | None = None,
+    test: Files | None = None,
+    hashed: int | None = None,
+    text: str = "text",
+    labels: list[str] | list[int] | None = None,
     real: bool = False,
+    first: int = 0,
 ) -> Dealt:
     """Training rows of `dataset` (all, or `rows` of them) over the agents.
 
     Sites are agents: several files are a site each, a csv file may have a column `site`, an npz
     file an array `sites`. Otherwise rows go to `agents` (9) as `partition` ("iid") says. `shares`
-    of each agent's rows are for training, validation and test. `label` names the column of labels
-    of a csv file and `features` those to use; `real` labels are numbers to regress on. `scale`
+    of each agent's rows are for training, validation and test, unless these come from files of
+    their own, `train`, `valid` and perhaps `test`. `label` names the column of labels of a csv
+    file, `features` those to use, and `text` the one whose words become `hashed` features; `real`
+    labels are numbers to regress on, others become classes in the order of `labels`. `scale`
     "standard" subtracts from every feature the mean and divides by the deviation that it has over
     the training rows of all agents, who tell sums alone; a table tells them, [mean, deviation] of
-    each feature by its name.
+    each feature by its name. `first` is the number of the first agent.
     """
-    found = load(dataset, folder, label, site, real, features)
-    table, labels = found.train
-    sites = found.sites
+    places = {"train": train, "valid": valid, "test": test} if dataset is None else {"": dataset}
+    given = {part: place for part, place in places.items() if place is not None}
+    said: dict[str, Any] = {"label": label, "site": site, "real": real, "features": features}
+    found = several(
+        given, folder, columns_of(said | {"hashed": hashed, "text": text, "labels": labels})
+    )
     if rows is not None:
-        chosen = np.random.default_rng(seed).permutation(len(labels))[:rows]
-        table, labels = table[chosen], labels[chosen]
-        sites = None if sites is None else sites[chosen]
-    if sites is not None and partition is None:
-        parts = [np.flatnonzero(sites == place) for place in found.places]
-    else:
-        parts = dealer(partition or IID)(labels, agents or AGENTS, seed=seed)
-    split = data.partition.split(parts, shares, seed)
+        found = {part: drawn(one, rows, seed) for part, one in found.items()}
+    one = next(iter(found.values()))
+    own = {part: _agents(each, one.places, partition, agents, seed) for part, each in found.items()}
+    if dataset is not None:
+        cut = data.partition.split(own[""], shares, seed, first)
+        found, own = dict.fromkeys(PARTS, one), dict(zip(PARTS, cut, strict=True))
+    scaled = _scale(scale, one, own["train"])
+    made = {
+        part: [{"a": scaled(each.train[0][i]), "b": each.train[1][i]} for i in own[part]]
+        for part, each in found.items()
+    }
+    return Dealt(made["train"], made["valid"], made.get("test"), len(one.classes), one.names)
+
+
+def _scale(scale: Any, found: Dataset, own: Sequence[np.ndarray]) -> Callable[[Any], Any]:
+    """What is done to features: by the rows of all agents, by a table, or nothing."""
     if scale == "standard":
-        table = federated([table[i] for i in split[0]])(table)
-    elif scale != "none":
-        table = told(scale, found.names)(table)
-    train, valid, test = ([{"a": table[i], "b": labels[i]} for i in part] for part in split)
-    return Dealt(train, valid, test, len(found.classes), found.names)
+        return federated([found.train[0][i] for i in own]).__call__
+    return told(scale, found.names).__call__ if scale != "none" else lambda table: table
 
 
-def settled(given: dict[str, Any], found: Dataset | None) -> dict[str, Any]:
-    """Who the agents are, as a file says it in full; raises with every mistake.
-
-    `found` is the data set where its files are at hand, `given` what was asked for.
-    """
-    several = isinstance(given.get("dataset"), list | dict)
-    partition, agents = given.get("partition"), given.get("agents")
-    wanted = several or "site" in given
-
-    def alone() -> None:
-        if several and "site" in given:
-            raise wrong("each file is a site already; leave it out", "site")
-
-    def one_rule() -> None:
-        if wanted and partition is not None:
-            raise wrong("the sites say who has which rows; leave it out", "partition")
-
-    def as_many() -> None:
-        count = len(found.places) if found else 0
-        if found and agents is not None and agents != count:
-            said = f"is {agents}, but there are {count} sites ({', '.join(found.places[:6])}"
-            raise wrong(f"{said}{', ...' * (count > 6)}); leave it out", "agents")
-
-    sited = wanted or (found is not None and bool(found.places) and partition is None)
-    gather(alone, one_rule, *([as_many] if sited else []))
-    if sited:
-        return {"agents": len(found.places)} if found else {}
-    table = partition_options(IID if partition is None else partition)[1]
-    return {"agents": AGENTS if agents is None else agents, "partition": table}
+def drawn(found: Dataset, rows: int, seed: int) -> Dataset:
+    """So many rows of it, drawn at random."""
+    chosen = np.random.default_rng(seed).permutation(len(found.train[1]))[:rows]
+    sites = None if found.sites is None else found.sites[chosen]
+    return replace(found, train=(found.train[0][chosen], found.train[1][chosen]), sites=sites)
 
 
-def dealable(given: Mapping[str, Any]) -> None:
-    """Refuse numbers that no data set can be dealt by, whatever it holds."""
-    found: list[tuple[tuple[str | int, ...], str, Any]] = []
-    for name, least in (("agents", 1), ("rows", 1), ("seed", 0)):
-        if isinstance(value := given.get(name), int) and value < least:
-            found.append(((name,), f"must be a whole number, {least} or more, not {value}", value))
-    shares = given.get("shares", SHARES)
-    if _numbers(shares) and (len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9):
-        said = f"must be three numbers above 0 that add up to 1, as in {list(SHARES)}: the shares "
-        found.append((("shares",), f"{said}of training, validation and test rows", shares))
-    if found:
-        raise several(found)
+def _agents(
+    found: Dataset, places: Sequence[str], partition: Any, agents: int | None, seed: int
+) -> list[np.ndarray]:
+    """The rows of each agent: those of its site, in the order of `places`, or dealt out."""
+    if found.sites is None or partition is not None:
+        return dealer(partition or IID)(found.train[1], agents or AGENTS, seed=seed)
+    order = places if {*places} == {*found.places} else found.places  # by name, or by their order
+    return [np.flatnonzero(found.sites == place) for place in order]
 
 
-def _numbers(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(v, int | float) for v in value)
+def columns_of(given: Mapping[str, Any]) -> Columns:
+    """What is what in the files, by the options of `deal`."""
+    names = [field.name for field in fields(Columns)]
+    found = {k: given[k] for k in names if given.get(k) is not None}
+    for key in ("features", "labels"):
+        if key in found:
+            found[key] = tuple(map(str, found[key]))
+    return Columns(**found)
 
 
 def dealer(partition: str | dict[str, Any]) -> Callable[..., list[np.ndarray]]:

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from .. import data
 from ..data.locations import where
 from ..network import Network
-from . import partitioning
+from . import partitioning, sites
 from .components import Part, algorithm, graph, literal
-from .datasets import found_at, load
+from .datasets import Columns, found_at, load
 from .validation_errors import BadExperiment, mistakes_of
 
 T = TypeVar("T")
@@ -79,14 +79,18 @@ def dealt_out(
     site: str | None = None,
     real: bool = False,
     columns: Sequence[str] | None = None,
+    hashed: int | None = None,
+    text: str = "text",
 ) -> tuple[str, dict[str, Any]]:
     """What each agent would get: a table for the eye, and its numbers."""
     source = " ".join(files)
     place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
-    found = load(place, str(folder) if folder else None, label, site, real, columns)
+    used = None if columns is None else tuple(columns)
+    said = Columns(label, site, real, used, hashed, text)
+    found = load(place, str(folder) if folder else None, said)
     asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
     given = {k: v for k, v in (asked | {"site": site}).items() if v is not None}
-    settings = _read(source, lambda: partitioning.settled(given, found))
+    settings = _read(source, lambda: sites.settled(given, found))
     features, labels = found.train
     if "partition" in settings:
         parts = partitioning.dealer(settings["partition"])(labels, settings["agents"], seed=seed)

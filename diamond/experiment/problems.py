@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from ..data.standardize import told
 from ..problem import Problem
 from . import demo
 from .components import Part, table
-from .datasets import KNOWN, files, found_at, load
+from .datasets import KNOWN, files, found_at, several
 from .options import parameters, read
-from .partitioning import deal, dealable, partition_options, settled
+from .partitioning import PARTS, columns_of, deal, partition_options
+from .sites import dealable, settled, whose
 from .user_functions import UserFunction, digests, user_function
 from .validation_errors import did_you_mean, gather, wrong
 
-ROWS = ("train", "valid", "test")
+FILES = str | list | dict
 IN_PYTHON = ("representation",)  # takes functions, which no file can say
 EXAMPLE = '{kind = "my_problem.py:make"}'
 
@@ -28,8 +30,11 @@ def names() -> list[str]:
     return sorted({*found, "digits"} - {*IN_PYTHON})
 
 
-def problem(value: Any, base: Path) -> Part:
-    """A problem from its kind, or from a table with `kind` and options; paths start at `base`."""
+def problem(value: Any, base: Path, first: int = 0) -> Part:
+    """A problem from its kind, or from a table with `kind` and options; paths start at `base`.
+
+    `first` is the number of the first agent, which is not 0 at a site on its own.
+    """
     given = table(value, "kind", EXAMPLE)
     kind = given.pop("kind")
     if found := user_function(kind, base, "kind"):
@@ -42,27 +47,29 @@ def problem(value: Any, base: Path) -> Part:
     if canonical != "digits":
         make = getattr(problems, canonical)
     if "train" in parameters(make):
-        return _on_rows(canonical, make, given, base)
+        return _on_rows(canonical, make, given, base, first)
     options = read(canonical, parameters(make), given)
     return Part(canonical, options.spelled, lambda: _checked(make(**options.objects), canonical))
 
 
-def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: Path) -> Part:
+def _on_rows(
+    name: str, make: Callable[..., Any], given: dict[str, Any], base: Path, first: int
+) -> Part:
     """A problem that takes rows, on a data set dealt out to the agents."""
-    dealt, rest = parameters(deal, without=("real",)), parameters(make, without=ROWS)
+    dealt, rest = parameters(deal, without=("real", "first")), parameters(make, without=PARTS)
     real = "classes" not in rest  # its labels are numbers to regress on
+    files_of = {k: given[k] for k in ("dataset", *PARTS) if isinstance(given.get(k), FILES)}
     readers: list[Callable[[], Any]] = [
         lambda: read(name, {**dealt, **rest}, given),
         lambda: dealable(given),
     ]
     if isinstance(given.get("partition"), str | dict):
         readers.append(lambda: partition_options(given["partition"]))
-    if isinstance(given.get("dataset"), str | list | dict):
-        readers.append(lambda: found_at(given["dataset"], base))
+    readers += [partial(found_at, place, base, key) for key, place in files_of.items()]
     options = gather(*readers)[0]
     of = lambda taken: {k: v for k, v in options.objects.items() if k in taken}
-    place = found_at(given["dataset"], base)
-    rows, inner = of(dealt) | {"dataset": place, "real": real}, of(rest)
+    places = {key: found_at(value, base, key) for key, value in files_of.items()}
+    rows, inner = of(dealt) | places | {"real": real, "first": first}, of(rest)
 
     def build() -> Problem:
         train, valid, test, classes, names = deal(**rows)
@@ -71,27 +78,31 @@ def _on_rows(name: str, make: Callable[..., Any], given: dict[str, Any], base: P
         return _checked(make(train, valid, test, **known | inner), name)
 
     spelled = {k: v for k, v in options.spelled.items() if k not in ("agents", "partition")}
-    asked = given | {"dataset": place}
+    if "dataset" not in given:
+        spelled.pop("shares", None)
+    asked = given | places
     settled(asked, None)  # what is wrong whatever the files hold
-    spelled |= {"dataset": place} | settled(asked, _at_hand(rows))
+    spelled |= places | settled(asked, _at_hand(rows, places))
     if "classes" not in given:
         spelled.pop("classes", None)  # as many as the data set has
-    return Part(name, spelled, build, sources=digests(*map(Path, files(place))))
+    used = [Path(path) for place in places.values() for path in files(place)]
+    return Part(name, spelled, build, sources=digests(*used))
 
 
-def _at_hand(rows: dict[str, Any]) -> Dataset | None:
-    """The data set, if it is one of the user's files."""
-    dataset = rows["dataset"]
-    if isinstance(dataset, str) and dataset in KNOWN:
+def _at_hand(rows: dict[str, Any], places: dict[str, Any]) -> Dataset | None:
+    """The data set, that of training rows where others have files too, if it is the user's own."""
+    first = next(iter(places))
+    if isinstance(places[first], str) and places[first] in KNOWN:
         return None
-    wanted = {k: rows[k] for k in ("dataset", "label", "site", "real", "features") if k in rows}
     try:
-        found = load(**wanted)
+        found = several(places, rows.get("folder"), columns_of(rows))
         if isinstance(rows.get("scale"), dict):
-            told(rows["scale"], found.names)
-        return found
+            told(rows["scale"], found[first].names)
     except (DataError, OSError) as cause:
-        raise wrong(str(cause), "dataset") from None
+        raise wrong(str(cause), first) from None
+    if "train" in places:
+        whose(found, any(isinstance(place, dict) for place in places.values()))
+    return found[first]
 
 
 def _own(found: UserFunction, given: dict[str, Any]) -> Part:

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ..core import linear_solvers, sampling, tree
+from ..core import host, linear_solvers, sampling, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
 from ..machine.compiler import briefly
@@ -34,7 +33,7 @@ def block(objectives: Objectives) -> Objectives:
         if rows.stored is None:
             return rows.looked_at(part, ROWS)
         data = jax.tree.map(lambda a: a[:, :ROWS], rows.data)
-        return Rows(data, jnp.minimum(rows.count, ROWS), 1)
+        return Rows(data, host.put(np.minimum(rows.count, ROWS)), 1)
 
     return replace(objectives, train=cut(objectives.train, 0), valid=cut(objectives.valid, 1))
 

@@ -124,7 +124,8 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
             rate, tried = search[0] / 2, search[2]
             return rate, tree.norm(gradient(tree.axpy(-rate, move, y))), tried + 1
 
-        first = jnp.ones_like(size), tree.norm(gradient(tree.axpy(-1, move, y))), jnp.int32(1)
+        rate, tried = tree.mapped_with((jnp.ones_like(size), jnp.int32(1)), size)
+        first = rate, tree.norm(gradient(tree.axpy(-1, move, y))), tried
         rate, new, tried = jax.lax.while_loop(worse, halve, first)
         stuck = ~(new < size)
         length = tree.norm(move)  # 0 where the curvature is not positive: nothing is solved there
@@ -135,8 +136,9 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
         return moved, jnp.where(stuck, size, new), error, k + 1, stuck, spent
 
     size = tree.norm(gradient(y))
-    spent = jnp.int32(1), jnp.int32(0)
-    carry = (y, size, jnp.full_like(size, jnp.inf), jnp.int32(0), size == 0, spent)
+    begin = jnp.full_like(size, jnp.inf), jnp.int32(0), (jnp.int32(1), jnp.int32(0))
+    error, k, spent = tree.mapped_with(begin, size)
+    carry = (y, size, error, k, size == 0, spent)
     y, size, error, _, _, (gradients, products) = jax.lax.while_loop(unfinished, step, carry)
     rows = oracle.rows
     cost = Cost(samples=rows, gradients=gradients * rows, hvps=products * rows)

@@ -1,6 +1,8 @@
 """Programs compiled for the kind of device at hand, with as much effort as they are worth."""
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -55,11 +57,13 @@ class Compiled:
         return self.programs[kind, little]
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        return self.program(given, named)(*given, **named)
+        with uncollected():
+            return self.program(given, named)(*given, **named)
 
     def lower(self, *given: Any, **named: Any) -> Any:
         """On its way to be compiled; a call finds what was compiled of it."""
-        return self.program(given, named).lower(*given, **named)
+        with uncollected():
+            return self.program(given, named).lower(*given, **named)
 
 
 def compiled(
@@ -77,6 +81,18 @@ def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], 
     return compiled(*static, options={}, small=small, less=BRIEF)
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's garbage collector: tracing makes many objects, and next to no garbage."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
 def in_turn(function: Callable[..., Any]) -> Any:
     """Compile a function of one agent, called over and over: on a processor, by one thread."""
     options = _known(**IN_TURN) if jax.default_backend() == "cpu" else {}
@@ -91,6 +107,8 @@ def at_once() -> None:
 @cache
 def _known(**options: Any) -> dict[str, Any]:
     """Those of `options` that this JAX knows: it refuses a program over any other."""
+    if options != BRIEF and options.items() <= _known(**BRIEF).items():
+        return options  # asked once for both
     return (
         options
         if _taken(options)

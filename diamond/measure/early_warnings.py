@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..core import host
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
 from ..hypergradient.lipschitz import hardest, in_use
@@ -70,7 +71,7 @@ class EarlyWarnings:
             direction = getattr(state, name, None)
             if direction is None or not entry["round"]:
                 continue
-            size = float(np.max(_lengths(_at_hand(direction))))
+            size = float(np.max(_lengths(host.at_hand(direction))))
             least, since = self.least.get(name, (np.inf, 0))
             if size < least:
                 self.least[name] = size, int(entry["round"])
@@ -117,7 +118,7 @@ def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | No
     p = getattr(state, "p", None)
     if p is None or not entry["round"] or not entry["stationarity"]:
         return None
-    mean = jax.tree.map(lambda a: a.mean(0, keepdims=True), _at_hand(p))
+    mean = jax.tree.map(lambda a: a.mean(0, keepdims=True), host.at_hand(p))
     ratio = float(_lengths(mean)[0]) / entry["stationarity"] ** 0.5
     spread = entry["consensus"] + entry["lower_error"]  # away from x_i = xbar, y_i = y_i* it may
     if ratio <= STALE or spread > entry["stationarity"] or "eta" not in (found := numbers()):
@@ -135,13 +136,6 @@ def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
     if getattr(algorithm, "newton", False):  # beta is no step along g_y there
         found.pop("beta", None)
     return found
-
-
-def _at_hand(direction: Tree) -> Tree:
-    """Arrays of a CPU as the host's, which are not copied and need no program."""
-    first = jax.tree.leaves(direction)[0]
-    here = isinstance(first, np.ndarray) or {d.platform for d in first.devices()} == {"cpu"}
-    return jax.tree.map(np.asarray, direction) if here else direction
 
 
 def _lengths(direction: Tree) -> Any:

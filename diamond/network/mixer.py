@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from diamond.core import tree
+from diamond.core import host, tree
 from diamond.core.sampling import Moment
 from diamond.network.network import Network
 
@@ -137,7 +137,7 @@ def mixer(network: Network) -> Mixer:
 
 def dense_mixer(network: Network) -> Mixer:
     """M as a matrix; a round costs m^2 products a number."""
-    return Mixer(jnp.asarray(network.matrix), (), None, None)
+    return Mixer(host.put(network.matrix), (), None, None)
 
 
 def sparse_mixer(network: Network) -> Mixer:
@@ -148,7 +148,7 @@ def sparse_mixer(network: Network) -> Mixer:
     buckets = tuple(_bucket(network, members) for members in groups)
     if len(groups) == 1:
         return Mixer(None, buckets, None, None)
-    whole = lambda a: jnp.asarray(a, jnp.int32)
+    whole = lambda a: host.put(a, np.int32)
     places = whole(np.argsort(np.concatenate(groups)))
     return Mixer(None, buckets, tuple(map(whole, groups)), places)
 
@@ -164,4 +164,4 @@ def _bucket(network: Network, members: NDArray[np.int64]) -> Bucket:
     position = np.where(used, m.indptr[members] + slots, 0)
     senders = np.where(used, m.indices[position], members)
     weights = np.where(used, m.data[position], 0.0)
-    return Bucket(jnp.asarray(senders, jnp.int32), jnp.asarray(weights))
+    return Bucket(host.put(senders, np.int32), host.put(weights))

@@ -6,7 +6,6 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 
 def largest(
@@ -21,6 +20,8 @@ def largest(
     size = matrix.shape[0]
     if size <= dense_up_to:
         return np.linalg.eigvalsh(matrix.toarray())[-count:]
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
     # ARPACK draws its own start when given none, and the answer would change between runs.
     start = np.random.default_rng(0).standard_normal(size)
     try:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import tree
+from ..core import host, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
 from ..network import Network
@@ -103,16 +103,15 @@ class Setting:
     @property
     def numbers(self) -> jax.Array:
         """Of the agents whose rows the problem has."""
-        return jnp.arange(self.problem.agents) if self.agent is None else jnp.array([self.agent])
+        here = np.arange(self.problem.agents) if self.agent is None else [self.agent]
+        return host.put(here)
 
     @property
     def point(self) -> tuple[Tree, Tree]:
         """x and y of all agents, the agent axis first."""
         if self.moved is not None:
             return self.moved
-        agents = self.problem.agents
-        everywhere = lambda a: jnp.broadcast_to(a, (agents, *a.shape))
-        x, y = jax.tree.map(everywhere, self.problem.start(self.seed))
+        x, y = host.everywhere(self.problem.start(self.seed), self.problem.agents)
         return x, y
 
     def each(self, look: Callable[[Rows, Tree, jax.Array], Any], point: Tree) -> Any:
@@ -283,7 +282,7 @@ def fill(node: Any, setting: Setting) -> Any:
         value = setting.once(open.name, open.compute)
         if not np.ndim(value):
             return value
-        return Own(jnp.asarray(value)) if setting.agent is None else value[0]
+        return Own(host.put(value)) if setting.agent is None else value[0]
 
     return swap(node, number)
 

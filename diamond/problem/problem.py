@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core import host
 from ..core.sampling import key
 from ..core.tree import Tree
 from ..machine import compilation_cache
@@ -163,7 +164,7 @@ class Problem:
         """f and g of all agents, or of those, ready for blocks of `batch` rows."""
         of = self.stack if agents is None else partial(self.some, agents=agents)
         here = np.arange(self.agents) if agents is None else np.asarray(agents)
-        part = lambda name: self.part(name, batch, of, lambda numbers: jnp.asarray(numbers[here]))
+        part = lambda name: self.part(name, batch, of, lambda numbers: host.put(numbers[here]))
         train = part("train")
         valid = train if self.lower is None else part("valid")
         kind = self.lower_level, self.prox
@@ -205,11 +206,11 @@ class Problem:
         """The rows of some agents, as long as if they were those of all."""
         counts = self.counts(part)
         length = counts.max() + batch - 1
-        wrap = lambda *a: jnp.asarray(
+        wrap = lambda *a: host.put(
             np.stack([np.take(a, np.arange(length) % len(a), axis=0) for a in a])
         )
         data = jax.tree.map(wrap, *(self.rows[part][agent] for agent in agents))
-        own = jnp.asarray(counts[np.asarray(agents)], jnp.int32)
+        own = host.put(counts[np.asarray(agents)], np.int32)
         return Rows(data, own, batch, sampled=self.sampled(part))
 
     def sampled(self, part: str) -> bool:

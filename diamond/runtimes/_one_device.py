@@ -1,7 +1,7 @@
 """All agents on one device."""
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from ..core.sampling import Sampling
 from ..core.tree import Tree
@@ -60,5 +60,5 @@ class OneDevice:
     ) -> tuple[Progress, bool]:
         """Rounds up to `until`, or through the first that leaves x or y not finite."""
         fixed = algorithm, self.working, self.mixing, key, progress
-        after, sound = self.rounds(*fixed, jnp.int32(until), sampling=self.sampling)
+        after, sound = self.rounds(*fixed, np.int32(until), sampling=self.sampling)
         return jax.block_until_ready(after), bool(sound)

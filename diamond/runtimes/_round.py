@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ..core import cost, tree
+from ..core import cost, host, tree
 from ..core.cost import Cost
 from ..core.sampling import EACH, Moment, Sample, Sampling, draw
 from ..machine.compiler import compiled
@@ -38,10 +39,8 @@ class Mixing(Protocol):
 
 def start(algorithm: Algorithm, x: tree.Tree, y: tree.Tree, agents: int) -> Progress:
     """All agents before round 0, at the same point."""
-    everywhere = lambda a: jax.tree.map(lambda a: jnp.broadcast_to(a, (agents, *a.shape)), a)
-    state = jax.vmap(algorithm.init)(everywhere(x), everywhere(y))
-    counters = jnp.broadcast_to(cost.zeros(), (agents, *cost.zeros().shape))
-    return Progress(jnp.int32(0), state, counters)
+    state = jax.vmap(algorithm.init)(*host.everywhere((x, y), agents))
+    return Progress(host.put(0, np.int32), state, host.put(cost.each(Cost(), agents)))
 
 
 def begin(

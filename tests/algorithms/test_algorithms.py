@@ -9,7 +9,6 @@ from helpers import (
     ALGORITHMS,
     ESTIMATORS,
     METHODS,
-    TRACKED,
     build,
     end,
     logistic,
@@ -41,8 +40,8 @@ def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
     assert same_bits(again, algorithm) and hash(jax.tree.structure(algorithm)) is not None
 
 
-@pytest.mark.parametrize("sampling", ["blocks", "rows"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+# Blocks in single precision are in `test_methods`, for every method.
+@pytest.mark.parametrize("dtype, sampling", [("float32", "rows"), ("float64", "blocks")])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     problem = logistic(dtype=dtype)
@@ -80,25 +79,13 @@ def test_it_runs_on_nested_trees():
 def test_every_estimator_works_in_single_precision(name, float32):
     estimator = ESTIMATORS[name]
     problem = logistic(dtype="float32")
-    given = build("diamond", batch=2, hypergradient=estimator)
+    steps = dict(alpha=0.1, beta=0.1, eta=0.5, gamma=0.5)
+    given = build("diamond", batch=2, hypergradient=estimator, **steps)
     algorithm = resolve(given, Setting(problem, None, 2, 0)).algorithm
     first = start(algorithm, *problem.start(0), problem.agents)
     step = partial(play, algorithm, problem.objectives(2), mixer(ring(3)), key(0), "blocks")
     kinds = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(step, first).state)}
     assert kinds == {"float32"}
-
-
-@pytest.mark.parametrize("name", TRACKED)
-def test_tracked_algorithms_reach_the_minimizer(name):
-    """Without noise, at constant steps, in spite of the agents' differences."""
-    q = quad(noise=0.0)
-    options = dict(alpha=0.1, beta=0.5, eta=0.5, gamma=0.5, batch=3, period=4)
-    algorithm = build(name, hypergradient=hg.conjugate_gradient(4), **options)
-    state = end(q.problem, ring(4), algorithm, 1500).state
-    best = q.minimizer()
-    assert np.linalg.norm(best) > 0.3  # not where it started
-    np.testing.assert_allclose(state.x, np.tile(best, (4, 1)), atol=1e-12)
-    np.testing.assert_allclose(state.y, q.lower_solution(best), atol=1e-12)
 
 
 def test_interact_is_exact_also_with_noisy_and_unequal_rows():
@@ -107,21 +94,6 @@ def test_interact_is_exact_also_with_noisy_and_unequal_rows():
         q.problem, ring(4), diamond.interact(0.1, 0.5, hg.conjugate_gradient(4)), 1500
     ).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-12)
-
-
-@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - set(TRACKED)))
-def test_untracked_algorithms_have_a_bias_that_halves_with_the_steps(name):
-    q = quad(noise=0.0)
-
-    def error(alpha):
-        options = dict(alpha=alpha, beta=0.5, eta=0.5, gamma=0.5, batch=3)
-        algorithm = build(name, hypergradient=hg.conjugate_gradient(4), **options)
-        x = np.asarray(end(q.problem, ring(4), algorithm, 6000).state.x)
-        return np.linalg.norm(x - q.minimizer())
-
-    large, small = error(0.02), error(0.01)
-    assert small > 1e-3
-    assert large / small == pytest.approx(2, rel=0.3)
 
 
 def test_diamond_comes_closer_with_more_rounds():
@@ -134,5 +106,5 @@ def test_diamond_comes_closer_with_more_rounds():
         x = np.asarray(end(q.problem, ring(4), algorithm, rounds, seed).state.x)
         return np.linalg.norm(x - q.minimizer())
 
-    errors = [np.mean([error(rounds, seed) for seed in range(3)]) for rounds in (50, 400, 6400)]
+    errors = [np.mean([error(rounds, seed) for seed in range(3)]) for rounds in (50, 400, 3200)]
     assert errors[1] < 0.5 * errors[0] and errors[2] < 0.5 * errors[1]

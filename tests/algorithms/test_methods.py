@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from helpers import METHODS, build, end, logistic, quad, ring, same_bits
+from helpers import METHODS, TRACKED, build, end, logistic, quad, ring, same_bits
 
 import diamond
 from diamond import algorithms, catalogue
@@ -72,6 +72,17 @@ NETWORKS = {"ring": ring(6), "star": diamond.network.star(6)}  # one program: bo
 def test_it_reaches_the_solution_of_agents_that_differ(name):
     errors = {where: error(name, network) for where, network in NETWORKS.items()}
     assert max(errors.values()) < 1e-6, errors
+
+
+@pytest.mark.parametrize("name", TRACKED)
+def test_tracked_algorithms_reach_the_minimizer_to_the_last_digits(name):
+    """Without noise, at constant steps, in spite of the agents' differences."""
+    q, larger = problem(name), dict(alpha=0.1, beta=0.5)
+    state = end(q.problem, NETWORKS["ring"], made(name, **larger), ROUNDS).state
+    best = q.minimizer()
+    assert np.linalg.norm(best) > 0.3  # not where it started
+    np.testing.assert_allclose(state.x, np.tile(best, (6, 1)), atol=1e-12)
+    np.testing.assert_allclose(state.y, q.lower_solution(best), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "steps"])

@@ -323,7 +323,7 @@ def test_the_rules_and_the_machine_are_told(opened):
         "tuned by 3 settings" in rules and "(0 to 2) that no trial has seen (100 to 101)" in rules
     )
     summary = opened.locator("#summary").inner_text()
-    assert summary.startswith("3 methods on 3 cases, 3 seeds each: 9 pairs, 102 runs")
+    assert summary.startswith("3 methods on 3 cases, 3 seeds each: 9 pairs, 114 runs")
     opened.get_by_text("The machine").click()
     assert "x86_64" in opened.locator("#machine").inner_text()
     opened.get_by_text("The cases").click()

@@ -10,7 +10,7 @@ from crashing import ROUNDS, team
 from federations import NAMES, started
 from helpers import same_bits
 from peering import lockstep
-from sites import LAYOUT, SOON, federation, refusal, site
+from sites import SOON, federation, layout, refusal, site
 
 from diamond.cli.net_status import _ask, _said
 from diamond.peers import authority, roster
@@ -111,7 +111,7 @@ def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
     assert said == "site1 has roster 1, not yet 2; start it again with its new bundle"
 
     async def good():
-        async with site(other), Client(new, limit(LAYOUT), SOON) as client:
+        async with site(other), Client(new, limit(layout()), SOON) as client:
             await client.call(1, pack({"kind": "ping", "sender": 0}))
 
     asyncio.run(good())

@@ -119,7 +119,7 @@ def test_advise_takes_it(here, monkeypatch):
     (here / "own.toml").write_text(TOML[: TOML.index("[algorithm]")] + own)
     for words, names in (
         (["tiny.toml", "--algorithm", "mine.py:make"], {"mine"}),
-        (["own.toml"], {*advice.ALGORITHMS["personal"], "mine"}),
+        (["own.toml"], {*advice.tried("personal", 3, "symmetric"), "mine"}),
         (["own.toml", "--algorithm", "dsgd"], {"dsgd"}),
     ):
         seen.clear()

@@ -9,7 +9,7 @@ from crashing import ROUNDS, team
 from cryptography.hazmat.primitives.asymmetric import ec
 from helpers import same_bits
 from peering import lockstep
-from sites import LAYOUT, SOON, altered, certified, federation, refusal, site
+from sites import SOON, altered, certified, federation, layout, refusal, site
 
 import diamond
 from diamond.peers import roster
@@ -115,7 +115,7 @@ def test_a_round_that_is_past_or_not_to_come_is_refused(places):
     async def attempt(round):
         async with site(two) as node:
             node.service.outbox.durable[0] = node.service.outbox.durable[2] = 4
-            async with Client(one, limit(LAYOUT), SOON) as caller:
+            async with Client(one, limit(layout()), SOON) as caller:
                 await caller.call(1, encode_ask(Ask(node.run_digest, 0, round, 0)))
 
     with pytest.raises(Refused, match="agent 1: round 3 is no longer kept, only rounds from 4 on"):
@@ -128,7 +128,8 @@ def test_an_answer_of_another_round_is_not_taken_for_this_one(places):
     """A neighbour that replays an old message is asked again, and named when patience ends."""
     _, one, two, _ = places
     agent = team()[1]
-    old = encode(Envelope(digest(agent, ROUNDS)["run"], 1, 3), [np.zeros(*a[::-1]) for a in LAYOUT])
+    sent = [np.zeros(*a[::-1]) for a in layout()]
+    old = encode(Envelope(digest(agent, ROUNDS)["run"], 1, 3), sent)
 
     async def replay(sender, request):
         greets = unpack(request, REQUEST)[0]["kind"] == "hello"
@@ -148,10 +149,10 @@ def test_an_oversized_request_or_answer_is_refused(places):
     assert kind is Unreachable and "larger" in said
 
     async def huge(sender, request):
-        return b"\0" * (limit(LAYOUT) + 1)
+        return b"\0" * (limit(layout()) + 1)
 
     async def attempt():
-        async with Server(two, huge), Client(one, limit(LAYOUT), SOON) as caller:
+        async with Server(two, huge), Client(one, limit(layout()), SOON) as caller:
             await caller.call(1, b"anything")
 
     with pytest.raises(Unreachable, match="larger than any message of this run"):

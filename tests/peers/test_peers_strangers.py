@@ -8,7 +8,7 @@ import pytest
 from crashing import ROUNDS, team
 from helpers import same_bits
 from peering import lockstep
-from sites import LAYOUT, SOON, federation, site
+from sites import SOON, federation, layout, site
 
 from diamond.peers import gate, roster, visit
 from diamond.peers.audit import LINES, Audit
@@ -104,7 +104,7 @@ def test_a_neighbour_that_asks_too_much_at_once_is_closed(bundles, caplog):
     one, two, _ = bundles
 
     async def attempt():
-        async with site(two) as node, Client(one, limit(LAYOUT), SOON) as caller:
+        async with site(two) as node, Client(one, limit(layout()), SOON) as caller:
             later = encode_ask(Ask(node.run_digest, 0, 3, 0))  # held until round 3 is there
             asked = [asyncio.ensure_future(caller.call(1, later)) for _ in range(visit.HELD + 1)]
             found = await asyncio.gather(*asked, return_exceptions=True)

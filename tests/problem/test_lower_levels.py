@@ -9,6 +9,7 @@ from helpers import end, flat, logistic, quad, ring, same_bits
 import diamond
 from diamond import prox
 from diamond.measure.measures import measure
+from diamond.problems import quadratic
 
 AGENTS = 4
 
@@ -78,6 +79,12 @@ def test_without_a_lower_level_only_x_is_measured():
     assert seen["upper_loss"] == pytest.approx(loss)
 
 
+@pytest.mark.parametrize("lower_level", ["personal", "common", "none"])
+def test_the_losses_of_the_quadratic_pass_the_checks(lower_level):
+    made = quadratic(agents=2, upper=2, lower=2, rows=6, lower_level=lower_level)
+    assert made.problem.lower_level == lower_level
+
+
 def test_a_problem_without_a_lower_level_is_of_x_alone():
     rows = [{"a": np.ones((3, 2)) * i} for i in (1, 2)]
     loss = lambda x, rows: jnp.mean((rows["a"] @ x - 1) ** 2)
@@ -117,12 +124,19 @@ def test_a_prox_is_the_minimizer_that_it_stands_for(name):
     """Against many random points of the set: none is better."""
     random, a = np.random.default_rng(0), 0.8
     one = PROXES[name]
+    worth = lambda x, v: one.value(x) + jnp.sum((x - v) ** 2) / (2 * a)
+
+    @jax.jit
+    def judged(v, moves):
+        best = one(v, a)
+        others = jax.vmap(lambda move: worth(one(best + move, a), v))(moves)
+        return best, worth(best, v), others
+
     for _ in range(20):
         v = random.normal(size=5)
-        best = one(v, a)
-        worth = lambda x: float(one.value(x)) + np.sum((np.asarray(x) - v) ** 2) / (2 * a)
-        tried = [one(best + s * random.normal(size=5), a) for s in np.repeat([0.01, 0.1, 1], 20)]
-        assert worth(best) <= min(map(worth, tried)) + 1e-12
+        moves = np.repeat([0.01, 0.1, 1], 20)[:, None] * random.normal(size=(60, 5))
+        best, least, others = judged(v, moves)
+        assert least <= np.min(others) + 1e-12
     np.testing.assert_allclose(one(one(v, a), 0.0), one(v, a), atol=1e-12)
     if name == "simplex":
         assert np.sum(best) == pytest.approx(1.5) and np.min(best) >= 0
@@ -135,7 +149,8 @@ def test_prometheus_reaches_the_regularized_solution_and_its_measure_vanishes_th
     problem = diamond.Problem(q.problem.upper, q.problem.lower, q.problem.init, **rows, prox=one)
     x = np.zeros(3)
     for _ in range(4000):  # proximal gradient steps on the closed form
-        x = np.asarray(one(x - 0.1 * q.gradient(x), 0.1))
+        v = x - 0.1 * q.gradient(x)
+        x = np.sign(v) * np.maximum(np.abs(v) - 0.1 * 0.6, 0)
     assert np.sum(x == 0) >= 1 and np.any(x)  # some, not all, are cut off
     exact = diamond.hypergradient.exact()
     for relax in (None, 0.5):
@@ -157,7 +172,8 @@ def test_a_constraint_holds_in_every_round():
     given = known.upper, known.lower, known.init
     rows = {part: [known.rows[part][i] for i in range(3)] for part in ("train", "valid")}
     problem = diamond.Problem(*given, **rows, prox=prox.box(-1.0, 0.01))
-    algorithm = diamond.diamond(2.0, 0.2, 0.5, 0.5, 2, order="atc")
+    chain = diamond.hypergradient.neumann(3, 3.0)
+    algorithm = diamond.diamond(2.0, 0.2, 0.5, 0.5, 2, chain, order="atc")
     seen = np.stack(
         [flat(end(problem, ring(3), algorithm, rounds).state.x) for rounds in (3, 4, 5)]
     )

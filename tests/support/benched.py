@@ -51,15 +51,22 @@ def pair(case: str, method: str, tuned: list[list[float]]) -> dict[str, Any]:
     above = (case, method) == ("linked", "dsgd")
     untuned = [[start, *([2 * start] * 4 if above else losses[:-1])] for losses in tuned]
     made = lambda each: [run(method, losses, i, case == "linked") for i, losses in enumerate(each)]
-    tried = [(0.1, 3.0), (0.2, 2.0), (0.4, math.inf)]
+    tried = [
+        (0.1, {"short": 5.0}),  # did not go on
+        (0.2, {"short": 3.0, "upper_loss": 2.0}),
+        (0.4, {"short": 4.0, "upper_loss": math.inf}),
+    ]
     return {
         "case": case,
         "method": method,
         "numbers": {"alpha": 0.2, "beta": 0.5},
         "best": 1,
-        "tried": [{"numbers": {"alpha": a, "beta": 0.3 + a}, "upper_loss": v} for a, v in tried]
+        "tried": [{"numbers": {"alpha": a, "beta": 0.3 + a}} | v for a, v in tried]
         if method != "k_free"
-        else [{"numbers": {"alpha": a, "beta": 0.5}, "upper_loss": 1.0} for a in (0.1, 0.2)],
+        else [
+            {"numbers": {"alpha": a, "beta": 0.5}, "short": 2.0, "upper_loss": 1.0}
+            for a in (0.1, 0.2)
+        ],
         "tuned": made(tuned),
         "untuned": made(untuned),
     }
@@ -80,7 +87,6 @@ def results() -> dict[str, Any]:
             name: {
                 "title": f"{name} in words",
                 "rounds": 40,
-                "every": 10,
                 "batch": 8,
                 "topology": topology,
                 "lower_level": level,

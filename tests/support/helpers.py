@@ -6,6 +6,8 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from compiling import unchecked
 
 import diamond
 from diamond import catalogue
@@ -15,7 +17,7 @@ from diamond.network.lossy_mixer import mixing
 from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
 from diamond.problems import quadratic
-from diamond.runtimes._round import Progress, advance, begin
+from diamond.runtimes._round import Progress, advance, begin, together
 
 METHODS = {name: catalogue.maker(name) for name in catalogue.names() if name != "method"}
 # Those of the paper and its kin, for what is tested round by round.
@@ -37,9 +39,14 @@ ESTIMATORS = {
 
 @cache
 def quad(**options):
-    """The quadratic problem, the same object for the same options."""
+    """The quadratic problem, the same object for the same options.
+
+    Its losses are the gallery's, whose tests have them checked: here that would be compiled anew.
+    """
     options = {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
-    return quadratic(**{"agents": 4, "upper": 3, "lower": LOWER, "rows": 12} | options)
+    with pytest.MonkeyPatch.context() as patch:
+        unchecked(patch)
+        return quadratic(**{"agents": 4, "upper": 3, "lower": LOWER, "rows": 12} | options)
 
 
 def build(name, **options):
@@ -111,9 +118,10 @@ def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> lis
     setting = Setting(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, setting).algorithm
     fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
+    options = {"sampling": sampling, "size": together(fixed[1].train)}  # those of `simulate`
     found = [begin(*fixed[:3], *problem.start(seed))]
     for t in range(rounds):
-        after, sound = advance(*fixed, found[-1], jnp.int32(t + 1), sampling=sampling)
+        after, sound = advance(*fixed, found[-1], jnp.int32(t + 1), **options)
         assert sound
         found.append(after)
     return found
@@ -124,8 +132,9 @@ def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progr
     setting = Setting(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, setting).algorithm
     fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
+    options = {"sampling": sampling, "size": together(fixed[1].train)}  # those of `simulate`
     first = begin(*fixed[:3], *problem.start(seed))
-    after, sound = advance(*fixed, first, jnp.int32(rounds), sampling=sampling)
+    after, sound = advance(*fixed, first, jnp.int32(rounds), **options)
     assert sound
     return after
 

@@ -18,7 +18,11 @@ from diamond.peers.transport import Refused, Unreachable
 
 NETWORK = diamond.network.path(3)
 SOON = Limits(connect=1.0, round=5.0, give_up=60.0)
-LAYOUT = team()[0].largest
+
+
+def layout():
+    """The largest message of these sites."""
+    return team()[0].largest
 
 
 def ports(count):
@@ -46,13 +50,13 @@ async def site(bundle, folder=None, limits=SOON):
             yield node
 
 
-def refusal(asked, client, request=None, most=limit(LAYOUT)):
+def refusal(asked, client, request=None, most=None):
     """What happens to a call of `client`, a bundle, to the site of the bundle `asked`."""
 
     async def attempt():
         async with site(asked) as node:
             ask = Ask(node.run_digest, client.me.number, 0, 0)
-            async with Client(client, most, SOON) as caller:
+            async with Client(client, most or limit(layout()), SOON) as caller:
                 await caller.call(asked.me.number, request or encode_ask(ask))
 
     with pytest.raises((Refused, Unreachable)) as said:

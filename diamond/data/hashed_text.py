@@ -1,0 +1,64 @@
+"""Text as numbers by the signed hashing trick: the same everywhere, with no list of words."""
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.whole_numbers import whole
+from .dataset import DataError, Dataset, labels_of, tabulated
+
+WORD = re.compile(r"\w+")
+
+
+def features(texts: Sequence[str], width: int) -> NDArray[np.float32]:
+    """One row a text, `width` features (Weinberger et al., 2009):
+
+        a_k = sum of s(w) over the words w with h(w) mod width = k,   divided by |a|
+
+    Words are runs of letters, digits and _ without case. h(w) is the BLAKE2b digest of 8 bytes of
+    w in UTF-8, read as a whole number, the first byte the lowest; s(w) = -1 where it is 2^63 or
+    more, else 1. Words that fall on one k cancel as often as they add, so that products of rows
+    are right on the average. A text without words is 0.
+    """
+    whole("hashed", width, 1)
+    known: dict[str, tuple[int, float]] = {}
+    rows = np.zeros((len(texts), width))
+    for row, text in zip(rows, texts):
+        for word in WORD.findall(text.casefold()):
+            if word not in known:
+                code = int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little")
+                known[word] = code % width, -1.0 if code >> 63 else 1.0
+            place, sign = known[word]
+            row[place] += sign
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+def names(column: str, width: int) -> tuple[str, ...]:
+    """What the features of a column of text are called."""
+    return tuple(f"{column}#{k}" for k in range(width))
+
+
+def lines(path: str | Path, hashed: int, real: bool = False) -> Dataset:
+    """Read a plain file, a label and a text a line, with a blank or tab between; the text `hashed`.
+
+    Labels are whole numbers or names; `real`: they are numbers to regress on.
+    """
+    path = Path(path)
+    try:
+        found = path.read_text(encoding="utf-8-sig").splitlines()
+    except (UnicodeDecodeError, OSError) as cause:
+        raise DataError(f"{path}: not a readable utf-8 text ({cause}); correct it") from cause
+    kept = [(n, line.split(None, 1)) for n, line in enumerate(found, 1) if line.strip()]
+    for n, line in kept:
+        if len(line) < 2:
+            raise DataError(f"{path}, line {n}: a label without a text; correct the line")
+    if not kept:
+        raise DataError(f"{path}: no lines; give a label and a text a line")
+    marks = labels_of([line[0] for _, line in kept], [n for n, _ in kept], "label", path, real)
+    rows = features([line[1] for _, line in kept], hashed)
+    return tabulated(path, rows, marks, names("text", hashed), real)

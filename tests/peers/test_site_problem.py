@@ -1,0 +1,100 @@
+"""A federation whose file says the problem: every site makes its part of it from its own files."""
+
+import tomllib
+
+import numpy as np
+import pytest
+from commands import command
+from compiling import unchecked
+from tiny import TINY
+
+from diamond.experiment import config, federation
+from diamond.experiment.site_problem import at_site
+from diamond.experiment.validation_errors import BadExperiment
+from diamond.peers.agent import Agent
+from diamond.peers.handshake import digest
+
+SITES = {"north": ["no", "yes"], "south": ["yes"]}  # one has no row of a class
+FILE = """
+rounds = 3
+network = "ring:2"
+algorithm = {name = "gt_sgd", batch = 2, alpha = 0.1, beta = 0.1, hypergradient = "exact"}
+[problem]
+kind = "hyperparameter"
+dataset = "{agent}.csv"
+label = "ill"
+labels = ["no", "yes"]
+features = ["age", "dose"]
+scale = {age = [50.0, 15.0]}
+[sites]
+north = "127.0.0.1:7101"
+south = "127.0.0.1:7102"
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Tables whose columns stand in different orders."""
+    monkeypatch.chdir(tmp_path)
+    unchecked(monkeypatch)
+    random = np.random.default_rng(0)
+    for site, marks in SITES.items():
+        rows = [f"{random.normal(50, 15):.2f},{random.normal():.2f},{i}" for i in range(10)]
+        rows = [f"{row},{marks[i % len(marks)]}" for i, row in enumerate(rows)]
+        lines = ["age,dose,room,ill", *rows]
+        if site == "south":
+            lines = [",".join(reversed(line.split(","))) for line in lines]
+        (tmp_path / f"{site}.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "trial.toml").write_text(FILE)
+    return tmp_path
+
+
+def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here):
+    found = federation.load(here / "trial.toml")
+    assert tomllib.loads(found.toml())["problem"] == found.problem == found.terms()["problem"]
+    parts = [at_site(found.problem, site, i, None, here) for i, site in enumerate(SITES)]
+    alone = [part.build() for part in parts]
+    table = found.problem | {"dataset": {site: f"{site}.csv" for site in SITES}}
+    raw = TINY | {"problem": table, "network": "ring:2"}
+    whole = config.read(raw, here, "x.toml").problem.build()
+    for part in ("train", "valid", "test"):
+        for i in range(2):
+            for leaf in "ab":
+                np.testing.assert_array_equal(
+                    np.sort(alone[i].rows[part][0][leaf], axis=0),
+                    np.sort(whole.rows[part][i][leaf], axis=0),
+                )
+    given = found.graph(), found.algorithm.build()
+    said = [digest(Agent(own, *given, i), 3) for i, own in enumerate(alone)]
+    assert said[0] == said[1]
+    named = at_site(found.problem, "north", 0, here / "south.csv", here).build()
+    np.testing.assert_array_equal(named.rows["train"][0]["b"], 1)
+
+
+@pytest.mark.parametrize("old, new, said", [
+    ('labels = ["no", "yes"]', "", "problem.labels: is missing: tell all classes in their order"),
+    ("scale = {age = [50.0, 15.0]}", 'scale = "standard"', "problem.scale: no site sees the rows"),
+    ('label = "ill"', 'lable = "ill"', "problem.lable: is no option of hyperparameter; did you"),
+    ('label = "ill"', "agents = 2", "problem.agents: every site has its own rows; leave it out"),
+    ('"{agent}.csv"', '["a.csv"]', "problem.dataset: must be one path; {agent} in it is the name"),
+    ('"hyperparameter"', '"hyper_cleaning"', "no problem 'hyper_cleaning' on rows of sites; did"),
+])  # fmt: skip
+def test_what_sites_could_not_agree_on_is_refused_before_they_are_founded(here, old, new, said):
+    (here / "trial.toml").write_text(FILE.replace(old, new))
+    with pytest.raises(BadExperiment) as refusal:
+        federation.load(here / "trial.toml")
+    assert said in str(refusal.value)
+
+
+def test_the_site_and_the_place_are_named(here):
+    assert "net start BUNDLE\n" in command("net", "init", "trial.toml").stderr
+    (here / "north.csv").write_text("age,dose,ill\n50,1,no\n51,,yes\n")
+    start = "net", "start", "trial/north", "--quiet"
+    said = command(*start, code=2).stderr
+    assert "north" in said and "north.csv: row 3, column 'dose': '' is not a finite number" in said
+    (here / "north.csv").write_text("age,dose,ill\n50,1,perhaps\n51,2,yes\n")
+    assert "label 'perhaps' is none of no, yes" in command(*start, code=2).stderr
+    (here / "north.csv").unlink()
+    assert "problem.dataset: no data set 'north.csv' and no such file" in " ".join(
+        command(*start, code=2).stderr.split()
+    )
