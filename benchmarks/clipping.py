@@ -1,9 +1,10 @@
-"""What `clip` costs where nobody lies, and what it saves where one does: `clipping.py [ROUNDS]`.
+"""What `clip` costs where nobody lies, and where a liar leads the others: `clipping.py [ROUNDS]`.
 
 Eight sites, all joined, each with rows of its own kind, rehearsed: GT-SGD with steps given. A liar
 tells 1 for every number in every round. Printed: the squared norm of the exact hypergradient of all
 honest sites at their mean x, and the squared distance of the honest x to it; inf is a run that
-diverged.
+diverged. The gradient also vanishes where x is driven far off, so with a liar a small one is no
+sign of a good end: there only runs that diverge, or do not agree, can be told.
 """
 
 import logging
