@@ -16,7 +16,7 @@ demo: $(VENV)/installed  ## four algorithms on embedded data: a table, demo.png 
 	$(BIN)/diamond demo
 
 check: lint  ## a minute: lint, types, and the fastest tests of every folder
-	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile $$(grep -rl --include='test_*.py' 'mark\.quick' tests)
 
 test: lint  ## everything that must hold; says at its end what was skipped, and why
 	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile

@@ -1,7 +1,8 @@
 """Problems of the gallery at demo size: what docs/gallery.md reports.
 
     python benchmarks/gallery.py compare      every problem by several methods, tuned alike
-    python benchmarks/gallery.py pictures     of what `compare` found
+    python benchmarks/gallery.py pictures     of what `compare` found, and its tables in the docs
+    python benchmarks/gallery.py entries      processor seconds of every file of `diamond new`
     python benchmarks/gallery.py games        shares of the best return, on ten games
     python benchmarks/gallery.py cleaning     accuracy and F1, on three draws of wrong labels
     python benchmarks/gallery.py mnist FOLDER the same on 12,500 rows of MNIST, which is there
@@ -13,6 +14,10 @@ draw, by the upper loss.
 
 import argparse
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import jax
@@ -115,9 +120,27 @@ def compare(names, out, seeds, processes):
     out.write_text(json.dumps(known | found))
 
 
+def entries(names):
+    """`diamond new`, then `diamond run`, of every problem: compiled anew, all cores together."""
+    from diamond.experiment.gallery import STARTS
+
+    for kind in names or STARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "diamond"]
+            given = {"cwd": folder, "check": True, "capture_output": True}
+            given["env"] = os.environ | {"XDG_CACHE_HOME": folder}
+            subprocess.run([*command, "new", "mine", "--problem", kind], **given)
+            before = os.times()
+            subprocess.run([*command, "run", "mine.toml", "--quiet"], **given)
+            spent = os.times()
+        seconds = spent.children_user + spent.children_system
+        seconds -= before.children_user + before.children_system
+        print(f"{kind:20} {seconds:4.0f} s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    what = ["compare", "pictures", "games", "cleaning", "mnist"]
+    what = ["compare", "pictures", "entries", "games", "cleaning", "mnist"]
     parser.add_argument("what", choices=what)
     parser.add_argument("names", nargs="*", help="problems to compare; of mnist, its folder")
     parser.add_argument("--out", type=Path, default=Path("gallery/compare.json"))
@@ -129,8 +152,13 @@ def main():
         compare(asked.names, asked.out, asked.seeds, asked.processes)
     elif asked.what == "pictures":
         from gallery_pictures import draw
+        from gallery_tables import write
 
-        draw(json.loads(asked.out.read_text()), ROOT / "docs" / "gallery")
+        found = json.loads(asked.out.read_text())
+        draw(found, ROOT / "docs" / "gallery")
+        write(found, ROOT / "docs" / "gallery.md")
+    elif asked.what == "entries":
+        entries(asked.names)
     elif asked.what == "mnist":
         mnist(asked.names[0])
     else:

@@ -68,7 +68,7 @@ ENTRIES = {
         lambda: problems.quadratic(lower_level="common"), 5, 500, 16, "upper_loss"
     ),
     "regression": Entry(regression, 5, 500, 16, "test_loss"),
-    "policy_evaluation": Entry(lambda: problems.policy_evaluation(), 5, 500, 32, "value_error"),
+    "policy_evaluation": Entry(lambda: problems.policy_evaluation(), 5, 500, 32, "upper_loss"),
     "hyperparameter": Entry(
         lambda: problems.hyperparameter(*digits(5), classes=10), 5, 500, 16, "accuracy"
     ),

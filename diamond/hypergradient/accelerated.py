@@ -8,7 +8,7 @@ the same degree.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,54 +32,73 @@ TERMS = 20
 CLOSE = 1e-6  # (L - mu) / (L + mu) below which all eigenvalues count as one
 
 
-@tree.pytree
 @dataclass(frozen=True)
 class Accelerated:
-    """z = the K-th iterate for g_yy z = b, from zero, by K - 1 products.
-
-    "nesterov", with c = (1 - sqrt(mu / L)) / (1 + sqrt(mu / L)):
-        z_1 = b / L,    z_{j+1} = w_j + (b - g_yy w_j) / L,    w_j = z_j + c (z_j - z_{j-1})
-
-    "chebyshev", with t, d = (L +- mu) / 2, r_0 = d / t, r_j = 1 / (2 t / d - r_{j-1}):
-        z_1 = b / t,    z_{j+1} = z_j + r_j r_{j-1} (z_j - z_{j-1}) + 2 r_j / d (b - g_yy z_j)
-    """
+    """z = the K-th iterate for g_yy z = b, from zero, by K - 1 products."""
 
     lipschitz: Any  # L, a number once the run begins
     mu: Any  # likewise
     terms: int = field(metadata={"static": True})  # K
-    kind: Literal["nesterov", "chebyshev"] = field(metadata={"static": True})
 
     @property
     def links(self) -> int:
         return self.terms - 1
 
+    def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
+        """(z_1, z_0, r_0), and (j, carry) -> carry; apply(j, w) = w - g_yy(zeta_j) w / L."""
+        raise NotImplementedError
+
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        most, mu = jnp.asarray(self.lipschitz), jnp.asarray(self.mu)
-        apply = factors(most, problem, points, sample)
-        middle, half = (most + mu) / 2, jnp.maximum((most - mu) / 2, CLOSE * most)
-        root = jnp.sqrt(mu / most)
+        first, step = self._steps(b, factors(self.lipschitz, problem, points, sample))
+        z = first[0]
+        if self.links:  # no blocks were drawn for a chain of one term
+            z, _, _ = jax.lax.fori_loop(0, self.links, step, first)
+        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        return z, Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
 
-        def nesterov(j: Any, carry: Any) -> Any:
-            z, before, r = carry
-            ahead = tree.axpy((1 - root) / (1 + root), tree.sub(z, before), z)
-            return tree.axpy(1 / most, b, apply(j, ahead)), z, r
 
-        def chebyshev(j: Any, carry: Any) -> Any:
+@tree.pytree
+@dataclass(frozen=True)
+class Nesterov(Accelerated):
+    """With c = (1 - sqrt(mu / L)) / (1 + sqrt(mu / L)):
+
+    z_1 = b / L,    z_{j+1} = w_j + (b - g_yy w_j) / L,    w_j = z_j + c (z_j - z_{j-1})
+    """
+
+    def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
+        most = jnp.asarray(self.lipschitz)
+        root = jnp.sqrt(self.mu / most)
+
+        def step(j: Any, carry: Any) -> Any:
+            z, before, c = carry
+            ahead = tree.axpy(c, tree.sub(z, before), z)
+            return tree.axpy(1 / most, b, apply(j, ahead)), z, c
+
+        return (tree.scale(1 / most, b), tree.zeros(b), (1 - root) / (1 + root)), step
+
+
+@tree.pytree
+@dataclass(frozen=True)
+class Chebyshev(Accelerated):
+    """With t, d = (L +- mu) / 2, r_0 = d / t, r_j = 1 / (2 t / d - r_{j-1}):
+
+    z_1 = b / t,    z_{j+1} = z_j + r_j r_{j-1} (z_j - z_{j-1}) + 2 r_j / d (b - g_yy z_j)
+    """
+
+    def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
+        most = jnp.asarray(self.lipschitz)
+        middle, half = (most + self.mu) / 2, jnp.maximum((most - self.mu) / 2, CLOSE * most)
+
+        def step(j: Any, carry: Any) -> Any:
             z, before, last = carry
             r = 1 / (2 * middle / half - last)
             left = tree.axpy(most, tree.sub(apply(j, z), z), b)  # b - g_yy z
             moved = tree.axpy(r * last, tree.sub(z, before), z)
             return tree.axpy(2 * r / half, left, moved), z, r
 
-        step, by = (nesterov, most) if self.kind == "nesterov" else (chebyshev, middle)
-        z = tree.scale(1 / by, b)
-        if self.links:  # no blocks were drawn for a chain of one term
-            first = z, tree.zeros(b), half / middle
-            z, _, _ = jax.lax.fori_loop(0, self.links, step, first)
-        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
-        return z, Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
+        return (tree.scale(1 / middle, b), tree.zeros(b), half / middle), step
 
 
 def nesterov(
@@ -92,7 +111,7 @@ def nesterov(
     K terms reach, 4 L / K^2. Leaves out at most (1 + K sqrt(mu / L)) (1 - sqrt(mu / L))^K of the
     inverse. Of sampled rows it gathers less noise than `chebyshev`.
     """
-    return _made("nesterov", terms, lipschitz, mu)
+    return _made(Nesterov, terms, lipschitz, mu)
 
 
 def chebyshev(
@@ -104,11 +123,11 @@ def chebyshev(
     T_K the Chebyshev polynomial. Numbers as in `nesterov`. An eigenvalue above L grows without
     bound, and noise of sampled rows is magnified: best on all rows (INTERACT), or large batches.
     """
-    return _made("chebyshev", terms, lipschitz, mu)
+    return _made(Chebyshev, terms, lipschitz, mu)
 
 
 def _made(
-    kind: Literal["nesterov", "chebyshev"], terms: int, lipschitz: Number | None, mu: Number | None
+    kind: type[Accelerated], terms: int, lipschitz: Number | None, mu: Number | None
 ) -> Implicit:
     if whole("terms", terms) < 1:
         raise ValueError(f"terms = {terms}: the chain needs a whole number of terms, 1 or more")
@@ -120,7 +139,7 @@ def _made(
             f"mu = {mu} is above lipschitz = {lipschitz}: it is the smaller of the two"
         )
     flat = Deferred("flattest", partial(_flattest, terms=terms)) if mu is None else mu
-    return Implicit(Accelerated(given(lipschitz), flat, terms, kind))
+    return Implicit(kind(given(lipschitz), flat, terms))
 
 
 def _flattest(setting: Setting, terms: int) -> Found:

@@ -17,6 +17,7 @@ def test_one_agent_is_the_loop_written_by_hand():
     add = lambda a, c, b: jax.tree.map(lambda a, b: a + c * b, a, b)
     own = agent_of(problem.objectives(batch), 0)
 
+    @jax.jit
     def directions(x, y, z, sample):
         f_x, f_y = jax.grad(own.f, (0, 1))(x, y, sample.upper)
         dot = lambda a, b: sum(map(lambda a, b: (a * b).sum(), *map(jax.tree.leaves, (a, b))))

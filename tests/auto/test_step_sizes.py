@@ -1,6 +1,7 @@
 """Steps that choose themselves: against curvatures in closed form, under scaling, and counted."""
 
 import warnings
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -60,6 +61,7 @@ def test_alpha_is_one_over_the_curvature_of_the_upper_level_without_noise():
     assert early["alpha"] == pytest.approx(late["alpha"] / 2)
 
 
+@cache
 def apart(spread=10.0, agents=3):
     """Agents whose lower levels differ in curvature, the last `spread` times the first."""
     rows = [{"s": np.full(12, spread ** (i / (agents - 1)))} for i in range(agents)]

@@ -11,6 +11,7 @@ import diamond.hypergradient as hg
 from diamond.core.sampling import Sample
 from diamond.hypergradient.neumann import NeumannSum
 from diamond.numbers.open_numbers import Setting, resolve
+from diamond.problem import Problem
 
 pytestmark = pytest.mark.quick
 ALL_ROWS = Sample(None, None, None, None, jnp.uint32(0))
@@ -42,23 +43,14 @@ def left_out(kind, terms, bend=BEND, large=LARGE, small=SMALL):
     return np.sqrt(c * kept) ** terms * (first_kind(terms, t) + rest)
 
 
-class Diagonal:
-    """g = 1/2 sum bend y^2 on one row, to be solved as an agent's."""
-
-    from diamond.problem import Problem
-
-    problem = Problem(
-        lambda x, y, rows: jnp.sum(x) * jnp.sum(y) + 0 * jnp.mean(rows["s"]),
-        lambda x, y, rows: 0.5 * jnp.sum(jnp.mean(rows["s"], 0) * y**2),
-        lambda key: (jnp.zeros(1), jnp.zeros(5)),
-        [{"s": np.tile(BEND, (4, 1))}],
-        [{"s": np.tile(BEND, (4, 1))}],
-    )
-
-
 @pytest.fixture(scope="module")
 def agent():
-    return agent_of(Diagonal.problem.objectives(1), 0)
+    """g = 1/2 sum bend y^2, of one agent with four rows."""
+    rows = [{"s": np.tile(BEND, (4, 1))}]
+    upper = lambda x, y, rows: jnp.sum(x) * jnp.sum(y) + 0 * jnp.mean(rows["s"])
+    lower = lambda x, y, rows: 0.5 * jnp.sum(jnp.mean(rows["s"], 0) * y**2)
+    start = lambda key: (jnp.zeros(1), jnp.zeros(5))
+    return agent_of(Problem(upper, lower, start, rows, rows).objectives(1), 0)
 
 
 @jax.jit
@@ -126,6 +118,12 @@ def test_numbers_left_open_are_each_agents_own_and_within_reach():
     assert few["flattest"] == pytest.approx(4 / 16 * few["lipschitz"])
     sums = NeumannSum(LARGE, 4)
     assert hg.nesterov(4, LARGE, SMALL).links == sums.links
+
+
+@pytest.mark.parametrize("kind", ["chebyshev", "nesterov"])
+def test_a_file_says_which_of_the_two_it_is(kind):
+    as_written = pytest.importorskip("diamond.experiment.options").as_written
+    assert as_written(getattr(hg, kind)(7, mu=0.5)) == {"name": kind, "terms": 7, "mu": 0.5}
 
 
 def test_wrong_numbers_are_named():

@@ -60,6 +60,7 @@ def parts(q, point):
 def test_the_closed_form_is_the_gradient_of_the_closed_form(q):
     rows = q.problem.rows["valid"]
 
+    @jax.jit
     def total(x):
         solve = lambda i: jnp.linalg.solve(q.A[i], q.B[i] @ x + q.b[i])
         return sum(q.problem.upper(x, solve(i), rows[i]) for i in range(4)) / 4
@@ -73,7 +74,7 @@ def test_the_closed_form_is_the_gradient_of_the_closed_form(q):
     assert np.linalg.eigvalsh(curvature).min() > 0  # a minimizer, not any stationary point
     y = q.lower_solution(x)[2]
     np.testing.assert_allclose(
-        jax.grad(q.problem.lower, 1)(x, y, q.problem.rows["train"][2]), 0, atol=1e-12
+        jax.jit(jax.grad(q.problem.lower, 1))(x, y, q.problem.rows["train"][2]), 0, atol=1e-12
     )
 
 
@@ -160,7 +161,7 @@ def test_every_factor_is_on_its_own_rows(curved):
         cross = jax.jacobian(jax.grad(g, 1), 0)(turned, y["w"], second).T
         return jax.hessian(g, 1)(turned, y["w"], first), cross
 
-    f_x, f_y = jax.grad(problem.upper, (0, 1))(x, y, block("valid", sample.upper))
+    f_x, f_y = jax.jit(jax.grad(problem.upper, (0, 1)))(x, y, block("valid", sample.upper))
     hessians = [matrices(block("train", w), block("train", sample.cross)) for w in sample.chain]
     f_x, f_y, cross = line(f_x), np.asarray(f_y["w"]), np.asarray(hessians[0][1])
     terms = [f_y]

@@ -93,8 +93,9 @@ def test_y_star_is_the_minimizer_that_scipy_finds(curved):
         x, y = jax.tree.map(lambda a: a[i], (run.x, run.y))
         found = jax.jit(lower_solution.solve)(mine, x, y)
         rows = problem.rows["train"][i]
-        value = lambda w: problem.lower(x, {"w": w}, rows)
-        slope = lambda w: np.asarray(jax.grad(value)(w))
+        value = jax.jit(lambda w: problem.lower(x, {"w": w}, rows))
+        gradient = jax.jit(jax.grad(value))
+        slope = lambda w: np.asarray(gradient(w))
         best = minimize(lambda w: float(value(w)), np.zeros(3), jac=slope, tol=1e-12)
         np.testing.assert_allclose(found.y["w"], best.x, atol=1e-8)
         np.testing.assert_allclose(slope(found.y["w"]), 0, atol=1e-12)

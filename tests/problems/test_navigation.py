@@ -48,8 +48,8 @@ def test_the_plan_is_stationary_and_its_return_is_as_said():
     corners = (
         np.sqrt(1 / 3) * np.array(np.meshgrid(*[[-1, 1]] * 2 * AGENTS)).reshape(2 * AGENTS, -1).T
     )
-    mean = lambda x: made.returns(x, corners).mean()  # exact for squares: E s s' = I / 3
-    value, slope = jax.value_and_grad(mean)(jnp.asarray(plan))
+    mean = jax.jit(lambda x: made.returns(x, corners).mean())  # exact for squares: E s s' = I / 3
+    value, slope = jax.jit(jax.value_and_grad(mean))(jnp.asarray(plan))
     assert value == pytest.approx(best, rel=1e-9)
     assert np.abs(slope).max() < 1e-8
     nobody = mean(jnp.zeros(plan.shape))
@@ -61,7 +61,8 @@ def test_alone_nobody_moves():
     made = game()
     starts = np.random.default_rng(1).uniform(-1, 1, (50, 2 * AGENTS))
     own = jnp.arange(AGENTS)
-    slope = jax.jacobian(lambda x: made.returns(x, starts))(jnp.zeros((AGENTS, 2, 2 * AGENTS + 1)))
+    slopes = jax.jit(jax.jacobian(lambda x: made.returns(x, starts)))
+    slope = slopes(jnp.zeros((AGENTS, 2, 2 * AGENTS + 1)))
     assert np.abs(slope[own, own]).max() == 0 < np.abs(slope).max()
 
 

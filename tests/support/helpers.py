@@ -1,7 +1,7 @@
 """What several tests share: small problems, one cached of each, and runs seen round by round."""
 
 import inspect
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -110,7 +110,13 @@ def agent_of(objectives, i):
 def sample_of(problem, agent, links, batch=1, t=0, seed=0, sampling="blocks") -> Sample:
     """What an agent draws in round t."""
     rows = tuple(int(problem.counts(part)[agent]) for part in ("train", "valid"))
-    return draw(key(seed), t, agent, rows, links, batch, sampling)
+    return _drawn(key(seed), t, agent, rows, links, batch, sampling)
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6))
+def _drawn(key, t, agent, rows, links, batch, sampling):
+    """`draw` in one program instead of dozens."""
+    return draw(key, t, agent, rows, links, batch, sampling)
 
 
 def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> list[Progress]:

@@ -1,6 +1,6 @@
 """Which files have fewer of their lines run by the tests than asked for; a program of its own.
 
-    coverage json -o - | python least_covered.py PERCENT
+coverage json -o - | python least_covered.py PERCENT
 """
 
 import json
@@ -8,7 +8,7 @@ import sys
 
 
 def below(report, least):
-    """(percent, file, lines never run) of every file with less than `least` percent, worst first."""
+    """(percent, file, lines never run) of each file with less than `least` percent, worst first."""
     files = report["files"].items()
     found = [(f["summary"]["percent_covered"], name, f["missing_lines"]) for name, f in files]
     return sorted(one for one in found if one[0] < least)

@@ -1,0 +1,84 @@
+"""Every entry of the gallery runs from the file that `diamond new` writes, at a tiny size."""
+
+import inspect
+import json
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from compiling import quickly, unchecked
+from pages import ROOT
+from tiny import run
+
+from diamond import problems
+from diamond.experiment.config import load
+from diamond.experiment.gallery import STARTS
+from diamond.experiment.template import write
+from diamond.measure import record
+
+ROWS = ("problem.rows=60", "problem.agents=2")
+STEPS = ("algorithm.alpha=0.01", "algorithm.beta=0.01")
+MOMENTUM = ("algorithm.eta=0.5", "algorithm.gamma=0.5")
+CHAIN = ('algorithm.hypergradient={name="neumann",terms=2,lipschitz=9.0}',)
+SMALL = {
+    "actor_critic": ("problem.agents=2", "problem.states=2", "problem.actions=2"),
+    "distillation": ROWS,
+    "fair_weights": (*ROWS, 'problem.partition="iid"'),
+    "hyper_cleaning": ROWS,
+    "hyperparameter": ROWS,
+    "meta_learning": (*ROWS, "problem.widths=[2]"),
+    "navigation": ("problem.agents=2", "problem.evaluation=8"),
+    "policy_evaluation": ("problem.agents=2", "problem.states=3", "problem.features=2"),
+    "quadratic": ("problem.agents=2",),
+    "regression": (),
+    "representation": ("problem.agents=2",),
+    "support_vectors": ROWS,
+}
+
+
+def changes(kind):
+    """The entry made small; steps are given, since finding them is compiled too."""
+    common = STARTS[kind].algorithm["name"] == "diamond_common"
+    steps = (*STEPS, *MOMENTUM, *(("algorithm.delta=0.01",) if common else CHAIN))
+    network = () if kind == "regression" else ('network="ring:2"',)
+    return ["rounds=2", "every=2", "algorithm.batch=2", *network, *steps, *SMALL[kind]]
+
+
+def losses(problem, rows, metrics, x, y, z, key, agents, shared, size):
+    """Losses and metrics where the agents are: without y*, which takes long to compile."""
+
+    def alone(own, rows, x, y):
+        known = {name: rows.mean(loss, x, y) for name, loss in metrics}
+        return known | {"upper_loss": own.f(x, y, None), "local_loss": own.f(x, y, None)}
+
+    own = jax.vmap(alone)(problem, rows, x, y)
+    zeros = ("metric", "stationarity", "consensus", "lower_error", "solver_error", "curvature")
+    return dict.fromkeys(zeros, jnp.zeros(())) | jax.tree.map(jnp.mean, own), own
+
+
+@pytest.mark.parametrize("kind", STARTS)
+def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
+    unchecked(monkeypatch)
+    brief = jax.jit(losses, static_argnames=("metrics", "agents", "shared", "size"))
+    monkeypatch.setattr(record, "observe", brief)
+    monkeypatch.chdir(tmp_path)
+    path, *_ = write(tmp_path, "mine", kind)
+    with quickly():
+        run(load(path, changes(kind)), tmp_path / "run")
+    first, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert (first["round"], last["round"]) == (0, 2)
+    assert math.isfinite(last["upper_loss"]) and last["upper_loss"] != first["upper_loss"]
+
+
+@pytest.mark.quick
+def test_every_problem_is_an_entry_with_its_own_section_and_picture():
+    known = {name for name in problems.__all__ if inspect.isfunction(getattr(problems, name))}
+    page = (ROOT / "docs" / "gallery.md").read_text()
+    assert known == set(STARTS) == set(SMALL) == set(re.findall(r"^## (\w+)$", page, re.M))
+    for kind in known:
+        section = page.split(f"\n## {kind}\n")[1].split("\n## ")[0]
+        assert f"diamond new {kind} --problem {kind}" in section
+        (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+\.png)\)", section)
+        assert (ROOT / "docs" / picture).is_file()
