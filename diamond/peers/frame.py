@@ -15,6 +15,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgpack
@@ -79,16 +80,24 @@ def layout(arrays: Sequence[Any]) -> Layout:
     return found
 
 
+@lru_cache(maxsize=256)
 def limit(expected: Layout) -> int:
     """The most bytes a frame of this layout can have."""
     return PREFIX.size + LONGEST + sum(leaf.size for leaf in expected) + SEAL.size
+
+
+@lru_cache(maxsize=256)
+def _told(expected: Layout) -> tuple[list[Any], list[int]]:
+    """The layout as a header has it, and how many bytes each array has; neither is changed."""
+    told = [[leaf.dtype, list(leaf.shape)] for leaf in expected]
+    return told, [leaf.size for leaf in expected]
 
 
 def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> bytes:
     """The message as a frame; one with numbers that are not finite is refused here already."""
     for array in arrays:
         _finite(array)
-    told = [[leaf.dtype, list(leaf.shape)] for leaf in layout(arrays)]
+    told, _ = _told(layout(arrays))
     header = {"kind": "message", **envelope._asdict(), "arrays": told}
     return pack(header, *(_raw(array) for array in arrays))
 
@@ -96,23 +105,23 @@ def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> bytes:
 def decode(frame: bytes, envelope: Envelope, expected: Layout) -> list[np.ndarray]:
     """The arrays of the frame, which must be the message of `envelope` with this layout."""
     header, content = unpack(frame, limit(expected))
-    told = [[leaf.dtype, list(leaf.shape)] for leaf in expected]
+    told, sizes = _told(expected)
     wanted = {"kind": "message", **envelope._asdict(), "arrays": told}
     _fields(header, wanted)
     for name, value in wanted.items():
         if type(header[name]) is not type(value) or header[name] != value:
             raise FrameError(f"{name} is {_said(header[name])} where {_said(value)} belongs")
-    size = sum(leaf.size for leaf in expected)
+    size = sum(sizes)
     if len(content) != size:
         kind = "cut short" if len(content) < size else "followed by other bytes"
         raise FrameError(f"the arrays are {kind}: {len(content)} bytes where {size} belong")
     arrays, start = [], 0
-    for leaf in expected:
-        flat = np.frombuffer(content[start : start + leaf.size], np.dtype(leaf.dtype))
+    for leaf, bytes_of_it in zip(expected, sizes):
+        flat = np.frombuffer(content[start : start + bytes_of_it], np.dtype(leaf.dtype))
         array = _little(flat).reshape(leaf.shape)
         _finite(array)
         arrays.append(array)
-        start += leaf.size
+        start += bytes_of_it
     return arrays
 
 

@@ -1,9 +1,10 @@
-"""One agent among its neighbours: asks for their messages, round by round.
+"""One agent among its neighbours: gets their messages, round by round.
 
-Everything is pulled, and a request changes nothing but what the asker will never want again, so
-any of them can be repeated, doubled or lost. An agent is never more than a round ahead of a
-neighbour, since it needs that neighbour's message; one that is set back to its checkpoint asks
-again for what it has heard since, and tells the same bits once more.
+What is to come is ordered once (`following`). Everything can be asked for as well, and a request
+changes nothing but what the asker will never want again, so any of them can be repeated, doubled or
+lost. An agent is never more than a round ahead of a neighbour, since it needs that neighbour's
+message; one that is set back to its checkpoint asks again for what it has heard since, and tells
+the same bits once more.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ def test_the_forecast_is_what_sites_take(tmp_path, team, kind):
     run = diamond.simulate(shaping.problem(), network, shaping.ALGORITHM, rounds, every=rounds)
     took, lines = asyncio.run(shaping.sites(tmp_path / "shaped", team, rounds, **link))
     ordered = link["latency"]  # first of all, what is to come is ordered
-    assert took == pytest.approx(ordered + run.history["network_seconds"][-1], rel=0.2)
+    assert took == pytest.approx(ordered + run.history["network_seconds"][-1], rel=0.3)
     sent = run.history["bytes"][-1] / len(lines)
     asked, answered = np.array([[line.carried for line in pair] for pair in lines.values()]).T
     assert (asked < 5_000).all()  # greetings, the first message, the end: the rest comes unasked

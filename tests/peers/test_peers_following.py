@@ -1,0 +1,115 @@
+"""Messages that come unasked: few questions in a calm run, and a way back whenever none come."""
+
+import asyncio
+
+import pytest
+from crashing import EVERY, LIMITS, ROUNDS, team
+from helpers import same_bits
+from peering import lockstep
+
+from diamond.peers.following import AHEAD, Feed, Following
+from diamond.peers.frame import unpack
+from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.node import Node
+from diamond.peers.packets import CHUNK
+from diamond.peers.transport import Stopped
+from diamond.peers.visit import Visit
+
+
+def ran(*faults):
+    """Where all agents end, and the kinds of the requests."""
+    asked = []
+
+    async def note(hop, content):
+        if not hop.back:
+            asked.append(unpack(content, 2**16)[0]["kind"])
+        return content
+
+    async def everyone():
+        wire = Wire(note, *faults)
+        for agent in team():
+            fixed = agent, ROUNDS, wire.end(agent.number), None, EVERY, LIMITS, inline
+            wire.nodes[agent.number] = Node(*fixed)
+        return await asyncio.gather(*(node.run() for node in wire.nodes.values()))
+
+    found = play(everyone())
+    calm = lockstep(team(), ROUNDS)
+    assert all(same_bits(one, other) for one, other in zip(found, calm, strict=True))
+    return asked
+
+
+def test_in_a_calm_run_nothing_but_the_end_is_asked_for():
+    asked = ran()
+    assert asked.count("follow") == 4 and asked.count("ask") <= 4  # both ways of two edges
+    assert asked.count("kept") >= 4  # neighbours hear what they may forget
+
+
+def test_what_cannot_be_read_is_asked_for_and_ordered_anew():
+    spoiled = []
+
+    async def spoil(hop, content):
+        if hop.back and len(content) > 64 and len(spoiled) < 3:
+            spoiled.append(hop)
+            return content[:-1]
+        return content
+
+    asked = ran(spoil)
+    assert len(spoiled) == 3 and 4 < asked.count("follow") <= 7 and asked.count("ask") > 4
+
+
+def test_an_order_ends_by_silence_by_a_refusal_and_by_too_many():
+    async def silence():
+        one = Following(5)
+        assert one.heard(b"5") and await one.take(3.0) == b"5" and one.next == 6
+        begun = asyncio.get_running_loop().time()
+        assert await one.take(3.0) is None and one.ended
+        assert asyncio.get_running_loop().time() == pytest.approx(begun + 3.0)
+        assert one.heard(b"6") and await one.take(3.0) is None  # late: it was asked for
+        refused = Following(0)
+        asyncio.get_running_loop().call_later(1.0, refused.end, Stopped("diverged"))
+        with pytest.raises(Stopped, match="diverged"):
+            await refused.take(3.0)
+        flooded = Following(0)
+        assert [flooded.heard(b"") for _ in range(AHEAD + 1)] == [True] * AHEAD + [False]
+        assert flooded.ended
+
+    play(silence())
+
+
+def test_whoever_does_not_read_loses_the_order_and_takes_no_memory():
+    class Stuck:
+        """The way of one that reads nothing."""
+
+        sent = 0
+
+        def is_closing(self):
+            return False
+
+        def writelines(self, parts):
+            self.sent += sum(map(len, parts))
+
+    class Door:
+        def begin(self, work):
+            return asyncio.ensure_future(work)
+
+    async def push():
+        visit, feed = Visit(Door(), "here:1"), Feed(0)
+        visit.packets.connection_made(way := Stuck())
+        visit.carry(1, feed)
+        assert feed.send(b"m" * 1000) and way.sent > 1000  # at once
+        visit.packets.pause_writing()
+        assert [feed.send(b"m" * 1000) for _ in range(AHEAD + 2)] == [True] * AHEAD + [False] * 2
+        before = way.sent
+        await asyncio.sleep(1.0)
+        assert way.sent < before + 100 and len(visit.pushing) == AHEAD
+        visit.packets.resume_writing()
+        await asyncio.sleep(1.0)
+        assert way.sent > before + AHEAD * 1000 and not visit.pushing
+        assert feed.send(b"m" * 2 * CHUNK)  # a long one goes in pieces
+        await asyncio.sleep(1.0)
+        assert way.sent > before + AHEAD * 1000 + 2 * CHUNK
+        visit.opened.cancel()  # nobody waits for it
+        visit.packets.connection_lost(None)
+        assert not feed.send(b"m")
+
+    play(push())
