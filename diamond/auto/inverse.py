@@ -121,7 +121,7 @@ def _inverse(setting: Setting) -> Found:
         return Found(before)
     if not before and (_bias(setting) <= BIAS or condition(setting) >= SINGULAR):
         return Found(CHAIN)
-    solver = FACTORED if _size(setting) <= DENSE else ITERATED
+    solver = FACTORED if size(setting) <= DENSE else ITERATED
     drawn = setting.once("hessian_blocks", hessian_blocks) * setting.batch
     rows, reached = drawn or _most(setting), SAFETY * condition(setting) <= SHORT**2 / 4
     slow = _products(setting, solver, rows) > SLOWER * _products(setting, CHAIN, setting.batch)
@@ -131,17 +131,17 @@ def _inverse(setting: Setting) -> Found:
 
 def _products(setting: Setting, kind: int, rows: int) -> float:
     """What a round takes for products with g_yy on so many rows, in rows."""
-    size = _size(setting)
+    numbers = size(setting)
     if kind == CHAIN:
         return (TERMS[-1] - 1) * (rows + AT_ONCE)
     if kind == FACTORED:
-        return 3 * size * (COLUMNS * rows + AT_ONCE)
+        return 3 * numbers * (COLUMNS * rows + AT_ONCE)
     residual = setting.once("residual", _residual)
     steps = math.ceil(math.sqrt(condition(setting)) / 2 * math.log(2 / residual))
-    return 3 * min(size, steps, STEPS) * (rows + AT_ONCE)
+    return 3 * min(numbers, steps, STEPS) * (rows + AT_ONCE)
 
 
-def _size(setting: Setting) -> int:
+def size(setting: Setting) -> int:
     """Numbers in y."""
     return sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(setting.point[1]))
 
@@ -159,7 +159,7 @@ def _most(setting: Setting) -> int:
 
 def hessian_blocks(setting: Setting) -> Found:
     """Mini-batches that g_yy is the mean of, MANY rows for each number in y; 0: of all rows."""
-    wanted = math.ceil(MANY * _size(setting) / setting.batch)
+    wanted = math.ceil(MANY * size(setting) / setting.batch)
     most = _most(setting)
     whole = most <= max(DRAWN * setting.batch, wanted * setting.batch, FEW)
     return Found(0 if whole else wanted, lasting=True)

@@ -60,7 +60,7 @@ from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fil
 from ..numbers.schedule import Scaled, Schedule, power, ramp
 from . import upper_curvature
 from .inverse import SOLVED as BY_SOLVING
-from .inverse import hessian_blocks, inverse
+from .inverse import hessian_blocks, inverse, size
 
 Order = Literal["paper", "atc"]
 Noise = Literal["plain", "momentum", "average", "none"]
@@ -69,6 +69,7 @@ STEP = {"paper": 0.5, "atc": 1.0}  # of alpha
 SHARE = {"local": 1.0, "gossip": 1.0, "gt": 0.5, "extra": 0.5, "ed": 1.0}  # by move
 SHARE |= {"push": 1.0, "push_gt": 0.5}
 MOST = 300.0  # L / mu of a lower level in common, as far as alpha is concerned
+FITTED = 2.0  # of a step of y that is solved for, at as many rows as numbers
 HALF = 0.5  # of the rate at which an average, or a y in common, follows
 INNER = 10  # steps of y for one of x, at most
 SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
@@ -105,8 +106,13 @@ def _beta(setting: Setting, move: str, newton: bool) -> Found:
 
 
 def _newton(setting: Setting) -> float:
-    """beta along [g_yy]^-1 v, whose curvature is 1; half of it where g_yy is that of a sample."""
-    return (HALF if setting.once("hessian_blocks", hessian_blocks) else 1.0) / MARGIN
+    """beta along [g_yy]^-1 v, whose curvature is 1; half of it where g_yy is that of a sample.
+
+    With n rows a mini-batch and d numbers in y the noise of such a step is d / n of it: y takes
+    FITTED n / d of one where that is less.
+    """
+    share = HALF if setting.once("hessian_blocks", hessian_blocks) else 1.0
+    return min(share, FITTED * setting.batch / size(setting)) / MARGIN
 
 
 def _largest(setting: Setting) -> float:
