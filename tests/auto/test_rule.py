@@ -184,3 +184,13 @@ def test_where_y_is_solved_for_it_is_one_round_behind_and_alpha_never_grows(alph
     assert noisy == pytest.approx(share * 1.25 * math.sqrt(eta) / shaky)
     monkeypatch.setattr(step_sizes, "inverse", lambda setting: 3)  # Nesterov's chain: y as ever
     assert alpha(newton=True) == alpha()
+
+
+@pytest.mark.parametrize(
+    "batch, blocks, step", [(64, 0, 1), (64, 3, 0.5), (4, 0, 0.8), (1, 3, 0.2)]
+)
+def test_y_that_is_solved_for_moves_by_less_on_few_rows(monkeypatch, batch, blocks, step):
+    """d = 10 numbers: at most 2 n / d of Newton's step, half of one where g_yy is sampled."""
+    monkeypatch.setattr(step_sizes, "size", lambda setting: 10)
+    setting = SimpleNamespace(batch=batch, once=lambda name, compute: blocks)
+    assert step_sizes._newton(setting) == pytest.approx(step / 1.5)
