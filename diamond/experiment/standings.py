@@ -32,10 +32,9 @@ def standings() -> dict[str, list[Standing]]:
 
 
 def suite(level: str, agents: int, kind: str) -> str:
-    """The suite whose cases are of this kind: lower level, agents, kind of network."""
-    if level == "personal":
-        return "one-agent" if agents == 1 else "personal" if kind == "symmetric" else "links"
-    return level
+    """The suite whose cases are nearest to this: lower level, agents, kind of network."""
+    near = "one-agent" if agents == 1 else "links" if kind != "symmetric" else level
+    return near if level == "personal" and near in standings() else level
 
 
 def leading(level: str, agents: int, kind: str, count: int) -> list[Standing]:

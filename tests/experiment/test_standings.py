@@ -1,0 +1,25 @@
+"""Which methods `advise` tries."""
+
+import pytest
+
+from diamond.catalogue import solving
+from diamond.catalogue.registry import NETWORKS
+from diamond.experiment import advice, standings
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("level", ["personal", "common", "none"])
+def test_some_that_fit_are_tried_of_every_kind(level, kind):
+    right = solving(level, kind)
+    for agents in (1, 5):
+        tried = advice.tried(level, agents, kind)
+        assert set(tried) <= set(right) and (tried or not right)
+
+
+@pytest.mark.quick
+def test_standings_are_those_of_the_nearest_suite_that_was_run(monkeypatch):
+    monkeypatch.setattr(standings, "standings", lambda: dict.fromkeys(["personal", "links"], []))
+    assert standings.suite("personal", 1, "symmetric") == "personal"
+    assert standings.suite("personal", 5, "directed") == "links"
+    assert standings.suite("common", 5, "directed") == "common"
