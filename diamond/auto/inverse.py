@@ -71,7 +71,11 @@ def chosen() -> Implicit:
 
 def solved() -> Deferred:
     """Whether y moves along [g_yy]^-1 v: wherever g_yy is solved."""
-    return Deferred("_solved", lambda setting: Found(int(inverse(setting) in SOLVED)))
+    return Deferred("_solved", _solved)
+
+
+def _solved(setting: Setting) -> Found:
+    return Found(int(inverse(setting) in SOLVED))
 
 
 def inverse(setting: Setting) -> int:

@@ -10,6 +10,7 @@ then run from seeds that the search has not seen.
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,10 +135,14 @@ def late(problem: Problem, network: Network, one: Candidate, share: float, seed:
     """The upper loss late in a run at this share of its cost; infinite if it diverges."""
     rounds = max(1, round(share * one.rounds))
     every = max(1, rounds // EVALUATIONS)
-    try:
-        run = simulate(problem, network, one.algorithm, rounds, seed, every, on_divergence="stop")
-    except Diverged:
-        return math.inf
+    with warnings.catch_warnings():  # what comes of a trial is its loss
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            run = simulate(
+                problem, network, one.algorithm, rounds, seed, every, on_divergence="stop"
+            )
+        except Diverged:
+            return math.inf
     loss = float(np.mean(run.history["upper_loss"][-LATE:]))
     return loss if math.isfinite(loss) else math.inf
 

@@ -124,7 +124,7 @@ def test_a_solver_takes_no_more_rows_than_the_chain_would_draw_or_all_of_few():
 
 def test_where_two_inverses_would_do_time_decides(monkeypatch):
     """A round of the chain: 31 products; CG: 3 solves of sqrt(30) / 2 log(2 / 0.1) steps each."""
-    given = dict(_size=100, _most=80, _bias=0.3, condition=30.0)
+    given = dict(size=100, _most=80, _bias=0.3, condition=30.0)
     for name, value in given.items():
         monkeypatch.setattr(inverse, name, lambda setting, value=value: value)
 

@@ -69,6 +69,7 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
         place = tmp_path / bundle.me.name
         if bundle.me.number == 1:
             async with site(bundle, place) as node:
+                node.on_round = lambda progress: time.sleep(0.05)  # so that rounds are left
                 stopping = asyncio.ensure_future(stopped(node))
                 with pytest.raises(Halted, match=rf"stopped after round \d of {ROUNDS}, as asked"):
                     await node.run()

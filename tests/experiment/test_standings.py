@@ -19,7 +19,7 @@ def test_some_that_fit_are_tried_of_every_kind(level, kind):
 
 @pytest.mark.quick
 def test_standings_are_those_of_the_nearest_suite_that_was_run(monkeypatch):
-    monkeypatch.setattr(standings, "standings", lambda: dict.fromkeys(["personal", "links"], []))
+    monkeypatch.setattr(standings, "standings", lambda: {"personal": [], "links": []})
     assert standings.suite("personal", 1, "symmetric") == "personal"
     assert standings.suite("personal", 5, "directed") == "links"
     assert standings.suite("common", 5, "directed") == "common"

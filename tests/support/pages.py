@@ -17,6 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```|^(    diamond .*?)$", re.S | re.M)
 ENV = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
 RUN = ("python", "shell", "toml", "text")
+SHOWN = ("ini", "dockerfile")  # for machines of another kind
 LONG = (
     "advise",
     "bench",
@@ -52,7 +53,7 @@ def play(page, kinds=RUN):
     names: dict = {}
     said = ""
     for kind, text in blocks(page):
-        assert kind in RUN, f"{page.name}: no way to run a block of {kind}"
+        assert kind in RUN + SHOWN, f"{page.name}: no way to run a block of {kind}"
         if kind not in kinds:
             continue
         if kind == "python":
