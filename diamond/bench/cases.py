@@ -55,13 +55,14 @@ def known(
     return case
 
 
-def digits(agents: int, labels: int | None = None, seed: int = 0) -> Rows:
+def digits(agents: int, labels: int | None = None, seed: int = 0, coarse: bool = False) -> Rows:
     """Train, valid and test rows of 1,797 digits: any to any agent, or `labels` runs of each.
 
-    At 4 x 4 pixels: a quarter of the work, for problems of the same kind.
+    `coarse`: at 4 x 4 pixels instead of 8 x 8, for a quarter of the work.
     """
     a, b = data.digits().train
-    a = np.asarray(a).reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, 16)
+    if coarse:
+        a = np.asarray(a).reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, 16)
     parts = (
         data.partition.iid(b, agents, seed)
         if labels is None
@@ -156,13 +157,13 @@ def common_wide() -> tuple[Problem, Network]:
     return made.problem, network.exponential(16)
 
 
-@known("cleaning of labels, digits, ring of 5", 1000, 32, "ring", "common", matrices=False)
+@known("cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", "common", matrices=False)
 def hyper_cleaning() -> tuple[Problem, Network]:
-    return problems.hyper_cleaning(*digits(5)).problem, network.ring(5)
+    return problems.hyper_cleaning(*digits(5, coarse=True)).problem, network.ring(5)
 
 
 @known(
-    "cleaning of labels, digits by label, random graph of 9",
+    "cleaning of labels, digits of 4 x 4 by label, random graph of 9",
     1000,
     32,
     "random",
@@ -170,7 +171,7 @@ def hyper_cleaning() -> tuple[Problem, Network]:
     matrices=False,
 )
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
-    made = problems.hyper_cleaning(*digits(9, labels=3))
+    made = problems.hyper_cleaning(*digits(9, labels=3, coarse=True))
     return made.problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
@@ -190,9 +191,15 @@ def alone_stiff() -> tuple[Problem, Network]:
     return made.problem, network.complete(1)
 
 
-@known("penalties of softmax regressions, digits, one agent", 1000, 32, "alone", matrices=False)
+@known(
+    "penalties of softmax regressions, digits of 4 x 4, one agent",
+    1000,
+    32,
+    "alone",
+    matrices=False,
+)
 def alone_penalties() -> tuple[Problem, Network]:
-    return problems.hyperparameter(*digits(1), classes=10), network.complete(1)
+    return problems.hyperparameter(*digits(1, coarse=True), classes=10), network.complete(1)
 
 
 @known("penalties of a ridge regression, scales 1 to 1/10, one agent", 1500, 16, "alone")
@@ -200,30 +207,30 @@ def alone_ridge() -> tuple[Problem, Network]:
     return problems.regression(*scaled_rows(1, 10.0)), network.complete(1)
 
 
-@known("cleaning of labels, digits, one agent", 1000, 32, "alone", matrices=False)
+@known("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone", matrices=False)
 def alone_cleaning() -> tuple[Problem, Network]:
-    made = problems.hyper_cleaning(*digits(1), lower_level="personal")
+    made = problems.hyper_cleaning(*digits(1, coarse=True), lower_level="personal")
     return made.problem, network.complete(1)
 
 
-@known("meta-learning, digits, one agent", 1000, 32, "alone", matrices=False)
+@known("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone", matrices=False)
 def alone_meta_learning() -> tuple[Problem, Network]:
-    return problems.meta_learning(*digits(1)), network.complete(1)
+    return problems.meta_learning(*digits(1, coarse=True)), network.complete(1)
 
 
 def linked(net: Network) -> tuple[Problem, Network]:
     """Penalties of eight agents' regressions, over links of 1 Mbit/s."""
-    made = problems.hyperparameter(*digits(8), classes=10)
+    made = problems.hyperparameter(*digits(8, coarse=True), classes=10)
     return made, net.with_links(rate=1e6, latency=0.01)
 
 
-@known("penalties, digits, ring of 8 at 1 Mbit/s", 1000, 16, "ring", matrices=False)
+@known("penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s", 1000, 16, "ring", matrices=False)
 def links_perfect() -> tuple[Problem, Network]:
     return linked(network.ring(8))
 
 
 @known(
-    "penalties, digits, ring of 8 at 1 Mbit/s, 10 % of the messages lost",
+    "penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s, 10 % of the messages lost",
     1000,
     16,
     "ring",
@@ -234,17 +241,29 @@ def links_dropping() -> tuple[Problem, Network]:
 
 
 @known(
-    "penalties, digits, ring of 8 at 1 Mbit/s, 4 bits a number", 1000, 16, "ring", matrices=False
+    "penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s, 4 bits a number",
+    1000,
+    16,
+    "ring",
+    matrices=False,
 )
 def links_four_bits() -> tuple[Problem, Network]:
     return linked(network.ring(8).through(network.channels.quantized(4)))
 
 
-@known("penalties, digits, one-way ring of 8 at 1 Mbit/s", 1000, 16, "one way", matrices=False)
+@known(
+    "penalties, digits of 4 x 4, one-way ring of 8 at 1 Mbit/s", 1000, 16, "one way", matrices=False
+)
 def links_one_way() -> tuple[Problem, Network]:
     return linked(network.one_way_ring(8))
 
 
-@known("penalties, digits, one peer a round of 8 at 1 Mbit/s", 1000, 16, "changing", matrices=False)
+@known(
+    "penalties, digits of 4 x 4, one peer a round of 8 at 1 Mbit/s",
+    1000,
+    16,
+    "changing",
+    matrices=False,
+)
 def links_one_peer() -> tuple[Problem, Network]:
     return linked(network.one_peer(8))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diamond.experiment.standings import leading, said, standings, suite
+from diamond.experiment.standings import leading, said, standings
 
 ROOT = Path(__file__).parents[2]
 BOARD = runpy.run_path(str(ROOT / "benchmarks" / "leaderboard.py"))
@@ -61,5 +61,4 @@ def test_advice_follows_the_standings_of_what_is_kept():
     )
     first = leading("personal", 8, "symmetric", 5)
     assert first[0].method == written["personal"][0]["method"] and len(first) == 5
-    assert suite("personal", 1, "symmetric") == "one-agent"
     assert "with the steps it chooses" in said(first[0], "personal")
