@@ -65,11 +65,21 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
         bundle = bundles[node.agent.number]
         return await _ask(bundle, "stop", [bundle.me], 2.0, None)
 
+    def three(made):
+        """Rounds, of which the fourth does not end: it is there that the site is stopped."""
+
+        async def round(progress):
+            if progress.t == 3:
+                await asyncio.Event().wait()
+            return await made(progress)
+
+        return round
+
     async def live(bundle):
         place = tmp_path / bundle.me.name
         if bundle.me.number == 1:
             async with site(bundle, place) as node:
-                node.on_round = lambda progress: time.sleep(0.05)  # so that rounds are left
+                node._round = three(node._round)
                 stopping = asyncio.ensure_future(stopped(node))
                 with pytest.raises(Halted, match=rf"stopped after round \d of {ROUNDS}, as asked"):
                     await node.run()
