@@ -67,9 +67,9 @@ class NeighbourClient:
             self.transport.follow(j, self._request("follow", t), into)
 
     def follows(self, j: int, t: int) -> bool:
-        """Whether the message of j of exchange t comes unasked."""
+        """Whether the message of j of exchange t comes unasked; its last word does not."""
         found = self._following.get(j)
-        return found is not None and found.next == t
+        return found is not None and found.next == t < self.last
 
     async def _unasked(self, j: int, t: int) -> list[Any] | None:
         """That message; None if it has to be asked for."""
