@@ -5,13 +5,9 @@ times its own: six settings, one seed. The one with the smallest late upper loss
 seeds. Every run is remembered by a file: the same command goes on where it was.
 """
 
-import multiprocessing
-import os
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from itertools import cycle, islice
 
 import jax
 import numpy as np
@@ -20,7 +16,7 @@ from gallery_entries import ENTRIES
 import diamond
 from diamond.bench.settings import tunable
 from diamond.bench.suites import TUNING
-from diamond.machine.cores import cores
+from diamond.machine.cores import pool
 from diamond.runtimes.trial_cache import Wanted, remembered, score
 
 ALPHAS = tuple(4.0**k for k in range(-1, 5))
@@ -34,21 +30,12 @@ EVALUATIONS = 10
 def compare(names, folder, seeds, processes):
     """What came of every method on every problem, by problem and method."""
     jobs = [(name, method, folder, seeds) for name in names for method in methods(name)]
-    fresh = multiprocessing.get_context("spawn")  # JAX does not survive a fork
-    places = fresh.Queue()
-    for core in islice(cycle(cores()), processes):
-        places.put(core)
-    with ProcessPoolExecutor(processes, fresh, settle, (places,)) as pool:
+    with pool(processes) as workers:
         found = {name: {} for name in names}
-        for (name, method, *_), told in zip(jobs, pool.map(outcome, *zip(*jobs, strict=True))):
+        for (name, method, *_), told in zip(jobs, workers.map(outcome, *zip(*jobs, strict=True))):
             found[name][method] = told
             print(f"{name:20} {method:15}", told.get("refused") or brief(told), flush=True)
     return found
-
-
-def settle(places):
-    """A worker keeps to a core of its own."""
-    os.sched_setaffinity(0, {places.get()})
 
 
 def methods(name):

@@ -75,7 +75,12 @@ def solved() -> Deferred:
 
 
 def _solved(setting: Setting) -> Found:
-    return Found(int(inverse(setting) in SOLVED))
+    return Found(int(solves(setting)))
+
+
+def solves(setting: Setting) -> bool:
+    """Whether g_yy is solved, for x and for y."""
+    return inverse(setting) in SOLVED
 
 
 def inverse(setting: Setting) -> int:

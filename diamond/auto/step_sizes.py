@@ -59,8 +59,7 @@ from ..network import Network
 from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill, next_refresh
 from ..numbers.schedule import Scaled, Schedule, power, ramp
 from . import upper_curvature
-from .inverse import SOLVED as BY_SOLVING
-from .inverse import hessian_blocks, inverse, size
+from .inverse import hessian_blocks, size, solves
 
 Order = Literal["paper", "atc"]
 Noise = Literal["plain", "momentum", "average", "none"]
@@ -97,7 +96,7 @@ LAGS, KEEPS_UP, SOLVED = Regime(0.6, 1.0), Regime(1.25, 4.0), Regime(1.25, 1.0)
 
 
 def _beta(setting: Setting, move: str, newton: bool) -> Found:
-    if newton and inverse(setting) in BY_SOLVING:
+    if newton and solves(setting):
         return Found(np.full(len(setting.numbers), _newton(setting)))
     if setting.problem.lower_level == "common":
         step = min(SHARE[move] / (MARGIN * _pull(setting, move)), _stable(setting, move, "atc"))
@@ -171,7 +170,7 @@ def _alpha(
     lower: str,
     newton: bool = False,
 ) -> Found:
-    solved = newton and inverse(setting) in BY_SOLVING
+    solved = newton and solves(setting)
     rate = _newton(setting) if solved else _rate(setting, inner, lower)
     length = BEHIND if solved else LENGTH
     regime = SOLVED if solved else KEEPS_UP if rate >= FOLLOWS else LAGS

@@ -7,19 +7,17 @@ as asked for.
 
 import itertools
 import math
-import multiprocessing
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..machine.cores import cores
+from ..machine.cores import pool
 from ..measure.evaluations import late
 from ..runtimes.loss_only import LossOnly
 from ..runtimes.many import many
@@ -60,31 +58,20 @@ def _made(jobs: list[Any], processes: int, end: float) -> Iterator[Pair]:
     if processes <= 1:
         yield from (pair(*job) for job in jobs if time.monotonic() < end)
         return
-    fresh = multiprocessing.get_context("spawn")  # JAX does not survive a fork
-    places = fresh.Queue()
-    for core in itertools.islice(itertools.cycle(cores()), processes):
-        places.put(core)
-    with ProcessPoolExecutor(processes, fresh, _settle, (places,)) as pool:
+    with pool(processes) as workers:
         waiting: set[Future[Pair]] = set()
         left = iter(jobs)
         try:
             while True:
                 free = processes - len(waiting) if time.monotonic() < end else 0
-                waiting |= {pool.submit(pair, *job) for job in itertools.islice(left, free)}
+                waiting |= {workers.submit(pair, *job) for job in itertools.islice(left, free)}
                 if not waiting:
                     return
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (one.result() for one in done)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            workers.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _settle(places: Any) -> None:
-    """A worker keeps to a core of its own: threads of many small programs only wait for another."""
-    core = places.get()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
 
 
 def pair(source: str, changes: dict[str, Any], name: str, method: str, folder: Path) -> Pair:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.auto import step_sizes, upper_curvature
+from diamond.auto import inverse, step_sizes, upper_curvature
 from diamond.core.cost import Cost
 from diamond.core.sampling import key
 from diamond.numbers.open_numbers import AllHere
@@ -174,7 +174,7 @@ def test_where_y_is_solved_for_it_is_one_round_behind_and_alpha_never_grows(alph
     """x_{t+1} = x_t - alpha L_l x_{t-1} has roots below 1 up to alpha L_l = 1: half of that."""
     roots = lambda step: np.abs(np.roots([1, -1, step])).max()
     assert roots(0.99) < 1 < roots(1.01) and roots(0.5) < 0.8
-    monkeypatch.setattr(step_sizes, "inverse", lambda setting: 1)
+    monkeypatch.setattr(inverse, "inverse", lambda setting: inverse.FACTORED)
     monkeypatch.setattr(step_sizes, "_newton", lambda setting: 1 / 1.5)
     assert alpha(newton=True) == pytest.approx(0.5 / MEAN)
     assert alpha(newton=True, past=1e-3) == pytest.approx(1e-3)
@@ -182,7 +182,7 @@ def test_where_y_is_solved_for_it_is_one_round_behind_and_alpha_never_grows(alph
     share = 2 * RATIO / eta / (1 + 2 * RATIO / eta)
     noisy = alpha(newton=True, noise="momentum", upper=[LARGEST, MEAN, RATIO, shaky])
     assert noisy == pytest.approx(share * 1.25 * math.sqrt(eta) / shaky)
-    monkeypatch.setattr(step_sizes, "inverse", lambda setting: 3)  # Nesterov's chain: y as ever
+    monkeypatch.setattr(inverse, "inverse", lambda setting: inverse.ACCELERATED)  # y as ever
     assert alpha(newton=True) == alpha()
 
 
