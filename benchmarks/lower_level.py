@@ -6,7 +6,7 @@
 FOLDER holds MNIST, a9a and ijcnn1, a folder each; what is not there is skipped, and said. Each has
 nine agents (Erdos-Renyi, p = 0.4) with `ROWS` training and as many validation rows: hidden layers
 for all and a last layer each (MNIST, two labels or so an agent), or a penalty a feature (a9a,
-ijcnn1). Two methods, of batch 64, of which a run that chooses for itself takes the one or the other:
+ijcnn1). Two methods, of batch 64; a run that chooses for itself takes one of them:
 
     paper     eqs. (5) to (10): the chain, y by plain steps
     solved    g_yy always solved, for x and for y, whatever it costs
