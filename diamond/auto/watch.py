@@ -17,16 +17,21 @@ no longer finite, which goes back as well (`runtimes._rewind`); and "lost", roun
 """
 
 import math
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
+from ..core import host
+from ..core.tree import Tree
 from ..hypergradient.lipschitz import raised
 from ..numbers.open_numbers import Found, Setting
 
 RISEN, SMALL = 0.1, 1e-3  # of what l has fallen, and of l: a rise beyond its noise
 FACTOR, SHRINKS = 0.25, 8  # of the steps each time, and how often at most
+EVERY, RECENT = 100, 2  # the states of so many last multiples of 100 rounds are kept, to go back to
+LARGE = 1e2  # times the start: x and y of a state that is not to go back to
 Memory = MutableMapping[str, Found]
 BEGAN, NOW = "_began", "_losses"  # l at the start; here, and the least since the run went back
 
@@ -80,6 +85,23 @@ def calm(memory: Memory, why: str, now: int, back: int) -> str:
 def share(memory: Memory) -> float:
     """By how much alpha is smaller for that."""
     return float(FACTOR ** times(memory))
+
+
+def size(point: Tree) -> float:
+    """How large x and y are, of the agent that has the largest; agents first."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(host.at_hand(point))]
+    with np.errstate(over="ignore"):  # large is what is asked for
+        each = sum((leaf.reshape(len(leaf), -1) ** 2).sum(1) for leaf in leaves)
+    return float(np.max(each)) ** 0.5
+
+
+def back_to(sizes: Sequence[float], start: float) -> int:
+    """Which of the kept states of these sizes to go back to: the last that is not large; -1: none.
+
+    `start` is the size of the start.
+    """
+    sound = [i for i, size in enumerate(sizes) if size < LARGE * (1 + start)]
+    return sound[-1] if sound else -1
 
 
 def factor(memory: Memory) -> float:

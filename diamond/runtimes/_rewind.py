@@ -4,26 +4,20 @@ from collections.abc import Callable, Mapping
 from itertools import count, takewhile
 from typing import Any
 
-import jax
-import numpy as np
-
 from ..auto import watch
-from ..core import host, tree
+from ..auto.watch import EVERY, RECENT
+from ..core import tree
 from ._numbers import Numbers
 from ._round import Progress
 
-EVERY = 100  # the state of every so many rounds is kept
-LARGE, LOST = 1e2, 1e6  # times the start: not to go back to; given up, though finite
+LOST = 1e6  # times the start: given up, though finite
 GROWN = 3.0  # times the state kept before: what is large and grows so is lost, and not only large
-RECENT = 2  # states kept beside the start
 NAME, LOWEST = ".kept", ".lowest"  # among the arrays of a run, those of states to go back to
 
 
 def size(progress: Progress) -> float:
-    """How large x and y of all agents are together."""
-    leaves = jax.tree.leaves(host.at_hand((progress.state.x, progress.state.y)))
-    with np.errstate(over="ignore"):  # large is what is asked for
-        return float(sum((a**2).sum() for a in leaves)) ** 0.5
+    """How large x and y of the agent are that has the largest."""
+    return watch.size((progress.state.x, progress.state.y))
 
 
 class Rewind:
@@ -55,11 +49,10 @@ class Rewind:
 
     def back(self) -> Progress:
         """The last state where x and y were not yet large; the next time, an earlier one."""
-        while self.recent:
-            last = self.recent.pop()
-            if size(last) < LARGE * (1 + size(self.begin)):
-                return last
-        return self.begin
+        which = watch.back_to([size(kept) for kept in self.recent], size(self.begin))
+        back = self.recent[which] if which >= 0 else self.begin
+        self.recent = self.recent[: max(which, 0)]
+        return back
 
     def low(self, numbers: Numbers, after: Progress) -> tuple[Progress, str]:
         """From `after`, where the objective has risen, to the state where it was lowest; and what
