@@ -1,5 +1,6 @@
 """One agent's part of a round, without any network: what it tells, thinks and becomes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,11 +66,13 @@ class Agent:
         self.several = sum(stage.times for stage in self.outline.stages) > 1
         self._rows, self._objectives = jax.tree.flatten(self.objectives)
         self._bits = jax.random.key_data(self.key)  # typed keys are slow to hand to a program
+        self._place = jnp.asarray(np.int32(number))
         stages = self.outline.stages
         self._early = [not turn.before and stages[turn.stage].early for turn in self.turns]
         self._thens = [self._then(turn) for turn in range(len(self.turns))]
         self._numbers: tuple[Any, Any, Any] = None, None, None  # algorithm, its leaves, structure
         self._ahead: tuple[Any, Any, Any] = None, None, None  # algorithm, state, message by then
+        self._told: tuple[Any, Any] = None, None  # what it told last, and the same on the device
 
     @property
     def exchanges(self) -> int:
@@ -142,21 +145,24 @@ class Agent:
         ways = tuple((one, self._which(turn_of_it)) for one, turn_of_it in silent)
         fixed = structure, self._objectives, self.sampling, ways, stage, self._which(number)
         plan = Before(*fixed, tells=not self.early(turn))
-        return jax.block_until_ready(programs.before(plan)(*self._given(numbers, progress)))
+        thought: Thought = programs.before(plan)(*self._given(numbers, progress))
+        thought.spent.block_until_ready()  # and with it the rest of the program
+        return thought if silent else thought._replace(state=progress.state)
 
     def _given(self, numbers: Any, progress: Progress) -> tuple[Any, ...]:
         """What a program up to an exchange is given."""
         where = progress.state, progress.spent, np.int32(progress.t)
-        return numbers, self._rows, self._bits, np.int32(self.number), *where
+        return numbers, self._rows, self._bits, self._place, *where
 
     def _which(self, number: int) -> int | None:
         """Of the round, for what is random, where a round has several stages."""
         return number if self.several else None
 
     def _flat(self, algorithm: Any) -> tuple[Any, Any]:
-        """The numbers of the algorithm, and its structure."""
+        """The numbers of the algorithm, where programs have them at hand, and its structure."""
         if self._numbers[0] is not algorithm:
-            self._numbers = algorithm, *jax.tree.flatten(algorithm)
+            leaves, structure = jax.tree.flatten(algorithm)
+            self._numbers = algorithm, [jnp.asarray(leaf) for leaf in leaves], structure
         return self._numbers[1:]
 
     def message(self, progress: Progress, turn: int, thought: Thought | None) -> Message:
@@ -175,7 +181,9 @@ class Agent:
         if self.ends is not None:
             own = progress.kept[self.turns[turn].stage][self.heard.index(self.number)]
             message = self.ends.encode(own, message, self._moment(progress.t, turn), self.number)
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(message)]
+        leaves = jax.tree.leaves(message)
+        self._told = [np.asarray(leaf) for leaf in leaves], leaves
+        return self._told[0]
 
     def _moment(self, t: int, turn: int) -> Moment:
         """For what is random in compressing."""
@@ -210,27 +218,33 @@ class Agent:
         if self.ends is None:
             numbers, structure = self._flat(progress.algorithm)
             plan = After(structure, self._structures[stage], stage, here, then, self.clip)
-            parts = tuple(tuple(messages[j]) for j in self.heard)
-            found = programs.after(plan)(numbers, thought, parts, self.weights, t)
-            state, spent, seen, told = found
-            (sound,), *spread = programs.apart(np.asarray(seen), len(parts))
+            known, leaves = self._told  # what it told itself, as the device has it
+            heard = [leaves if messages[j] is known else messages[j] for j in self.heard]
+            parts = tuple(map(tuple, heard))
+            given = thought.state, thought.estimate
+            rest, seen, told = programs.after(plan)(numbers, *given, parts, self.weights, t)
+            state = rest.whole(given)
+            total, *spread = programs.apart(np.asarray(seen), len(parts))
             self.spread = spread[0], spread[1]
-            self._ahead = (progress.algorithm, state, told) if then else (None, None, None)
+            sound = math.isfinite(total) or tree.finite((state.x, state.y))
+            ahead = told and (progress.algorithm, state, told.whole(state))
+            self._ahead = ahead or (None, None, None)
         else:
             own = self.message(progress, turn, None if self.early(turn) else thought)
             wires = [self.unpacked(messages[j], turn) for j in self.heard]
-            given = own, here, wires, self._moment(progress.t, turn), self.heard
-            said, now = self.ends.hear(kept[stage], *given)
+            moment = self._moment(progress.t, turn)
+            said, now = self.ends.hear(kept[stage], own, here, wires, moment, self.heard)
             kept = (*kept[:stage], now, *kept[stage + 1 :])
             change = programs.alone(said, self.weights, here)
-            heard = own, tree.scale(self.ends.share(progress.t), change)
-            state, spent, sound = programs.update(progress.algorithm, thought, heard, t, stage)
+            mixed = own, tree.scale(self.ends.share(progress.t), change)
+            given = thought.state, thought.estimate
+            state, sound = programs.update(progress.algorithm, *given, mixed, t, stage)
         if not sound:
             raise FloatingPointError(
                 f"agent {self.number} diverged in round {progress.t}: x or y is not finite; "
                 f"start again with smaller steps"
             )
-        return progress._replace(state=state, spent=spent, kept=kept)
+        return progress._replace(state=state, spent=thought.spent, kept=kept)
 
     def _then(self, turn: int) -> tuple[int, int] | None:
         """Whose message is known at the end of that exchange, if any is: its stage, rounds later.
