@@ -6,16 +6,17 @@
 FOLDER holds MNIST, a9a and ijcnn1, a folder each; what is not there is skipped, and said. Each has
 nine agents (Erdos-Renyi, p = 0.4) with `ROWS` training and as many validation rows: hidden layers
 for all and a last layer each (MNIST, two labels or so an agent), or a penalty a feature (a9a,
-ijcnn1). Two methods, of batch 64; a run that chooses for itself takes one of them:
+ijcnn1). Three methods, all of batch 64:
 
     paper     eqs. (5) to (10): the chain, y by plain steps
     solved    g_yy always solved, for x and for y, whatever it costs
+    auto      as it comes: a run that chooses for itself, and again where it looks; one run, no grid
 
-Each has the same grid around the numbers that it finds: alpha_0 times 1/4, 1, 4 and 16, beta_0
-times 1/2, 1 and 2, ROUNDS rounds. Targets are the lowest metric of the paper, and the lowest upper
-loss, that all of them reach in the mean over three measurements in a row; what is shown is the
-least that a point of the grid spends until then. Small steps may have a small metric because they
-have hardly moved: then the upper loss says more.
+The others have the same grid around the numbers that they find: alpha_0 times 1/4, 1, 4 and 16,
+beta_0 times 1/2, 1 and 2, ROUNDS rounds. Targets are the lowest metric of the paper, and the lowest
+upper loss, that both of these reach in the mean over three measurements in a row; what is shown is
+the least that a point of the grid spends until then, infinite where auto does not get there. Small
+steps may have a small metric because they have hardly moved: then the upper loss says more.
 """
 
 import argparse
@@ -30,7 +31,7 @@ import auto
 
 AGENTS, ROWS, BATCH, ROUNDS, EVERY = 9, 256, 64, 1000, 25
 GRID = [(a, b, 1.0) for a in (0.25, 1.0, 4.0, 16.0) for b in (0.5, 1.0, 2.0)]
-PROBLEMS, METHODS = ("mnist", "a9a", "ijcnn1"), ("paper", "solved")
+PROBLEMS, METHODS = ("mnist", "a9a", "ijcnn1"), ("paper", "solved", "auto")
 COSTS = ("round", "samples", "bytes")
 
 
@@ -64,26 +65,21 @@ def one(task):
 
     warnings.simplefilter("ignore")
     problem, network = made(name, folder)
-    algorithm, setting = diamond.diamond(batch=BATCH), lambda: Setting(problem, network, BATCH, 0)
-    chosen = resolve(algorithm, setting()).numbers["inverse"]
+    algorithm, rows = diamond.diamond(batch=BATCH), []
     if method == "paper":
         algorithm = diamond.diamond(batch=BATCH, hypergradient=diamond.hypergradient.neumann())
-    else:  # no chain is right enough, and no solver too slow
-        before, inverse.BIAS, inverse.SLOWER = (inverse.BIAS, inverse.SLOWER), 0.0, math.inf
-    found = resolve(algorithm, setting())
-    if method == "solved":
-        inverse.BIAS, inverse.SLOWER = before
-    mine = chosen == found.numbers.get("inverse", inverse.CHAIN)
-    rows, about = [], {"problem": name, "method": method, "chosen": mine, "found": found.numbers}
+    # no chain is right enough, and no solver too slow
+    inverse.BIAS, inverse.SLOWER = (0.0, math.inf) if method == "solved" else (0.1, 1.3)
+    found = resolve(algorithm, Setting(problem, network, BATCH, 0)) if method != "auto" else None
     for factors in grid:
-        row = about | {"factors": factors}
-        given = auto.scaled(found.algorithm, factors)
+        given = auto.scaled(found.algorithm, factors) if found else algorithm
         try:
-            history = diamond.simulate(problem, network, given, rounds, every=EVERY).history
+            run = diamond.simulate(problem, network, given, rounds, every=EVERY)
         except diamond.Diverged as error:
-            history = error.run.history
-        names = ("metric", "upper_loss", *COSTS)
-        rows.append(row | {"history": {key: history[key].tolist() for key in names}})
+            run = error.run
+        numbers, names = found.numbers if found else run.resolved, ("metric", "upper_loss", *COSTS)
+        about = {"problem": name, "method": method, "factors": factors, "found": numbers}
+        rows.append(about | {"history": {key: run.history[key].tolist() for key in names}})
     return rows
 
 
@@ -106,10 +102,9 @@ def table(rows):
         of = {m: [r for r in rows if (r["problem"], r["method"]) == (name, m)] for m in METHODS}
         of = {method: mine for method, mine in of.items() if mine}
         for measure in ("metric", "upper_loss"):
-            target = max(lowest(mine, measure) for mine in of.values())
+            target = max(lowest(mine, measure) for name, mine in of.items() if name != "auto")
             for method, mine in of.items():
                 kind = auto.KINDS[int(mine[0]["found"].get("inverse", 0))]
-                kind += " (chosen)" * mine[0]["chosen"]
                 least = {key: math.inf for key in COSTS}
                 for row in mine:
                     values = enumerate(smooth(row, measure))
@@ -141,8 +136,9 @@ def main():
             print(f"{name}: skipped, there is no folder {name} in --data {options.data}")
             continue
         parts = [GRID[i : i + 3] for i in range(0, len(GRID), 3)]
-        made_of = [(name, m, p, options.data, options.rounds) for p in parts for m in METHODS]
-        tasks += made_of
+        given = [(method, part) for part in parts for method in METHODS[:2]]
+        given.insert(0, ("auto", [(1.0, 1.0, 1.0)]))
+        tasks += [(name, *one, options.data, options.rounds) for one in given]
     rows, out, begun = [], Path(options.out), time.time()
     with auto.workers(options.processes) as pool:
         for found in pool.imap_unordered(one, tasks):
