@@ -89,10 +89,10 @@ def share(memory: Memory) -> float:
 
 def size(point: Tree) -> float:
     """How large x and y are, of the agent that has the largest; agents first."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(host.at_hand(point))]
+    leaves = jax.tree.leaves(host.at_hand(point))
     with np.errstate(over="ignore"):  # large is what is asked for
-        each = sum((leaf.reshape(len(leaf), -1) ** 2).sum(1) for leaf in leaves)
-    return float(np.max(each)) ** 0.5
+        each: Any = sum((leaf.reshape(len(leaf), -1) ** 2).sum(1) for leaf in leaves)
+        return float(each.max()) ** 0.5
 
 
 def back_to(sizes: Sequence[float], start: float) -> int:

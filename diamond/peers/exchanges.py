@@ -43,6 +43,7 @@ class Exchanges:
         # Of the last round, of each exchange: all messages, the agent's own among them.
         self.messages: list[dict[int, list[Any]]] = []
         self.waited = 0.0  # seconds without work of its own
+        self.spent: Any = None  # all that the agent has, in rounds that come to nothing too
 
     async def find(self, progress: Progress) -> Progress:
         """The numbers left to the run, from the largest of what all agents measure.
@@ -51,6 +52,7 @@ class Exchanges:
         """
         while True:
             progress = await self._found(progress)
+            self.spent = progress.spent
             if not self.clock.back or not watch.risen(progress.found):
                 return progress
             progress, said = going_back.low(self.agent, progress, self.clock.span)
@@ -90,6 +92,7 @@ class Exchanges:
 
     async def back(self, progress: Progress, broken: int | None) -> Progress:
         """With all agents, from a run that is lost: here in round `broken`, or at another agent."""
+        progress = progress._replace(spent=progress.spent if self.spent is None else self.spent)
         self.service.leave(self.clock.talk(progress))
         t, first = self.clock.talk(progress), -going_back.MOST if broken is None else -broken
         (found,) = await self._largest(np.array([first], float), t, 0)
@@ -113,6 +116,7 @@ class Exchanges:
             told.append(messages)
         self.messages = told
         after: Progress = await self.work(self.agent.end, progress)
+        self.spent = after.spent
         return after
 
     async def _exchange(
@@ -132,6 +136,7 @@ class Exchanges:
             if hearing:
                 await asyncio.sleep(0)
             thought = await self.work(self.agent.think, progress, turn)
+            self.spent = thought.spent
             if not early:
                 told = await self._tell(progress, turn, thought)
             since = _clock()

@@ -41,9 +41,8 @@ class Clock:
     def __init__(self, agent: Agent, rounds: int, alone: bool):
         self.rounds, self.exchanges = rounds, agent.exchanges
         own = rounds + SPARE
-        open = "alpha" in open_numbers(agent.given) and hasattr(agent.outline, "shrunk")
         fits = (TIMES + 1) * own * agent.exchanges < NEVER
-        self.back = open and fits and not alone
+        self.back = fits and states(agent, alone) > 0
         self.span = own if self.back else rounds + 1
         last = (TIMES + 1) * own if self.back else rounds
         self.last = last * agent.exchanges  # exchange at which an agent says that it has finished
@@ -63,6 +62,15 @@ class Clock:
     def shrinks(self, progress: Progress) -> bool:
         """Whether a run that is lost may go back once more."""
         return self.back and watch.smaller(watch.factor(progress.found)) is not None
+
+
+def states(agent: Agent, alone: bool) -> int:
+    """That the agent keeps to go back to, at most; 0 where it may not: alpha was given, or rounds
+
+    are made without those away.
+    """
+    open = "alpha" in open_numbers(agent.given) and hasattr(agent.outline, "shrunk")
+    return watch.RECENT + 2 if open and not alone else 0
 
 
 def low(agent: Agent, progress: Progress, span: int) -> tuple[Progress, str]:

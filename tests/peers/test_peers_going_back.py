@@ -1,5 +1,6 @@
 """Sites that go back: to the round of the simulation that goes back, with its steps, killed too."""
 
+import asyncio
 from functools import cache
 from itertools import count
 
@@ -15,6 +16,11 @@ import diamond
 from diamond.auto import step_sizes, watch
 from diamond.numbers.open_numbers import by_name
 from diamond.peers import agent
+from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.local_measures import sent
+from diamond.peers.node import Node
+from diamond.peers.run_folder import SiteFolder
+from diamond.runs import Origin, Writer
 from diamond.runtimes.peers import rehearse
 
 NETWORK = diamond.network.path(3)  # of diameter 2
@@ -79,7 +85,7 @@ def ends_well(cluster, calm):
     assert all(same_bits(one, other) for one, other in zip(found, calm, strict=True))
 
 
-@pytest.mark.parametrize("apart", [150, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("apart", [150, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_any_instant_of_going_back(tmp_path, monkeypatch, hasty, apart):
     seen = []
     with watched(monkeypatch, lambda agent, label: seen.append(agent)):
@@ -107,3 +113,27 @@ def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, hasty):
     with watched(monkeypatch, tick):
         ends_well(cluster, hasty)
     assert cluster.deaths >= 3
+
+
+def test_the_folder_of_a_site_has_what_was_not_undone(tmp_path, hasty):
+    async def everyone():
+        wire, runs = Wire(), []
+        for one in team():
+            place = tmp_path / str(one.number)
+            node = Node(one, ROUNDS, wire.end(one.number), place, 2, work=inline)
+            wire.nodes[one.number] = node
+            runs.append(node.run())
+        node = wire.nodes[VICTIM]
+        with Writer(node.folder) as writer:
+            diary = SiteFolder(writer, node, Origin("b", "", "", "", "", {}, "", {}), "")
+            node.on_round = diary.note
+            with diary.closed():
+                found = await asyncio.gather(*runs)
+            return found[VICTIM], writer.metrics.lines()
+
+    found, measured = play(everyone())
+    assert same_bits(found, hasty[VICTIM]) and found.made > 2 * ROUNDS
+    lines = {name: np.array([line[name] for line in measured]) for name in measured[-1]}
+    np.testing.assert_array_equal(lines["round"], [0, 2, 4, 6, 7])
+    assert lines["bytes"][-1] == sent(team()[VICTIM], found) and (np.diff(lines["bytes"]) > 0).all()
+    assert lines["samples"][-1] == diamond.cost.total(found.spent)[0]
