@@ -45,7 +45,7 @@ def note(setting: Setting, loss: float) -> None:
 
 def fallen(memory: Memory) -> bool:
     """Whether l was below its start at the last look; not of a run that did not look."""
-    return NOW in memory and bool(memory[NOW].value[0] < memory[BEGAN].value)
+    return BEGAN in memory and bool(memory[NOW].value[0] < memory[BEGAN].value)
 
 
 def lowest(memory: Memory) -> bool:
@@ -58,7 +58,7 @@ def risen(memory: Memory) -> str:
 
     That is where it was not, and where alpha has been shrunk often enough.
     """
-    if NOW not in memory or not math.isfinite(first := memory[BEGAN].value):
+    if BEGAN not in memory or not math.isfinite(first := memory[BEGAN].value):
         return ""
     loss, least = memory[NOW].value
     high = first + RISEN * max(first - least, 0.0) + SMALL * abs(first)
