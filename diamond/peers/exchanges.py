@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from . import frame
+from . import frame, onward
 from .agent import Agent
 from .client import NeighbourClient, all_of
 from .edge_states import Edges
 from .frame import Envelope, FrameError
 from .max_consensus import MaxConsensus, Unsettled
+from .onward import Point
 from .programs import Thought
 from .progress import Progress
 from .service import Service
@@ -60,6 +61,18 @@ class Exchanges:
                 self.waited += _clock() - begun
                 known = np.max([known, *(values for (values,) in heard)], axis=0)
             tally.settled[name] = known
+
+    async def take_up(self, own: Point | None) -> Progress:
+        """Where this site begins, if not where any run does; see `onward`."""
+        anew = self.agent.begin()
+        x, y = anew.state.x, anew.state.y
+        said = onward.told(own, x)
+        self.publish(0, said, onward.TALK)
+        if own is None:
+            layout, neighbours = frame.layout(said), self.agent.neighbours
+            asked = (self.asking.pull(j, 0, onward.TALK, layout) for j in neighbours)
+            own = Point(onward.mean(await all_of(asked), x), y)
+        return self.agent.begin_at(*own)
 
     async def round(self, progress: Progress) -> Progress:
         """One exchange after another."""
