@@ -176,7 +176,8 @@ def spawned(root: Path, words: list, output: Any, version: Path = HERE) -> subpr
     """A process of one site."""
     command = [sys.executable, *map(str, words)]
     errors = None if output is subprocess.PIPE else output
-    return subprocess.Popen(command, stdout=output, stderr=errors, env=environment(root, version))
+    env = environment(root, version)
+    return subprocess.Popen(command, stdout=output, stderr=errors, env=env, cwd=root)
 
 
 def environment(root: Path, version: Path) -> dict[str, str]:

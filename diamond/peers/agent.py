@@ -11,6 +11,7 @@ import numpy as np
 from ..auto import watch
 from ..core import cost, tree
 from ..core.sampling import Moment, Sampling, key
+from ..core.tree import Tree
 from ..network import Network
 from ..numbers.open_numbers import AllHere, Setting, Talk, refreshes, resolve, suited, swap
 from ..problem import Problem
@@ -107,6 +108,10 @@ class Agent:
         kept = self.ends and tuple(self.ends.start(one, len(self.heard)) for one in self.told)
         return Progress(0, state, cost.zeros(), self.given, {}, kept)
 
+    def begin_at(self, x: Tree, y: Tree) -> Progress:
+        """The same, from another point."""
+        return self.begin()._replace(state=self.outline.init(x, y))
+
     def find(self, progress: Progress, talk: Talk) -> Progress:
         """With the numbers that the algorithm leaves open, found where the agent stands."""
         setting = self._setting(progress, talk)
@@ -116,7 +121,7 @@ class Agent:
         resolved = resolve(self.given, setting)
         counter = cost.add(progress.spent, jnp.asarray(cost.each(resolved.cost, 1)[0]))
         if not progress.t:  # what is kept may be as large as what was found says
-            state = resolved.algorithm.init(*self.problem.start(self.seed))
+            state = resolved.algorithm.init(progress.state.x, progress.state.y)
             progress = progress._replace(state=state)
         found, algorithm = setting.memory, watch.shrunk(resolved.algorithm, setting.memory)
         progress = progress._replace(spent=counter, algorithm=algorithm, found=found, anew=False)

@@ -90,7 +90,8 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: i
     if len(once) > 1:
         raise OtherRun(
             f"{folder}: none of its checkpoints can be read ({damage or 'set aside'}); restore one "
-            f"from a copy, or start all sites with --restart, and all begin anew"
+            f"from a copy, or start all sites with `diamond net start ... --onward`, and a new run "
+            f"begins where they stood"
         )
     return start
 

@@ -187,7 +187,7 @@ class NeighbourClient:
             raise OtherRun(
                 f"the folder of {self.service.call(self.agent.number)} leads to round {here}, but "
                 f"it has been at round {there}, and {self.service.call(j)} keeps messages from "
-                f"there on: restore the folder from a copy, or start all sites with --restart"
+                f"there on: restore the folder from a copy, or start all sites with --onward"
             )
         self.service.outbox.heard(j, durable)
         return True

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..auto import watch
-from . import frame, going_back
+from . import frame, going_back, onward
 from .agent import Agent
 from .audit import LOG
 from .client import NeighbourClient, all_of
@@ -14,6 +14,7 @@ from .edge_states import Edges
 from .frame import Envelope, FrameError
 from .going_back import Clock
 from .max_consensus import MaxConsensus, Unsettled
+from .onward import Point
 from .programs import Thought
 from .progress import Progress
 from .service import Service
@@ -107,6 +108,18 @@ class Exchanges:
     def _gone(self, progress: Progress, said: str) -> None:
         LOG.warning(f"{self.name}: {said}")
         self.service.leave(self.agent.tick(progress))
+
+    async def take_up(self, own: Point | None) -> Progress:
+        """Where this site begins, if not where any run does; see `onward`."""
+        anew = self.agent.begin()
+        x, y = anew.state.x, anew.state.y
+        said = onward.told(own, x)
+        self.publish(0, said, onward.TALK)
+        if own is None:
+            layout, neighbours = frame.layout(said), self.agent.neighbours
+            asked = (self.asking.pull(j, 0, onward.TALK, layout) for j in neighbours)
+            own = Point(onward.mean(await all_of(asked), x), y)
+        return self.agent.begin_at(*own)
 
     async def round(self, progress: Progress) -> Progress:
         """One exchange after another."""

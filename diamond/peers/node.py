@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from ..numbers.open_numbers import open_numbers
-from . import checkpoints
+from . import checkpoints, onward
 from .agent import Agent
 from .client import NeighbourClient
 from .edge_journal import DOWN, EdgeJournal
@@ -69,7 +69,8 @@ class Node:
     on_ready: Callable[[], None] = lambda: None  # all is compiled, and the next round begins
 
     def __post_init__(self) -> None:
-        self.parts = digest(self.agent, self.rounds, self.missing)
+        start = "onward" if onward.begun(self.folder) else "anew"
+        self.parts = digest(self.agent, self.rounds, self.missing, start)
         self.run_digest = self.parts["run"]
         who = self.agent.number, self.agent.neighbours
         self.clock = Clock(self.agent, self.rounds, self.missing == "continue")
@@ -138,11 +139,15 @@ class Node:
             if self.edges:
                 self.edges.ledger.restore(self.agent.tick(progress))
             begun = _clock()
-            all_talk = progress.clock == 0 and open_numbers(self.agent.given)
+            moved = progress.clock == 0 and onward.begun(self.folder)
+            all_talk = progress.clock == 0 and (moved or open_numbers(self.agent.given))
             await self.halt.unless(self.asking.meet(None if all_talk else self.edges))
             self.greeting = _clock() - begun
             if progress.clock == 0:
                 begun = _clock()
+                if moved and self.folder is not None:
+                    own = onward.point(self.folder, progress.state)
+                    progress = await self.halt.unless(self.exchanges.take_up(own))
                 progress = await self.halt.unless(self.exchanges.find(progress))
                 self.seconds += _clock() - begun
             self.looked = Looked([], self.seconds, self.waited)
