@@ -110,12 +110,13 @@ class Agent:
 
     def begin_at(self, x: Tree, y: Tree) -> Progress:
         """The same, from another point."""
-        return self.begin()._replace(state=self.outline.init(x, y))
+        there = self.begin()._replace(state=self.outline.init(x, y))
+        return there._replace(start=mark(there))
 
     def find(self, progress: Progress, talk: Talk) -> Progress:
         """With the numbers that the algorithm leaves open, found where the agent stands."""
         setting = self._setting(progress, talk)
-        if progress.clock:
+        if progress.clock or progress.start:
             state = jax.tree.map(lambda a: a[None], progress.state)
             setting = setting.at(state.x, state.y, progress.anew, progress.t)
         resolved = resolve(self.given, setting)

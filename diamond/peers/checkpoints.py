@@ -16,7 +16,7 @@ from .outbox import Outbox
 from .progress import Mark, Progress
 
 STATES, MESSAGES, FINISHED = "checkpoint", "messages", "finished.json"
-RECENT, LOWEST = ".recent", ".lowest"  # among the arrays, states to go back to
+RECENT, LOWEST, START = ".recent", ".lowest", ".start"  # among the arrays, states to go back to
 
 
 class _Own(NamedTuple):
@@ -40,6 +40,7 @@ def save(folder: Path, run: str, progress: Progress, store: Outbox) -> dict[Key,
     arrays = tree.named(_Own(progress.state, progress.spent, progress.kept))
     marks = {f"{RECENT}[{i}]": one for i, one in enumerate(progress.recent)}
     marks |= {LOWEST: progress.lowest} if progress.lowest else {}
+    marks |= {START: progress.start} if progress.start else {}
     for where, one in marks.items():
         own = tree.named(_Own(one.state, None, one.kept))
         arrays |= {f"{where}{name}": leaf for name, leaf in own.items()}
@@ -83,8 +84,8 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: i
         own = tree.like(_Own(start.state, start.spent, start.kept), kept.arrays)
         numbers = resolved_numbers.from_json(kept.notes["found"])
         base, marks = kept.notes.get("base", 0), _marks(start, kept.notes, kept.arrays)
-        low = marks.pop(LOWEST, None)
-        back = {"base": base, "lowest": low, "recent": tuple(marks.values())}
+        back = {"base": base, "start": marks.pop(START, None), "lowest": marks.pop(LOWEST, None)}
+        back |= {"recent": tuple(marks.values())}
         return start._replace(t=kept.round - base, found=numbers, **own._asdict(), **back)
     once = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
     if len(once) > 1:

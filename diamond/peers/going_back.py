@@ -75,7 +75,7 @@ def states(agent: Agent, alone: bool) -> int:
 
 def low(agent: Agent, progress: Progress, span: int) -> tuple[Progress, str]:
     """From where the objective has risen to where it was lowest; and what is said of it."""
-    to, found = progress.lowest or mark(agent.begin()), dict(progress.found)
+    to, found = progress.lowest or start(agent, progress), dict(progress.found)
     said = watch.calm(found, watch.risen(found), progress.t, to.t)
     return _back(progress, to, found, progress.recent, span), said
 
@@ -88,7 +88,7 @@ def lost(
     `sizes` are those of the start and of `marks`, of the agent that has the largest.
     """
     which, kept = watch.back_to(sizes[1:], sizes[0]), marks(progress, broken)
-    to, found = kept[which] if which >= 0 else mark(agent.begin()), dict(progress.found)
+    to, found = kept[which] if which >= 0 else start(agent, progress), dict(progress.found)
     factor = watch.smaller(watch.factor(found))
     assert factor is not None
     watch.shrink(found, factor, broken + 1 - to.t)
@@ -113,6 +113,11 @@ def _back(
     )
 
 
+def start(agent: Agent, progress: Progress) -> Mark:
+    """Where the agent began."""
+    return progress.start or mark(agent.begin())
+
+
 def marks(progress: Progress, broken: int) -> list[Mark]:
     """The states kept of rounds up to that."""
     return [one for one in progress.recent if one.t <= broken][-watch.RECENT :]
@@ -120,7 +125,7 @@ def marks(progress: Progress, broken: int) -> list[Mark]:
 
 def sizes(agent: Agent, progress: Progress, broken: int) -> np.ndarray:
     """How large x and y are at the start, and in those states."""
-    each = [mark(agent.begin()), *marks(progress, broken)]
+    each = [start(agent, progress), *marks(progress, broken)]
     points = [jax.tree.map(lambda a: a[None], (one.state.x, one.state.y)) for one in each]
     return np.minimum([watch.size(point) for point in points], MOST)
 

@@ -32,6 +32,7 @@ class Progress(NamedTuple):
     found: dict[str, Found]  # those of them that were left to the run
     kept: Any = None  # of the messages of those it hears, where these are compressed or late
     base: int = 0  # of the clock, before round 0
+    start: Mark | None = None  # where it began, if not where any run does
     lowest: Mark | None = None  # where the objective was lowest; None: at the start
     recent: tuple[Mark, ...] = ()  # of the last rounds that are multiples of `EVERY`
     anew: bool = False  # it has gone back, and forgets the numbers that it had

@@ -15,10 +15,12 @@ from peering import agents, own, stacked
 import diamond
 from diamond.auto import step_sizes, watch
 from diamond.numbers.open_numbers import by_name
-from diamond.peers import agent
+from diamond.peers import agent, checkpoints, going_back
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.local_measures import sent
 from diamond.peers.node import Node
+from diamond.peers.outbox import Outbox
+from diamond.peers.progress import Mark
 from diamond.peers.run_folder import SiteFolder
 from diamond.runs import Origin, Writer
 from diamond.runtimes.peers import rehearse
@@ -137,3 +139,23 @@ def test_the_folder_of_a_site_has_what_was_not_undone(tmp_path, hasty):
     np.testing.assert_array_equal(lines["round"], [0, 2, 4, 6, 7])
     assert lines["bytes"][-1] == sent(team()[VICTIM], found) and (np.diff(lines["bytes"]) > 0).all()
     assert lines["samples"][-1] == diamond.cost.total(found.spent)[0]
+
+
+def test_states_to_go_back_to_travel_with_a_checkpoint_and_the_start_is_ones_own(tmp_path):
+    one = team()[VICTIM]
+    x, y = jax.tree.map(lambda a: a + 1, one.problem.start(0))
+    there = one.begin_at(x, y)  # as a run that goes on from another does
+    kept = [Mark(t, jax.tree.map(lambda a, t=t: a + t, there.state), None) for t in (100, 200, 300)]
+    progress = there._replace(t=25, base=33, recent=tuple(kept[:2]), lowest=kept[2])
+    checkpoints.save(tmp_path, "run", progress, Outbox([0, 2]))
+    found = checkpoints.restore(tmp_path, "run", one.begin(), Outbox([0, 2]))
+    assert found.clock == 58 and same_bits(
+        found._replace(algorithm=None), progress._replace(algorithm=None)
+    )
+    assert same_bits(going_back.start(one, found).state.x, x)
+    assert [mark.t for mark in going_back.marks(found, 199)] == [100]
+    back, said = going_back.lost(one, found._replace(found={}), 250, [1.0, 2.0, 1e3], 10)
+    assert (back.t, back.base, back.recent) == (100, 43, ()) and "back to round 100 with" in said
+    assert by_name(back.found) == {"shrunk": 0.25, "lost": 151}
+    back, _ = going_back.lost(one, found._replace(found={}), 99, [1.0], 10)
+    assert back.t == 0 and same_bits(back.state.x, x)
