@@ -77,7 +77,7 @@ def run(
 
     Returns once this agent and all its neighbours have finished. Raises `Refused` if
     a neighbour will not talk, `GaveUp` after `limits.give_up` seconds without news,
-    `FloatingPointError` or `Stopped` if this agent or another one diverges.
+    `FloatingPointError` or `Stopped` if this agent or another one diverges and may not go back.
     """
     from ..peers.disk_and_memory import room_for
     from ..peers.frame import limit
