@@ -24,7 +24,8 @@ inline Vector Load(const float* from) {
 
 // u[c][i] = sum_k v[c][k] a[i][k] for R rows from the i-th, C vectors; p >= 4.
 template <int C, int R>
-inline void ForwardRows(const float* a, const float* const* v, float* const* u, int64_t i, int64_t p) {
+inline void ForwardRows(const float* a, const float* const* v, float* const* u, int64_t i,
+                        int64_t p) {
   Vector sums[C][R] = {};
   auto add = [&](int64_t k, int64_t counted) {
     Vector x[R];
@@ -153,7 +154,12 @@ ffi::Error Chain(Reals data, Reals labels, Numbers agent, Numbers starts, Number
 }
 
 auto Passes() {
-  return ffi::Ffi::Bind().Arg<Reals>().Arg<Numbers>().Arg<Numbers>().RemainingArgs().RemainingRets();
+  return ffi::Ffi::Bind()
+      .Arg<Reals>()
+      .Arg<Numbers>()
+      .Arg<Numbers>()
+      .RemainingArgs()
+      .RemainingRets();
 }
 
 }  // namespace

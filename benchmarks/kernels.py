@@ -13,6 +13,7 @@ import argparse
 import ctypes
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -32,7 +33,9 @@ REPEATS = 7
 
 def build():
     """Compile and register the kernels; seconds that took."""
-    compiler = shutil.which("c++") or exit("there is no c++ to build kernels.cc with: install one")
+    compiler = shutil.which("c++")
+    if compiler is None:
+        sys.exit("there is no c++ to build kernels.cc with: install g++ or clang")
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         library = str(Path(folder) / "kernels.so")
