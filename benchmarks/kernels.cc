@@ -107,6 +107,7 @@ ffi::Error Pass(Reals data, Numbers agent, Numbers start, ffi::RemainingArgs giv
       step_to[count] = columns * m;
     }
   }
+  if (p < kLanes) return ffi::Error::InvalidArgument("at least four columns");
   if (count != 2 && count != 4) return ffi::Error::InvalidArgument("give two vectors or four");
   for (int64_t b = 0; b < agents; ++b) {
     const int64_t at = agent.typed_data()[b] * rows + start.typed_data()[b];
@@ -127,7 +128,8 @@ ffi::Error Chain(Reals data, Reals labels, Numbers agent, Numbers starts, Number
   auto shape = data.dimensions();
   const int64_t p = shape[shape.size() - 1], rows = shape[shape.size() - 2];
   const int64_t agents = agent.element_count(), links = starts.element_count() / agents;
-  if (p > kWide || block > kWide) return ffi::Error::InvalidArgument("at most 1,024 wide");
+  if (p < kLanes || p > kWide || block > kWide)
+    return ffi::Error::InvalidArgument("four to 1,024 columns, at most 1,024 rows");
   float products[4 * kWide], bent[2 * kWide], penalty[2 * kWide], moved[2 * kWide];
   for (int64_t b = 0; b < agents; ++b) {
     const float* here = y.typed_data() + b * 2 * p;
