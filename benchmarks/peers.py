@@ -8,12 +8,16 @@ Milliseconds of a round, in one run:
     floor      a process a site, TLS streams and the compiled round, nothing else
     sites      a process a site, as `diamond net start` runs it: checkpoints and measuring among it
 
-and the share of a site's time that it waits. The second half of the rounds counts, when all is
-warm.
+and of a site the processor time a round, and the share of its time that it waits. The second half
+of the rounds counts, when all is warm; of sites, the time between two lines of their metrics as
+whoever reads the file sees it. `--quick`: 2 and 5 sites only. `--before CHECKOUT`: another version
+too, in turns, as `before`; `--sizes` and `--repeats`, of which the quickest counts.
 """
 
+import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,17 +32,27 @@ import numpy as np
 import diamond
 from diamond.core.sampling import key
 from diamond.network.mixer import mixer
-from diamond.peers import authority
 from diamond.runtimes._round import advance, start
 from diamond.runtimes.peers import rehearse
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from faulting import ports
 
-SITES = (2, 3, 5, 9)
+SITES, QUICK = (2, 3, 5, 9), (2, 5)
+COLUMNS = ("simulate", "rehearse", "floor", "sites", "by floor", "processor", "waits")
 ROUNDS = {4_000: 400, 100_000: 200, 10_000_000: 10}  # by bytes of a message
+HERE = Path(__file__).parents[1]
 PARTS = 10  # checkpoints, and measurements, of a run
 GIVEN = diamond.gt_sgd(0.05, 0.2, 16, diamond.hypergradient.neumann(3, 1.6), order="paper")
+ALGORITHM = """
+[algorithm]
+name = "gt_sgd"
+alpha = 0.05
+beta = 0.2
+batch = 16
+order = "paper"
+hypergradient = { name = "neumann", terms = 3, lipschitz = 1.6 }
+"""
 PROBLEM = """
 import jax.numpy as jnp
 import numpy as np
@@ -95,82 +109,124 @@ def rehearsed(sites: int, size: int, rounds: int) -> float:
     return (time.perf_counter() - begun) / rounds
 
 
-def founded(place: Path, sites: int, rounds: int) -> list[Path]:
+def founded(root: Path, place: Path, sites: int, rounds: int, version: Path) -> list[Path]:
     """The bundles of a federation on this machine."""
     place.mkdir()
-    names = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(sites))}
-    chain = {"name": "neumann", "terms": 3, "lipschitz": 1.6}
-    steps = {"alpha": 0.05, "beta": 0.2, "batch": 16, "order": "paper", "hypergradient": chain}
-    terms = {"rounds": rounds, "every": max(1, rounds // PARTS)}
-    terms |= {"algorithm": {"name": "gt_sgd", **steps}}
-    terms |= {"network": {"graph": "ring", "agents": sites}}
-    given = names, diamond.network.ring(sites), terms
-    return list(authority.found_federation(place / "trial", "trial", *given).values())
+    names = "\n".join(f'site{i} = "127.0.0.1:{port}"' for i, port in enumerate(ports(sites)))
+    terms = f'rounds = {rounds}\nevery = {max(1, rounds // PARTS)}\nnetwork = "ring:{sites}"\n'
+    (place / "trial.toml").write_text(f"{terms}{ALGORITHM}\n[sites]\n{names}\n")
+    words = ["-m", "diamond", "net", "init", place / "trial.toml", "--out", place / "bundles"]
+    with (place / "init.txt").open("wb") as log:
+        assert spawned(root, words, log, version).wait() == 0, (place / "init.txt").read_text()
+    return [place / "bundles" / f"site{i}" for i in range(sites)]
 
 
-def peers(root: Path, sites: int, size: int, rounds: int) -> tuple[float, float]:
-    """Seconds a round of real sites, and the share of the time in which they wait."""
-    place, processes = root / f"{sites}-{size}", []
-    for i, bundle in enumerate(founded(place, sites, rounds)):
+def peers(
+    root: Path, sites: int, size: int, rounds: int, version: Path = HERE
+) -> tuple[float, float, float]:
+    """Of real sites: seconds a round, of these what each works, and the share that it waits."""
+    place, processes = Path(tempfile.mkdtemp(dir=root)) / "run", []
+    for i, bundle in enumerate(founded(root, place, sites, rounds, version)):
         path = place / f"site{i}.py"
         path.write_text(PROBLEM + f"\n\ndef own():\n    return make({i}, {size // 8})\n")
         words = ["net", "start", bundle, "--problem", f"{path}:own", "--out", place, "--quiet"]
         with (place / f"site{i}.txt").open("wb") as log:
-            processes.append(spawned(root, ["-m", "diamond", *words], log))
+            processes.append(spawned(root, ["-m", "diamond", *words], log, version))
+    metrics = place / "trial" / "site0" / "metrics.jsonl"
+    seconds, worked, waited = watched(metrics, rounds, processes)
     assert [process.wait() for process in processes] == [0] * sites
-    halves = [half(place / "trial" / f"site{i}" / "metrics.jsonl") for i in range(sites)]
-    seconds, waited = np.mean(halves, axis=0)
-    return seconds / (rounds / 2), waited / seconds
+    shutil.rmtree(place)
+    return seconds / (rounds - rounds // 2), worked / sites / (rounds - rounds // 2), waited
+
+
+def watched(path: Path, rounds: int, processes: list) -> tuple[float, float, float]:
+    """Seconds of the second half of the rounds, processor seconds of all, and the share waited."""
+    seen: dict[int, tuple[float, float, dict]] = {}
+    while not seen or max(seen) < rounds:
+        assert all(process.poll() in (None, 0) for process in processes), path.parent
+        lines = path.read_text().splitlines() if path.exists() else []
+        lines = [line for line in lines if line.endswith("}")]
+        for line in map(json.loads, lines[len(seen) :]):
+            seen[line["round"]] = time.perf_counter(), sum(map(processor, processes)), line
+        time.sleep(0.005)
+    (begun, first, middle), (ended, last, end) = seen[rounds // 2], seen[rounds]
+    share = (end["waited"] - middle["waited"]) / (end["seconds"] - middle["seconds"])
+    return ended - begun, last - first, share
+
+
+def processor(process: subprocess.Popen) -> float:
+    """Seconds that it has worked so far."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def floor(root: Path, sites: int, size: int, rounds: int) -> float:
     """Seconds a round of bare streams and the compiled round."""
-    place = root / f"floor-{sites}-{size}"
+    place = Path(tempfile.mkdtemp(dir=root)) / "floor"
     script = Path(__file__).with_name("peers_floor.py")
     processes = [
         spawned(root, [script, bundle, size, rounds], subprocess.PIPE)
-        for bundle in founded(place, sites, rounds)
+        for bundle in founded(root, place, sites, rounds, HERE)
     ]
     told = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
     return np.mean([one["seconds"] for one in told]) / (rounds - rounds // 2)
 
 
-def spawned(root: Path, words: list, output: Any) -> subprocess.Popen:
+def spawned(root: Path, words: list, output: Any, version: Path = HERE) -> subprocess.Popen:
     """A process of one site."""
     command = [sys.executable, *map(str, words)]
     errors = None if output is subprocess.PIPE else output
-    return subprocess.Popen(command, stdout=output, stderr=errors, env=environment(root))
+    env = environment(root, version)
+    return subprocess.Popen(command, stdout=output, stderr=errors, env=env, cwd=root)
 
 
-def half(path: Path) -> tuple[float, float]:
-    """Seconds of the second half of the rounds, and what of them was waiting."""
-    *_, middle, last = map(json.loads, path.read_text().splitlines())
-    return last["seconds"] - middle["seconds"], last["waited"] - middle["waited"]
-
-
-def environment(root: Path) -> dict[str, str]:
+def environment(root: Path, version: Path) -> dict[str, str]:
     """One compilation cache for all processes, and one thread each for their computing."""
     flags = "--xla_cpu_multi_thread_eigen=false"
     cache = {"XDG_CACHE_HOME": str(root / "cache"), "XLA_FLAGS": flags}
-    return {**os.environ, "JAX_PLATFORMS": "cpu", **cache}
+    path = os.pathsep.join([str(version), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **cache}
 
 
-def main(counts: tuple[int, ...]) -> None:
+def row(root: Path, sites: int, size: int, repeats: int, before: Path | None) -> str:
+    """One line of the table."""
+    given = sites, size, ROUNDS[size]
+    alone, trial, bare, real, old = [], [], [], [], []
+    for _ in range(repeats):
+        alone.append(simulated(*given))
+        trial.append(rehearsed(*given))
+        bare.append(floor(root, *given))
+        real.append(peers(root, *given))
+        if before:
+            old.append(peers(root, *given, before))
+    took, worked, waits = min(real)
+    label = f"{size // 1000} kB" if size < 10**6 else f"{size // 10**6} MB"
+    said = "".join(f"{1000 * one:>10.3g}" for one in (min(alone), min(trial), min(bare), took))
+    said = (
+        f"{sites:>5}{label:>10}{said}{took / min(bare):>10.2f}{1000 * worked:>10.3g}{waits:>10.0%}"
+    )
+    if before:
+        said += f"{1000 * min(old)[0]:>10.3g}{1000 * min(old)[1]:>10.3g}"
+    return said
+
+
+def main() -> None:
     """The table."""
-    print(f"{len(os.sched_getaffinity(0))} cores; milliseconds a round")
-    columns = ("simulate", "rehearse", "floor", "sites", "by floor", "waits")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sites", type=int, nargs="*", default=[])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--sizes", type=int, nargs="*", default=list(ROUNDS))
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--before", type=Path)
+    given = parser.parse_args()
+    print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; ms a round")
+    columns = COLUMNS + (("before", "processor") if given.before else ())
     print(f"{'sites':>5}{'message':>10}" + "".join(f"{name:>10}" for name in columns))
     with tempfile.TemporaryDirectory() as place:
-        for sites in counts:
-            for size, rounds in ROUNDS.items():
-                given = sites, size, rounds
-                alone, trial = simulated(*given), rehearsed(*given)
-                bare = floor(Path(place), *given)
-                real, waits = peers(Path(place), *given)
-                label = f"{size // 1000} kB" if size < 10**6 else f"{size // 10**6} MB"
-                took = "".join(f"{1000 * one:>10.3g}" for one in (alone, trial, bare, real))
-                print(f"{sites:>5}{label:>10}{took}{real / bare:>10.2f}{waits:>10.0%}", flush=True)
+        for sites in given.sites or (QUICK if given.quick else SITES):
+            for size in given.sizes:
+                print(row(Path(place), sites, size, given.repeats, given.before), flush=True)
 
 
 if __name__ == "__main__":
-    main(tuple(map(int, sys.argv[1:])) or SITES)
+    main()

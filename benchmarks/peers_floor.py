@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import diamond
+from diamond.machine.compilation_cache import compile_cache
 from diamond.machine.compiler import at_once
 from diamond.peers import roster
 from diamond.peers.agent import Agent
@@ -61,6 +62,7 @@ def streams(site: roster.Bundle) -> dict[int, tuple]:
 def main(bundle: Path, size: int, rounds: int) -> None:
     """All rounds."""
     at_once()
+    compile_cache()
     space: dict = {}
     exec(PROBLEM, space)
     site = roster.load(bundle)

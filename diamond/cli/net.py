@@ -35,6 +35,10 @@ Own = Annotated[
 Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
 Listen = Annotated[str | None, typer.Option(help="Listen here, not at the roster's address.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Set aside what is there; begin anew.")]
+Onward = Annotated[
+    bool,
+    typer.Option("--onward", help="Begin a new run where the sites stood; one may have lost it."),
+]
 Metrics = Annotated[
     int | None,
     typer.Option(min=0, max=65535, help="Port of this machine for Prometheus to read."),
@@ -81,6 +85,7 @@ def start(
     give_up: GiveUp = 24 * 3600.0,
     listen: Listen = None,
     restart: Restart = False,
+    onward: Onward = False,
     metrics: Metrics = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the end.")] = False,
     json: Json = False,
@@ -89,6 +94,7 @@ def start(
     with plainly(), agreed(bundle) as (site, federation):
         from ..experiment.federation import origin
         from ..machine.compiler import at_once
+        from ..peers.onward import prepare
         from ..peers.timeouts import Limits
         from ..runs.recovery import unused
         from ..runs.writable import room
@@ -102,6 +108,11 @@ def start(
             aside = unused(folder)
             folder.rename(aside)
             talk(f"what was there is in {aside}; the run begins anew, once all sites do")
+        elif onward:
+            with private_files():
+                old = prepare(folder)
+            was = f"what was there is in {old}; " if old else ""
+            talk(f"{was}a new run begins where the sites stood, once all are started with --onward")
         who = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
         names = {member.number: member.name for member in site.neighbours}
         talk(f"{who}; neighbours {', '.join(names.values())}; folder {folder}")

@@ -1,5 +1,6 @@
 """One agent's part of a round, without any network: what it tells, thinks and becomes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..auto import watch
 from ..core import cost, tree
 from ..core.sampling import Moment, Sampling, key
+from ..core.tree import Tree
 from ..network import Network
 from ..numbers.open_numbers import AllHere, Setting, Talk, refreshes, resolve, suited, swap
 from ..problem import Problem
@@ -18,7 +21,7 @@ from . import programs
 from .channel_ends import channel_ends
 from .frame import Layout, layout
 from .programs import After, Before, Thought
-from .progress import Progress, turns_of
+from .progress import Progress, mark, turns_of
 
 
 class Agent:
@@ -64,11 +67,13 @@ class Agent:
         self.several = sum(stage.times for stage in self.outline.stages) > 1
         self._rows, self._objectives = jax.tree.flatten(self.objectives)
         self._bits = jax.random.key_data(self.key)  # typed keys are slow to hand to a program
+        self._place = jnp.asarray(np.int32(number))
         stages = self.outline.stages
         self._early = [not turn.before and stages[turn.stage].early for turn in self.turns]
         self._thens = [self._then(turn) for turn in range(len(self.turns))]
         self._numbers: tuple[Any, Any, Any] = None, None, None  # algorithm, its leaves, structure
         self._ahead: tuple[Any, Any, Any] = None, None, None  # algorithm, state, message by then
+        self._told: tuple[Any, Any] = None, None  # what it told last, and the same on the device
 
     @property
     def exchanges(self) -> int:
@@ -77,7 +82,7 @@ class Agent:
 
     def tick(self, progress: Progress, turn: int = 0) -> int:
         """Exchanges made when this one of the round begins: the clock of peers."""
-        return progress.t * self.exchanges + turn
+        return progress.clock * self.exchanges + turn
 
     def layout(self, tick: int) -> Layout:
         """Of the message of that exchange."""
@@ -103,18 +108,26 @@ class Agent:
         kept = self.ends and tuple(self.ends.start(one, len(self.heard)) for one in self.told)
         return Progress(0, state, cost.zeros(), self.given, {}, kept)
 
+    def begin_at(self, x: Tree, y: Tree) -> Progress:
+        """The same, from another point."""
+        return self.begin()._replace(state=self.outline.init(x, y))
+
     def find(self, progress: Progress, talk: Talk) -> Progress:
         """With the numbers that the algorithm leaves open, found where the agent stands."""
         setting = self._setting(progress, talk)
-        if progress.t:
+        if progress.clock:
             state = jax.tree.map(lambda a: a[None], progress.state)
-            setting = setting.at(state.x, state.y, round=progress.t)
+            setting = setting.at(state.x, state.y, progress.anew, progress.t)
         resolved = resolve(self.given, setting)
         counter = cost.add(progress.spent, jnp.asarray(cost.each(resolved.cost, 1)[0]))
         if not progress.t:  # what is kept may be as large as what was found says
-            state = resolved.algorithm.init(*self.problem.start(self.seed))
+            state = resolved.algorithm.init(progress.state.x, progress.state.y)
             progress = progress._replace(state=state)
-        return progress._replace(spent=counter, algorithm=resolved.algorithm, found=setting.memory)
+        found, algorithm = setting.memory, watch.shrunk(resolved.algorithm, setting.memory)
+        progress = progress._replace(spent=counter, algorithm=algorithm, found=found, anew=False)
+        if watch.lowest(found):
+            progress = progress._replace(lowest=mark(progress) if progress.t else None)
+        return progress
 
     def renews(self, progress: Progress) -> bool:
         """Whether numbers are to be found anew here."""
@@ -124,7 +137,7 @@ class Agent:
     def numbered(self, progress: Progress) -> Progress:
         """With the numbers found before put into the algorithm."""
         resolved = resolve(self.given, self._setting(progress))
-        return progress._replace(algorithm=resolved.algorithm)
+        return progress._replace(algorithm=watch.shrunk(resolved.algorithm, progress.found))
 
     def _setting(self, progress: Progress, talk: Talk = AllHere()) -> Setting:
         fixed = self.problem, self.network, self.outline.batch, self.seed
@@ -137,21 +150,24 @@ class Agent:
         ways = tuple((one, self._which(turn_of_it)) for one, turn_of_it in silent)
         fixed = structure, self._objectives, self.sampling, ways, stage, self._which(number)
         plan = Before(*fixed, tells=not self.early(turn))
-        return jax.block_until_ready(programs.before(plan)(*self._given(numbers, progress)))
+        thought: Thought = programs.before(plan)(*self._given(numbers, progress))
+        thought.spent.block_until_ready()  # and with it the rest of the program
+        return thought if silent else thought._replace(state=progress.state)
 
     def _given(self, numbers: Any, progress: Progress) -> tuple[Any, ...]:
         """What a program up to an exchange is given."""
         where = progress.state, progress.spent, np.int32(progress.t)
-        return numbers, self._rows, self._bits, np.int32(self.number), *where
+        return numbers, self._rows, self._bits, self._place, *where
 
     def _which(self, number: int) -> int | None:
         """Of the round, for what is random, where a round has several stages."""
         return number if self.several else None
 
     def _flat(self, algorithm: Any) -> tuple[Any, Any]:
-        """The numbers of the algorithm, and its structure."""
+        """The numbers of the algorithm, where programs have them at hand, and its structure."""
         if self._numbers[0] is not algorithm:
-            self._numbers = algorithm, *jax.tree.flatten(algorithm)
+            leaves, structure = jax.tree.flatten(algorithm)
+            self._numbers = algorithm, [jnp.asarray(leaf) for leaf in leaves], structure
         return self._numbers[1:]
 
     def message(self, progress: Progress, turn: int, thought: Thought | None) -> Message:
@@ -170,7 +186,9 @@ class Agent:
         if self.ends is not None:
             own = progress.kept[self.turns[turn].stage][self.heard.index(self.number)]
             message = self.ends.encode(own, message, self._moment(progress.t, turn), self.number)
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(message)]
+        leaves = jax.tree.leaves(message)
+        self._told = [np.asarray(leaf) for leaf in leaves], leaves
+        return self._told[0]
 
     def _moment(self, t: int, turn: int) -> Moment:
         """For what is random in compressing."""
@@ -205,27 +223,33 @@ class Agent:
         if self.ends is None:
             numbers, structure = self._flat(progress.algorithm)
             plan = After(structure, self._structures[stage], stage, here, then, self.clip)
-            parts = tuple(tuple(messages[j]) for j in self.heard)
-            found = programs.after(plan)(numbers, thought, parts, self.weights, t)
-            state, spent, seen, told = found
-            (sound,), *spread = programs.apart(np.asarray(seen), len(parts))
+            known, leaves = self._told  # what it told itself, as the device has it
+            heard = [leaves if messages[j] is known else messages[j] for j in self.heard]
+            parts = tuple(map(tuple, heard))
+            given = thought.state, thought.estimate
+            rest, seen, told = programs.after(plan)(numbers, *given, parts, self.weights, t)
+            state = rest.whole(given)
+            total, *spread = programs.apart(np.asarray(seen), len(parts))
             self.spread = spread[0], spread[1]
-            self._ahead = (progress.algorithm, state, told) if then else (None, None, None)
+            sound = math.isfinite(total) or tree.finite((state.x, state.y))
+            ahead = told and (progress.algorithm, state, told.whole(state))
+            self._ahead = ahead or (None, None, None)
         else:
             own = self.message(progress, turn, None if self.early(turn) else thought)
             wires = [self.unpacked(messages[j], turn) for j in self.heard]
-            given = own, here, wires, self._moment(progress.t, turn), self.heard
-            said, now = self.ends.hear(kept[stage], *given)
+            moment = self._moment(progress.t, turn)
+            said, now = self.ends.hear(kept[stage], own, here, wires, moment, self.heard)
             kept = (*kept[:stage], now, *kept[stage + 1 :])
             change = programs.alone(said, self.weights, here)
-            heard = own, tree.scale(self.ends.share(progress.t), change)
-            state, spent, sound = programs.update(progress.algorithm, thought, heard, t, stage)
+            mixed = own, tree.scale(self.ends.share(progress.t), change)
+            given = thought.state, thought.estimate
+            state, sound = programs.update(progress.algorithm, *given, mixed, t, stage)
         if not sound:
             raise FloatingPointError(
                 f"agent {self.number} diverged in round {progress.t}: x or y is not finite; "
                 f"start again with smaller steps"
             )
-        return progress._replace(state=state, spent=spent, kept=kept)
+        return progress._replace(state=state, spent=thought.spent, kept=kept)
 
     def _then(self, turn: int) -> tuple[int, int] | None:
         """Whose message is known at the end of that exchange, if any is: its stage, rounds later.

@@ -5,7 +5,7 @@
     4 bytes    length of the header
     header     a msgpack map
     arrays     one after another, each in C order
-    4 bytes    CRC-32 of everything before, against damage; forgery is what TLS is against
+    4 bytes    `checksum` of everything before, against damage; forgery is what TLS is against
 
 Both ends know from problem and algorithm which arrays a message has, so a frame is compared with
 what is expected before anything of the size it claims is made. Nothing in a frame can execute.
@@ -13,7 +13,6 @@ what is expected before anything of the size it claims is made. Nothing in a fra
 
 import math
 import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -21,12 +20,13 @@ from typing import Any, NamedTuple
 import msgpack
 import numpy as np
 
-MAGIC, VERSION = b"DMND", 1
+from .checksum import checksum
+
+MAGIC, VERSION = b"DMND", 2
 PREFIX = struct.Struct("<4sBI")
 SEAL = struct.Struct("<I")
 LONGEST = 2**16  # bytes of a header
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-QUICK = (np.dtype(np.float32), np.dtype(np.float64))  # which the machine adds up at once
 NUMBERS = (*FLOATS, "uint8", "uint16", "uint32")  # the last three are of compressed messages
 
 
@@ -73,11 +73,15 @@ class Ask(NamedTuple):
 
 def layout(arrays: Sequence[Any]) -> Layout:
     """The layout of a message with such arrays."""
-    found = tuple(Leaf(np.dtype(a.dtype).name, tuple(a.shape)) for a in arrays)
-    for leaf in found:
-        if leaf.dtype not in NUMBERS:
-            raise TypeError(f"a message has {leaf.dtype} numbers; only {', '.join(FLOATS)} travel")
-    return found
+    return tuple(Leaf(_name(np.dtype(a.dtype)), tuple(a.shape)) for a in arrays)
+
+
+@lru_cache(maxsize=64)
+def _name(dtype: np.dtype) -> str:
+    """What a header calls such numbers."""
+    if dtype.name not in NUMBERS:
+        raise TypeError(f"a message has {dtype.name} numbers; only {', '.join(FLOATS)} travel")
+    return dtype.name
 
 
 @lru_cache(maxsize=256)
@@ -95,8 +99,7 @@ def _told(expected: Layout) -> tuple[list[Any], list[int]]:
 
 def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> bytes:
     """The message as a frame; one with numbers that are not finite is refused here already."""
-    for array in arrays:
-        _finite(array)
+    _finite(arrays)
     told, _ = _told(layout(arrays))
     header = {"kind": "message", **envelope._asdict(), "arrays": told}
     return pack(header, *(_raw(array) for array in arrays))
@@ -119,10 +122,15 @@ def decode(frame: bytes, envelope: Envelope, expected: Layout) -> list[np.ndarra
     for leaf, bytes_of_it in zip(expected, sizes):
         flat = np.frombuffer(content[start : start + bytes_of_it], np.dtype(leaf.dtype))
         array = _little(flat).reshape(leaf.shape)
-        _finite(array)
         arrays.append(array)
         start += bytes_of_it
+    _finite(arrays)
     return arrays
+
+
+def gone(envelope: Envelope) -> bytes:
+    """In the place of a message that will never be: its sender has gone back."""
+    return pack({"kind": "gone", **envelope._asdict()})
 
 
 def encode_ask(ask: Ask, kind: str = "ask") -> bytes:
@@ -147,15 +155,12 @@ def decode_ask(header: Mapping[str, Any]) -> Ask:
 
 
 def pack(header: Mapping[str, Any], *content: Any) -> bytes:
-    """A frame of any kind; what follows the header is copied once."""
+    """A frame of any kind."""
     told = msgpack.packb(dict(header))
     if len(told) > LONGEST:
         raise FrameError(f"a header of {len(told)} bytes; {LONGEST} is the most")
-    parts = [PREFIX.pack(MAGIC, VERSION, len(told)), told, *content]
-    seal = 0
-    for part in parts:
-        seal = zlib.crc32(part, seal)
-    return b"".join([*parts, SEAL.pack(seal)])
+    whole = b"".join([PREFIX.pack(MAGIC, VERSION, len(told)), told, *content])
+    return whole + SEAL.pack(checksum(whole))
 
 
 def unpack(frame: bytes | memoryview, most: int) -> tuple[dict[str, Any], memoryview]:
@@ -174,7 +179,7 @@ def unpack(frame: bytes | memoryview, most: int) -> tuple[dict[str, Any], memory
     if length > LONGEST or end + SEAL.size > len(frame):
         raise FrameError(f"a header of {length} bytes does not fit in")
     (seal,) = SEAL.unpack_from(frame, len(frame) - SEAL.size)
-    if zlib.crc32(whole[: -SEAL.size]) != seal:
+    if checksum(whole[: -SEAL.size]) != seal:
         raise FrameError("damaged: its checksum is not that of its content")
     try:
         header = msgpack.unpackb(whole[PREFIX.size : end], max_ext_len=0)
@@ -190,14 +195,10 @@ def _fields(header: Mapping[str, Any], wanted: Any) -> None:
         raise FrameError(f"a header with the fields {_said(sorted(map(str, header)))}")
 
 
-def _finite(array: np.ndarray) -> None:
-    """Numbers add up to a finite one unless one of them is none, or all together are too large."""
-    if array.dtype in QUICK:
-        with np.errstate(all="ignore"):
-            if np.isfinite(np.add.reduce(array, axis=None)):
-                return
-    if not np.isfinite(array).all():
-        raise FrameError("numbers that are not finite")
+def _finite(arrays: Sequence[np.ndarray]) -> None:
+    for array in arrays:
+        if not np.logical_and.reduce(np.isfinite(array), axis=None):
+            raise FrameError("numbers that are not finite")
 
 
 def _raw(array: np.ndarray) -> Any:

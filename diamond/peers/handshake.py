@@ -22,13 +22,13 @@ from .plain_text import printable
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
-def digest(agent: Agent, rounds: int, missing: str = "wait") -> dict[str, str]:
+def digest(agent: Agent, rounds: int, missing: str = "wait", start: str = "anew") -> dict[str, str]:
     """Every part of the run by name; "run" is the digest of all of them.
 
     A problem counts by what its losses compute, line by line of their jaxprs, and by where it
     starts; its rows do not count, and neither does how many an agent has.
     """
-    parts = {**_parts(agent), "rounds": str(rounds), "missing": missing}
+    parts = {**_parts(agent), "rounds": str(rounds), "missing": missing, "start": start}
     return parts | {"run": _digest(*(f"{name}={value};" for name, value in parts.items()))}
 
 

@@ -47,7 +47,7 @@ class Outbox:
         if found is None and round < self.since:
             raise Gone(
                 f"the message of round {round} is damaged on the disk; restore the asker's newer "
-                f"checkpoint, or start all sites with --restart"
+                f"checkpoint, or start all sites with --onward"
             )
         return found.read() if isinstance(found, Written) else found
 

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core import cost, tree
-from ..core.cost import Cost
 from ..core.sampling import Sample, Sampling, draw
 from ..machine.compiler import in_turn
 from ..problem import Objectives
 from ..rounds.algorithm import Estimate, Message, State
+from .handed_on import rest
 
 Silent = tuple[tuple[int, int | None], ...]  # stages that tell nothing, and which of the round
 
@@ -25,10 +25,9 @@ Silent = tuple[tuple[int, int | None], ...]  # stages that tell nothing, and whi
 class Thought(NamedTuple):
     """What an agent has computed for an exchange, before it has heard anything."""
 
-    state: State  # after the stages that tell nothing
-    spent: jax.Array
+    state: State  # after the stages that tell nothing; None where there is none of them
+    spent: jax.Array  # the estimate's cost among it
     estimate: Estimate
-    cost: Cost
     told: Message | None  # what it is to tell, where that had to wait for the estimate
 
 
@@ -85,20 +84,24 @@ def before(plan: Before) -> Callable[..., Any]:
         stage = algorithm.stages[plan.stage]
         estimate, costs = stage.estimate(own, state, t, sample(plan.stage, plan.number))
         told = stage.outgoing(state, estimate, t) if plan.tells else None
-        return Thought(state, spent, estimate, costs, told)
+        spent = cost.charge(spent, costs)
+        return Thought(state if plan.silent else None, spent, estimate, told)
 
     return in_turn(think)
 
 
 @lru_cache(maxsize=256)
 def after(plan: After) -> Callable[..., Any]:
-    """(numbers, thought, parts, weights, t) -> state, spent, what is looked at, message.
+    """(numbers, state, estimate, parts, weights, t) -> state, what is looked at, message.
 
     The message is the next one, where it is known by now; the barrier lets it have the bits that it
-    would have on its own. What is looked at is one array, which `apart` takes apart.
+    would have on its own. What is looked at is one array, which `apart` takes apart. Of the state,
+    arrays of the old one and of the estimate are left out, of the message those of the state.
     """
 
-    def step(numbers: Any, thought: Thought, parts: Any, weights: jax.Array, t: Any) -> Any:
+    def step(
+        numbers: Any, old: State, estimate: Any, parts: Any, weights: jax.Array, t: Any
+    ) -> Any:
         algorithm = jax.tree.unflatten(plan.algorithm, numbers)
         said = [jax.tree.unflatten(plan.message, part) for part in parts]
         far = [spread([one[part] for one in said], plan.here) for part in range(len(said[0]))]
@@ -106,23 +109,25 @@ def after(plan: After) -> Callable[..., Any]:
         if plan.clip is not None:
             change = clipped(said, weights, plan.here, [one[0] for one in far], plan.clip)
         heard = said[plan.here], change
-        state, spent, sound = updated(algorithm, thought, heard, t, plan.stage)
-        told = None
+        state = algorithm.stages[plan.stage].update(old, estimate, *heard, t)
+        told, kept = None, rest(state, (old, estimate))
         if plan.then is not None:
             stage, later = plan.then
-            state = jax.lax.optimization_barrier(state)
-            told = algorithm.stages[stage].outgoing(state, None, t + later)
-        finite = sound[None].astype(jnp.float32)
-        seen = jnp.concatenate([finite, *(jnp.append(*one) for one in far)])
-        return state, spent, seen, told
+            kept = jax.lax.optimization_barrier(kept)
+            state = kept.whole((old, estimate))
+            told = rest(algorithm.stages[stage].outgoing(state, None, t + later), state)
+        totals = [jnp.sum(leaf) for leaf in jax.tree.leaves((state.x, state.y))]
+        total = jnp.sum(jnp.stack(totals), keepdims=True).astype(jnp.float32)
+        seen = jnp.concatenate([total, *(jnp.append(*one) for one in far)])
+        return kept, seen, told
 
     return in_turn(step)
 
 
 def apart(seen: np.ndarray, heard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether x and y are finite; `spread` of each part of a message; and the parts' lengths."""
+    """The sum of all x and y; `spread` of each part of a message; and the parts' lengths."""
     rows = seen[1:].reshape(-1, heard + 1)
-    return seen[:1] != 0, rows[:, :-1], rows[:, -1]
+    return seen[0], rows[:, :-1], rows[:, -1]
 
 
 @lru_cache(maxsize=256)
@@ -176,15 +181,18 @@ def clipped(messages: Any, weights: jax.Array, here: int, far: Any, clip: float)
 def spread(part: Any, here: int) -> tuple[jax.Array, jax.Array]:
     """||s_j - s_i|| for each j, and ||s_i||, of one part of a message."""
     mine = part[here]
-    far = [tree.norm(tree.sub(one, mine)).astype(jnp.float32) for one in part]
+    far = [tree.norm(tree.sub(one, mine)).astype(jnp.float32) for one in part if one is not mine]
+    far.insert(here, jnp.float32(0))
     return jnp.stack(far), tree.norm(mine).astype(jnp.float32)
 
 
-def updated(algorithm: Any, thought: Thought, heard: Any, t: Any, stage: int) -> Any:
-    """The state and the counter after an exchange, and whether x and y are finite."""
-    state = algorithm.stages[stage].update(thought.state, thought.estimate, *heard, t)
-    return state, cost.charge(thought.spent, thought.cost), tree.finite((state.x, state.y))
+def updated(
+    algorithm: Any, state: State, estimate: Estimate, heard: Any, t: Any, stage: int
+) -> tuple[State, jax.Array]:
+    """The state after an exchange, and whether x and y are finite."""
+    state = algorithm.stages[stage].update(state, estimate, *heard, t)
+    return state, tree.finite((state.x, state.y))
 
 
 alone = jax.jit(mix, static_argnums=2)
-update = jax.jit(updated, static_argnums=4)
+update = jax.jit(updated, static_argnums=5)

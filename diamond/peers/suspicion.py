@@ -47,11 +47,14 @@ class Suspicion:
             if place == self.here or j in away:
                 continue
             for row, length, past in zip(rows, lengths, self._past[j]):
+                far = row[place]
+                if far <= length:
+                    past.append(far)
+                    continue
                 others = sorted(d for k, d in enumerate(row) if k not in (place, *silent))
                 usual = others[(len(others) - 1) // 2] if others else math.inf
                 before = max(past) if len(past) == ROUNDS else math.inf
-                far = row[place]
-                if far > length and far > FAR * min(usual, before):
+                if far > FAR * min(usual, before):
                     whose = "the others'" if usual <= before else "its own before"
                     times = far / max(min(usual, before), 1e-30)
                     found[j] = f"is {times:.2g} times as far from this site's as {whose}"

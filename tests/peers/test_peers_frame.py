@@ -34,7 +34,7 @@ def test_the_bytes_are_the_ones_of_the_format():
     sent = [np.array([1.0, -2.0], np.float32)]
     raw = encode(HERE, sent)
     header = msgpack.unpackb(raw[9 : 9 + int.from_bytes(raw[5:9], "little")])
-    assert raw[:5] == b"DMND\x01"
+    assert raw[:5] == b"DMND\x02"
     assert header == {
         "kind": "message",
         "run": "d1ce",
@@ -53,7 +53,7 @@ def test_the_bytes_are_the_ones_of_the_format():
         (lambda raw: raw[:5], "too few"),
         (lambda raw: raw + b"more", "checksum"),
         (lambda raw: b"HTTP" + raw[4:], "does not begin"),
-        (lambda raw: raw[:4] + b"\x02" + raw[5:], "version 2"),
+        (lambda raw: raw[:4] + b"\x01" + raw[5:], "version 1"),
         (lambda raw: raw[:5] + b"\xff\xff\xff\x7f" + raw[9:], "does not fit"),
         (lambda raw: raw[:-10] + b"\x00" + raw[-9:], "checksum"),
         (lambda raw: reseal(raw[:-14] + raw[-4:]), "cut short"),

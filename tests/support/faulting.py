@@ -51,7 +51,7 @@ TERMS = {"rounds": ROUNDS, "every": EVERY, "seed": 0, "sampling": "blocks", "pre
 PHASES = {"before": "tell", "transfer": "tell", "after": "step", "checkpoint": "checkpoint"}
 PROCESS = ["kill", "stop", "old checkpoint"]
 LINK = ["cut", "stall", "delay", "duplicate", "reorder", "truncate", "corrupt"]
-LIMITS = ["--connect", "1", "--round", "4", "--give-up", "90"]
+LIMITS = {"--connect": 1, "--round": 4, "--give-up": 90}  # seconds
 
 
 def ports(count):
@@ -86,7 +86,8 @@ class Site:
     async def start(self, phase="", on_phase=None):
         """`on_phase` is awaited while the process waits in the phase."""
         (told, out), (back, answer) = os.pipe(), os.pipe()
-        words = ["net", "start", self.trial.folder / "trial" / self.name, "--json", *LIMITS]
+        limits = [word for name, s in LIMITS.items() for word in (name, s * self.trial.patience)]
+        words = ["net", "start", self.trial.folder / "trial" / self.name, "--json", *limits]
         words += ["--problem", f"{self.trial.folder / 'mine.py'}:make", "--data"]
         words += [self.trial.folder / f"{self.name}.npy", "--out", self.trial.folder / "runs"]
         words += ["--listen", self.listen]
@@ -117,16 +118,19 @@ class Site:
 
     async def end(self, within=120):
         """What the site says in the end."""
-        output, _ = await asyncio.wait_for(self.process.communicate(), within)
+        output, _ = await asyncio.wait_for(self.process.communicate(), within * self.trial.patience)
         assert self.process.returncode == 0, self.log.read_text()
         return json.loads(output)
 
 
 class Trial:
-    """Three sites, one fault; `cache` keeps what was compiled from one trial to the next."""
+    """Three sites, one fault; `cache` keeps what was compiled from one trial to the next.
 
-    def __init__(self, folder, cache, terms=None):
-        self.folder, self.cache = folder, cache
+    `patience`: how many times as long as usual anything may take, where the machine is slow.
+    """
+
+    def __init__(self, folder, cache, terms=None, patience=1):
+        self.folder, self.cache, self.patience = folder, cache, patience
         found = ports(2 * len(NAMES))
         self.fronts, behind = found[: len(NAMES)], found[len(NAMES) :]
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, self.fronts)}
@@ -193,9 +197,9 @@ class Trial:
         self.striking = asyncio.ensure_future(strike())
 
 
-async def end(folder, cache, kind="", phase=""):
+async def end(folder, cache, kind="", phase="", patience=1):
     """The digests of x in which the sites end, with that fault; it must have met something."""
-    async with Trial(folder, cache) as trial:
+    async with Trial(folder, cache, patience=patience) as trial:
 
         async def now():
             await (trial.strike_in_transfer if phase == "transfer" else trial.strike)(kind)

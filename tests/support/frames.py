@@ -1,9 +1,8 @@
 """Mutated frames: for the tests, and by the million for benchmarks/fuzz_frames.py."""
 
-import zlib
-
 import numpy as np
 
+from diamond.peers.checksum import checksum
 from diamond.peers.frame import Envelope, FrameError, decode, encode, layout
 
 HERE = Envelope("d1ce" * 8, 3, 7)
@@ -14,7 +13,7 @@ RAW = encode(HERE, SENT)
 
 def reseal(raw: bytes) -> bytes:
     """The frame with the checksum of what it now holds."""
-    return raw[:-4] + zlib.crc32(raw[:-4]).to_bytes(4, "little")
+    return raw[:-4] + checksum(raw[:-4]).to_bytes(4, "little")
 
 
 def mutate(raw: bytes, random: np.random.Generator) -> bytes:

@@ -1,0 +1,91 @@
+"""A new run from where the sites of an old one stood: the way back where one has lost its state.
+
+Every site keeps its x and y; all else begins as in any run. Trackers do, too: u_i = p_i at the
+first gradients, so that sum u = sum p from the first round on, wherever the x_i are. A site that
+has lost its own x begins at the mean of its neighbours', and with the y that any run begins with.
+"""
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..core import tree
+from ..core.tree import Tree
+from ..runs import checkpoint
+from ..runs.checkpoint import Damaged
+from ..runs.recovery import unused
+from .checkpoints import STATES, OtherRun
+
+START = "start"  # a folder in that of the run, with a checkpoint of round 0
+OWN = re.compile(r"\.state(\.[xy](?!\w).*)", re.DOTALL)
+TALK = 2**31 - 1  # of all that is said before round 0, told last
+
+
+class Point(NamedTuple):
+    """Where a site stood."""
+
+    x: Tree
+    y: Tree
+
+
+def prepare(folder: Path) -> Path | None:
+    """Set the folder aside, for a new one that begins where the old one stood; where it is now."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    checkpoint.save(fresh / START, 0, _last(folder), {})
+    aside = unused(folder) if folder.exists() else None
+    if aside is not None:
+        folder.rename(aside)
+    fresh.rename(folder)
+    return aside
+
+
+def _last(folder: Path) -> dict[str, np.ndarray]:
+    """x and y in the newest whole checkpoint, or those that the run began at; nothing if lost."""
+    try:
+        found = checkpoint.newest(folder / STATES).arrays
+        return {own[1]: a for name, a in found.items() if (own := OWN.fullmatch(name))}
+    except Damaged:
+        pass
+    try:
+        return checkpoint.load(folder / START, 0).arrays
+    except Damaged:
+        return {}
+
+
+def begun(folder: Path | None) -> bool:
+    """Whether the run of that folder is such a one."""
+    return folder is not None and (folder / START).exists()
+
+
+def point(folder: Path, like: Any) -> Point | None:
+    """Where this site is to begin; None if it has lost that. `like` is a state."""
+    try:
+        found = checkpoint.load(folder / START, 0).arrays
+        return tree.like(Point(like.x, like.y), found) if found else None
+    except Damaged as cause:
+        raise OtherRun(
+            f"{cause}: start this site once more with --onward, before the others are far"
+        ) from None
+    except ValueError as cause:
+        raise OtherRun(f"{folder / START}: {cause}; start all sites with --restart") from None
+
+
+def told(own: Point | None, like: Tree) -> list[np.ndarray]:
+    """What a site tells its neighbours: whether it has an x, and x."""
+    leaves = jax.tree.leaves(like if own is None else own.x)
+    has = np.array([own is not None], np.float32)
+    return [has, *(np.asarray(leaf) for leaf in leaves)]
+
+
+def mean(heard: list[list[np.ndarray]], like: Tree) -> Tree:
+    """The mean x of those neighbours that have one; `like`, where a run begins, if none has."""
+    having = [leaves for (has, *leaves) in heard if has[0] == 1]
+    if not having:
+        return like
+    means = [np.mean(one, axis=0, dtype=one[0].dtype) for one in zip(*having)]
+    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(one) for one in means])
