@@ -6,7 +6,8 @@
 The first adds to a.json, problem by problem, so that it may be run in parts, each process on a core
 of its own; problems begun more than `--limit` seconds after it do without the grids. The second
 prints the table and what was met. Another seed draws other problems of the same kinds
-(`auto_problems.py`).
+(`auto_problems.py`). A round of the problem with 10^4 features has some 150 products with a matrix
+of 200 rows, 0.3 s: it is given an eighth of the rounds, its grids are dealt out to processes.
 
 Of every problem: `auto`, DIAMOND as it chooses for itself; `chain`, the same with the chain of
 eq. (5) and its steps; `chain grid`, the best of 27 settings of the chain; `own grid`, the best of
@@ -14,7 +15,9 @@ eq. (5) and its steps; `chain grid`, the best of 27 settings of the chain; `own 
 is 1/4, 2 and 16 times that, beta_0 1/2, 1 and 2 times, eta_0 = gamma_0 1/4, 1 and 4 times, with
 the same decay; its best point is chosen afterwards by the final upper loss. The gap is (loss -
 lowest) / (first - lowest), lowest the smaller of what L-BFGS finds on the exact objective in
-float64 and of all runs; a gap below 1 % counts as closed.
+float64 and of all runs; a gap below 1 % counts as closed. `equal` are the gaps of auto and of the
+chain at equal samples: where the one that draws fewer ends, the other interpolated between its
+measurements.
 """
 
 import argparse
@@ -32,7 +35,10 @@ CLOSED = 0.01
 FAR = 1e3  # from this condition on, the lower level is hard
 STEPS = 200  # of L-BFGS
 KINDS = ("chain", "factored", "CG", "Nesterov")
-LONGEST = ("meta", "features", "agents", "cleaning", "graphs")  # groups to begin with
+FIRST = ("features", "rows", "noise", "meta", "agents", "cleaning", "graphs")  # in this order
+LARGE = {"features": 8}  # groups that have so many times fewer rounds, and their grids in parts
+PARTS = 5  # of a grid, where it is dealt out
+RUNS, CHAIN, OWN = "runs", "chain grid", "own grid"
 
 
 def final(problem, network, algorithm, rounds, every):
@@ -61,12 +67,12 @@ def scaled(algorithm, factors):
     )
 
 
-def best_of_grid(problem, network, algorithm, batch, rounds):
-    """The lowest final loss of 27, its factors, and how many diverged."""
+def best_of_grid(problem, network, algorithm, batch, rounds, grid=GRID):
+    """The lowest final loss of these settings, its factors, and how many diverged."""
     from diamond.numbers.open_numbers import Setting, resolve
 
     found = resolve(algorithm, Setting(problem, network, batch, 0)).algorithm
-    tried = {f: final(problem, network, scaled(found, f), rounds, rounds)[0][-1] for f in GRID}
+    tried = {f: final(problem, network, scaled(found, f), rounds, rounds)[0][-1] for f in grid}
     factors = min(tried, key=tried.get)
     return tried[factors], factors, sum(loss == float("inf") for loss in tried.values())
 
@@ -133,8 +139,8 @@ def pin(free):
 
 
 def one(task):
-    """All that is measured of one problem."""
-    group, name, seed, rounds, until = task
+    """What is measured of one problem: the runs, and the points of `grid` of either grid."""
+    group, name, seed, rounds, until, parts, grid = task
     import auto_problems
     import numpy as np
 
@@ -147,31 +153,68 @@ def one(task):
     row = {"seed": seed, "group": group, "problem": name, "rounds": rounds, "batch": batch}
     chain = diamond.diamond(batch=batch, hypergradient=diamond.hypergradient.neumann())
     own = diamond.diamond(batch=batch)
-    known = [lowest(problem)]
-    for label, algorithm in {"auto": own, "chain": chain}.items():
-        final(problem, network, algorithm, rounds, every)  # whose seconds are the compiler's too
-        losses, run = final(problem, network, algorithm, rounds, every)
-        known += losses
-        row[label] = {
-            "losses": losses,
-            "found": run.resolved,
-            "samples": float(run.history["samples"][-1]),
-            "hvps": float(run.history["hvps"][-1]),
-            "seconds": float(run.history["seconds"][-1]),
-        }
-    if time.time() < until:
-        row["chain grid"] = best_of_grid(problem, network, chain, batch, rounds)
-        same = not row["auto"]["found"].get("inverse")
-        row["own grid"] = (
-            row["chain grid"] if same else best_of_grid(problem, network, own, batch, rounds)
-        )
-        known += [row["chain grid"][0], row["own grid"][0]]
-    return row | {"lowest": min(known)}
+    if RUNS in parts:
+        known = [lowest(problem)]
+        for label, algorithm in {"auto": own, "chain": chain}.items():
+            final(
+                problem, network, algorithm, rounds, every
+            )  # whose seconds are the compiler's too
+            losses, run = final(problem, network, algorithm, rounds, every)
+            known += losses
+            row[label] = {
+                "losses": losses,
+                "found": run.resolved,
+                "drawn": run.history["samples"].tolist(),
+                "hvps": float(run.history["hvps"][-1]),
+                "seconds": float(run.history["seconds"][-1]),
+            }
+        row["lowest"] = min(known)
+    about = problem, network
+    if CHAIN in parts and time.time() < until:
+        row[CHAIN] = best_of_grid(*about, chain, batch, rounds, grid)
+    if OWN in parts and time.time() < until:
+        same = CHAIN in row and "auto" in row and not row["auto"]["found"].get("inverse")
+        row[OWN] = row[CHAIN] if same else best_of_grid(*about, own, batch, rounds, grid)
+    return row
+
+
+def merged(row, more):
+    """What is known of a problem, with what another process has found."""
+    for name in (CHAIN, OWN):
+        if name in row and name in more:
+            (loss, factors, lost), (other, there, broken) = row[name], more[name]
+            best = (loss, factors) if loss <= other else (other, there)
+            more = more | {name: (*best, lost + broken)}
+    return row | more
+
+
+def tasks_of(group, name, seed, rounds, until):
+    """One for all of a problem; several where it is large."""
+    about = group, name, seed, rounds // LARGE.get(group, 1), until
+    if group not in LARGE:
+        return [(*about, (RUNS, CHAIN, OWN), GRID)]
+    dealt = [GRID[i::PARTS] for i in range(PARTS)]
+    return [
+        (*about, (RUNS,), ()),
+        *((*about, (part,), grid) for part in (OWN, CHAIN) for grid in dealt),
+    ]
 
 
 def gap(row, loss):
     first = row["auto"]["losses"][0]
-    return (loss - row["lowest"]) / max(first - row["lowest"], 1e-30)
+    least = min([row["lowest"], *(row[name][0] for name in (CHAIN, OWN) if name in row)])
+    return (loss - least) / max(first - least, 1e-30)
+
+
+def at_equal_samples(row):
+    """Gaps of auto and of the chain where the one that draws fewer ends."""
+    import numpy as np
+
+    both = [row[name] for name in ("auto", "chain")]
+    until = min(run["drawn"][-1] for run in both)
+    finite = lambda run: np.nan_to_num(run["losses"], nan=np.inf, posinf=1e30)
+    each = (np.interp(until, run["drawn"], finite(run)[: len(run["drawn"])]) for run in both)
+    return [gap(row, float(loss)) for loss in each]
 
 
 def judged(row):
@@ -182,22 +225,27 @@ def judged(row):
     if grids:
         found["ratio"] = max(found["auto"], CLOSED) / max(min(grids), CLOSED)
     found["condition"] = row["auto"]["found"].get("condition", 1.0)
+    found["equal"] = at_equal_samples(row)
     return found
 
 
 def table(rows):
     """Of every problem, gaps seed by seed; then what was met."""
     names = ("auto", "chain", "chain grid", "own grid")
-    print("| problem | condition | chosen | auto | chain | chain grid | own grid | ratio |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    shown = ("auto", "chain", "auto, equal", "chain, equal", "chain grid", "own grid", "ratio")
+    print(f"| problem | condition | chosen | {' | '.join(shown)} |")
+    print("| --- " * (3 + len(shown)) + "|")
     for problem in dict.fromkeys(row["problem"] for row in rows):
         mine = sorted((r for r in rows if r["problem"] == problem), key=lambda row: row["seed"])
         found = [judged(row) for row in mine]
         kinds = dict.fromkeys(KINDS[int(row["auto"]["found"].get("inverse", 0))] for row in mine)
-        told = lambda name: ", ".join(f"{f[name]:.2g}" if name in f else "-" for f in found)
+        listed = lambda each: ", ".join("-" if v is None else f"{v:.2g}" for v in each)
+        told = lambda name: listed(f.get(name) for f in found)
+        equal = [listed(f["equal"][i] for f in found) for i in (0, 1)]
+        columns = [*map(told, names[:2]), *equal, *map(told, (*names[2:], "ratio"))]
         print(
             f"| {problem} | {max(f['condition'] for f in found):.0f} | {', '.join(kinds)} | "
-            f"{' | '.join(map(told, (*names, 'ratio')))} |"
+            f"{' | '.join(columns)} |"
         )
     each = [judged(row) for row in rows]
     against = [f for f in each if "ratio" in f]
@@ -208,10 +256,15 @@ def table(rows):
         f"{len(above)} of {len(each)} end above their start{': ' * bool(above)}{', '.join(above)}"
     )
     hard = [f for f in each if f["condition"] >= FAR]
-    better = sum(f["chain"] >= 5 * max(f["auto"], CLOSED) for f in hard)
+    fifth = lambda auto, chain: chain >= 5 * max(auto, CLOSED)
+    better = sum(fifth(f["auto"], f["chain"]) for f in hard)
+    equal = sum(fifth(*f["equal"]) for f in hard)
     print(
-        f"{better} of {len(hard)} of condition 1,000 and more: gap a fifth of the chain's or less"
+        f"{better} of {len(hard)} of condition 1,000 and more: gap a fifth of the chain's or less; "
+        f"{equal} at equal samples"
     )
+    fewer = sum(f["equal"][0] <= max(f["equal"][1], CLOSED) for f in each)
+    print(f"{fewer} of {len(each)} at equal samples: closed, or a gap no larger than the chain's")
     slow = {}
     for row, f in zip(rows, each):
         if "ratio" not in f:
@@ -251,20 +304,29 @@ def main():
     rows = json.loads(out.read_text()) if out.exists() else []
     done = {(row["seed"], row["problem"]) for row in rows}
     until = time.time() + options.limit
+    order = {group: i for i, group in enumerate(FIRST)}
     tasks = [
-        (group, name, int(seed), options.rounds, until)
-        for group in sorted(groups, key=lambda group: group not in LONGEST)
+        task
+        for group in sorted(groups, key=lambda group: order.get(group, len(FIRST)))
         for seed in options.seeds.split(",")
         for name in auto_problems.GROUPS[group]
         if options.only in name and (int(seed), name) not in done
+        for task in tasks_of(group, name, int(seed), options.rounds, until)
     ]
+    known = {(row["seed"], row["problem"]): row for row in rows}
+    begun = time.time()
     with workers(options.processes) as pool:
-        for row in pool.imap_unordered(one, tasks):
-            rows.append(row)
-            out.write_text(json.dumps(rows, indent=1, default=float))
-            found = judged(row)
-            said = " ".join(f"{name} {value:.3g}" for name, value in found.items())
-            print(f"{row['seed']} {row['problem']}: {said}", flush=True)
+        for more in pool.imap_unordered(one, tasks):
+            key = more["seed"], more["problem"]
+            known[key] = row = merged(known.get(key, {}), more)
+            whole = [row for row in known.values() if "auto" in row]
+            out.write_text(json.dumps(whole, indent=1, default=float))
+            if "auto" in row:
+                found = judged(row)
+                said = " ".join(
+                    f"{name} {value:.3g}" for name, value in found.items() if name != "equal"
+                )
+                print(f"{time.time() - begun:.0f} s: {key[0]} {key[1]}: {said}", flush=True)
 
 
 if __name__ == "__main__":

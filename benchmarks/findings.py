@@ -147,7 +147,7 @@ def links(kept):
 
 
 def _sign(a, b):
-    return (a > b) - (a < b)
+    return int(a > b) - int(a < b)
 
 
 def _met(kept, *names):

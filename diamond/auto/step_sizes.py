@@ -30,9 +30,8 @@ curvature is 1 in every direction: beta = 1 / 1.5, half of that where g_yy is th
 phi = 1. h is that of the y of the round before, and x_{t+1} = x_t - alpha L_l x_{t-1} is stable for
 alpha L_l < 1: c = 0.5 there. alpha never grows again.
 
-Where an agent looks it finds l_i(x_i) as well, always on the same rows. If their mean lies above
-where it began by a tenth of all that it had fallen, at two looks in a row, the run says so, alpha
-becomes a quarter and never grows again.
+Where an agent looks it finds l_i(x_i) as well, always on the same rows. If their mean has risen
+above where it began, the run goes back, and on with a smaller alpha (`diamond.auto.watch`).
 
 A lower level in common has one beta, 1 / (1.5 max_i L_i) times what its move allows, since steps
 of each agent's own would bias the y they agree on. mu and L are those of the pooled g, found by
@@ -43,8 +42,6 @@ damps mixing, all that is said of M is of (1 - gamma) I + gamma M (`Network.damp
 """
 
 import math
-import warnings
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -58,7 +55,7 @@ from ..hypergradient.network_spectrum import ends
 from ..network import Network
 from ..numbers.open_numbers import Deferred, Found, Measured, Rows, Setting, fill, next_refresh
 from ..numbers.schedule import Scaled, Schedule, power, ramp
-from . import upper_curvature
+from . import upper_curvature, watch
 from .inverse import hessian_blocks, size, solves
 
 Order = Literal["paper", "atc"]
@@ -77,10 +74,7 @@ WARM = 25.0  # rounds in which alpha rises, until the second look
 AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first; the least eta_0
 LENGTH = 1.5  # c: alpha L_l / phi
 BEHIND = 0.5  # c where y is solved for: it is that of the round before, so 1 is the limit
-RISEN, SMALL = 0.1, 1e-3  # of what l has fallen, and of l: a rise beyond its noise
-LOST = 1e3  # times l: a run that is beyond help by a quarter, and will go back
 EMPTY = -1e30  # in the place of another agent's number: below any, and finite to be told
-QUARTER = 0.25  # of alpha, where l has risen
 FOLLOWS = 0.15  # beta mu from which y follows x
 MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
 
@@ -188,44 +182,12 @@ def _alpha(
             "average": HALF * eta / curvature,
         }
         step = ratio / (1 + ratio) * min(step, most[noise])
-    risen = setting.once("risen", _risen)
-    growth = min(1.0, regime.growth) if risen else regime.growth
-    growth = QUARTER if risen > setting.before("risen", 0) else growth
-    grown = growth * setting.before("alpha", math.inf)
+    if setting.problem.lower_level != "common":
+        watch.note(setting, float(_upper(setting)[4]))
+    less, grown = watch.share(setting.memory), regime.growth * setting.before("alpha", math.inf)
     share = SHARE[move] if move in ("extra", "ed") else STEP[order]
     stable = _stable(setting, move, order) / largest
-    return Found(float(min(share * step / _pull(setting, move), stable, grown)))
-
-
-def _risen(setting: Setting) -> Found:
-    """How often l was found above its start at two looks in a row, by a share RISEN of all that it
-
-    had fallen. Once may be noise; looks are ever further apart. Said each time. What agents know is
-    the mean of l_i(x_i), which is lower while they disagree: only the start, where they do not, is
-    to be compared with. Of a lower level in common nobody alone knows l.
-    """
-    if setting.problem.lower_level == "common":
-        return Found(0)
-    loss, before = float(_upper(setting)[4]), int(setting.before("risen", 0))
-    first, least, row = setting.before("_losses", np.array([loss, loss, 0]))
-    up = loss - first > RISEN * (first - least) + SMALL * abs(first)
-    setting.memory["_losses"] = Found(np.array([first, min(least, loss), up and row == 0]))
-    if not (up and row) or loss - first > LOST * abs(first):
-        return Found(before)
-    warnings.warn(
-        f"the upper loss is {loss:.4g} on the first rows of each agent, above the {first:.4g} that "
-        f"it began at: alpha is a quarter from here on; `run.best` keeps the best point",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return Found(before + 1)
-
-
-def fallen(memory: Mapping[str, Found]) -> bool:
-    """Whether l was below its start at the last look; not of a run that did not look."""
-    if "_losses" not in memory or "_upper" not in memory:
-        return False
-    return bool(memory["_upper"].value[4] < memory["_losses"].value[0])
+    return Found(float(min(less * min(share * step / _pull(setting, move), stable), grown)))
 
 
 def _pull(setting: Setting, move: str) -> float:
@@ -308,7 +270,8 @@ def theta() -> Schedule:
 def _upper(setting: Setting) -> np.ndarray:
     """L_l, the largest and the mean; r and sigma_L, the worst, with noise averaged over all; l.
 
-    l is the mean of l_i(x_i) on a block of rows, always the same; the largest if agents are many.
+    l is the mean of l_i(x_i) on a block of rows, always the same; not a number if agents are MANY
+    and more, since the largest says nothing of the mean.
     """
 
     def compute(setting: Setting) -> Found:
@@ -325,17 +288,17 @@ def _upper(setting: Setting) -> np.ndarray:
                 return *found, numbers
 
             bends, ratio, shaky, cost, loss, numbers = setting.each(look, setting.point)
-            found = np.full((len(bends), 4 + 2 * every), EMPTY)
-            found[:, :4] = np.stack([bends, -np.asarray(ratio), shaky, loss], axis=1)
+            found = np.full((len(bends), 3 + 2 * every), EMPTY)
+            found[:, :3] = np.stack([bends, -np.asarray(ratio), shaky], axis=1)
             if every:
-                place = np.arange(len(bends)), 4 + np.asarray(numbers)
+                place = np.arange(len(bends)), 3 + np.asarray(numbers)
                 found[place], found[place[0], every + place[1]] = bends, loss
             return found, Cost(*(np.asarray(c, np.int64) for c in cost))
 
         found, cost = setting.talk.largest("upper", measure)
-        (largest, ratio, shaky, loss), each = found[:4], found[4:].reshape(2, -1)
-        mean, loss = each.mean(1) if every else (largest, loss)
+        (largest, ratio, shaky), each = found[:3], found[3:].reshape(2, -1)
+        mean, loss = each.mean(1) if every else (largest, math.nan)
         told = [largest, mean, -m * ratio, shaky / math.sqrt(m), loss]
-        return Found(np.array(told, float), cost, agreed=4 + 2 * every, talks=1)
+        return Found(np.array(told, float), cost, agreed=3 + 2 * every, talks=1)
 
     return setting.once("_upper", compute)

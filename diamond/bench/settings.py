@@ -88,7 +88,8 @@ def tunable(
     made = make(**fixed)
     numbers = resolve(made, Setting(problem, network, made.batch, seed)).numbers
     if "hypergradient" in taken and "terms" in numbers:
-        fixed["hypergradient"] = neumann(int(numbers["terms"]), numbers["most_lipschitz"])
+        largest = numbers.get("most_lipschitz", numbers["lipschitz"])  # one agent has one alone
+        fixed["hypergradient"] = neumann(int(numbers["terms"]), largest)
     fixed |= {n: int(numbers[n]) for n in ("inner", "period") if n in taken and n in numbers}
     base = chosen(numbers, [name for name in SHAPES if name in numbered])
     if not parts or parts["directions"] == "penalty":

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..auto import watch
 from ..core import cost, tree
 from ..core.sampling import Moment, Sampling, key
 from ..core.tree import Tree
@@ -20,7 +21,7 @@ from . import programs
 from .channel_ends import channel_ends
 from .frame import Layout, layout
 from .programs import After, Before, Thought
-from .progress import Progress, turns_of
+from .progress import Progress, mark, turns_of
 
 
 class Agent:
@@ -81,7 +82,7 @@ class Agent:
 
     def tick(self, progress: Progress, turn: int = 0) -> int:
         """Exchanges made when this one of the round begins: the clock of peers."""
-        return progress.t * self.exchanges + turn
+        return progress.clock * self.exchanges + turn
 
     def layout(self, tick: int) -> Layout:
         """Of the message of that exchange."""
@@ -114,15 +115,19 @@ class Agent:
     def find(self, progress: Progress, talk: Talk) -> Progress:
         """With the numbers that the algorithm leaves open, found where the agent stands."""
         setting = self._setting(progress, talk)
-        if progress.t:
+        if progress.clock:
             state = jax.tree.map(lambda a: a[None], progress.state)
-            setting = setting.at(state.x, state.y, round=progress.t)
+            setting = setting.at(state.x, state.y, progress.anew, progress.t)
         resolved = resolve(self.given, setting)
         counter = cost.add(progress.spent, jnp.asarray(cost.each(resolved.cost, 1)[0]))
         if not progress.t:  # what is kept may be as large as what was found says
             state = resolved.algorithm.init(progress.state.x, progress.state.y)
             progress = progress._replace(state=state)
-        return progress._replace(spent=counter, algorithm=resolved.algorithm, found=setting.memory)
+        found, algorithm = setting.memory, watch.shrunk(resolved.algorithm, setting.memory)
+        progress = progress._replace(spent=counter, algorithm=algorithm, found=found, anew=False)
+        if watch.lowest(found):
+            progress = progress._replace(lowest=mark(progress) if progress.t else None)
+        return progress
 
     def renews(self, progress: Progress) -> bool:
         """Whether numbers are to be found anew here."""
@@ -132,7 +137,7 @@ class Agent:
     def numbered(self, progress: Progress) -> Progress:
         """With the numbers found before put into the algorithm."""
         resolved = resolve(self.given, self._setting(progress))
-        return progress._replace(algorithm=resolved.algorithm)
+        return progress._replace(algorithm=watch.shrunk(resolved.algorithm, progress.found))
 
     def _setting(self, progress: Progress, talk: Talk = AllHere()) -> Setting:
         fixed = self.problem, self.network, self.outline.batch, self.seed

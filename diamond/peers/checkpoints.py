@@ -13,9 +13,10 @@ from . import kept_messages
 from .audit import LOG
 from .kept_messages import Key, Written
 from .outbox import Outbox
-from .progress import Progress
+from .progress import Mark, Progress
 
 STATES, MESSAGES, FINISHED = "checkpoint", "messages", "finished.json"
+RECENT, LOWEST = ".recent", ".lowest"  # among the arrays, states to go back to
 
 
 class _Own(NamedTuple):
@@ -35,13 +36,19 @@ def save(folder: Path, run: str, progress: Progress, store: Outbox) -> dict[Key,
 
     Returns where the messages are that were in memory only.
     """
-    places = kept_messages.save(folder / MESSAGES, progress.t, store.frames)
+    places = kept_messages.save(folder / MESSAGES, progress.clock, store.frames)
     arrays = tree.named(_Own(progress.state, progress.spent, progress.kept))
+    marks = {f"{RECENT}[{i}]": one for i, one in enumerate(progress.recent)}
+    marks |= {LOWEST: progress.lowest} if progress.lowest else {}
+    for where, one in marks.items():
+        own = tree.named(_Own(one.state, None, one.kept))
+        arrays |= {f"{where}{name}": leaf for name, leaf in own.items()}
     durable = {str(j): d for j, d in store.durable.items()}
     found = resolved_numbers.to_json(progress.found)
     counted = kept_messages.counts(store.frames | places)
-    notes = {"run": run, "durable": durable, "found": found, "messages": counted}
-    checkpoint.save(folder / STATES, progress.t, arrays, notes)
+    notes: dict[str, Any] = {"run": run, "durable": durable, "found": found, "messages": counted}
+    notes |= {"base": progress.base, "marks": {where: one.t for where, one in marks.items()}}
+    checkpoint.save(folder / STATES, progress.clock, arrays, notes)
     ends = {f"{round:010d}" for round in checkpoint.rounds(folder / STATES)}
     kept_messages.prune(folder / MESSAGES, ends | set(counted))
     return places
@@ -75,7 +82,10 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: i
         store.restore(frames, kept.notes["durable"], 0 if whole else exchanges * round)
         own = tree.like(_Own(start.state, start.spent, start.kept), kept.arrays)
         numbers = resolved_numbers.from_json(kept.notes["found"])
-        return start._replace(t=kept.round, found=numbers, **own._asdict())
+        base, marks = kept.notes.get("base", 0), _marks(start, kept.notes, kept.arrays)
+        low = marks.pop(LOWEST, None)
+        back = {"base": base, "lowest": low, "recent": tuple(marks.values())}
+        return start._replace(t=kept.round - base, found=numbers, **own._asdict(), **back)
     once = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
     if len(once) > 1:
         raise OtherRun(
@@ -84,6 +94,16 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: i
             f"begins where they stood"
         )
     return start
+
+
+def _marks(start: Progress, notes: Any, arrays: Any) -> dict[str, Mark]:
+    """The states to go back to, in the order that they were written in."""
+    found, like = {}, _Own(start.state, None, start.kept)
+    for where, t in notes.get("marks", {}).items():
+        own = {name: arrays[f"{where}{name}"] for name in tree.named(like)}
+        one = tree.like(like, own)
+        found[where] = Mark(t, one.state, one.kept)
+    return found
 
 
 def safe(folder: Path) -> int:

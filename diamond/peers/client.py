@@ -10,10 +10,13 @@ from .checkpoints import OtherRun
 from .edge_states import Edges
 from .following import Following
 from .frame import Ask, Envelope, FrameError, Layout
+from .going_back import Clock, WentBack
 from .neighbour_status import NeighbourStatus
 from .service import Service
 from .timeouts import Limits, Wait, insist
 from .transport import REQUEST, Differs, Refused, Transport, Unreachable
+
+SHORT = 1024  # bytes that the word that a neighbour has gone back does not have
 
 
 class NeighbourClient:
@@ -29,9 +32,11 @@ class NeighbourClient:
         transport: Transport,
         limits: Limits,
         service: Service,
+        clock: Clock,
     ):
         self.agent, self.parts, self.transport = agent, parts, transport
         self.limits, self.service, self.last = limits, service, service.last
+        self.clock = clock
         self.begun = 0  # the tick that this sitting began at
         self.waits = {j: Wait() for j in agent.neighbours}
         self.heard = {j: NeighbourStatus() for j in agent.neighbours}
@@ -40,7 +45,7 @@ class NeighbourClient:
 
     async def pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
         """What j says in exchange t, or about numbers before it."""
-        round = t // self.agent.exchanges
+        round = self.clock.round(t)
         if not talk and (came := await self._unasked(j, t)) is not None:
             self.heard[j].round = round
             return came
@@ -63,6 +68,8 @@ class NeighbourClient:
     def _order(self, j: int, t: int) -> None:
         """Let the messages of j come unasked, from exchange t on."""
         if t < self.last:
+            if (before := self._following.get(j)) is not None:
+                before.end()
             into = self._following[j] = Following(t)
             self.transport.follow(j, self._request("follow", t), into)
 
@@ -116,10 +123,15 @@ class NeighbourClient:
     def read(
         self, j: int, t: int, message: bytes, talk: int = 0, layout: Layout | None = None
     ) -> list[Any]:
-        """The arrays in a message of j."""
+        """The arrays in a message of j; raises `WentBack` where that is told in its place."""
+        envelope = Envelope(self.parts["run"], j, t, talk)
+        if len(message) < SHORT and message == frame.gone(envelope):
+            if (order := self._following.pop(j, None)) is not None:
+                order.end()
+            raise WentBack
         last = t == self.last and not talk
         expected = () if last else self.agent.layout(t) if layout is None else layout
-        return frame.decode(message, Envelope(self.parts["run"], j, t, talk), expected)
+        return frame.decode(message, envelope, expected)
 
     async def meet(self, edges: Edges | None) -> None:
         """Compare with every neighbour that has not finished what the two are about to run.
@@ -171,7 +183,7 @@ class NeighbourClient:
         told, _ = frame.unpack(await self.transport.call(j, request), REQUEST)
         durable, kept = (self._tick(told.get(name, 0)) for name in ("durable", "kept"))
         if kept > max(self.begun, self.service.durable):
-            here, there = self.begun // self.agent.exchanges, kept // self.agent.exchanges
+            here, there = self.clock.round(self.begun), self.clock.round(kept)
             raise OtherRun(
                 f"the folder of {self.service.call(self.agent.number)} leads to round {here}, but "
                 f"it has been at round {there}, and {self.service.call(j)} keeps messages from "

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from . import frame, onward
+from ..auto import watch
+from . import frame, going_back, onward
 from .agent import Agent
+from .audit import LOG
 from .client import NeighbourClient, all_of
 from .edge_states import Edges
 from .frame import Envelope, FrameError
+from .going_back import Clock
 from .max_consensus import MaxConsensus, Unsettled
 from .onward import Point
 from .programs import Thought
@@ -31,9 +34,10 @@ class Exchanges:
         edges: Edges | None,
         work: Work,
         name: str,
+        clock: Clock,
     ):
         self.agent, self.run, self.service, self.asking = agent, run, service, asking
-        self.edges, self.work, self.name = edges, work, name
+        self.edges, self.work, self.name, self.clock = edges, work, name, clock
         heard, here = agent.heard, agent.heard.index(agent.number)
         called = [service.call(j) for j in heard]
         self.suspicion = Suspicion(heard, here, called, service.audit)
@@ -44,23 +48,63 @@ class Exchanges:
     async def find(self, progress: Progress) -> Progress:
         """The numbers left to the run, from the largest of what all agents measure.
 
-        Each tells its neighbours the largest it knows, as many times as the network's diameter.
+        Where they say that the objective has risen, the agent has gone back, and found them anew.
         """
+        while True:
+            progress = await self._found(progress)
+            if not self.clock.back or not watch.risen(progress.found):
+                return progress
+            progress, said = going_back.low(self.agent, progress, self.clock.span)
+            self._gone(progress, said)
+
+    async def _found(self, progress: Progress) -> Progress:
         tally, talk, t = MaxConsensus(), 0, self.agent.tick(progress)
         while True:
             try:
                 return await self.work(self.agent.find, progress, tally)
             except Unsettled as open:
-                name, known = open.name, open.values
-            for _ in range(self.agent.network.diameter):
-                talk += 1
-                self.publish(t, [known], talk)
-                begun = _clock()
-                layout, neighbours = frame.layout([known]), self.agent.neighbours
-                heard = await all_of(self.asking.pull(j, t, talk, layout) for j in neighbours)
-                self.waited += _clock() - begun
-                known = np.max([known, *(values for (values,) in heard)], axis=0)
-            tally.settled[name] = known
+                tally.settled[open.name] = await self._largest(open.values, t, talk)
+            talk += self.agent.network.diameter
+
+    async def _largest(self, known: np.ndarray, t: int, talk: int) -> np.ndarray:
+        """The largest numbers of all agents, said before exchange t, after `talk` things.
+
+        Each tells its neighbours the largest it knows, as many times as the network's diameter.
+        """
+        for i in range(1, self.agent.network.diameter + 1):
+            heard = await self._say(t, [known], talk + i)
+            known = np.max([known, *(values for (values,) in heard)], axis=0)
+        return known
+
+    async def _say(self, t: int, arrays: list[Any], talk: int) -> list[list[Any]]:
+        """Tell all neighbours, and hear what each of them says."""
+        self.publish(t, arrays, talk)
+        begun, layout = _clock(), frame.layout(arrays)
+        heard = await all_of(self.asking.pull(j, t, talk, layout) for j in self.agent.neighbours)
+        self.waited += _clock() - begun
+        return heard
+
+    async def done(self, progress: Progress) -> None:
+        """Until all agents have made all rounds, and none will have to go back any more."""
+        for i in range(1, self.agent.network.diameter + 1):
+            await self._say(self.clock.done(progress), [], i)
+
+    async def back(self, progress: Progress, broken: int | None) -> Progress:
+        """With all agents, from a run that is lost: here in round `broken`, or at another agent."""
+        self.service.leave(self.clock.talk(progress))
+        t, first = self.clock.talk(progress), -going_back.MOST if broken is None else -broken
+        (found,) = await self._largest(np.array([first], float), t, 0)
+        broken = int(min(-found, self.clock.rounds))
+        own = going_back.sizes(self.agent, progress, broken)
+        sizes = await self._largest(own, t, self.agent.network.diameter)
+        about = self.agent, progress, broken, sizes.tolist(), self.clock.span
+        progress, said = going_back.lost(*about)
+        self._gone(progress, said)
+        return await self.find(progress)
+
+    def _gone(self, progress: Progress, said: str) -> None:
+        LOG.warning(f"{self.name}: {said}")
+        self.service.leave(self.agent.tick(progress))
 
     async def take_up(self, own: Point | None) -> Progress:
         """Where this site begins, if not where any run does; see `onward`."""
@@ -128,7 +172,7 @@ class Exchanges:
     def _look(self, t: int, away: list[int]) -> None:
         """Notice messages of exchange t that are absurd."""
         if self.agent.spread is not None:
-            self.suspicion.look(t // self.agent.exchanges, *self.agent.spread, away)
+            self.suspicion.look(self.clock.round(t), *self.agent.spread, away)
 
     async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
         told = await self.work(self.agent.tell, progress, turn, thought)
@@ -142,7 +186,7 @@ class Exchanges:
         except FrameError as cause:
             what = "what it measures" if talk else "its message"
             raise FloatingPointError(
-                f"{self.name} diverged in round {t // self.agent.exchanges}: {what} has {cause}; "
+                f"{self.name} diverged in round {self.clock.round(t)}: {what} has {cause}; "
                 f"start again with smaller steps"
             ) from None
         return arrays
@@ -154,7 +198,7 @@ class Exchanges:
         with self.asking.heard[j].awaited():
             found = await self.edges.settle(j, t)
         if found is not None:
-            self.asking.heard[j].round = t // self.agent.exchanges
+            self.asking.heard[j].round = self.clock.round(t)
         return found
 
 

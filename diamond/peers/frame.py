@@ -128,6 +128,11 @@ def decode(frame: bytes, envelope: Envelope, expected: Layout) -> list[np.ndarra
     return arrays
 
 
+def gone(envelope: Envelope) -> bytes:
+    """In the place of a message that will never be: its sender has gone back."""
+    return pack({"kind": "gone", **envelope._asdict()})
+
+
 def encode_ask(ask: Ask, kind: str = "ask") -> bytes:
     """The request as a frame: "ask" for the message, "follow" for it and all that come after it.
 

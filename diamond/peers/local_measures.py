@@ -86,4 +86,4 @@ def _x(average: Any) -> list[np.ndarray]:
 def sent(agent: Agent, progress: Progress) -> int:
     """Bytes of all arrays that the agent has sent: in rounds, and to find numbers."""
     talked = agreed_bytes(progress.found) * agent.network.diameter
-    return len(agent.neighbours) * (progress.t * agent.bytes + talked)
+    return len(agent.neighbours) * (progress.made * agent.bytes + talked)

@@ -22,6 +22,7 @@ from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
 from .exchanges import Exchanges
 from .following import Feed
+from .going_back import Clock, WentBack, marked
 from .handshake import digest
 from .outbox import Outbox
 from .progress import Progress
@@ -72,12 +73,13 @@ class Node:
         self.parts = digest(self.agent, self.rounds, self.missing, start)
         self.run_digest = self.parts["run"]
         who = self.agent.number, self.agent.neighbours
-        self.last = self.rounds * self.agent.exchanges  # of the clock of peers: exchanges
+        self.clock = Clock(self.agent, self.rounds, self.missing == "continue")
+        self.last = self.clock.last
         self.service = Service(
             *who, self.parts, self.last, self.limits, self.work, self.folder, self.names
         )
         self.asking = NeighbourClient(
-            self.agent, self.parts, self.transport, self.limits, self.service
+            self.agent, self.parts, self.transport, self.limits, self.service, self.clock
         )
         self.waits, self.heard = self.asking.waits, self.asking.heard
         self.seconds = 0.0  # of rounds, and of waiting for what is done beside them
@@ -90,9 +92,8 @@ class Node:
         self.halt = Shutdown(self.limits.connect)
         self.service.status, self.service.stop = self.status, self.halt.ask
         self.edges = self._edges() if self.missing == "continue" else None
-        self.exchanges = Exchanges(
-            self.agent, self.run_digest, self.service, self.asking, self.edges, self.work, self.name
-        )
+        means = self.service, self.asking, self.edges, self.work, self.name, self.clock
+        self.exchanges = Exchanges(self.agent, self.run_digest, *means)
 
     @property
     def name(self) -> str:
@@ -125,21 +126,24 @@ class Node:
         if self.folder:
             into = self.service.outbox, self.agent.exchanges
             progress = checkpoints.restore(self.folder, self.run_digest, progress, *into)
-            if progress.t:
+            if progress.clock:
                 progress = self.agent.numbered(progress)
+            self.service.gone = progress.base * self.agent.exchanges
             self.asking.begun = self.agent.tick(progress)
             safe = self.agent.exchanges * checkpoints.safe(self.folder)
             self.service.durable = min(safe, self.agent.tick(progress))
             self.service.finished = checkpoints.finished(self.folder, self.run_digest)
+            if self.agent.number in self.service.finished:
+                self.asking.begun = self.last
         try:
             if self.edges:
                 self.edges.ledger.restore(self.agent.tick(progress))
             begun = _clock()
-            moved = progress.t == 0 and onward.begun(self.folder)
-            all_talk = progress.t == 0 and (moved or open_numbers(self.agent.given))
+            moved = progress.clock == 0 and onward.begun(self.folder)
+            all_talk = progress.clock == 0 and (moved or open_numbers(self.agent.given))
             await self.halt.unless(self.asking.meet(None if all_talk else self.edges))
             self.greeting = _clock() - begun
-            if progress.t == 0:
+            if progress.clock == 0:
                 begun = _clock()
                 if moved and self.folder is not None:
                     own = onward.point(self.folder, progress.state)
@@ -151,7 +155,7 @@ class Node:
             if progress.t < self.rounds and self.agent not in WARM:
                 await self._warm(progress)
             self.on_ready()
-            while progress.t < self.rounds:
+            while progress.t < self.rounds or not await self._all_made(progress):
                 begun = _clock()
                 progress = await self.halt.unless(self._round(progress))
                 self.seconds += _clock() - begun
@@ -172,7 +176,7 @@ class Node:
             await self.halt.unless(self._leave())
         except Halted:
             await self._saved()
-            if 0 < progress.t < self.rounds:
+            if 0 < progress.clock and progress.t < self.rounds:
                 await self._save(progress, self.service.outbox.copy())
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
         except (FloatingPointError, Stopped) as error:
@@ -189,10 +193,37 @@ class Node:
         return progress
 
     async def _round(self, progress: Progress) -> Progress:
-        """One round, and after some of them the numbers found anew, by all or not at all."""
-        after = await self.exchanges.round(progress)
-        renews = self.edges is None and self.agent.renews(after)
-        return await self.exchanges.find(after) if renews else after
+        """One round, and after some of them the numbers found anew, by all or not at all.
+
+        Where the run is lost, here or at another agent, it goes back.
+        """
+        try:
+            if progress.t == self.rounds:  # made, and not by all: one has gone back
+                return await self.exchanges.back(progress, None)
+            after = await self.exchanges.round(progress)
+            if self.edges is None and self.agent.renews(after):
+                found = await self.exchanges.find(after)
+                if found.base > after.base:
+                    return found
+                after = found
+            return marked(after) if self.clock.back else after
+        except WentBack:
+            return await self.exchanges.back(progress, None)
+        except FloatingPointError:
+            if not self.clock.shrinks(progress):
+                raise
+            return await self.exchanges.back(progress, progress.t)
+
+    async def _all_made(self, progress: Progress) -> bool:
+        """Whether all agents have made all rounds, which is remembered; False if one went back."""
+        me = self.agent.number
+        try:
+            if self.clock.back and me not in self.service.finished:
+                await self.halt.unless(self.exchanges.done(progress))
+                await self.service.know(me)
+        except WentBack:
+            return False
+        return True
 
     async def _show(self, progress: Progress) -> None:
         self.t, self.progress = progress.t, progress

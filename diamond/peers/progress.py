@@ -5,13 +5,25 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..auto import watch
 from ..numbers.open_numbers import Found
 from ..rounds.algorithm import Algorithm, State
 from .frame import Layout
 
 
+class Mark(NamedTuple):
+    """Where the agent stood once, to go back to."""
+
+    t: int
+    state: State
+    kept: Any = None
+
+
 class Progress(NamedTuple):
-    """Where an agent stands: everything its rounds to come depend on."""
+    """Where an agent stands: everything its rounds to come depend on.
+
+    The clock of peers counts on where a run goes back, so that no two messages have one name.
+    """
 
     t: int  # rounds made
     state: State
@@ -19,6 +31,25 @@ class Progress(NamedTuple):
     algorithm: Any  # with the numbers in use
     found: dict[str, Found]  # those of them that were left to the run
     kept: Any = None  # of the messages of those it hears, where these are compressed or late
+    base: int = 0  # of the clock, before round 0
+    lowest: Mark | None = None  # where the objective was lowest; None: at the start
+    recent: tuple[Mark, ...] = ()  # of the last rounds that are multiples of `EVERY`
+    anew: bool = False  # it has gone back, and forgets the numbers that it had
+
+    @property
+    def clock(self) -> int:
+        """Rounds by the clock of peers."""
+        return self.base + self.t
+
+    @property
+    def made(self) -> int:
+        """Rounds made, those that the run went back on too."""
+        return self.t + watch.lost(self.found)
+
+
+def mark(progress: Progress) -> Mark:
+    """Where the agent stands, to go back to."""
+    return Mark(progress.t, progress.state, progress.kept)
 
 
 class Turn(NamedTuple):

@@ -53,6 +53,8 @@ class SiteFolder:
             self._open(progress)
         self.progress = progress
         node = self.node
+        if self.entries and self.entries[-1]["round"] > progress.t:  # the run has gone back
+            self._keep(progress.t)
         due = progress.t % node.every == 0 or progress.t == node.rounds
         if not due or (self.entries and self.entries[-1]["round"] == progress.t):
             return
@@ -80,21 +82,25 @@ class SiteFolder:
         network = self.node.agent.network
         around, bytes = network.diameter, agreed_bytes(progress.found)
         talks = talked(progress.found).talks * around, bytes * network.messages(around)
-        found = self.link_costs.of(progress.t, *talks, network.agents * busy)
+        found = self.link_costs.of(progress.made, *talks, network.agents * busy)
         return {name: value for name, value in found.items() if name == "network_seconds"}
 
     def _open(self, progress: Progress) -> None:
         """Begin, or go on after what was written up to where the agent stands."""
         known = self._known()
-        if progress.t == 0 or not known:
-            self.writer.begin(self._opening(), self.config, anew=progress.t == 0)
+        if progress.clock == 0 or not known:
+            self.writer.begin(self._opening(), self.config, anew=progress.clock == 0)
         else:
             self.writer.manifest(status="running", message="", finished=None)
             self.wall = known.get("wall_seconds", 0.0)
-        lines = self.writer.after(progress.t)
-        self.entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
-        if lines:
+        if lines := self._keep(progress.t):
             self.past = {name: lines[-1][name] for name in TIMES}
+
+    def _keep(self, round: int) -> list[dict[str, Any]]:
+        """Drop what was measured after `round`; what there is."""
+        lines = self.writer.after(round)
+        self.entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
+        return lines
 
     def _known(self) -> dict[str, Any]:
         """The manifest; one that is damaged is set aside, since the checkpoint does not need it."""
@@ -147,7 +153,7 @@ class SiteFolder:
         edges = [sorted((agent.number, j)) for j in agent.neighbours]
         both = 2 * sent(agent, progress) // max(len(edges), 1)
         talks = talked(progress.found).talks
-        rounds = agent.tick(progress) + talks * agent.network.diameter
+        rounds = progress.made * agent.exchanges + talks * agent.network.diameter
         return {
             "resolved": resolved,
             "answer": answer(progress.state.x, agent.problem.names),

@@ -9,7 +9,7 @@ from . import checkpoints, frame
 from .audit import Audit
 from .edge_states import STUCK, Edges, tell
 from .following import Feed
-from .frame import Ask
+from .frame import Ask, Envelope
 from .handshake import differing
 from .outbox import Gone, Outbox
 from .site_names import UNKNOWN, Names, called
@@ -44,6 +44,7 @@ class Service:
         self.edges: Edges | None = None  # where rounds are made without neighbours that are away
         self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
         self.durable = 0  # the agent itself is never set back before this round
+        self.gone = 0  # what it has not told of exchanges before this, it never will
         self.finished: set[int] = set()  # neighbours that need nothing any more
         self.status: Callable[[], dict[str, Any]] = dict  # where the agent stands
         self.stop: Callable[[], None] = lambda: None  # asks it to stop after its round
@@ -111,14 +112,29 @@ class Service:
         if self._failure:
             feed.refuse(Stopped(self._failure))
             return
-        while feed.next < self.last and (feed.next, 0) in self.outbox.frames:
-            found = self.outbox.get(feed.next)
+        while feed.next < self.last:
+            there = (feed.next, 0) in self.outbox.frames
+            found = self.outbox.get(feed.next) if there else self._gone(feed.next)
+            if found is None:
+                return
             feed.next += 1
-            assert found is not None
-            if not feed.send(found):
+            if not feed.send(found) or not there:
                 if self.feeds.get(j) is feed:
                     del self.feeds[j]
                 return
+
+    def _gone(self, t: int, talk: int = 0) -> bytes | None:
+        """The word that the agent has gone back, where it has."""
+        if not self.outbox.floor <= t < self.gone:
+            return None
+        return frame.gone(Envelope(self.parts["run"], self.agent, t, talk))
+
+    def leave(self, t: int) -> None:
+        """The agent has gone back, to exchange t by the clock."""
+        self.gone = t
+        for j, feed in list(self.feeds.items()):
+            self._feed(j, feed)
+        self.wake()
 
     async def _serve(self, ask: Ask, kind: str) -> bytes:
         """What is asked for, waited for during half of the time an answer may take."""
@@ -149,7 +165,7 @@ class Service:
             raise Refused(f"{self.call(self.agent)}: {gone}") from None
         if found is None and self.edges and self.edges.stuck:
             return tell(STUCK)
-        return found
+        return self._gone(ask.round, ask.talk) if found is None and kind == "ask" else found
 
     def publish(self, round: int, content: bytes, talk: int = 0) -> None:
         """From now on, `content` is the message of `round`, or said before it."""

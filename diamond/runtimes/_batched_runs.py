@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..auto import watch
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
@@ -58,6 +59,7 @@ class BatchedRuns:
         _, self.state, self.spent, self.kept = _start(*given)
         self._charge()
         self.failed = jnp.full(len(runs), -1, jnp.int32)
+        self.risen = np.zeros(len(runs), bool)  # lanes that would have gone back: `simulate` does
         start_point = problem.start(runs[0][1])
         told = self.resolved[0].algorithm, self.objectives, *start_point
         self.traffic = traffic(*told, network.channels)
@@ -117,6 +119,8 @@ class BatchedRuns:
         ]
         self._number()
         self._charge()
+        up = [bool(watch.risen(setting.memory)) for setting in self.settings]
+        self.risen |= (np.asarray(self.failed) < 0) & up
 
     def measure(self, last: bool = False) -> None:
         """Add an entry to the histories of all lanes; no more rounds come after the `last`."""

@@ -1,8 +1,7 @@
 """The numbers of a run: found before its first round, and anew where the agents stand."""
 
-from ..auto.step_sizes import fallen
+from ..auto import watch
 from ..core.tree import Tree
-from ..hypergradient.lipschitz import raised
 from ..numbers.open_numbers import Found, Resolved, Setting, refreshes, resolve
 from ..rounds.algorithm import Algorithm
 
@@ -10,8 +9,7 @@ from ..rounds.algorithm import Algorithm
 class Numbers:
     """The algorithm that was asked for, with the numbers that the run has found for it.
 
-    `memory` holds what was found, and travels with a checkpoint; "shrunk" in it is the factor of
-    all steps, 1 until a run goes back.
+    `memory` holds what was found, and travels with a checkpoint, with what `auto.watch` has seen.
     """
 
     def __init__(self, given: Algorithm, setting: Setting):
@@ -20,9 +18,7 @@ class Numbers:
 
     def _find(self) -> None:
         self.resolved: Resolved = resolve(self.given, self.setting)
-        self.algorithm: Algorithm = self.resolved.algorithm
-        if self.factor < 1:
-            self.algorithm = raised(self.algorithm.shrunk(self.factor), 1 / self.factor)
+        self.algorithm: Algorithm = watch.shrunk(self.resolved.algorithm, self.memory)
 
     @property
     def memory(self) -> dict[str, Found]:
@@ -46,15 +42,28 @@ class Numbers:
     @property
     def fallen(self) -> bool:
         """Whether the objective lay below its start where the agents looked last."""
-        return fallen(self.memory)
+        return watch.fallen(self.memory)
+
+    @property
+    def lowest(self) -> bool:
+        """Whether the objective was at its least there."""
+        return watch.lowest(self.memory)
+
+    @property
+    def risen(self) -> str:
+        """What to say where the objective lay above its start there, and the run is to go back."""
+        return watch.risen(self.memory)
 
     @property
     def factor(self) -> float:
         """By how much steps are smaller than the first."""
-        return self.memory.get("shrunk", Found(1.0)).value
+        return watch.factor(self.memory)
+
+    @property
+    def lost(self) -> int:
+        """Rounds that the run went back on."""
+        return watch.lost(self.memory)
 
     def shrink(self, factor: float, lost: int) -> None:
         """From the next `renew` on, steps are `factor` times the first; so many rounds are lost."""
-        self.memory["shrunk"] = Found(factor, lasting=True)
-        before = self.memory.get("lost", Found(0)).value
-        self.memory["lost"] = Found(before + lost, lasting=True)
+        watch.shrink(self.memory, factor, lost)

@@ -1,36 +1,33 @@
-"""Going back after divergence: to which state, and with how much smaller steps."""
+"""Going back, where a run is lost or its objective has risen: the states to go back to."""
 
 from collections.abc import Callable, Mapping
 from itertools import count, takewhile
 from typing import Any
 
-import jax
-import numpy as np
-
-from ..core import host, tree
+from ..auto import watch
+from ..auto.watch import EVERY, RECENT
+from ..core import tree
+from ._numbers import Numbers
 from ._round import Progress
 
-EVERY = 100  # the state of every so many rounds is kept
-LARGE, LOST = 1e2, 1e6  # times the start: not to go back to; given up, though finite
+LOST = 1e6  # times the start: given up, though finite
 GROWN = 3.0  # times the state kept before: what is large and grows so is lost, and not only large
-RECENT = 2  # states kept beside the start
-SHRINKS = 8  # how often, at most
-FACTOR = 0.25  # by how much each time
-NAME = ".kept"  # among the arrays of a run, those of states to go back to
+NAME, LOWEST = ".kept", ".lowest"  # among the arrays of a run, those of states to go back to
 
 
 def size(progress: Progress) -> float:
-    """How large x and y of all agents are together."""
-    leaves = jax.tree.leaves(host.at_hand((progress.state.x, progress.state.y)))
-    with np.errstate(over="ignore"):  # large is what is asked for
-        return float(sum((a**2).sum() for a in leaves)) ** 0.5
+    """How large x and y of the agent are that has the largest."""
+    return watch.size((progress.state.x, progress.state.y))
 
 
 class Rewind:
-    """The start of a run and its last states, each of a round that is a multiple of `EVERY`."""
+    """The start of a run; its last states, each of a round that is a multiple of `EVERY`; and that
 
-    def __init__(self, begin: Progress, recent: list[Progress]):
-        self.begin, self.recent = begin, recent
+    of the look where the objective was lowest.
+    """
+
+    def __init__(self, begin: Progress, recent: list[Progress], lowest: Progress | None = None):
+        self.begin, self.recent, self.lowest = begin, recent, lowest or begin
 
     def marks(self, t: int) -> bool:
         """Whether the state after t rounds is one to keep."""
@@ -52,28 +49,51 @@ class Rewind:
 
     def back(self) -> Progress:
         """The last state where x and y were not yet large; the next time, an earlier one."""
-        while self.recent:
-            last = self.recent.pop()
-            if size(last) < LARGE * (1 + size(self.begin)):
-                return last
-        return self.begin
+        which = watch.back_to([size(kept) for kept in self.recent], size(self.begin))
+        back = self.recent[which] if which >= 0 else self.begin
+        self.recent = self.recent[: max(which, 0)]
+        return back
 
-    def smaller(self, factor: float) -> float | None:
-        """The factor of the steps after this one; None if it has been tried often enough."""
-        next_one = factor * FACTOR
-        return None if next_one < FACTOR**SHRINKS else next_one
+    def low(self, numbers: Numbers, after: Progress) -> tuple[Progress, str]:
+        """From `after`, where the objective has risen, to the state where it was lowest; and what
+
+        is said of it. What came after that state is forgotten, but stays spent.
+        """
+        back = int(self.lowest.t)
+        self.recent = [kept for kept in self.recent if int(kept.t) <= back]
+        said = watch.calm(numbers.memory, numbers.risen, int(after.t), back)
+        return self.lowest._replace(spent=after.spent), said
 
     def arrays(self, whole: Callable[[Progress], Progress]) -> dict[str, Any]:
         """The states beside the start, by name; `whole` makes them arrays of this process."""
+        kept = {f"{NAME}[{i}]": state for i, state in enumerate(self.recent)}
+        if self.lowest is not self.begin:
+            kept[LOWEST] = self.lowest
         return {
-            f"{NAME}[{i}]{name}": leaf
-            for i, kept in enumerate(self.recent)
-            for name, leaf in tree.named(whole(kept)).items()
+            f"{where}{name}": leaf
+            for where, state in kept.items()
+            for name, leaf in tree.named(whole(state)).items()
         }
 
 
 def stored(first: Progress, arrays: Mapping[str, Any]) -> list[Progress]:
-    """The states to go back to that `arrays` hold, each like `first`."""
-    of = lambda i: {name: arrays[f"{NAME}[{i}]{name}"] for name in tree.named(first)}
+    """The states of the last rounds that `arrays` hold, each like `first`."""
     there = takewhile(lambda i: f"{NAME}[{i}].t" in arrays, count())
-    return [tree.like(first, of(i)) for i in there]
+    return [_named(f"{NAME}[{i}]", first, arrays) for i in there]
+
+
+def restored(
+    begin: Progress,
+    first: Progress,
+    arrays: Mapping[str, Any],
+    place: Callable[[Progress], Progress],
+) -> Rewind:
+    """What `Rewind.arrays` told of, each state like `first` and then laid out by `place`."""
+    recent = [place(kept) for kept in stored(first, arrays)]
+    low = place(_named(LOWEST, first, arrays)) if f"{LOWEST}.t" in arrays else None
+    return Rewind(begin, recent, low)
+
+
+def _named(where: str, first: Progress, arrays: Mapping[str, Any]) -> Progress:
+    found: Progress = tree.like(first, {n: arrays[f"{where}{n}"] for n in tree.named(first)})
+    return found

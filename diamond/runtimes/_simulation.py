@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 
 from ..auto import inverse
+from ..auto.watch import smaller
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
@@ -48,6 +49,7 @@ class Simulation:
         tell: Callable[[str], None] = lambda stage: None,
     ):
         self.problem, self.seed, self.sampling = problem, seed, sampling
+        self.shrinks = shrinks  # where it is lost
         given = problem, network, algorithm.batch
         self.place = placed(*given, sampling, devices, precision, memory)
         found = dict(resume.found) if resume else {}
@@ -69,13 +71,12 @@ class Simulation:
         self.record.begin(self.progress)
         self._rounds(self.progress, 0)  # no round at all: the time is the compiler's
         self.record.compile_seconds = time.perf_counter() - begun
-        recent: list[Progress] = []
+        self.rewind = Rewind(begin, [])
         if resume:
             self.progress = self.place.place(tree.like(first, resume.arrays))
             self.seconds = resume.seconds
             self.record.restore(resume, first.state)
-            recent = [self.place.place(kept) for kept in _rewind.stored(first, resume.arrays)]
-        self.rewind = Rewind(begin, recent) if shrinks else None
+            self.rewind = _rewind.restored(begin, first, resume.arrays, self.place.place)
 
     @property
     def t(self) -> int:
@@ -88,9 +89,7 @@ class Simulation:
 
     def snapshot(self) -> Snapshot:
         """All that it takes to go on from here."""
-        arrays = tree.named(self._whole(self.progress))
-        if self.rewind:
-            arrays |= self.rewind.arrays(self._whole)
+        arrays = tree.named(self._whole(self.progress)) | self.rewind.arrays(self._whole)
         return self.record.snapshot(arrays, self.numbers.memory, self.seconds)
 
     def advance(self, until: int) -> tuple[Progress, bool]:
@@ -102,26 +101,33 @@ class Simulation:
 
     def check(self, after: Progress, sound: bool) -> bool:
         """Take `after` as where the run stands; False if it had to go back instead."""
-        mark = self.rewind if self.rewind and self.rewind.marks(int(after.t)) else None
-        if not sound or (mark and mark.lost(after, self.numbers.fallen)):
+        mark = self.shrinks and self.rewind.marks(int(after.t))
+        if not sound or (mark and self.rewind.lost(after, self.numbers.fallen)):
             self._fail(after)
             return False
         self.progress = after
         return True
 
-    def renumber(self) -> None:
-        """Find numbers anew and keep the state to go back to, in the rounds for that."""
+    def renumber(self) -> bool:
+        """Find numbers anew and keep the state to go back to, in the rounds for that.
+
+        False if the run had to go back instead, where the objective has risen.
+        """
         if self.numbers.due(self.t):
             self._renumber()
-        if self.rewind and self.rewind.marks(self.t):
+            if self.numbers.risen:
+                self._back(*self.rewind.low(self.numbers, self.progress))
+                return False
+        if self.shrinks and self.rewind.marks(self.t):
             self.rewind.keep(self.progress)
+        return True
 
     def stops(self, rounds: int, every: Every) -> int:
         """The next round to stop at: to measure, to find numbers anew, to keep a state."""
         stops = [following(every, self.t, rounds)]
         if self.numbers.change:
             stops += [t for t in refreshes(rounds) if t > self.t]
-        if self.rewind:
+        if self.shrinks:
             stops.append(self.t - self.t % _rewind.EVERY + _rewind.EVERY)
         return min(stops)
 
@@ -140,7 +146,7 @@ class Simulation:
         if not wrong:
             return
         said, cause = whose(wrong, entry, own), blame(wrong, self.problem.metrics, self.t)
-        if cause is None and self._back(self.progress, f"{said} at round {self.t}"):
+        if cause is None and self._shrink(self.progress, f"{said} at round {self.t}"):
             return
         good = self._whole(self.progress)
         if cause is None and not last and _rewind.size(good) > LOST:
@@ -158,6 +164,8 @@ class Simulation:
         x, y = self.place.whole((state.x, state.y))
         self.numbers.renew(x, y, forget, self.t)
         self._charge(self.numbers.resolved.cost)
+        if self.numbers.lowest:
+            self.rewind.lowest = self.progress
         self.record.renumber(self.numbers.algorithm, self.numbers.resolved)
 
     def _charge(self, spent: Cost) -> None:
@@ -167,7 +175,7 @@ class Simulation:
     def _fail(self, after: Progress) -> None:
         """Go back with smaller steps, or raise."""
         t = int(after.t) - 1
-        if not self._back(after, f"x or y is lost in round {t}"):
+        if not self._shrink(after, f"x or y is lost in round {t}"):
             good, _ = self._rounds(self.progress, t)  # the same bits again, up to the round before
             raise self._diverged(good)
 
@@ -178,23 +186,24 @@ class Simulation:
         about = self.numbers, self.seed, self.sampling, good, after
         return diverged(*about, self.record.run(good))
 
-    def _back(self, after: Progress, said: str) -> bool:
-        """Go back with smaller steps; False if that is not allowed, or did not help before."""
-        factor = self.rewind.smaller(self.numbers.factor) if self.rewind else None
-        if self.rewind is None or factor is None:
+    def _shrink(self, after: Progress, said: str) -> bool:
+        """Go back from what is lost; False if that is not allowed, or did not help before."""
+        factor = smaller(self.numbers.factor) if self.shrinks else None
+        if factor is None:
             return False
         back = self.rewind.back()
         self.numbers.shrink(factor, int(after.t) - int(back.t))
-        warnings.warn(
-            f"{said}; back to round {int(back.t)} with steps {factor:g} times the first (L_g "
-            f"{1 / factor:g} times)",
-            RuntimeWarning,
-            stacklevel=5,
-        )
-        self.progress = back._replace(spent=after.spent)
-        self._renumber(forget=True)
-        self.record.rewind(int(back.t))
+        steps = f"steps {factor:g} times the first (L_g {1 / factor:g} times)"
+        said = f"{said}; back to round {int(back.t)} with {steps}"
+        self._back(back._replace(spent=after.spent), said)
         return True
+
+    def _back(self, to: Progress, said: str) -> None:
+        """Go on from there, with numbers found anew."""
+        warnings.warn(said, RuntimeWarning, stacklevel=5)
+        self.progress = to
+        self._renumber(forget=True)
+        self.record.rewind(int(to.t))
 
     def _whole(self, progress: Progress) -> Progress:
         return Progress(progress.t, *self.place.whole(tuple(progress[1:])))

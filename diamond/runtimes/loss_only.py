@@ -25,6 +25,7 @@ from ..rounds.algorithm import Algorithm
 from ..rounds.traffic import traffic
 from ._numbers import Numbers
 from ._one_device import OneDevice
+from ._rewind import Rewind
 from .many import Outcome
 from .simulate import check
 
@@ -69,6 +70,7 @@ class _Run:
         self.numbers = Numbers(algorithm, Setting(*given, groups=place.groups, talk=place.talk))
         start = problem.start(seed)
         self.progress = place.begin(self.numbers.algorithm, *start)
+        self.rewind = Rewind(self.progress, [])
         self.guess = self.progress.state.y
         self.traffic = traffic(self.numbers.algorithm, place.objectives, *start, network.channels)
         self.links = LinkCosts(network, self.traffic, seed)
@@ -90,13 +92,30 @@ class _Run:
                 lost = int(after.t) - 1
                 break
             self.progress = after
-            if numbers.due(until):
-                numbers.renew(after.state.x, after.state.y, t=until)
-                self._charge()
+            if numbers.due(until) and not self._renumber():
+                continue  # gone back, with smaller steps
             if due(every, until, rounds):
                 lost = self._measure()
         columns = {name: np.array([e[name] for e in self.entries]) for name in self.entries[0]}
         return Outcome(columns, lost)
+
+    def _renumber(self) -> bool:
+        """Find numbers anew; False if the run had to go back instead, as a `Simulation` does."""
+        self._renew()
+        if not self.numbers.risen:
+            return True
+        self.progress, _ = self.rewind.low(self.numbers, self.progress)
+        self._renew(forget=True)
+        back = int(self.progress.t)
+        self.entries = [entry for entry in self.entries if entry["round"] <= back]
+        return False
+
+    def _renew(self, forget: bool = False) -> None:
+        state, t = self.progress.state, int(self.progress.t)
+        self.numbers.renew(state.x, state.y, forget, t)
+        self._charge()
+        if self.numbers.lowest:
+            self.rewind.lowest = self.progress
 
     def _charge(self) -> None:
         each = cost.each(self.numbers.resolved.cost, self.problem.agents)
@@ -107,7 +126,8 @@ class _Run:
         t, state = int(self.progress.t), self.progress.state
         loss, self.guess = upper_loss(self.place.objectives, state.x, state.y, self.guess)
         spent = cost.total(self.progress.spent).mean(0)
-        sent = self.numbers.resolved.bytes + self.network.messages(t) * self.traffic.bytes
+        made = t + self.numbers.lost
+        sent = self.numbers.resolved.bytes + self.network.messages(made) * self.traffic.bytes
         self.entries.append(
             {
                 "round": t,
@@ -115,7 +135,7 @@ class _Run:
                 **{name: float(v) for name, v in zip(Cost._fields, spent)},
                 "bytes": sent,
                 "seconds": self.seconds,
-                **self.links.after(t, self.numbers.resolved, self.seconds),
+                **self.links.after(made, self.numbers.resolved, self.seconds),
             }
         )
         return None if math.isfinite(float(loss)) else t

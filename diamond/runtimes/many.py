@@ -49,7 +49,8 @@ def many(
 
     `batched` as one program for all that differ in their numbers only: by default on an
     accelerator, unless some find K for themselves. There, `seconds` is a run's share of the time
-    of all; fewer runs go together where all do not fit the device, or `memory` bytes of it.
+    of all; fewer runs go together where all do not fit the device, or `memory` bytes of it. Lanes
+    have one clock, so that a run whose objective rises, and which goes back, is made again alone.
     `on_run` is told how many runs are done.
     """
     if batched is None:
@@ -58,20 +59,24 @@ def many(
     for algorithm, seed in runs:
         check(problem, network, algorithm, rounds, every, sampling)
         whole("seed", seed)
+
+    def alone(algorithm: Algorithm, seed: int) -> Outcome:
+        try:
+            given = problem, network, algorithm, rounds, seed, every, sampling
+            return Outcome(simulate(*given, on_divergence="stop", memory=memory).history, None)
+        except Diverged as error:
+            return Outcome(error.run.history, error.round)
+
     if batched:
         made: dict[int, Outcome] = {}
         for table, lanes in _all(problem, network, runs, rounds, every, sampling, memory):
             made |= zip(table.ravel().tolist(), _outcomes(lanes))
+            made |= {i: alone(*runs[i]) for i in table.ravel()[lanes.risen].tolist()}
             if on_run:
                 on_run(len(made))
         return [made[i] for i in range(len(runs))]
     for algorithm, seed in runs:
-        try:
-            given = problem, network, algorithm, rounds, seed, every, sampling
-            run = simulate(*given, on_divergence="stop", memory=memory)
-            outcomes.append(Outcome(run.history, None))
-        except Diverged as error:
-            outcomes.append(Outcome(error.run.history, error.round))
+        outcomes.append(alone(algorithm, seed))
         if on_run:
             on_run(len(outcomes))
     return outcomes
@@ -100,6 +105,12 @@ def seeds_together(
     made: dict[int, Run | None] = {}
     for table, lanes in _all(problem, network, runs, rounds, every, sampling):
         made |= zip(table.ravel().tolist(), lanes.runs())
+        for i in table.ravel()[lanes.risen].tolist():  # as `many` has it
+            try:
+                given = problem, network, algorithm, rounds, seeds[i], every, sampling
+                made[i] = simulate(*given, on_divergence="stop")
+            except Diverged:
+                made[i] = None
     return [made[i] for i in range(len(runs))]
 
 

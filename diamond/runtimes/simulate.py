@@ -65,7 +65,9 @@ def simulate(
     start, goes back to the last multiple of 100 rounds where they were not yet large (further, if
     that does not help) and on with steps a quarter as large, with a warning, eight times at most.
     What the rounds gone back on cost stays counted; `resolved` says by how much steps were shrunk.
-    None shrinks where the run finds alpha for itself, and stops where alpha was given.
+    None shrinks where the run finds alpha for itself, and stops where alpha was given. Whatever it
+    is, a run that finds alpha for itself goes back in the same way where its objective has risen
+    above the start (`diamond.auto.watch`).
 
     `devices` cuts the agents over several of JAX's devices: so many of them, "all", "cores" (of
     this machine's processor), or a list (`diamond.runtimes.spmd`). The trajectory is the same to
@@ -110,9 +112,8 @@ def simulate(
         if not resume or alone:
             run.judge(last=run.t == rounds)
         while run.t < rounds and not stopping.reached(stop, run.record.entries[-1]):
-            if not run.check(*run.advance(run.stops(rounds, every))):
+            if not (run.check(*run.advance(run.stops(rounds, every))) and run.renumber()):
                 continue  # gone back, with smaller steps
-            run.renumber()
             if due(every, run.t, rounds):
                 note()
                 run.judge(last=run.t == rounds)

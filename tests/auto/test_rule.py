@@ -40,15 +40,13 @@ def alpha(monkeypatch):
         upper=None,
         move="gt",
         network=None,
-        loss=1.0,
-        losses=(1.0, 1.0, 0),
         level="personal",
         newton=False,
     ):
-        given = np.array([*(upper or [LARGEST, MEAN, RATIO, SHAKY]), loss])
+        given = np.array([*(upper or [LARGEST, MEAN, RATIO, SHAKY]), 1.0])
         monkeypatch.setattr(step_sizes, "_upper", lambda setting: given)
         monkeypatch.setattr(step_sizes, "_rate", lambda setting, inner, move: rate)
-        before = {"alpha": past, "_losses": np.array(losses)}
+        before = {"alpha": past}
         about = SimpleNamespace(lower_level=level)
         setting = Setting(past=before, network=network, memory={}, round=0, problem=about)
         return step_sizes._alpha(setting, order, lags, noise, 1, move, "local", newton).value
@@ -97,19 +95,6 @@ def test_alpha_grows_fourfold_where_y_follows_and_never_where_it_lags(alpha):
     assert alpha(past=1e-3) == pytest.approx(4e-3)
     assert alpha(past=1e-3, rate=0.1) == pytest.approx(1e-3)
     assert alpha(past=1e3, rate=0.1) == alpha(rate=0.1)
-
-
-def test_alpha_is_a_quarter_where_the_objective_has_risen_and_says_so(alpha):
-    """It began at 3 and fell to 1: a tenth of that is its noise; and once may be chance."""
-    fallen = dict(past=1e-3, losses=(3.0, 1.0, 1))
-    assert alpha(loss=2.9, **fallen) == pytest.approx(4e-3)  # agents that disagree have less
-    assert alpha(loss=3.19, **fallen) == pytest.approx(4e-3)
-    assert alpha(loss=9.0, past=1e-3, losses=(3.0, 1.0, 0)) == pytest.approx(4e-3)
-    assert alpha(loss=9.0, level="common", **fallen) == pytest.approx(4e-3)
-    with pytest.warns(RuntimeWarning, match="is 3.25 .* above the 3 that it began at"):
-        assert alpha(loss=3.25, **fallen) == pytest.approx(0.25e-3)
-    with pytest.warns(RuntimeWarning, match="is 3.1 .* above the 3 that"):  # it never fell
-        assert alpha(loss=3.1, past=1e-3, losses=(3.0, 3.0, 1)) == pytest.approx(0.25e-3)
 
 
 @pytest.mark.parametrize("ratio, eta", [(0.1, 0.1), (2.0, 0.4), (50.0, 1.0)])

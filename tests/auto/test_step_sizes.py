@@ -193,7 +193,7 @@ def test_what_it_costs_is_counted():
     given = diamond.gt_sgd(batch=4, hypergradient=ESTIMATORS["exact"])
     run = diamond.simulate(logistic(), network, given, 26, every=26)
     once = resolve(given, Setting(logistic(), network, 4, 0))
-    agreed = 1 + 4 + 6  # L_g / mu; L_l, r, sigma_L and l, and with them L_l and l of each of three
+    agreed = 1 + 3 + 6  # L_g / mu; L_l, r and sigma_L, and L_l and l of each of three
     assert once.rounds == 2 * 2 and once.bytes == agreed * 2 * 2 * 2 * 8
     assert run.history["bytes"][0] == once.bytes
     x = 4 * 8  # bytes of x

@@ -23,8 +23,8 @@ def test_a_best_in_bold_is_the_smallest_of_its_case():
     rows = [row for row in kept["costs"]["tuned"] if row["case"] == "common-noisy"]
     least = min(rows, key=lambda row: row["calls"])
     assert np.isfinite(least["calls"]) and least["reached"] > least["seeds"] / 2
-    line = next(s for s in BOARD["markdown"](kept).splitlines() if s.startswith("| dsgda_gt"))
-    assert least["method"] == "dsgda_gt" and f"**{BOARD['short'](least['calls'])}**" in line
+    line = next(s for s in BOARD["markdown"](kept).splitlines() if s.startswith("| sparkle"))
+    assert least["method"] == "sparkle" and f"**{BOARD['short'](least['calls'])}**" in line
 
 
 def test_numbers_are_short():
@@ -62,3 +62,84 @@ def test_advice_follows_the_standings_of_what_is_kept():
     first = leading("personal", 8, "symmetric", 5)
     assert first[0].method == written["personal"][0]["method"] and len(first) == 5
     assert "with the steps it chooses" in said(first[0], "personal")
+
+
+def costs(suite, cost="calls", kind="tuned"):
+    """Of every method, its costs by case, by the few lines that a reader would write."""
+    rows = BOARD["load"](ROOT / "docs" / "benchmark" / f"{suite}.json")["costs"][kind]
+    return {m: {r["case"]: r[cost] for r in rows if r["method"] == m} for m in method_names(rows)}
+
+
+def method_names(rows):
+    return {r["method"] for r in rows}
+
+
+def solved(costs):
+    return {method: int(np.isfinite([*each.values()]).sum()) for method, each in costs.items()}
+
+
+def test_claims_on_lower_levels_of_their_own():
+    calls, rounds = costs("personal"), costs("personal", "round")
+    tuned, untuned = solved(calls), solved(costs("personal", kind="untuned"))
+    short = {"f2sa", "lopa"}
+    chains = calls.keys() - short - {"k_free"}
+    assert {tuned[m] for m in short} == {6} and max(tuned[m] for m in chains) == 5
+    assert max(tuned.values()) == 6 and {untuned[m] for m in short} == {2} == {
+        min(untuned.values())
+    }
+    best = lambda of, case: min(calls[m][case] for m in of)
+    ratios = [best(short, case) / best(chains, case) for case in calls["diamond"]]
+    both = [r for r in ratios if 0 < r < np.inf]
+    assert len(both) == 5 and sum(r < 1 / 3 for r in both) == 4
+    assert (untuned["diamond"], untuned["gt_sgd"]) == (7, 6)
+    assert tuned["diamond"] == tuned["gt_sgd"] == 4
+    late = costs("personal", kind="untuned")
+    dear = [late[m][c] for m in late for c in ("penalties", "support-vectors")]
+    dear = [c for c in dear if np.isfinite(c)]
+    assert 3e6 < min(dear) and max(dear) < 16e6
+    assert not np.isfinite(
+        [calls[m][c] for m in calls for c in ("penalties", "support-vectors")]
+    ).any()
+    more = [calls["diamond"][c] / calls["gt_sgd"][c] for c in calls["diamond"]]
+    more = [r for r in more if np.isfinite(r)]
+    assert len(more) == 4 and min(more) > 1 and round(float(np.median(more)), 1) == 1.7
+    fewer = [rounds["diamond"][c] < rounds["gt_sgd"][c] for c in rounds["diamond"]]
+    assert sum(fewer) == 4
+    least = {c: min(each[c] for each in rounds.values()) for c in rounds["diamond"]}
+    led = [c for c, value in least.items() if rounds["interact"][c] == value < np.inf]
+    assert len(led) == 4 and sum(np.isfinite([*least.values()])) == 6
+    for plain, tracked in (("dsgd", "gt_sgd"), ("m_sgd", "diamond")):
+        assert round(calls[plain]["actor-critic"] / calls[tracked]["actor-critic"]) == 13
+    assert all(calls["dsgd"][c] == calls["gt_sgd"][c] for c in ("quadratic-noisy", "ridge"))
+
+
+def test_claims_on_lower_levels_in_common_and_on_links():
+    calls = costs("common")
+    tuned, untuned = solved(calls), costs("common", kind="untuned")
+    assert tuned["dsgda_gt"] == tuned["sparkle"] == len(calls["sparkle"]) == 6
+    more = {c: calls["sparkle"][c] / calls["dsgda_gt"][c] for c in calls["sparkle"]}
+    assert [c for c, ratio in more.items() if ratio > 1.5] == ["common-quadratic"]
+    assert {tuned[m] for m in ("mdbo", "vrdbo", "gossip_dsbo")} == {3} == {min(tuned.values())}
+    cleaning = [each[c] for each in untuned.values() for c in each if "cleaning" in c]
+    assert cleaning and not np.isfinite(cleaning).any()
+    calls, seconds = costs("links"), costs("links", "network_seconds")
+    led = [c for c in calls["k_free"] if calls["k_free"][c] == min(m[c] for m in calls.values())]
+    assert len(led) == 4
+    assert all(seconds["k_free"][c] > 2 * seconds["diamond"][c] for c in seconds["diamond"])
+    swapped = FINDINGS.links(BOARD["everything"]()).splitlines()
+    assert [line.split("|")[3].strip() for line in swapped[3:6]] == [
+        "0 of 21",
+        "0 of 21",
+        "5 of 21",
+    ]
+
+
+def test_claims_on_steps_that_are_too_bold():
+    failures = BOARD["load"](ROOT / "docs" / "benchmark" / "personal.json")["failures"]
+    bold = ("diamond", "gt_sgd", "dsgd", "m_sgd", "exact_diffusion")
+    found = {
+        f["method"]: f["diverged"] for f in failures if (f["case"], f["kind"]) == ("ridge", "tuned")
+    }
+    assert {found[m] for m in bold} == {4, 6, 7}
+    risen = {f["method"]: f["above_start"] for f in failures if f["case"] == "quadratic-noisy"}
+    assert [risen[m] for m in ("interact", "svr_interact", "prometheus")] == [5, 5, 5]

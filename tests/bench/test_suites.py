@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from compiling import quickly
 
-from diamond import bench, catalogue
+from diamond import bench, catalogue, network, problems
 from diamond.bench import cases, play, settings, suites
 
 TOML = """
@@ -136,3 +136,12 @@ def test_mistakes_in_a_file_are_named(tmp_path, old, new, said):
 def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
     with pytest.raises(ValueError, match="no suite 'quik'; there are personal, common"):
         bench.suite("quik")
+
+
+def test_one_agent_alone_is_tuned_too():
+    problem = problems.quadratic(agents=1, upper=2, lower=2, rows=6).problem
+    with quickly():
+        known = settings.tunable("diamond", problem, network.complete(1), 2, suites.TUNING)
+    chain = known.fixed["hypergradient"].solve
+    assert chain.terms >= 1 and float(chain.lipschitz) >= 1  # L of this quadratic
+    assert known.at(settings.factors(1)[0])[1].keys() == {"alpha", "beta", "eta", "gamma"}

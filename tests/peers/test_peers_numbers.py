@@ -21,6 +21,7 @@ from diamond.peers.max_consensus import Unsettled
 from diamond.peers.node import Node
 from diamond.peers.transport import Stopped
 
+pytestmark = pytest.mark.filterwarnings("ignore:the upper loss is:RuntimeWarning")  # goes back
 NETWORK = diamond.network.path(3)  # of diameter 2
 PAST = 27  # rounds: two past the first time that numbers are found anew
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}

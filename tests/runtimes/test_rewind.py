@@ -8,10 +8,11 @@ import pytest
 from helpers import quad, ring
 
 import diamond
+from diamond.auto.watch import FACTOR, SHRINKS, smaller
 from diamond.numbers.open_numbers import Setting
 from diamond.runtimes import _rewind
 from diamond.runtimes._numbers import Numbers
-from diamond.runtimes._rewind import FACTOR, SHRINKS, Rewind
+from diamond.runtimes._rewind import Rewind
 from diamond.runtimes._round import Progress
 
 pytestmark = pytest.mark.quick
@@ -49,8 +50,8 @@ def test_states_to_go_back_to_travel_by_name():
 
 
 def test_steps_shrink_so_often_and_no_more():
-    rewind, factor, seen = Rewind(at(0, 1.0), []), 1.0, []
-    while (factor := rewind.smaller(factor)) is not None:
+    factor, seen = 1.0, []
+    while (factor := smaller(factor)) is not None:
         seen.append(factor)
     np.testing.assert_allclose(seen, FACTOR ** np.arange(1, SHRINKS + 1))
 

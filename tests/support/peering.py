@@ -8,7 +8,9 @@ import pytest
 from compiling import unchecked
 from helpers import ALGORITHMS, ESTIMATORS, build
 
+from diamond.auto import watch
 from diamond.peers.agent import Agent
+from diamond.peers.going_back import low
 from diamond.peers.max_consensus import MaxConsensus, Unsettled
 from diamond.problem import Problem
 
@@ -66,7 +68,7 @@ def settled(team, progress):
 def lockstep(team, rounds):
     """Rounds of all agents, with messages handed over in memory; where each stands at the end."""
     progress = settled(team, [agent.begin() for agent in team])
-    for _ in range(rounds):
+    while progress[0].t < rounds:
         for turn in range(team[0].exchanges):
             thoughts = [agent.think(p, turn) for agent, p in zip(team, progress)]
             told = [
@@ -78,6 +80,9 @@ def lockstep(team, rounds):
         progress = [agent.end(p) for agent, p in zip(team, progress)]
         if team[0].renews(progress[0]):
             progress = settled(team, progress)
+            while watch.risen(progress[0].found):
+                back = [low(agent, p, rounds + 1)[0] for agent, p in zip(team, progress)]
+                progress = settled(team, back)
     return progress
 
 

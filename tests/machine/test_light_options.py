@@ -1,0 +1,18 @@
+"""Measures on larger data are compiled in less time, to the same numbers."""
+
+import numpy as np
+import pytest
+
+from diamond.machine.compiler import BRIEF, LIGHT, _known, compiled
+from diamond.measure.measures import OPTIONS
+
+pytestmark = pytest.mark.quick
+
+
+def test_what_measures_larger_data_is_compiled_lightly_and_counts_the_same():
+    assert OPTIONS["cpu"] == LIGHT == _known(**LIGHT)
+    program = compiled(options=OPTIONS, small=800, less=BRIEF)(lambda a: (a**2).mean())
+    for size in (100, 10_000):
+        a = np.linspace(0, 1, size)
+        np.testing.assert_allclose(program(a), np.mean(a**2), rtol=1e-12)
+    assert sorted(program.programs) == [("cpu", False), ("cpu", True)]
