@@ -1,6 +1,7 @@
 """Programs compiled for the kind of device at hand, with as much effort as they are worth."""
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -52,7 +53,9 @@ class Compiled:
         elif kind == "cpu" and self.small:
             little = sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= self.small
         if (kind, little) not in self.programs:
-            options = dict(self.less if little else self.options.get(kind, {}))
+            asked = os.environ.get("XLA_FLAGS", "")  # what the user says there holds
+            usual = {n: v for n, v in self.options.get(kind, {}).items() if n not in asked}
+            options = dict(self.less) if little else usual
             options = _known(**options) if kind == "cpu" and options else options
             self.programs[kind, little] = jax.jit(
                 self.function, static_argnames=self.static, compiler_options=options or None

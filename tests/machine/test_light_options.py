@@ -16,3 +16,13 @@ def test_what_measures_larger_data_is_compiled_lightly_and_counts_the_same():
         a = np.linspace(0, 1, size)
         np.testing.assert_allclose(program(a), np.mean(a**2), rtol=1e-12)
     assert sorted(program.programs) == [("cpu", False), ("cpu", True)]
+
+
+def test_what_the_user_says_to_the_compiler_holds(monkeypatch):
+    """Options that XLA_FLAGS has are not asked for again."""
+    asked = []
+    monkeypatch.setattr("diamond.machine.compiler._known", lambda **options: asked.append(options))
+    for flags in ("", "--xla_backend_optimization_level=2"):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        compiled(options=OPTIONS, small=0)(lambda a: 2 * a)(np.ones(3))
+    assert asked == [LIGHT, {"xla_cpu_use_fusion_emitters": False}]

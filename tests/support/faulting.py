@@ -124,19 +124,19 @@ class Site:
 
 
 class Trial:
-    """Three sites, one fault; `cache` keeps what was compiled from one trial to the next.
+    """Sites on a path, one fault; `cache` keeps what was compiled from one trial to the next.
 
     `patience`: how many times as long as usual anything may take, where the machine is slow.
     """
 
-    def __init__(self, folder, cache, terms=None, patience=1):
+    def __init__(self, folder, cache, terms=None, patience=1, names=NAMES):
         self.folder, self.cache, self.patience = folder, cache, patience
-        found = ports(2 * len(NAMES))
-        self.fronts, behind = found[: len(NAMES)], found[len(NAMES) :]
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, self.fronts)}
+        found = ports(2 * len(names))
+        self.fronts, behind = found[: len(names)], found[len(names) :]
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, self.fronts)}
         founded(folder, addresses, terms)
         self.sites = {
-            name: Site(self, name, f"127.0.0.1:{port}") for name, port in zip(NAMES, behind)
+            name: Site(self, name, f"127.0.0.1:{port}") for name, port in zip(names, behind)
         }
         self.proxies = [Proxy(port) for port in behind]
         self.deaths = 0
