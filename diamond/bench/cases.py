@@ -28,7 +28,7 @@ class Case:
     level: str  # the lower level: personal, common or none
     kind: str  # of the network: symmetric, balanced or directed
     about: Mapping[str, Any]  # all that fixes it, as JSON: trials are remembered by it
-    matrices: bool = True  # whether y is small enough for methods that keep g_yy as a matrix
+    tables: bool = True  # whether g_yy, and a table of all batches, may be kept
 
     @property
     def measured(self) -> list[int]:
@@ -42,7 +42,7 @@ def known(
     batch: int,
     topology: str,
     level: str = "personal",
-    matrices: bool = True,
+    tables: bool = True,
 ) -> Callable[..., Case]:
     """A case of this module, named by the function that makes its problem and network."""
 
@@ -50,7 +50,7 @@ def known(
         name = make.__name__.replace("_", "-")
         kind = "symmetric" if topology not in ("one way", "changing") else "balanced"
         fixed = title, make, rounds, batch, topology, level, kind, {"case": name}
-        return Case(name, *fixed, matrices)
+        return Case(name, *fixed, tables)
 
     return case
 
@@ -114,19 +114,19 @@ def ridge() -> tuple[Problem, Network]:
     1000,
     16,
     "random",
-    matrices=False,
+    tables=False,
 )
 def penalties() -> tuple[Problem, Network]:
     made = problems.hyperparameter(*digits(9), classes=10)
     return made, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@known("penalties of support vectors, digits, ring of 6", 1000, 16, "ring", matrices=False)
+@known("penalties of support vectors, digits, ring of 6", 1000, 16, "ring", tables=False)
 def support_vectors() -> tuple[Problem, Network]:
     return problems.support_vectors(*digits(6), classes=10), network.ring(6)
 
 
-@known("meta-learning, digits by label, random graph of 9", 1000, 16, "random", matrices=False)
+@known("meta-learning, digits by label, random graph of 9", 1000, 16, "random", tables=False)
 def meta_learning() -> tuple[Problem, Network]:
     made = problems.meta_learning(*digits(9, labels=2))
     return made, network.erdos_renyi(9, p=0.4, seed=0)
@@ -157,7 +157,7 @@ def common_wide() -> tuple[Problem, Network]:
     return made.problem, network.exponential(16)
 
 
-@known("cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", "common", matrices=False)
+@known("cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", "common", tables=False)
 def hyper_cleaning() -> tuple[Problem, Network]:
     return problems.hyper_cleaning(*digits(5, coarse=True)).problem, network.ring(5)
 
@@ -168,7 +168,7 @@ def hyper_cleaning() -> tuple[Problem, Network]:
     32,
     "random",
     "common",
-    matrices=False,
+    tables=False,
 )
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
     made = problems.hyper_cleaning(*digits(9, labels=3, coarse=True))
@@ -196,7 +196,7 @@ def alone_stiff() -> tuple[Problem, Network]:
     1000,
     32,
     "alone",
-    matrices=False,
+    tables=False,
 )
 def alone_penalties() -> tuple[Problem, Network]:
     return problems.hyperparameter(*digits(1, coarse=True), classes=10), network.complete(1)
@@ -207,13 +207,13 @@ def alone_ridge() -> tuple[Problem, Network]:
     return problems.regression(*scaled_rows(1, 10.0)), network.complete(1)
 
 
-@known("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone", matrices=False)
+@known("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone", tables=False)
 def alone_cleaning() -> tuple[Problem, Network]:
     made = problems.hyper_cleaning(*digits(1, coarse=True), lower_level="personal")
     return made.problem, network.complete(1)
 
 
-@known("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone", matrices=False)
+@known("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone", tables=False)
 def alone_meta_learning() -> tuple[Problem, Network]:
     return problems.meta_learning(*digits(1, coarse=True)), network.complete(1)
 
@@ -224,7 +224,7 @@ def linked(net: Network) -> tuple[Problem, Network]:
     return made, net.with_links(rate=1e6, latency=0.01)
 
 
-@known("penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s", 1000, 16, "ring", matrices=False)
+@known("penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s", 1000, 16, "ring", tables=False)
 def links_perfect() -> tuple[Problem, Network]:
     return linked(network.ring(8))
 
@@ -234,7 +234,7 @@ def links_perfect() -> tuple[Problem, Network]:
     1000,
     16,
     "ring",
-    matrices=False,
+    tables=False,
 )
 def links_dropping() -> tuple[Problem, Network]:
     return linked(network.ring(8).through(network.channels.drops(0.1)))
@@ -245,14 +245,14 @@ def links_dropping() -> tuple[Problem, Network]:
     1000,
     16,
     "ring",
-    matrices=False,
+    tables=False,
 )
 def links_four_bits() -> tuple[Problem, Network]:
     return linked(network.ring(8).through(network.channels.quantized(4)))
 
 
 @known(
-    "penalties, digits of 4 x 4, one-way ring of 8 at 1 Mbit/s", 1000, 16, "one way", matrices=False
+    "penalties, digits of 4 x 4, one-way ring of 8 at 1 Mbit/s", 1000, 16, "one way", tables=False
 )
 def links_one_way() -> tuple[Problem, Network]:
     return linked(network.one_way_ring(8))
@@ -263,7 +263,7 @@ def links_one_way() -> tuple[Problem, Network]:
     1000,
     16,
     "changing",
-    matrices=False,
+    tables=False,
 )
 def links_one_peer() -> tuple[Problem, Network]:
     return linked(network.one_peer(8))

@@ -128,10 +128,16 @@ SUITES["full"] = Suite(
 
 
 def meeting(case: Case) -> list[str]:
-    """The methods that can solve the case; those that keep g_yy as a matrix where y is small."""
+    """The methods that can solve the case.
+
+    Those that keep g_yy as a matrix, or a table of all batches, meet it where these are small.
+    """
     right = catalogue.solving(case.level, case.kind)
-    kept = lambda name: catalogue.row(name).directions == "matrices"
-    return [name for name in right if case.matrices or not kept(name)]
+    return [name for name in right if case.tables or not _keeps(catalogue.row(name))]
+
+
+def _keeps(row: catalogue.Row) -> bool:
+    return row.directions == "matrices" or row.estimator == "saga"
 
 
 def suite(source: str, **changes: Any) -> Suite:

@@ -145,3 +145,14 @@ def test_one_agent_alone_is_tuned_too():
     chain = known.fixed["hypergradient"].solve
     assert chain.terms >= 1 and float(chain.lipschitz) >= 1  # L of this quadratic
     assert known.at(settings.factors(1)[0])[1].keys() == {"alpha", "beta", "eta", "gamma"}
+
+
+def test_methods_that_keep_a_table_of_batches_meet_rows_that_are_whole_batches():
+    every = {case.name: case for suite in suites.SUITES.values() for case in suite.cases}
+    met = [case for case in every.values() if "saba" in suites.meeting(case)]
+    assert len(met) >= 6 and cases.alone_cleaning not in met
+    for case in met:
+        problem, _ = case.make()
+        rows = problem.objectives(case.batch)
+        for kind in (rows.train, rows.valid):
+            assert not np.any(np.asarray(kind.count) % case.batch), case.name
