@@ -134,6 +134,34 @@ def test_claims_on_lower_levels_in_common_and_on_links():
     ]
 
 
+def test_claims_on_one_agent():
+    calls, rounds = costs("one-agent"), costs("one-agent", "round")
+    tuned = solved(calls)
+    assert {m for m, count in tuned.items() if count == 6} == {"itd", "aid"}
+    assert {m for m in calls if np.isfinite(calls[m].get("alone-meta-learning", np.inf))} == {
+        "itd",
+        "aid",
+        "ma_soba",
+    }
+    best = {c: min(each.get(c, np.inf) for each in calls.values()) for c in calls["aid"]}
+    dear = max(calls[m][c] / best[c] for m in ("itd", "aid") for c in best)
+    assert 135 < dear < 145
+    assert sum(not np.isfinite(each["alone-ridge"]) for each in calls.values()) == 14
+    for one, other, cases in (
+        ("stocbio", "bsa", 3),
+        ("stocbio", "ttsa", 3),
+        ("soba", "amigo", 4),
+        ("stocbio", "sustain", 3),
+        ("stocbio", "mrbo", 3),
+        ("soba", "saba", 2),
+    ):
+        pairs = [(calls[one][c], calls[other][c]) for c in calls[other]]
+        both = [pair for pair in pairs if np.isfinite(pair).all()]
+        assert len(both) == cases and all(a <= b for a, b in both)
+    assert sum(rounds["soba"][c] > rounds["amigo"][c] for c in rounds["soba"]) == 4
+    assert calls["sustain"] == calls["diamond"] and rounds["sustain"] == rounds["diamond"]
+
+
 def test_claims_on_steps_that_are_too_bold():
     failures = BOARD["load"](ROOT / "docs" / "benchmark" / "personal.json")["failures"]
     bold = ("diamond", "gt_sgd", "dsgd", "m_sgd", "exact_diffusion")
