@@ -42,6 +42,11 @@ class Wire:
         """The end of the wire that `agent` holds."""
         return End(self, agent)
 
+    def close(self) -> None:
+        """End all orders, while somebody still knows of them."""
+        for order in self.orders:
+            order.cancel()
+
     async def carry(self, hop: Hop, content: bytes) -> bytes:
         """What arrives of `content`."""
         await asyncio.sleep(self.delay)

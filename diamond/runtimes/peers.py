@@ -150,7 +150,10 @@ def rehearse(
             called = dict(enumerate(names))
             node = Node(agent, rounds, wire.end(number), work=inline, names=called)
             wire.nodes[number] = node
-        return list(await asyncio.gather(*(node.run() for node in wire.nodes.values())))
+        try:
+            return list(await asyncio.gather(*(node.run() for node in wire.nodes.values())))
+        finally:
+            wire.close()
 
     _check(rounds, seed)
     if len(problems) != network.agents:
