@@ -40,7 +40,7 @@ from faulting import ports
 
 SITES, QUICK = (2, 3, 5, 9), (2, 5)
 COLUMNS = ("simulate", "rehearse", "floor", "sites", "by floor", "processor", "waits")
-ROUNDS = {4_000: 400, 100_000: 200, 10_000_000: 10}  # by bytes of a message
+ROUNDS = {4_000: 400, 100_000: 200, 10_000_000: 40}  # by bytes of a message
 HERE = Path(__file__).parents[1]
 PARTS = 10  # checkpoints, and measurements, of a run
 GIVEN = diamond.gt_sgd(0.05, 0.2, 16, diamond.hypergradient.neumann(3, 1.6), order="paper")
