@@ -91,6 +91,10 @@ def start(
     json: Json = False,
 ) -> None:
     """Run this site's part, or go on with it; the neighbours are waited for."""
+    if restart and onward:
+        raise typer.BadParameter(
+            "--restart begins anew, --onward where the sites stood: give one, at all sites the same"
+        )
     with plainly(), agreed(bundle) as (site, federation):
         from ..experiment.federation import origin
         from ..machine.compiler import at_once

@@ -61,11 +61,9 @@ def many(
         whole("seed", seed)
 
     def alone(algorithm: Algorithm, seed: int) -> Outcome:
-        try:
-            given = problem, network, algorithm, rounds, seed, every, sampling
-            return Outcome(simulate(*given, on_divergence="stop", memory=memory).history, None)
-        except Diverged as error:
-            return Outcome(error.run.history, error.round)
+        given = problem, network, algorithm, rounds, seed, every, sampling
+        run, diverged = _alone(*given, memory=memory)
+        return Outcome(run.history, diverged)
 
     if batched:
         made: dict[int, Outcome] = {}
@@ -106,12 +104,18 @@ def seeds_together(
     for table, lanes in _all(problem, network, runs, rounds, every, sampling):
         made |= zip(table.ravel().tolist(), lanes.runs())
         for i in table.ravel()[lanes.risen].tolist():  # as `many` has it
-            try:
-                given = problem, network, algorithm, rounds, seeds[i], every, sampling
-                made[i] = simulate(*given, on_divergence="stop")
-            except Diverged:
-                made[i] = None
+            given = problem, network, algorithm, rounds, seeds[i], every, sampling
+            run, diverged = _alone(*given)
+            made[i] = run if diverged is None else None
     return [made[i] for i in range(len(runs))]
+
+
+def _alone(*given: Any, memory: int | None = None) -> tuple[Run, int | None]:
+    """A run by itself, until it diverges if it does: then in which round."""
+    try:
+        return simulate(*given, on_divergence="stop", memory=memory), None
+    except Diverged as error:
+        return error.run, error.round
 
 
 def _tables(seeds: list[int]) -> list[np.ndarray]:

@@ -32,6 +32,16 @@ def test_bad_rows_are_said_of_the_site(trial, command, rows, said):
     assert found.exit_code == 2 and said in found.stderr and "Traceback" not in found.output
 
 
+def test_two_ways_to_begin_are_refused_before_anything_is_set_aside(trial, command):
+    place = trial / "runs" / "trial" / "west"
+    place.mkdir(parents=True)
+    words = trial / "trial" / "west", "--out", trial / "runs", "--restart", "--onward"
+    found = command("start", *words)
+    said = " ".join(found.stderr.replace("\u2502", " ").split())
+    assert found.exit_code == 2 and "give one, at all sites the same" in said
+    assert [path.name for path in place.parent.iterdir()] == ["west"]
+
+
 def test_a_folder_that_cannot_be_written_to_is_named(trial, command):
     (trial / "runs").write_text("a file")
     words = trial / "trial" / "west", "--problem", f"{trial / 'mine.py'}:make"

@@ -4,11 +4,20 @@ import asyncio
 import gc
 import re
 from functools import cache
-from itertools import count
 
 import numpy as np
 import pytest
-from crashing import EVERY, LIMITS, ROUNDS, Cluster, Killed, team, watched
+from crashing import (
+    EVERY,
+    LIMITS,
+    ROUNDS,
+    Cluster,
+    Killed,
+    all_killed_every,
+    killed_at,
+    team,
+    watched,
+)
 from helpers import same_bits
 from peering import given, lockstep
 
@@ -53,13 +62,7 @@ def test_killed_at_every_instant(tmp_path, monkeypatch, order, apart):
     assert total > 50
     for n in range(0, total, apart):
         cluster = Cluster(tmp_path / str(n), order)
-        seen = count()
-
-        def tick(agent, label):
-            if agent == VICTIM and next(seen) == n:
-                raise Killed
-
-        with watched(monkeypatch, tick):
+        with killed_at(monkeypatch, VICTIM, n):
             ends_well(cluster, order)
         assert cluster.deaths + cluster.late == 1, n
 
@@ -74,14 +77,8 @@ def instants(folder, monkeypatch, order):
 
 
 def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch):
-    cluster, seen = Cluster(tmp_path), count(1)
-
-    def tick(agent, label):
-        if next(seen) % 45 == 0:
-            cluster.kill(*(number for number in range(3) if number != agent))
-            raise Killed
-
-    with watched(monkeypatch, tick):
+    cluster = Cluster(tmp_path)
+    with all_killed_every(monkeypatch, cluster, 45):
         ends_well(cluster)
     assert cluster.deaths >= 9
 

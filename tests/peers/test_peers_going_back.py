@@ -2,13 +2,12 @@
 
 import asyncio
 from functools import cache
-from itertools import count
 
 import jax
 import numpy as np
 import pytest
 from compiling import quickly
-from crashing import ROUNDS, Cluster, Killed, watched
+from crashing import ROUNDS, Cluster, all_killed_every, killed_at, watched
 from helpers import ESTIMATORS, logistic, quad, same_bits
 from peering import agents, own, stacked
 
@@ -93,26 +92,15 @@ def test_killed_at_any_instant_of_going_back(tmp_path, monkeypatch, hasty, apart
     with watched(monkeypatch, lambda agent, label: seen.append(agent)):
         ends_well(Cluster(tmp_path / "calm", agents=team()), hasty)
     for n in range(0, seen.count(VICTIM), apart):
-        cluster, ticks = Cluster(tmp_path / str(n), agents=team()), count()
-
-        def tick(agent, label):
-            if agent == VICTIM and next(ticks) == n:
-                raise Killed
-
-        with watched(monkeypatch, tick):
+        cluster = Cluster(tmp_path / str(n), agents=team())
+        with killed_at(monkeypatch, VICTIM, n):
             ends_well(cluster, hasty)
         assert cluster.deaths + cluster.late == 1, n
 
 
 def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, hasty):
-    cluster, ticks = Cluster(tmp_path, agents=team()), count(1)
-
-    def tick(agent, label):
-        if next(ticks) % 170 == 0:
-            cluster.kill(*(number for number in range(3) if number != agent))
-            raise Killed
-
-    with watched(monkeypatch, tick):
+    cluster = Cluster(tmp_path, agents=team())
+    with all_killed_every(monkeypatch, cluster, 170):
         ends_well(cluster, hasty)
     assert cluster.deaths >= 3
 

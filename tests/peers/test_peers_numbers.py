@@ -2,13 +2,12 @@
 
 import asyncio
 from functools import cache
-from itertools import count
 
 import jax
 import numpy as np
 import pytest
 from compiling import quickly
-from crashing import ROUNDS, Cluster, Killed, watched
+from crashing import ROUNDS, Cluster, all_killed_every, killed_at, watched
 from helpers import ESTIMATORS, build, logistic, same_bits
 from peering import NAMES, agents, lockstep, stacked
 
@@ -128,26 +127,15 @@ def test_killed_at_every_instant_of_the_talk_too(tmp_path, monkeypatch, soon, ap
         ends_well(Cluster(tmp_path / "calm", agents=team()), soon)
     assert sum(mark == (VICTIM, "find") for mark in seen) == 9  # two asked, then known: three times
     for n in range(0, sum(number == VICTIM for number, _ in seen), apart):
-        cluster, ticks = Cluster(tmp_path / str(n), agents=team()), count()
-
-        def tick(agent, label):
-            if agent == VICTIM and next(ticks) == n:
-                raise Killed
-
-        with watched(monkeypatch, tick):
+        cluster = Cluster(tmp_path / str(n), agents=team())
+        with killed_at(monkeypatch, VICTIM, n):
             ends_well(cluster, soon)
         assert cluster.deaths + cluster.late == 1, n
 
 
 def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, soon):
-    cluster, ticks = Cluster(tmp_path, agents=team()), count(1)
-
-    def tick(agent, label):
-        if next(ticks) % 90 == 0:
-            cluster.kill(*(number for number in range(3) if number != agent))
-            raise Killed
-
-    with watched(monkeypatch, tick):
+    cluster = Cluster(tmp_path, agents=team())
+    with all_killed_every(monkeypatch, cluster, 90):
         ends_well(cluster, soon)
     assert cluster.deaths >= 6
 

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 
 import pytest
 from compiling import unchecked
@@ -92,6 +93,33 @@ class Cluster:
             return await asyncio.gather(*(self.live(agent) for agent in self.team))
 
         return play(everyone())
+
+
+@contextmanager
+def killed_at(monkeypatch, victim, instant):
+    """The victim dies at this instant of those it has."""
+    ticks = count()
+
+    def tick(agent, label):
+        if agent == victim and next(ticks) == instant:
+            raise Killed
+
+    with watched(monkeypatch, tick):
+        yield
+
+
+@contextmanager
+def all_killed_every(monkeypatch, cluster, instants):
+    """All die at once, after every so many instants of anyone."""
+    ticks = count(1)
+
+    def tick(agent, label):
+        if next(ticks) % instants == 0:
+            cluster.kill(*(one.number for one in cluster.team if one.number != agent))
+            raise Killed
+
+    with watched(monkeypatch, tick):
+        yield
 
 
 @contextmanager
