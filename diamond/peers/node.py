@@ -22,6 +22,7 @@ from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
 from .exchanges import Exchanges
 from .following import Feed
+from .frame import Frame
 from .going_back import Clock, WentBack, marked
 from .handshake import digest
 from .outbox import Outbox
@@ -300,7 +301,7 @@ class Node:
         where = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
         return where | {"state": state, "waiting": waiting, "away": away}
 
-    async def answer(self, sender: int, request: bytes) -> bytes | Feed:
+    async def answer(self, sender: int, request: Frame) -> Frame | Feed:
         """See `Service.answer`."""
         return await self.service.answer(sender, request)
 
