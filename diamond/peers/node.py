@@ -202,6 +202,7 @@ class Node:
             if progress.t == self.rounds:  # made, and not by all: one has gone back
                 return await self.exchanges.back(progress, None)
             after = await self.exchanges.round(progress)
+            await self.exchanges.look(after)
             if self.edges is None and self.agent.renews(after):
                 found = await self.exchanges.find(after)
                 if found.base > after.base:
