@@ -12,7 +12,7 @@ from helpers import ESTIMATORS, logistic, quad, same_bits
 from peering import agents, own, stacked
 
 import diamond
-from diamond.auto import step_sizes
+from diamond.auto import step_sizes, watch
 from diamond.numbers.open_numbers import by_name
 from diamond.peers import agent, checkpoints, going_back
 from diamond.peers.in_process import Wire, inline, play
@@ -22,6 +22,7 @@ from diamond.peers.outbox import Outbox
 from diamond.peers.progress import Mark
 from diamond.peers.run_folder import SiteFolder
 from diamond.runs import Origin, Writer
+from diamond.runtimes import _rewind
 from diamond.runtimes.peers import rehearse
 
 NETWORK = diamond.network.path(3)  # of diameter 2
@@ -62,6 +63,18 @@ def test_they_go_back_to_the_lowest_look_of_the_simulation(monkeypatch):
     monkeypatch.setitem(step_sizes.STEP, "atc", 4.0)
     found = compared(quad(agents=3).problem, 60)
     assert found["risen"] == 1 and found["lost"] == 25
+
+
+def test_what_is_huge_though_finite_is_lost_where_the_simulation_looks(monkeypatch, caplog):
+    monkeypatch.setitem(step_sizes.STEP, "atc", 40.0)
+    for module in (watch, _rewind):
+        monkeypatch.setattr(module, "EVERY", 5)
+    monkeypatch.setattr(watch, "LOST", 4.0)  # times the start
+    with pytest.warns(RuntimeWarning, match="x or y is lost in round") as told:
+        compared(logistic(), 12)
+    said = [line.getMessage().split(": ", 1)[1] for line in caplog.records]
+    assert said[::3] == said[1::3] == said[2::3] == [str(one.message) for one in told]
+    assert not any("not finite" in line for line in said)
 
 
 @cache
