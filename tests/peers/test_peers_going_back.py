@@ -6,7 +6,7 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from compiling import quickly
+from compiling import quickly, unmeasured
 from crashing import ROUNDS, Cluster, all_killed_every, killed_at, watched
 from helpers import ESTIMATORS, logistic, quad, same_bits
 from peering import agents, own, stacked
@@ -39,7 +39,9 @@ def compiled_quickly():
 
 def compared(problem, rounds):
     """What the simulation has found, where sites end as it does."""
-    wanted = diamond.simulate(problem, NETWORK, SOME, rounds, every=rounds)
+    with pytest.MonkeyPatch.context() as patch:
+        unmeasured(patch)
+        wanted = diamond.simulate(problem, NETWORK, SOME, rounds, every=rounds)
     found = rehearse([own(problem, i) for i in range(3)], NETWORK, SOME, rounds)
     for a, b in zip(*map(jax.tree.leaves, (wanted.state, stacked(found))), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9 * np.abs(a).max(), rtol=0)
@@ -82,12 +84,17 @@ def team():
     return tuple(agents(logistic(), NETWORK, SOME))
 
 
+@cache
+def rehearsed():
+    return rehearse([own(logistic(), i) for i in range(3)], NETWORK, SOME, ROUNDS)
+
+
 @pytest.fixture
 def hasty(monkeypatch):
     """Numbers are found anew in rounds 3 and 7, with an alpha far too large; what comes of it."""
     monkeypatch.setitem(step_sizes.STEP, "atc", 3e3)
     monkeypatch.setattr(agent, "refreshes", lambda t: [r for r in (3, ROUNDS) if r <= t])
-    calm = rehearse([own(logistic(), i) for i in range(3)], NETWORK, SOME, ROUNDS)
+    calm = rehearsed()
     numbers = by_name(calm[0].found)
     assert numbers["shrunk"] < 1 and numbers["risen"] > 0  # both happen
     return calm
