@@ -34,6 +34,11 @@ def compile_cache() -> None:
     compilation_cache.reset_cache()  # what was compiled before has settled that there is none
 
 
+def folder() -> Path | None:
+    """Where this process keeps them; None if it does not."""
+    return _on[0] if _on else None
+
+
 def prune(folder: Path, limit: int) -> None:
     """Remove what was used longest ago until `folder` holds at most `limit` bytes."""
     found = [(entry, entry.stat()) for entry in os.scandir(folder) if entry.is_file()]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..auto import watch
+from ..machine.compiling_once import first_alone
 from . import frame, going_back, onward
 from .agent import Agent
 from .audit import LOG
@@ -62,7 +63,8 @@ class Exchanges:
         tally, talk, t = MaxConsensus(), 0, self.agent.tick(progress)
         while True:
             try:
-                found: Progress = await self.work(self.agent.find, progress, tally)
+                given = f"{self.run}-find", self.agent.find, progress, tally
+                found: Progress = await self.work(first_alone, *given)
                 self.spent = found.spent
                 return found
             except Unsettled as open:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
+from ..machine.compiling_once import first_alone
 from ..numbers.open_numbers import open_numbers
 from . import checkpoints, onward
 from .agent import Agent
@@ -230,7 +231,7 @@ class Node:
     async def _show(self, progress: Progress) -> None:
         self.t, self.progress = progress.t, progress
         if self.on_round is not None:
-            await self.work(self.on_round, progress)
+            await self.work(first_alone, f"{self.run_digest}-look", self.on_round, progress)
 
     async def _beside(self, progress: Progress, kept: Outbox) -> None:
         """What is done every so many rounds while the next ones are made: measure, then save."""
@@ -246,10 +247,13 @@ class Node:
 
         What comes of it is thrown away; the vector operations of a round's end are not worth it.
         """
+
+        def play() -> None:
+            for turn in range(self.agent.exchanges):
+                self.agent.tell(progress, turn, self.agent.think(progress, turn))
+
         begun = _clock()
-        for turn in range(self.agent.exchanges):
-            thought = await self.work(self.agent.think, progress, turn)
-            await self.work(self.agent.tell, progress, turn, thought)
+        await self.work(first_alone, f"{self.run_digest}-round", play)
         self.compiling = _clock() - begun
         WARM.add(self.agent)
 
