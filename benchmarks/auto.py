@@ -30,11 +30,10 @@ import warnings
 import zlib
 from pathlib import Path
 
+from auto_table import judged, table
+
 GRID = tuple(itertools.product((0.25, 2.0, 16.0), (0.5, 1.0, 2.0), (0.25, 1.0, 4.0)))
-CLOSED = 0.01
-FAR = 1e3  # from this condition on, the lower level is hard
 STEPS = 200  # of L-BFGS
-KINDS = ("chain", "factored", "CG", "Nesterov")
 FIRST = ("features", "rows", "noise", "meta", "agents", "cleaning", "graphs")  # in this order
 LARGE = {"features": 8}  # groups that have so many times fewer rounds, and their grids in parts
 PARTS = 5  # of a grid, where it is dealt out
@@ -198,87 +197,6 @@ def tasks_of(group, name, seed, rounds, until):
         (*about, (RUNS,), ()),
         *((*about, (part,), grid) for part in (OWN, CHAIN) for grid in dealt),
     ]
-
-
-def gap(row, loss):
-    first = row["auto"]["losses"][0]
-    least = min([row["lowest"], *(row[name][0] for name in (CHAIN, OWN) if name in row)])
-    return (loss - least) / max(first - least, 1e-30)
-
-
-def at_equal_samples(row):
-    """Gaps of auto and of the chain where the one that draws fewer ends."""
-    import numpy as np
-
-    both = [row[name] for name in ("auto", "chain")]
-    until = min(run["drawn"][-1] for run in both)
-    finite = lambda run: np.nan_to_num(run["losses"], nan=np.inf, posinf=1e30)
-    each = (np.interp(until, run["drawn"], finite(run)[: len(run["drawn"])]) for run in both)
-    return [gap(row, float(loss)) for loss in each]
-
-
-def judged(row):
-    """Gaps of auto, of the chain with its own steps, and of both grids; what they say of auto."""
-    found = {name: gap(row, row[name]["losses"][-1]) for name in ("auto", "chain")}
-    found |= {name: gap(row, row[name][0]) for name in ("chain grid", "own grid") if name in row}
-    grids = [found[name] for name in ("chain grid", "own grid") if name in found]
-    if grids:
-        found["ratio"] = max(found["auto"], CLOSED) / max(min(grids), CLOSED)
-    found["condition"] = row["auto"]["found"].get("condition", 1.0)
-    found["equal"] = at_equal_samples(row)
-    return found
-
-
-def table(rows):
-    """Of every problem, gaps seed by seed; then what was met."""
-    names = ("auto", "chain", "chain grid", "own grid")
-    shown = ("auto", "chain", "auto, equal", "chain, equal", "chain grid", "own grid", "ratio")
-    print(f"| problem | condition | chosen | {' | '.join(shown)} |")
-    print("| --- " * (3 + len(shown)) + "|")
-    for problem in dict.fromkeys(row["problem"] for row in rows):
-        mine = sorted((r for r in rows if r["problem"] == problem), key=lambda row: row["seed"])
-        found = [judged(row) for row in mine]
-        kinds = dict.fromkeys(KINDS[int(row["auto"]["found"].get("inverse", 0))] for row in mine)
-        listed = lambda each: ", ".join("-" if v is None else f"{v:.2g}" for v in each)
-        told = lambda name: listed(f.get(name) for f in found)
-        equal = [listed(f["equal"][i] for f in found) for i in (0, 1)]
-        columns = [*map(told, names[:2]), *equal, *map(told, (*names[2:], "ratio"))]
-        print(
-            f"| {problem} | {max(f['condition'] for f in found):.0f} | {', '.join(kinds)} | "
-            f"{' | '.join(columns)} |"
-        )
-    each = [judged(row) for row in rows]
-    against = [f for f in each if "ratio" in f]
-    near = sum(f["ratio"] <= 2 for f in against)
-    print(f"\n{near} of {len(against)} within a factor 2 of the better grid")
-    above = [f"{row['problem']} ({row['seed']})" for row, f in zip(rows, each) if f["auto"] > 1]
-    print(
-        f"{len(above)} of {len(each)} end above their start{': ' * bool(above)}{', '.join(above)}"
-    )
-    hard = [f for f in each if f["condition"] >= FAR]
-    fifth = lambda auto, chain: chain >= 5 * max(auto, CLOSED)
-    better = sum(fifth(f["auto"], f["chain"]) for f in hard)
-    equal = sum(fifth(*f["equal"]) for f in hard)
-    print(
-        f"{better} of {len(hard)} of condition 1,000 and more: gap a fifth of the chain's or less; "
-        f"{equal} at equal samples"
-    )
-    fewer = sum(f["equal"][0] <= max(f["equal"][1], CLOSED) for f in each)
-    print(f"{fewer} of {len(each)} at equal samples: closed, or a gap no larger than the chain's")
-    slow = {}
-    for row, f in zip(rows, each):
-        if "ratio" not in f:
-            continue
-        best = min(f[name] for name in names[2:])
-        if max(f["chain"], CLOSED) <= 2 * max(best, CLOSED):  # the chain was good enough
-            times = row["auto"]["seconds"] / row["chain"]["seconds"]
-            slow[f"{row['problem']} ({row['seed']})"] = times
-    worst = sorted(slow, key=slow.get)[-3:]
-    print(
-        f"{sum(v <= 1.3 for v in slow.values())} of {len(slow)} where the chain is within a factor "
-        f"2: at most 1.3 times its seconds; most: "
-        + ", ".join(f"{name} {slow[name]:.2g}" for name in worst)
-    )
 
 
 def main():

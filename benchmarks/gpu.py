@@ -31,6 +31,7 @@ from diamond.core.sampling import key
 from diamond.machine.compiler import GRAPHS, ROUNDS
 from diamond.reproduce import tune
 from diamond.reproduce.case import FULL, Case
+from diamond.reproduce.paper import METHODS
 from diamond.runtimes import many
 from diamond.runtimes._one_device import OneDevice
 from diamond.runtimes._precision import products
@@ -152,7 +153,7 @@ def others():
 def grid(folder):
     case = Case("mnist", 9, "label")
     problem, begun = case.problem(FULL, folder), time.perf_counter()
-    settings = {method: tune.grid(case, method) for method in diamond.paper.METHODS}
+    settings = {method: tune.grid(case, method) for method in METHODS}
     names = [(method, c, s) for method, cs in settings.items() for c in cs for s in range(10)]
     runs = [(case.algorithm(method, constants), seed) for method, constants, seed in names]
     outcomes = many.many(problem, case.network(), runs, 2000, every=200)

@@ -28,6 +28,7 @@ import warnings
 from pathlib import Path
 
 import auto
+from auto_table import KINDS
 
 AGENTS, ROWS, BATCH, ROUNDS, EVERY = 9, 256, 64, 1000, 25
 GRID = [(a, b, 1.0) for a in (0.25, 1.0, 4.0, 16.0) for b in (0.5, 1.0, 2.0)]
@@ -104,7 +105,7 @@ def table(rows):
         for measure in ("metric", "upper_loss"):
             target = max(lowest(mine, measure) for name, mine in of.items() if name != "auto")
             for method, mine in of.items():
-                kind = auto.KINDS[int(mine[0]["found"].get("inverse", 0))]
+                kind = KINDS[int(mine[0]["found"].get("inverse", 0))]
                 least = {key: math.inf for key in COSTS}
                 for row in mine:
                     values = enumerate(smooth(row, measure))

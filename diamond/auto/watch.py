@@ -32,6 +32,8 @@ RISEN, SMALL = 0.1, 1e-3  # of what l has fallen, and of l: a rise beyond its no
 FACTOR, SHRINKS = 0.25, 8  # of the steps each time, and how often at most
 EVERY, RECENT = 100, 2  # the states of so many last multiples of 100 rounds are kept, to go back to
 LARGE = 1e2  # times the start: x and y of a state that is not to go back to
+LOST = 1e6  # times the start: given up, though finite
+GROWN = 3.0  # times the state kept before: what is large and grows so is lost, and not only large
 Memory = MutableMapping[str, Found]
 BEGAN, NOW = "_began", "_losses"  # l at the start; here, and the least since the run went back
 
@@ -93,6 +95,17 @@ def size(point: Tree) -> float:
     with np.errstate(over="ignore"):  # large is what is asked for
         each: Any = sum((leaf.reshape(len(leaf), -1) ** 2).sum(1) for leaf in leaves)
         return float(each.max()) ** 0.5
+
+
+def outgrown(now: float, start: float, before: float, fallen: bool) -> bool:
+    """Whether x and y of that size are given up, though they are finite.
+
+    `start` and `before` are their sizes at the start and in the state kept last. `fallen`: the
+    objective lay below its start at the last look. Then x and y may be large, as those of small
+    data are, and are lost only where they grow on.
+    """
+    large = LOST * (1 + start)
+    return not now < (max(large, GROWN * before) if fallen else large)
 
 
 def back_to(sizes: Sequence[float], start: float) -> int:

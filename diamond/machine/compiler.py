@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -30,6 +30,7 @@ class Compiled:
     """A function as `jax.jit` compiles it, with options for the kind of device in use.
 
     `small`: on a processor, up to so many bytes of arguments, compiled with the options `less`.
+    `elsewhere`: these run on the processor even beside an accelerator, and give numpy's arrays.
     """
 
     def __init__(
@@ -39,19 +40,25 @@ class Compiled:
         options: Mapping[str, Mapping[str, Any]],
         small: int,
         less: Mapping[str, Any],
+        elsewhere: bool,
     ):
         self.function, self.static, self.options = function, static, options
-        self.small, self.less = small, less
+        self.small, self.less, self.elsewhere = small, less, elsewhere
         self.programs: dict[Any, Any] = {}
 
-    def program(self, given: Any, named: Any) -> Any:
-        """What `jax.jit` makes of it here."""
+    def kind(self, given: Any, named: Any) -> tuple[str, bool]:
+        """Which kind of device it is for, and whether the arguments are small there."""
         leaves = jax.tree.leaves((given, named))
-        kind, little = jax.default_backend(), False
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            kind = "inside another program"  # which has options of its own
-        elif kind == "cpu" and self.small:
-            little = sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= self.small
+            return "inside another program", False  # which has options of its own
+        kind = jax.default_backend()
+        if kind != "cpu" and not (self.elsewhere and _processor() and _here(leaves)):
+            return kind, False
+        little = sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= self.small
+        return ("cpu" if little else kind), little
+
+    def program(self, kind: str, little: bool) -> Any:
+        """What `jax.jit` makes of it there."""
         if (kind, little) not in self.programs:
             asked = os.environ.get("XLA_FLAGS", "")  # what the user says there holds
             usual = {n: v for n, v in self.options.get(kind, {}).items() if n not in asked}
@@ -63,13 +70,18 @@ class Compiled:
         return self.programs[kind, little]
 
     def __call__(self, *given: Any, **named: Any) -> Any:
+        kind, little = self.kind(given, named)
         with uncollected():
-            return self.program(given, named)(*given, **named)
+            if kind != "cpu" or jax.default_backend() == "cpu":
+                return self.program(kind, little)(*given, **named)
+            given, named = _moved((given, named))
+            with jax.default_device(_processor()):
+                return jax.device_get(self.program(kind, little)(*given, **named))
 
     def lower(self, *given: Any, **named: Any) -> Any:
         """On its way to be compiled; a call finds what was compiled of it."""
         with uncollected():
-            return self.program(given, named).lower(*given, **named)
+            return self.program(*self.kind(given, named)).lower(*given, **named)
 
 
 def compiled(
@@ -77,14 +89,18 @@ def compiled(
     options: Mapping[str, Mapping[str, Any]] = ROUNDS,
     small: int = 2**18,
     less: Mapping[str, Any] = PLAIN,
+    elsewhere: bool = False,
 ) -> Callable[[Callable[..., Any]], Compiled]:
     """Compile a function that runs for long; the arguments named `static` are part of it."""
-    return lambda function: Compiled(function, static, options, small, less)
+    return lambda function: Compiled(function, static, options, small, less, elsewhere)
 
 
 def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], Compiled]:
-    """Compile a function that runs a few times only, in as little time as can be."""
-    return compiled(*static, options={}, small=small, less=BRIEF)
+    """Compile a function that runs a few times only, in as little time as can be.
+
+    For an accelerator that takes half a second and more, for the processor a tenth of that.
+    """
+    return compiled(*static, options={}, small=small, less=BRIEF, elsewhere=True)
 
 
 @contextmanager
@@ -122,9 +138,30 @@ def _known(**options: Any) -> dict[str, Any]:
     )
 
 
+@cache
+def _processor() -> Any:
+    """The processor as a device; none where JAX_PLATFORMS leaves it out."""
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:
+        return None
+
+
+def _here(leaves: Iterable[Any]) -> bool:
+    """Whether all of the arrays are on devices of this process."""
+    return all(a.is_fully_addressable for a in leaves if isinstance(a, jax.Array))
+
+
+def _moved(arguments: Any) -> Any:
+    """The same with its arrays on the processor."""
+    put = lambda a: jax.device_put(a, _processor()) if isinstance(a, jax.Array) else a
+    return jax.tree.map(put, arguments)
+
+
 def _taken(options: dict[str, Any]) -> bool:
     try:
-        jax.jit(lambda: 0, compiler_options=options)()
+        with jax.default_device(_processor()):
+            jax.jit(lambda: 0, compiler_options=options)()
     except jax.errors.JaxRuntimeError:
         return False
     return True

@@ -9,7 +9,7 @@ from .agent import Agent
 from .checkpoints import OtherRun
 from .edge_states import Edges
 from .following import Following
-from .frame import Ask, Envelope, FrameError, Layout
+from .frame import Ask, Envelope, Frame, FrameError, Layout
 from .going_back import Clock, WentBack
 from .neighbour_status import NeighbourStatus
 from .service import Service
@@ -112,16 +112,16 @@ class NeighbourClient:
         for task in self._notices:
             task.cancel()
 
-    async def call(self, j: int, kind: str, t: int, talk: int = 0) -> bytes:
+    async def call(self, j: int, kind: str, t: int, talk: int = 0) -> Frame:
         """One try to get the message of j, or its word on the edge; empty if it is not there."""
         return await self.transport.call(j, self._request(kind, t, talk))
 
-    def _request(self, kind: str, t: int, talk: int = 0) -> bytes:
+    def _request(self, kind: str, t: int, talk: int = 0) -> Frame:
         ask = Ask(self.parts["run"], self.agent.number, t, self.service.durable, talk)
         return frame.encode_ask(ask, kind)
 
     def read(
-        self, j: int, t: int, message: bytes, talk: int = 0, layout: Layout | None = None
+        self, j: int, t: int, message: Frame, talk: int = 0, layout: Layout | None = None
     ) -> list[Any]:
         """The arrays in a message of j; raises `WentBack` where that is told in its place."""
         envelope = Envelope(self.parts["run"], j, t, talk)

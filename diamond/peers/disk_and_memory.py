@@ -21,8 +21,9 @@ def room_for(agent: Agent, every: int, missing: str = "wait") -> Room:
     """What a run with a checkpoint every `every` rounds needs beyond its computing.
 
     A message is on the disk once, until no neighbour can be set back so far; in memory are those
-    since the last checkpoint, twice while they are written. Where rounds are made without those
-    away, messages heard are kept as well, in the journal; where all may go back, states to go to.
+    since the last checkpoint, and while these are written those that follow. Where rounds are made
+    without those away, messages heard are kept as well, in the journal; where all may go back,
+    states to go to.
     """
     told = every * agent.bytes
     heard = told * len(agent.neighbours) if missing == "continue" else 0

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from ..runs import checkpoint
 from . import frame
-from .frame import FrameError
+from .frame import Frame, FrameError
 
 UP, DOWN, YES = "up", "down", "yes"  # yes: bound by what the other end decides
 LENGTH = struct.Struct("<Q")
@@ -63,7 +63,7 @@ class EdgeJournal:
 
     def __init__(self, neighbours: Iterable[int], run: str, folder: Path | None = None):
         self.words = {j: Words() for j in neighbours}
-        self.heard: dict[tuple[int, int], bytes] = {}  # messages to make rounds with again
+        self.heard: dict[tuple[int, int], Frame] = {}  # messages to make rounds with again
         self.run, self.folder = run, folder
         self._stream: BinaryIO | None = None
 
@@ -71,7 +71,7 @@ class EdgeJournal:
         """What became of the edge to j in round t."""
         return self.words[j].get(t)
 
-    def write(self, j: int, t: int, word: str, message: bytes = b"") -> None:
+    def write(self, j: int, t: int, word: str, message: Frame = b"") -> None:
         """Write the word down; it holds from when this returns."""
         self._append(_entry(self._header(j, t, word), message))
         self.words[j].put(t, word)
@@ -148,7 +148,7 @@ def _begun(path: Path, head: bytes) -> BinaryIO:
     return path.open("ab")
 
 
-def _entry(header: dict[str, Any], content: bytes) -> bytes:
+def _entry(header: dict[str, Any], content: Frame) -> bytes:
     packed = frame.pack(header, content)
     return LENGTH.pack(len(packed)) + packed
 

@@ -38,7 +38,7 @@ from typing import Any, TypeVar
 
 from . import frame
 from .edge_journal import DOWN, UP, YES, EdgeJournal
-from .frame import Ask, FrameError
+from .frame import Ask, Frame, FrameError
 from .outbox import NEVER
 from .site_names import UNKNOWN, Names, called
 from .timeouts import PAUSES, Limits, Wait, insist
@@ -48,7 +48,7 @@ from .worker_thread import Work
 T = TypeVar("T")
 STUCK = "stuck"
 SHORT = 64  # bytes; a word is shorter than that, and no message is
-Call = Callable[[int, str, int], Awaitable[bytes]]  # (neighbour, kind, round) -> answer
+Call = Callable[[int, str, int], Awaitable[Frame]]  # (neighbour, kind, round) -> answer
 
 
 class Absent(Exception):
@@ -72,7 +72,7 @@ class Edges:
         limits: Limits,
         waits: dict[int, Wait],
         call: Call,
-        read: Callable[[int, int, bytes], list[Any]],
+        read: Callable[[int, int, Frame], list[Any]],
         greet: Callable[[int], Awaitable[Any]],
         work: Work,
         names: Names = UNKNOWN,
@@ -125,7 +125,7 @@ class Edges:
         await self._commit(j, t, UP, message)
         return arrays
 
-    async def reply(self, ask: Ask, kind: str) -> bytes | None:
+    async def reply(self, ask: Ask, kind: str) -> Frame | None:
         """What there is to say to j of the edge in that round; None if nothing is settled yet."""
         j, t = ask.sender, ask.round
         leads = self.agent < j
@@ -161,10 +161,10 @@ class Edges:
             self._closed = True
             self.ledger.close()
 
-    async def _message(self, j: int, t: int) -> tuple[bytes, list[Any]]:
+    async def _message(self, j: int, t: int) -> tuple[Frame, list[Any]]:
         """The message of j as it came and as arrays; raises `Absent` if the edge is down."""
 
-        async def attempt() -> tuple[bytes, list[Any]] | None:
+        async def attempt() -> tuple[Frame, list[Any]] | None:
             answer = await self.call(j, "ask", t)
             if len(answer) > SHORT:
                 return answer, self.read(j, t, answer)
@@ -211,7 +211,7 @@ class Edges:
         return silent
 
     async def _commit(
-        self, j: int, t: int, word: str, message: bytes = b"", alone: bool = False
+        self, j: int, t: int, word: str, message: Frame = b"", alone: bool = False
     ) -> bool:
         """Write a word down, to the end, even if whoever asked for it stops waiting.
 
@@ -255,12 +255,12 @@ class Edges:
             pause = min(2 * pause, PAUSES[1])
 
 
-def tell(word: str) -> bytes:
+def tell(word: str) -> Frame:
     """A word as an answer."""
     return frame.pack({"kind": "word", "word": word})
 
 
-def hear(answer: bytes) -> str:
+def hear(answer: Frame) -> str:
     """The word in an answer; empty if there is none yet."""
     if not answer:
         return ""

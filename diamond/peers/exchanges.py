@@ -49,21 +49,22 @@ class Exchanges:
     async def find(self, progress: Progress) -> Progress:
         """The numbers left to the run, from the largest of what all agents measure.
 
-        Where they say that the objective has risen, the agent has gone back, and found them anew.
+        Where they say that the objective has risen, the agent has gone back, and found them anew;
+        whether it lies above its start there as well is seen at the next look.
         """
-        while True:
-            progress = await self._found(progress)
-            self.spent = progress.spent
-            if not self.clock.back or not watch.risen(progress.found):
-                return progress
-            progress, said = going_back.low(self.agent, progress, self.clock.span)
-            self._gone(progress, said)
+        progress = await self._found(progress)
+        if not self.clock.back or not watch.risen(progress.found):
+            return progress
+        progress, said = going_back.low(self.agent, progress, self.clock.span)
+        return await self._gone(progress, said)
 
     async def _found(self, progress: Progress) -> Progress:
         tally, talk, t = MaxConsensus(), 0, self.agent.tick(progress)
         while True:
             try:
-                return await self.work(self.agent.find, progress, tally)
+                found: Progress = await self.work(self.agent.find, progress, tally)
+                self.spent = found.spent
+                return found
             except Unsettled as open:
                 tally.settled[open.name] = await self._largest(open.values, t, talk)
             talk += self.agent.network.diameter
@@ -86,6 +87,18 @@ class Exchanges:
         self.waited += _clock() - begun
         return heard
 
+    async def look(self, progress: Progress) -> None:
+        """Raise where x and y of any agent have outgrown the start, as a simulation finds it."""
+        if not self.clock.back or not going_back.marks_here(progress):
+            return
+        own, t = going_back.now(self.agent, progress), self.agent.tick(progress)
+        here, start, before = (await self._largest(own, t, going_back.LOOK)).tolist()
+        if watch.outgrown(here, start, before, watch.fallen(progress.found)):
+            raise FloatingPointError(
+                f"{self.name} diverged by round {progress.t - 1}: x or y of a site is {here:.2g} "
+                f"in size, where it began at {start:.2g}; start again with smaller steps"
+            )
+
     async def done(self, progress: Progress) -> None:
         """Until all agents have made all rounds, and none will have to go back any more."""
         for i in range(1, self.agent.network.diameter + 1):
@@ -102,12 +115,13 @@ class Exchanges:
         sizes = await self._largest(own, t, self.agent.network.diameter)
         about = self.agent, progress, broken, sizes.tolist(), self.clock.span
         progress, said = going_back.lost(*about)
-        self._gone(progress, said)
-        return await self.find(progress)
+        return await self._gone(progress, said)
 
-    def _gone(self, progress: Progress, said: str) -> None:
+    async def _gone(self, progress: Progress, said: str) -> Progress:
+        """On from where it has gone back to."""
         LOG.warning(f"{self.name}: {said}")
         self.service.leave(self.agent.tick(progress))
+        return await self._found(progress)
 
     async def take_up(self, own: Point | None) -> Progress:
         """Where this site begins, if not where any run does; see `onward`."""

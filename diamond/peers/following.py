@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .frame import Frame
 from .transport import Refused
 
 AHEAD = 3  # messages that may lie at the one end, or be on their way from the other
@@ -75,6 +76,6 @@ class Feed:
 
     def __init__(self, first: int):
         self.next = first
-        self.send: Callable[[bytes], bool] = lambda content: False
+        self.send: Callable[[Frame], bool] = lambda content: False
         self.refuse: Callable[[Refused], None] = lambda cause: None
         self.opened: Callable[[], None] = lambda: None  # there is a way now

@@ -4,6 +4,7 @@
     1 byte     version
     4 bytes    length of the header
     header     a msgpack map
+    zeros      up to a multiple of 64 bytes, if any array follows
     arrays     one after another, each in C order
     4 bytes    `checksum` of everything before, against damage; forgery is what TLS is against
 
@@ -22,12 +23,16 @@ import numpy as np
 
 from .checksum import checksum
 
-MAGIC, VERSION = b"DMND", 2
+MAGIC, VERSION = b"DMND", 3
 PREFIX = struct.Struct("<4sBI")
 SEAL = struct.Struct("<I")
 LONGEST = 2**16  # bytes of a header
+ALIGN = 64  # bytes: programs read arrays that begin at a multiple of this where they lie
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 NUMBERS = (*FLOATS, "uint8", "uint16", "uint32")  # the last three are of compressed messages
+
+
+Frame = bytes | bytearray | memoryview  # made, read or received; nobody changes it
 
 
 class FrameError(ValueError):
@@ -87,7 +92,12 @@ def _name(dtype: np.dtype) -> str:
 @lru_cache(maxsize=256)
 def limit(expected: Layout) -> int:
     """The most bytes a frame of this layout can have."""
-    return PREFIX.size + LONGEST + sum(leaf.size for leaf in expected) + SEAL.size
+    return _aligned(LONGEST) + sum(leaf.size for leaf in expected) + SEAL.size
+
+
+def _aligned(length: int) -> int:
+    """Where the arrays begin after a header of so many bytes."""
+    return -(-(PREFIX.size + length) // ALIGN) * ALIGN
 
 
 @lru_cache(maxsize=256)
@@ -97,7 +107,7 @@ def _told(expected: Layout) -> tuple[list[Any], list[int]]:
     return told, [leaf.size for leaf in expected]
 
 
-def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> bytes:
+def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> Frame:
     """The message as a frame; one with numbers that are not finite is refused here already."""
     _finite(arrays)
     told, _ = _told(layout(arrays))
@@ -105,7 +115,7 @@ def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> bytes:
     return pack(header, *(_raw(array) for array in arrays))
 
 
-def decode(frame: bytes, envelope: Envelope, expected: Layout) -> list[np.ndarray]:
+def decode(frame: Frame, envelope: Envelope, expected: Layout) -> list[np.ndarray]:
     """The arrays of the frame, which must be the message of `envelope` with this layout."""
     header, content = unpack(frame, limit(expected))
     told, sizes = _told(expected)
@@ -128,12 +138,12 @@ def decode(frame: bytes, envelope: Envelope, expected: Layout) -> list[np.ndarra
     return arrays
 
 
-def gone(envelope: Envelope) -> bytes:
+def gone(envelope: Envelope) -> Frame:
     """In the place of a message that will never be: its sender has gone back."""
     return pack({"kind": "gone", **envelope._asdict()})
 
 
-def encode_ask(ask: Ask, kind: str = "ask") -> bytes:
+def encode_ask(ask: Ask, kind: str = "ask") -> Frame:
     """The request as a frame: "ask" for the message, "follow" for it and all that come after it.
 
     "word" asks what became of the edge; "kept" asks for nothing, and says what is durable.
@@ -154,16 +164,20 @@ def decode_ask(header: Mapping[str, Any]) -> Ask:
     return ask
 
 
-def pack(header: Mapping[str, Any], *content: Any) -> bytes:
+def pack(header: Mapping[str, Any], *content: Any) -> Frame:
     """A frame of any kind."""
     told = msgpack.packb(dict(header))
     if len(told) > LONGEST:
         raise FrameError(f"a header of {len(told)} bytes; {LONGEST} is the most")
-    whole = b"".join([PREFIX.pack(MAGIC, VERSION, len(told)), told, *content])
-    return whole + SEAL.pack(checksum(whole))
+    head = PREFIX.pack(MAGIC, VERSION, len(told)) + told
+    if any(len(part) for part in content):
+        head = head.ljust(_aligned(len(told)), b"\0")
+    whole = bytearray().join([head, *content, bytes(SEAL.size)])
+    SEAL.pack_into(whole, len(whole) - SEAL.size, checksum(memoryview(whole)[: -SEAL.size]))
+    return whole
 
 
-def unpack(frame: bytes | memoryview, most: int) -> tuple[dict[str, Any], memoryview]:
+def unpack(frame: Frame, most: int) -> tuple[dict[str, Any], memoryview]:
     """The header of a frame of at most so many bytes, and what follows it."""
     if len(frame) > most:
         raise FrameError(f"{len(frame)} bytes; at most {most} can belong here")
@@ -176,7 +190,8 @@ def unpack(frame: bytes | memoryview, most: int) -> tuple[dict[str, Any], memory
         raise FrameError(f"version {version} of the format; this side speaks {VERSION}")
     whole = memoryview(frame)
     end = PREFIX.size + length
-    if length > LONGEST or end + SEAL.size > len(frame):
+    start = end if end + SEAL.size == len(frame) else _aligned(length)
+    if length > LONGEST or start + SEAL.size > len(frame):
         raise FrameError(f"a header of {length} bytes does not fit in")
     (seal,) = SEAL.unpack_from(frame, len(frame) - SEAL.size)
     if checksum(whole[: -SEAL.size]) != seal:
@@ -187,7 +202,7 @@ def unpack(frame: bytes | memoryview, most: int) -> tuple[dict[str, Any], memory
         raise FrameError(f"its header is no msgpack ({type(cause).__name__})") from None
     if not isinstance(header, dict):
         raise FrameError("its header is no map")
-    return header, whole[end : -SEAL.size]
+    return header, whole[start : -SEAL.size]
 
 
 def _fields(header: Mapping[str, Any], wanted: Any) -> None:

@@ -1,11 +1,13 @@
 """Going back, all agents to the same round and with the same smaller steps, as a simulation does.
 
-Where the objective has risen (`diamond.auto.watch`), all know it at the same look. Where x or y of
-an agent is no longer finite, it cannot tell its next message: it leaves, and answers whoever asks
-for it by the word that it has gone back (`frame.gone`). Whoever hears that leaves too, at the same
-exchange each time, since whatever was told before is still there. Then all talk, at an exchange of
-the clock that no round has: about the first round in which anyone was lost, and about how large x
-and y were in the states kept until then.
+Where the objective has risen (`diamond.auto.watch`), all know it at the same look; where x or y of
+an agent have outgrown the start, in the next round that is a multiple of `EVERY`, after which all
+say how large theirs are. Where x or y of an agent is no longer finite, it cannot tell its next
+message: it leaves, and answers whoever asks for it by the word that it has gone back
+(`frame.gone`). Whoever hears that leaves too, at the same exchange each time, since whatever was
+told before is still there. Then all talk, at an exchange of the clock that no round has: about the
+first round in which anyone was lost, and about how large x and y were in the states kept until
+then.
 
 The clock goes on at `span` rounds later, so that a message of a round made again has a name of its
 own: what is kept, asked for again after a crash, or forgotten, is as ever.
@@ -22,6 +24,7 @@ from .agent import Agent
 from .progress import Mark, Progress, mark
 
 MOST = 1e30  # of a number that is told: finite
+LOOK = 2**30  # before what is said of how large x and y are, after what is said of numbers
 TIMES = 2 * watch.SHRINKS  # that a run goes back, at most: lost, and risen
 SPARE = 3  # rounds of the clock beside those of the run: see `Clock`
 NEVER = 2**31  # that a clock does not reach
@@ -125,13 +128,27 @@ def marks(progress: Progress, broken: int) -> list[Mark]:
 
 def sizes(agent: Agent, progress: Progress, broken: int) -> np.ndarray:
     """How large x and y are at the start, and in those states."""
-    each = [start(agent, progress), *marks(progress, broken)]
+    return _sizes(start(agent, progress), *marks(progress, broken))
+
+
+def now(agent: Agent, progress: Progress) -> np.ndarray:
+    """How large x and y are where the agent stands, at the start, and in the state kept last."""
+    here = mark(progress)
+    return _sizes(here, start(agent, progress), *(progress.recent or (here,))[-1:])
+
+
+def _sizes(*each: Mark) -> np.ndarray:
     points = [jax.tree.map(lambda a: a[None], (one.state.x, one.state.y)) for one in each]
     return np.minimum([watch.size(point) for point in points], MOST)
 
 
+def marks_here(progress: Progress) -> bool:
+    """Whether where the agent stands is to be looked at, and kept to go back to."""
+    return progress.t > 0 and progress.t % watch.EVERY == 0
+
+
 def marked(progress: Progress) -> Progress:
     """With where it stands kept, if it is time to; one more than needed, since some are ahead."""
-    if not progress.t or progress.t % watch.EVERY:
+    if not marks_here(progress):
         return progress
     return progress._replace(recent=(*progress.recent, mark(progress))[-watch.RECENT - 1 :])

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from .following import Feed, Following
-from .frame import FrameError
+from .frame import Frame, FrameError
 from .node import Node
 from .transport import Refused, Unreachable
 
@@ -27,7 +27,7 @@ class Hop(NamedTuple):
     number: int  # of the call, counted from 0
 
 
-Fault = Callable[[Hop, bytes], Awaitable[bytes]]  # what arrives; may raise `Unreachable`
+Fault = Callable[[Hop, Frame], Awaitable[Frame]]  # what arrives; may raise `Unreachable`
 
 
 class Wire:
@@ -47,14 +47,14 @@ class Wire:
         for order in self.orders:
             order.cancel()
 
-    async def carry(self, hop: Hop, content: bytes) -> bytes:
+    async def carry(self, hop: Hop, content: Frame) -> Frame:
         """What arrives of `content`."""
         await asyncio.sleep(self.delay)
         for fault in self.faults:
             content = await fault(hop, content)
         return content
 
-    async def call(self, sender: int, receiver: int, request: bytes) -> bytes:
+    async def call(self, sender: int, receiver: int, request: Frame) -> Frame:
         """A request and its answer."""
         number, self.calls = self.calls, self.calls + 1
         request = await self.carry(Hop(sender, receiver, False, number), request)
@@ -67,18 +67,18 @@ class Wire:
             raise Unreachable(f"agent {receiver} could not read the request: {cause}") from None
         if self.nodes.get(receiver) is not node:
             raise Unreachable(f"agent {receiver} went down")
-        assert isinstance(answer, bytes)
+        assert not isinstance(answer, Feed)
         return await self.carry(Hop(sender, receiver, True, number), answer)
 
-    def follow(self, sender: int, receiver: int, request: bytes, into: Following) -> None:
+    def follow(self, sender: int, receiver: int, request: Frame, into: Following) -> None:
         """A standing order, whose messages travel one after another."""
         task = asyncio.ensure_future(self._follow(sender, receiver, request, into))
         self.orders.add(task)
         task.add_done_callback(self.orders.discard)
 
-    async def _follow(self, sender: int, receiver: int, request: bytes, into: Following) -> None:
+    async def _follow(self, sender: int, receiver: int, request: Frame, into: Following) -> None:
         number, self.calls = self.calls, self.calls + 1
-        told: asyncio.Queue[bytes | Refused] = asyncio.Queue()
+        told: asyncio.Queue[Frame | Refused] = asyncio.Queue()
         try:
             request = await self.carry(Hop(sender, receiver, False, number), request)
             if (node := self.nodes.get(receiver)) is None:
@@ -100,7 +100,7 @@ class Wire:
             into.end()
 
 
-def _put(queue: "asyncio.Queue[Any]", into: Following, content: bytes) -> bool:
+def _put(queue: "asyncio.Queue[Any]", into: Following, content: Frame) -> bool:
     if not into.ended:
         queue.put_nowait(content)
     return not into.ended
@@ -112,11 +112,11 @@ class End(NamedTuple):
     wire: Wire
     agent: int
 
-    async def call(self, neighbour: int, request: bytes) -> bytes:
+    async def call(self, neighbour: int, request: Frame) -> Frame:
         """See `Transport`."""
         return await self.wire.call(self.agent, neighbour, request)
 
-    def follow(self, neighbour: int, request: bytes, into: Following) -> None:
+    def follow(self, neighbour: int, request: Frame, into: Following) -> None:
         """See `Transport`."""
         self.wire.follow(self.agent, neighbour, request, into)
 

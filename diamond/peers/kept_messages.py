@@ -45,7 +45,7 @@ def save(folder: Path, round: int, frames: Mapping[Key, Any]) -> dict[Key, Writt
         found[key] = Written(path, start + LENGTH.size, len(content))
         start += LENGTH.size + len(content)
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.replace(path, b"".join(parts))
+    checkpoint.replace(path, *parts)
     return found
 
 

@@ -22,6 +22,7 @@ from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
 from .exchanges import Exchanges
 from .following import Feed
+from .frame import Frame
 from .going_back import Clock, WentBack, marked
 from .handshake import digest
 from .outbox import Outbox
@@ -201,6 +202,7 @@ class Node:
             if progress.t == self.rounds:  # made, and not by all: one has gone back
                 return await self.exchanges.back(progress, None)
             after = await self.exchanges.round(progress)
+            await self.exchanges.look(after)
             if self.edges is None and self.agent.renews(after):
                 found = await self.exchanges.find(after)
                 if found.base > after.base:
@@ -300,7 +302,7 @@ class Node:
         where = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
         return where | {"state": state, "waiting": waiting, "away": away}
 
-    async def answer(self, sender: int, request: bytes) -> bytes | Feed:
+    async def answer(self, sender: int, request: Frame) -> Frame | Feed:
         """See `Service.answer`."""
         return await self.service.answer(sender, request)
 

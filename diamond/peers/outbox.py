@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from .frame import Frame
 from .kept_messages import Key, Written
 
 NEVER = 2**31  # a round that no run reaches
@@ -23,7 +24,7 @@ class Outbox:
         self, neighbours: Iterable[int], spared: Callable[[int, int], bool] = lambda j, t: False
     ):
         self.durable, self.spared = dict.fromkeys(neighbours, 0), spared
-        self.frames: dict[Key, bytes | Written] = {}
+        self.frames: dict[Key, Frame | Written] = {}
         self.since = 0  # the first round of which the disk has all messages
 
     @property
@@ -31,12 +32,12 @@ class Outbox:
         """The first round that may be asked for."""
         return min(self.durable.values(), default=NEVER)
 
-    def put(self, round: int, frame: bytes, talk: int = 0) -> None:
+    def put(self, round: int, frame: Frame, talk: int = 0) -> None:
         """Keep the message of `round`, or what was said about numbers before it."""
         if round >= self.floor:
             self.frames[round, talk] = frame
 
-    def get(self, round: int, talk: int = 0) -> bytes | None:
+    def get(self, round: int, talk: int = 0) -> Frame | None:
         """That message; None if it is not there yet, `Gone` if it is no more."""
         found = self.frames.get((round, talk))
         if found is None and round < self.floor:

@@ -13,6 +13,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from .frame import ALIGN
+
 HEAD = struct.Struct("<QIB")
 ANSWER, REFUSED, DIFFERS, STOPPED, OUTDATED, MISREAD, ASK = range(7)
 FIRST = 2**16  # bytes that are read before it is known how long a packet is
@@ -27,7 +31,7 @@ class TooLong(ConnectionError):
 class Packets(asyncio.BufferedProtocol):
     """One connection. `most`: bytes of a packet; `heard(number, code, body)` gets each of them."""
 
-    def __init__(self, most: int, heard: Callable[[int, int, bytearray], None]):
+    def __init__(self, most: int, heard: Callable[[int, int, memoryview], None]):
         self.most, self.heard = most, heard
         self.cause: Exception | None = None  # why it was lost, if by a fault
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -37,8 +41,8 @@ class Packets(asyncio.BufferedProtocol):
         self.transport: Any = None
         self._scratch = memoryview(bytearray(FIRST))
         self._head, self._number, self._code = b"", 0, 0
-        self._body: bytearray | None = None
-        self._view, self._filled = memoryview(b""), 0
+        self._body: memoryview | None = None
+        self._filled = 0
         self._sending = asyncio.Lock()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -69,7 +73,7 @@ class Packets(asyncio.BufferedProtocol):
 
     def get_buffer(self, hint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`."""
-        return self._scratch if self._body is None else self._view[self._filled :]
+        return self._scratch if self._body is None else self._body[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
         """See `asyncio.BufferedProtocol`."""
@@ -93,7 +97,7 @@ class Packets(asyncio.BufferedProtocol):
                     return
             assert self._body is not None
             part = data[: len(self._body) - self._filled]
-            self._view[self._filled : self._filled + len(part)] = part
+            self._body[self._filled : self._filled + len(part)] = part
             self._filled += len(part)
             data = data[len(part) :]
             if self._filled == len(self._body):
@@ -108,12 +112,11 @@ class Packets(asyncio.BufferedProtocol):
             cause = TooLong(f"{length} bytes, larger than anything that belongs here")
             self.on_too_long(self._number, cause)
             return False
-        self._body, self._filled = bytearray(length), 0
-        self._view = memoryview(self._body)
+        self._body, self._filled = _room(length), 0
         return True
 
     def _deliver(self) -> None:
-        body, self._body, self._view = self._body, None, memoryview(b"")
+        body, self._body = self._body, None
         assert body is not None
         self.heard(self._number, self._code, body)
 
@@ -154,3 +157,10 @@ class Packets(asyncio.BufferedProtocol):
         """End the connection once all is written."""
         if self.transport is not None:
             self.transport.close()
+
+
+def _room(length: int) -> memoryview:
+    """Memory for so many bytes, where a frame's arrays lie as programs want them; not cleared."""
+    room = np.empty(length + ALIGN, np.uint8)
+    start = -room.ctypes.data % ALIGN
+    return room.data[start : start + length]

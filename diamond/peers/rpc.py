@@ -9,6 +9,7 @@ from typing import Any
 
 from . import frame
 from .following import Following
+from .frame import Frame
 from .packets import ANSWER, ASK, DIFFERS, OUTDATED, REFUSED, STOPPED, Packets, TooLong
 from .plain_text import printable
 from .roster import Bundle, Member, host
@@ -43,11 +44,11 @@ class Client:
     async def __aexit__(self, *error: object) -> None:
         await asyncio.gather(*(line.close() for line in self._lines.values()))
 
-    async def call(self, neighbour: int, request: bytes) -> bytes:
+    async def call(self, neighbour: int, request: Frame) -> Frame:
         """See `diamond.peers.transport.Transport`."""
         return await self._lines[neighbour].call(request)
 
-    def follow(self, neighbour: int, request: bytes, into: Following) -> None:
+    def follow(self, neighbour: int, request: Frame, into: Following) -> None:
         """See `diamond.peers.transport.Transport`."""
         self._lines[neighbour].follow(request, into)
 
@@ -56,17 +57,17 @@ class Line:
     """The connection to one member."""
 
     def __init__(
-        self, member: Member, secured: ssl.SSLContext, opening: bytes, most: int, limits: Limits
+        self, member: Member, secured: ssl.SSLContext, opening: Frame, most: int, limits: Limits
     ):
         self.member, self.secured, self.opening = member, secured, opening
         self.most, self.limits = most, limits
         self._packets: Packets | None = None
         self._dialling = asyncio.Lock()
         self._numbers = count(1)
-        self._awaited: dict[int, asyncio.Future[tuple[int, bytearray]]] = {}
+        self._awaited: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
         self._following: tuple[int, Following] = 0, Following(0)
 
-    async def call(self, request: bytes) -> Any:
+    async def call(self, request: Frame) -> Any:
         """The answer to a request."""
         clock = asyncio.get_running_loop().time
         begun = clock()
@@ -80,7 +81,7 @@ class Line:
                 self._packets.fail(ConnectionAbortedError("silent"))  # dialled anew, next time
         return self._read(code, body)
 
-    def follow(self, request: bytes, into: Following) -> None:
+    def follow(self, request: Frame, into: Following) -> None:
         """A standing order, in place of the one before."""
         packets, number = self._packets, next(self._numbers)
         self._following[1].end()
@@ -91,7 +92,7 @@ class Line:
         except ConnectionError:
             into.end()
 
-    async def _exchange(self, packets: Packets, request: bytes) -> tuple[int, bytearray]:
+    async def _exchange(self, packets: Packets, request: Frame) -> tuple[int, memoryview]:
         number = next(self._numbers)
         answer = self._awaited[number] = asyncio.get_running_loop().create_future()
         try:
@@ -142,7 +143,7 @@ class Line:
             raise
         return packets
 
-    def _read(self, code: int, body: bytearray) -> Any:
+    def _read(self, code: int, body: memoryview) -> Any:
         if code == ANSWER:
             return body
         said = printable(bytes(body).decode(errors="replace"))
@@ -150,7 +151,7 @@ class Line:
             raise FAULTS[code](said)
         raise Unreachable(said) from (Outdated(said) if code == OUTDATED else None)
 
-    def _heard(self, number: int, code: int, body: bytearray) -> None:
+    def _heard(self, number: int, code: int, body: memoryview) -> None:
         if number == self._following[0]:
             self._came(self._following[1], code, body)
             return
@@ -158,7 +159,7 @@ class Line:
         if awaited is not None and not awaited.done():
             awaited.set_result((code, body))
 
-    def _came(self, into: Following, code: int, body: bytearray) -> None:
+    def _came(self, into: Following, code: int, body: memoryview) -> None:
         """Something of the standing order."""
         if code != ANSWER:
             said = printable(bytes(body).decode(errors="replace"))

@@ -16,7 +16,7 @@ from typing import Any
 
 from .audit import Audit
 from .following import Feed
-from .frame import FrameError
+from .frame import Frame, FrameError
 from .gate import SECONDS, Gate
 from .listening import listening
 from .packets import ANSWER, LONGEST, MISREAD
@@ -25,7 +25,7 @@ from .tls import context
 from .transport import Outdated, Refused
 from .visit import CODES, GRACE, Visit
 
-Answer = Callable[[int, bytes], Awaitable[bytes | Feed]]  # (sender, request) -> answer
+Answer = Callable[[int, Frame], Awaitable[Frame | Feed]]  # (sender, request) -> answer
 CONNECTIONS = 8  # of one neighbour
 SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -140,7 +140,7 @@ class Server:
         for task in (*visit.replies, *visit.pushing):
             task.cancel()
 
-    async def reply(self, visit: Visit, number: int, request: bytes) -> None:
+    async def reply(self, visit: Visit, number: int, request: Frame) -> None:
         """Answer one request."""
         assert visit.member is not None
         try:

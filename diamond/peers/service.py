@@ -9,7 +9,7 @@ from . import checkpoints, frame
 from .audit import Audit
 from .edge_states import STUCK, Edges, tell
 from .following import Feed
-from .frame import Ask, Envelope
+from .frame import Ask, Envelope, Frame
 from .handshake import differing
 from .outbox import Gone, Outbox
 from .site_names import UNKNOWN, Names, called
@@ -56,7 +56,7 @@ class Service:
         """What the agent is called."""
         return called(self.names, agent)
 
-    async def answer(self, sender: int, request: bytes) -> bytes | Feed:
+    async def answer(self, sender: int, request: Frame) -> Frame | Feed:
         """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
         header, _ = frame.unpack(request, REQUEST)
         if sender not in (*self.outbox.durable, self.agent):
@@ -93,7 +93,7 @@ class Service:
             return self._follow(ask)
         return await self._serve(ask, header["kind"])
 
-    def _own(self, kind: object) -> bytes:
+    def _own(self, kind: object) -> Frame:
         """What the agent's own operator gets, who may also stop it."""
         if kind != "stop":
             raise Refused(f"{self.call(self.agent)} has no messages for itself")
@@ -123,7 +123,7 @@ class Service:
                     del self.feeds[j]
                 return
 
-    def _gone(self, t: int, talk: int = 0) -> bytes | None:
+    def _gone(self, t: int, talk: int = 0) -> Frame | None:
         """The word that the agent has gone back, where it has."""
         if not self.outbox.floor <= t < self.gone:
             return None
@@ -136,7 +136,7 @@ class Service:
             self._feed(j, feed)
         self.wake()
 
-    async def _serve(self, ask: Ask, kind: str) -> bytes:
+    async def _serve(self, ask: Ask, kind: str) -> Frame:
         """What is asked for, waited for during half of the time an answer may take."""
         now = asyncio.get_running_loop().time()
         until = now + min(self.limits.round, self._within.get(ask.sender, self.limits.round)) / 2
@@ -155,7 +155,7 @@ class Service:
             except TimeoutError:
                 return b""
 
-    async def _found(self, ask: Ask, kind: str) -> bytes | None:
+    async def _found(self, ask: Ask, kind: str) -> Frame | None:
         """What there is to say now."""
         if self.edges and not ask.talk and (said := await self.edges.reply(ask, kind)):
             return said
@@ -167,7 +167,7 @@ class Service:
             return tell(STUCK)
         return self._gone(ask.round, ask.talk) if found is None and kind == "ask" else found
 
-    def publish(self, round: int, content: bytes, talk: int = 0) -> None:
+    def publish(self, round: int, content: Frame, talk: int = 0) -> None:
         """From now on, `content` is the message of `round`, or said before it."""
         self.outbox.put(round, content, talk)
         for j, feed in list(self.feeds.items()):

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from .following import Following
+    from .frame import Frame
 
 REQUEST = 2**16 + 64  # bytes of a request, at most
 
@@ -31,10 +32,10 @@ class Stopped(Refused):
 class Transport(Protocol):
     """Carries a request to a neighbour and its answer back."""
 
-    async def call(self, neighbour: int, request: bytes) -> bytes:
+    async def call(self, neighbour: int, request: "Frame") -> "Frame":
         """The answer; raises `Unreachable` or `Refused`."""
         ...
 
-    def follow(self, neighbour: int, request: bytes, into: "Following") -> None:
+    def follow(self, neighbour: int, request: "Frame", into: "Following") -> None:
         """Hand what comes of a standing order to `into`, which is ended if nothing more will."""
         ...

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import frame
 from .following import AHEAD, Feed
-from .frame import FrameError
+from .frame import Frame, FrameError
 from .packets import (
     ANSWER,
     ASK,
@@ -65,7 +65,7 @@ class Visit:
             cause = self.packets.cause or ConnectionResetError("closed before it said anything")
             self.opened.set_exception(cause)
 
-    def _heard(self, number: int, code: int, body: bytearray) -> None:
+    def _heard(self, number: int, code: int, body: memoryview) -> None:
         if self.member is None:
             if not self.opened.done():
                 self._open(number, body)
@@ -87,7 +87,7 @@ class Visit:
     def _refuse(self, number: int, cause: Refused) -> None:
         self._push(number, CODES[type(cause)], str(cause).encode()[:LONGEST])
 
-    def _push(self, number: int, code: int, content: bytes) -> bool:
+    def _push(self, number: int, code: int, content: Frame) -> bool:
         """At once, or after those that are on their way, unless these are too many."""
         try:
             if not self.pushing and self.packets.push(number, code, content):
@@ -102,7 +102,7 @@ class Visit:
         task.add_done_callback(self.pushing.remove)
         return True
 
-    async def _later(self, before: Any, number: int, code: int, content: bytes) -> None:
+    async def _later(self, before: Any, number: int, code: int, content: Frame) -> None:
         if before is not None:
             await asyncio.wait([before])
         try:
@@ -119,7 +119,7 @@ class Visit:
         self.packets.put(number, MISREAD, str(cause).encode())
         asyncio.get_running_loop().call_later(GRACE, self.packets.fail, cause)
 
-    def _open(self, number: int, body: bytearray) -> None:
+    def _open(self, number: int, body: memoryview) -> None:
         """The first packet says which roster the other end has; its key says who it is."""
         try:
             header, _ = frame.unpack(bytes(body), REQUEST)

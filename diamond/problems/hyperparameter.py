@@ -12,6 +12,20 @@ from ..problem import Problem
 from ._labels import labelled
 
 
+# Of the module, not of one problem: another problem of the same sizes compiles nothing anew.
+def _upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    scores = jax.nn.log_softmax(rows["a"] @ y)
+    return -jnp.mean(jnp.take_along_axis(scores, rows["b"][:, None], 1))
+
+
+def _lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    return _upper(x, y, rows) + jnp.mean(jnp.exp(x)[:, None] * y**2)
+
+
+def _accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    return jnp.mean(jnp.argmax(rows["a"] @ y, 1) == rows["b"])
+
+
 def hyperparameter(
     train: Sequence[Tree],
     valid: Sequence[Tree],
@@ -32,17 +46,7 @@ def hyperparameter(
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         return jnp.full(features, start * 1.0), jnp.zeros((features, classes))
 
-    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        scores = jax.nn.log_softmax(rows["a"] @ y)
-        return -jnp.mean(jnp.take_along_axis(scores, rows["b"][:, None], 1))
-
-    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return upper(x, y, rows) + jnp.mean(jnp.exp(x)[:, None] * y**2)
-
-    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(jnp.argmax(rows["a"] @ y, 1) == rows["b"])
-
-    metrics = {"accuracy": accuracy, "test_loss": upper}
+    metrics = {"accuracy": _accuracy, "test_loss": _upper}
     level = float(np.log(classes))
     rows = train, valid, test
-    return Problem(upper, lower, init, *rows, metrics, constant=level, names=names)
+    return Problem(_upper, _lower, init, *rows, metrics, constant=level, names=names)

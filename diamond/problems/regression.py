@@ -11,6 +11,23 @@ from ..core.tree import Tree
 from ..problem import Problem
 
 
+# Of the module, not of one problem: another problem of the same sizes compiles nothing anew.
+def _off(y: Tree, rows: Any) -> jax.Array:
+    return rows["a"] @ y["w"] + y["b"] - rows["b"]
+
+
+def _upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    return jnp.mean(_off(y, rows) ** 2)
+
+
+def _lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    return _upper(x, y, rows) + jnp.mean(jnp.exp(x) * y["w"] ** 2)
+
+
+def _error(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    return jnp.mean(jnp.abs(_off(y, rows)))
+
+
 def regression(
     train: Sequence[Tree],
     valid: Sequence[Tree],
@@ -30,19 +47,7 @@ def regression(
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         return jnp.full(features, start * 1.0), {"w": jnp.zeros(features), "b": jnp.zeros(())}
 
-    def off(y: Tree, rows: Any) -> jax.Array:
-        return rows["a"] @ y["w"] + y["b"] - rows["b"]
-
-    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(off(y, rows) ** 2)
-
-    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return upper(x, y, rows) + jnp.mean(jnp.exp(x) * y["w"] ** 2)
-
-    def error(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(jnp.abs(off(y, rows)))
-
     flat = lambda t, v: np.mean((np.asarray(v["b"]) - np.mean(t["b"])) ** 2)
     level = float(np.mean([flat(t, v) for t, v in zip(train, valid)]))
-    metrics = {"absolute_error": error, "test_loss": upper}
-    return Problem(upper, lower, init, train, valid, test, metrics, constant=level, names=names)
+    metrics = {"absolute_error": _error, "test_loss": _upper}
+    return Problem(_upper, _lower, init, train, valid, test, metrics, constant=level, names=names)

@@ -99,14 +99,14 @@ def discard(folder: Path, round: int) -> None:
         file.unlink(missing_ok=True)
 
 
-def replace(path: Path, content: bytes, settle: bool = True) -> None:
+def replace(path: Path, *content: Any, settle: bool = True) -> None:
     """Make `content` what `path` holds: the old file or the new one, never a part of either.
 
     `settle`: the new name is on the disk before this returns, not only soon after.
     """
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as stream:
-        stream.write(content)
+        stream.writelines(content)
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(temporary, path)

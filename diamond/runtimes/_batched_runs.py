@@ -25,7 +25,6 @@ from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
 from ..rounds.traffic import traffic
 from ..runs.run import Run
-from ._rewind import LOST
 from ._round import REMEDY, WORK, Mixing, Progress, begin, play, together
 
 
@@ -156,7 +155,7 @@ class BatchedRuns:
         names = [name for name in found if name not in ROUGH]
         if last or self.t == 0:
             return ~sound(names)
-        small = np.asarray(jax.vmap(tree.norm)((self.state.x, self.state.y))) <= LOST
+        small = np.asarray(jax.vmap(tree.norm)((self.state.x, self.state.y))) <= watch.LOST
         return ~sound(names) & (small | sound(set(names) - set(self.problem.metrics)))
 
     def histories(self) -> list[dict[str, np.ndarray]]:

@@ -10,8 +10,6 @@ from ..core import tree
 from ._numbers import Numbers
 from ._round import Progress
 
-LOST = 1e6  # times the start: given up, though finite
-GROWN = 3.0  # times the state kept before: what is large and grows so is lost, and not only large
 NAME, LOWEST = ".kept", ".lowest"  # among the arrays of a run, those of states to go back to
 
 
@@ -34,14 +32,10 @@ class Rewind:
         return t % EVERY == 0
 
     def lost(self, progress: Progress, fallen: bool = False) -> bool:
-        """Whether x and y are so large that the run is given up, though they are finite.
-
-        `fallen`: the objective lay below its start at the last look. Then x and y may be large, as
-        those of small data are, and are lost only where they grow on.
-        """
-        now, large = size(progress), LOST * (1 + size(self.begin))
+        """Whether x and y are so large that the run is given up: see `watch.outgrown`."""
+        now = size(progress)
         before = size(self.recent[-1]) if self.recent else now
-        return not now < (max(large, GROWN * before) if fallen else large)
+        return watch.outgrown(now, size(self.begin), before, fallen)
 
     def keep(self, progress: Progress) -> None:
         """Keep this state, and forget the oldest but the start."""

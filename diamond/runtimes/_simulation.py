@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 
 from ..auto import inverse
-from ..auto.watch import smaller
+from ..auto.watch import LOST, smaller
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
@@ -24,7 +24,7 @@ from . import _rewind
 from ._diagnosis import diverged
 from ._numbers import Numbers
 from ._precision import Precision
-from ._rewind import LOST, Rewind
+from ._rewind import Rewind
 from ._round import Progress
 from .spmd import Devices, placed
 

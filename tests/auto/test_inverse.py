@@ -110,15 +110,14 @@ def test_the_step_of_y_is_that_of_newton_on_the_rows_drawn():
 
 
 def test_a_solver_takes_no_more_rows_than_the_chain_would_draw_or_all_of_few():
-    problem = shifted(rows=400)
-    find = lambda batch: (
-        resolve(diamond.diamond(batch=batch), Setting(problem, None, batch, 0)).numbers
-    )
-    assert find(16)["inverse"] == inverse.FACTORED and find(16)["hessian_blocks"] == 7
-    noisy = find(2)
+    chosen = diamond.diamond().hypergradient  # what alpha is comes later
+    find = lambda problem, batch: resolve(chosen, Setting(problem, None, batch, 0)).numbers
+    many = find(shifted(rows=400), 16)
+    assert many["inverse"] == inverse.FACTORED and many["hessian_blocks"] == 7
+    noisy = find(shifted(rows=400), 2)
     assert noisy["inverse"] == inverse.ACCELERATED and noisy["chain_bias"] > 0.1
     assert "Nesterov's chain of 20 terms: at a condition of" in inverse.said(noisy)
-    few = resolve(diamond.diamond(batch=2), Setting(shifted(), None, 2, 0)).numbers  # 100 rows
+    few = find(shifted(), 2)  # 100 rows
     assert few["inverse"] == inverse.FACTORED and few["hessian_blocks"] == 0
 
 

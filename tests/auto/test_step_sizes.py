@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly
+from compiling import quickly, unmeasured
 from helpers import ESTIMATORS, build, flat, logistic, quad, ring, same_bits
 
 import diamond
@@ -90,7 +90,8 @@ def test_every_agent_has_its_own_lower_step_and_chain():
     assert own_steps < one_step / 10  # who is not stiff need not wait
 
 
-def test_what_x_has_outrun_is_named_and_not_steps_that_nobody_gave():
+def test_what_x_has_outrun_is_named_and_not_steps_that_nobody_gave(monkeypatch):
+    unmeasured(monkeypatch)
     rows = [{"a": np.ones(12)} for _ in range(3)]
     upper = lambda x, y, r: 0.5 * jnp.sum(y**2) - jnp.sum(x) * jnp.mean(r["a"])
     lower = lambda x, y, r: jnp.mean(0.5 * jnp.exp(x[0]) * r["a"] * jnp.sum((y - 1) ** 2))
@@ -167,7 +168,8 @@ def scaled(f, g):
     return Problem(scaled_upper, scaled_lower, base.init, *parts, shuffle=False)
 
 
-def test_the_scale_of_the_losses_changes_nothing(f=1e3, g=1e-3):
+def test_the_scale_of_the_losses_changes_nothing(monkeypatch, f=1e3, g=1e-3):
+    unmeasured(monkeypatch)
     algorithm = diamond.diamond(batch=4, hypergradient=SUM)
     plain, other = (
         diamond.simulate(problem, ring(3), algorithm, 30, every=30)
@@ -247,7 +249,8 @@ def shrinking(rounds, every):
     return run, [str(w.message) for w in said]
 
 
-def test_a_run_that_diverges_may_go_back_and_shrink_its_steps():
+def test_a_run_that_diverges_may_go_back_and_shrink_its_steps(monkeypatch):
+    unmeasured(monkeypatch)
     run, said = shrinking(220, 50)
     other, _ = shrinking(220, 220)
     assert np.isfinite(flat(run.x)).all() and run.rounds == 220
@@ -303,7 +306,8 @@ def test_a_probe_that_leads_to_infinity_makes_steps_smaller_not_nan():
     assert 0 < far.numbers["alpha"] < np.inf  # it went 500 along x, and exp(500) is infinite
 
 
-def test_it_gives_up_in_the_end():
+def test_it_gives_up_in_the_end(monkeypatch):
+    unmeasured(monkeypatch)
     hopeless = diamond.gt_sgd(0.2, 1e9, batch=4, hypergradient=ESTIMATORS["exact"])
     with pytest.warns(RuntimeWarning, match="back to round"), pytest.raises(diamond.Diverged):
         diamond.simulate(quad().problem, ring(4), hopeless, 300, on_divergence="shrink")

@@ -36,3 +36,22 @@ def test_options_that_this_jax_does_not_know_are_left_out():
     assert _known(xla_backend_optimization_level=0, xla_that_never_was=1) == {
         "xla_backend_optimization_level": 0
     }
+
+
+def test_beside_an_accelerator_what_runs_a_few_times_runs_on_the_processor(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "an accelerator")  # device 3 is one
+    accelerator = jax.devices()[3]
+
+    def drawn(key, a, b, times=1):
+        return times * jax.random.normal(key, a.shape) + a * b
+
+    key, a = jax.device_put((jax.random.key(0), jnp.arange(3.0)), accelerator)
+    expected = 2 * jax.random.normal(jax.random.key(0), (3,)) + np.arange(3.0) * 7
+    short, long = briefly("times", small=100)(drawn), compiled("times", small=100)(drawn)
+    found = short(key, a, np.float64(7), times=2)
+    assert isinstance(found, np.ndarray) and list(short.programs) == [("cpu", True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    stays = long(key, a, np.float64(7), times=2)
+    assert stays.devices() == {accelerator} and list(long.programs) == [("an accelerator", False)]
+    np.testing.assert_allclose(stays, expected, rtol=1e-12)
+    assert short(key, jax.device_put(jnp.ones(50), accelerator), 7.0).devices() == {accelerator}

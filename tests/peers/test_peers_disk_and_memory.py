@@ -36,7 +36,11 @@ def team():
 
 def held(node):
     """Bytes of the messages that a site has in memory."""
-    return sum(len(one) for one in node.service.outbox.frames.values() if isinstance(one, bytes))
+    return sum(
+        len(one)
+        for one in node.service.outbox.frames.values()
+        if isinstance(one, bytes | bytearray)
+    )
 
 
 def on_disk(folder):
@@ -48,8 +52,8 @@ def test_the_forecast_is_kept_and_not_far_off(tmp_path, team, monkeypatch, missi
     disk, memory, wire = [], [], Wire()
     replace = checkpoint.replace
 
-    def watched(path, content, settle=True):
-        replace(path, content, settle)
+    def watched(path, *content, settle=True):
+        replace(path, *content, settle=settle)
         disk.append(on_disk(tmp_path / "0"))
 
     async def everyone():

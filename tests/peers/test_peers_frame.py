@@ -34,7 +34,7 @@ def test_the_bytes_are_the_ones_of_the_format():
     sent = [np.array([1.0, -2.0], np.float32)]
     raw = encode(HERE, sent)
     header = msgpack.unpackb(raw[9 : 9 + int.from_bytes(raw[5:9], "little")])
-    assert raw[:5] == b"DMND\x02"
+    assert raw[:5] == b"DMND\x03"
     assert header == {
         "kind": "message",
         "run": "d1ce",

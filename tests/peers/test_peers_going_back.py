@@ -6,13 +6,13 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from compiling import quickly
+from compiling import quickly, unmeasured
 from crashing import ROUNDS, Cluster, all_killed_every, killed_at, watched
 from helpers import ESTIMATORS, logistic, quad, same_bits
 from peering import agents, own, stacked
 
 import diamond
-from diamond.auto import step_sizes
+from diamond.auto import step_sizes, watch
 from diamond.numbers.open_numbers import by_name
 from diamond.peers import agent, checkpoints, going_back
 from diamond.peers.in_process import Wire, inline, play
@@ -22,6 +22,7 @@ from diamond.peers.outbox import Outbox
 from diamond.peers.progress import Mark
 from diamond.peers.run_folder import SiteFolder
 from diamond.runs import Origin, Writer
+from diamond.runtimes import _rewind
 from diamond.runtimes.peers import rehearse
 
 NETWORK = diamond.network.path(3)  # of diameter 2
@@ -38,7 +39,9 @@ def compiled_quickly():
 
 def compared(problem, rounds):
     """What the simulation has found, where sites end as it does."""
-    wanted = diamond.simulate(problem, NETWORK, SOME, rounds, every=rounds)
+    with pytest.MonkeyPatch.context() as patch:
+        unmeasured(patch)
+        wanted = diamond.simulate(problem, NETWORK, SOME, rounds, every=rounds)
     found = rehearse([own(problem, i) for i in range(3)], NETWORK, SOME, rounds)
     for a, b in zip(*map(jax.tree.leaves, (wanted.state, stacked(found))), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9 * np.abs(a).max(), rtol=0)
@@ -64,9 +67,26 @@ def test_they_go_back_to_the_lowest_look_of_the_simulation(monkeypatch):
     assert found["risen"] == 1 and found["lost"] == 25
 
 
+def test_what_is_huge_though_finite_is_lost_where_the_simulation_looks(monkeypatch, caplog):
+    monkeypatch.setitem(step_sizes.STEP, "atc", 40.0)
+    for module in (watch, _rewind):
+        monkeypatch.setattr(module, "EVERY", 5)
+    monkeypatch.setattr(watch, "LOST", 4.0)  # times the start
+    with pytest.warns(RuntimeWarning, match="x or y is lost in round") as told:
+        compared(logistic(), 12)
+    said = [line.getMessage().split(": ", 1)[1] for line in caplog.records]
+    assert said[::3] == said[1::3] == said[2::3] == [str(one.message) for one in told]
+    assert not any("not finite" in line for line in said)
+
+
 @cache
 def team():
     return tuple(agents(logistic(), NETWORK, SOME))
+
+
+@cache
+def rehearsed():
+    return rehearse([own(logistic(), i) for i in range(3)], NETWORK, SOME, ROUNDS)
 
 
 @pytest.fixture
@@ -74,7 +94,7 @@ def hasty(monkeypatch):
     """Numbers are found anew in rounds 3 and 7, with an alpha far too large; what comes of it."""
     monkeypatch.setitem(step_sizes.STEP, "atc", 3e3)
     monkeypatch.setattr(agent, "refreshes", lambda t: [r for r in (3, ROUNDS) if r <= t])
-    calm = rehearse([own(logistic(), i) for i in range(3)], NETWORK, SOME, ROUNDS)
+    calm = rehearsed()
     numbers = by_name(calm[0].found)
     assert numbers["shrunk"] < 1 and numbers["risen"] > 0  # both happen
     return calm

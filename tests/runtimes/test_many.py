@@ -69,10 +69,10 @@ def test_svr_interact_in_lanes_is_svr_interact_alone(problem, lanes):
 
 
 def test_no_rounds_are_one_entry(problem, lanes):
-    runs = [(diamond.diamond(0.1, 0.3, 0.5, 0.5, 3, CHAIN), 0)]
+    runs = [(diamond.diamond(0.1, 0.3, 0.5, 0.5, 3, CHAIN), seed) for seed in (0, 1)]
     found, alone = run(problem, runs, True, 0), run(problem, runs, False, 0)
     same(found, alone)
-    assert found[0].history["round"].tolist() == [0]
+    assert [one.history["round"].tolist() for one in found] == [[0], [0]]
 
 
 def test_runs_of_a_seed_stand_in_one_row(monkeypatch):

@@ -1,17 +1,18 @@
 """Runs on streams: the same draws in every runtime, after every restart, and all counted."""
 
-import jax
 import numpy as np
 from compiling import quickly
-from helpers import flat, ring, same_bits
+from helpers import end, flat, ring, same_bits
 from streaming import AGENTS, endless, upper_loss
 
 import diamond
 from diamond import hypergradient as hg
+from diamond.core.cost import total
 from diamond.core.sampling import key
 from diamond.runtimes._round import start
 from diamond.runtimes.many import many
 from diamond.runtimes.peers import rehearse
+from diamond.runtimes.simulate import check
 from diamond.runtimes.spmd import Spmd
 
 NETWORK, ROUNDS, BATCH = ring(AGENTS), 12, 6
@@ -68,7 +69,7 @@ def counted(run):
 
 def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
     with quickly():
-        found = diamond.simulate(endless(), NETWORK, diamond.diamond(batch=8), 400, every=400)
+        found = diamond.simulate(endless(), NETWORK, diamond.diamond(batch=BATCH), 400, every=400)
     best = min(
         upper_loss(np.array([a, b]), "personal")
         for a in np.linspace(-6, 1, 29)
@@ -81,12 +82,8 @@ def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
 
 
 def test_a_method_on_all_rows_takes_a_large_batch():
-    with quickly(), jax.enable_x64(True):
-        found = diamond.simulate(
-            endless(large=40),
-            NETWORK,
-            diamond.interact(alpha=0.05, beta=0.1, hypergradient=hg.conjugate_gradient(2)),
-            5,
-            every=5,
-        )
-    assert (found.costs["samples"] == 5 * 4 * 40).all()  # xi, zeta, zeta_0, and one for g_yy
+    method = diamond.interact(alpha=0.05, beta=0.1, hypergradient=hg.conjugate_gradient(2))
+    check(endless(large=40), NETWORK, method, 5, 5, "blocks")
+    with quickly():
+        found = end(endless(large=40), NETWORK, method, 5)
+    assert (total(found.spent)[:, 0] == 5 * 4 * 40).all()  # xi, zeta, zeta_0, and one for g_yy

@@ -142,12 +142,13 @@ def watched(monkeypatch, tick):
         before(Service, "wake", "published", lambda service: service.agent)
         replace = checkpoint.replace
 
-        def torn(path, content, settle=True):
+        def torn(path, *parts, settle=True):
             number = next(int(part) for part in reversed(path.parts) if part.isdigit())
             tick(number, "checkpoint")
+            content = b"".join(parts)
             path.with_name(path.name + ".tmp").write_bytes(content[: len(content) // 2])
             tick(number, "checkpoint")
-            replace(path, content, settle)
+            replace(path, *parts, settle=settle)
             tick(number, "checkpoint")
 
         patch.setattr(checkpoint, "replace", torn)

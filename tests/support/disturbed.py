@@ -36,11 +36,12 @@ def main(phase, round, out, back, *words):
 
         setattr(Agent, name, held)
 
-    def torn(path, content, settle=True):
+    def torn(path, *parts, settle=True):
         if path.stem.isdigit() and int(path.stem) >= int(round):
+            content = b"".join(parts)
             path.with_name(path.name + ".tmp").write_bytes(content[: len(content) // 2])
             hold()
-        replace(path, content, settle)
+        replace(path, *parts, settle=settle)
 
     if phase == "checkpoint":
         replace, checkpoint.replace = checkpoint.replace, torn

@@ -6,10 +6,11 @@ import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from diamond import bench, cli
-from diamond.experiment import federation
+from diamond.experiment import federation, user_functions
 from diamond.experiment.config import load
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +50,24 @@ def verbs(pages):
 
 
 def play(page, kinds=RUN):
-    """Run a page from top to bottom in the present folder; the names its Python has left."""
+    """Run a page from top to bottom in the present folder; the names its Python has left.
+
+    A file of the page is run once: commands find its functions compiled, as long as it stays.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        run, found = user_functions._module, {}
+
+        def once(path, key):
+            what = path.resolve(), path.read_bytes() if path.is_file() else None
+            if what not in found:
+                found[what] = run(path, key)
+            return found[what]
+
+        patch.setattr(user_functions, "_module", once)
+        return _played(page, kinds)
+
+
+def _played(page, kinds):
     names: dict = {}
     said = ""
     for kind, text in blocks(page):
@@ -78,11 +96,15 @@ def quotes(text, said):
 
 def _python(text, names, where):
     first = text.splitlines()[0]
-    if re.fullmatch(r"# \w+\.py", first):  # a file to be saved
-        Path(first.removeprefix("# ")).write_text(text)
+    saved = re.fullmatch(r"# \w+\.py", first)
     heard = io.StringIO()
     with redirect_stdout(heard):
-        exec(compile(text, where, "exec"), names)
+        if saved:  # a file, and the one that commands run
+            path = Path(first.removeprefix("# "))
+            path.write_text(text)
+            names |= vars(user_functions._module(path, where))
+        else:
+            exec(compile(text, where, "exec"), names)
     return heard.getvalue()
 
 
