@@ -1,5 +1,6 @@
 """The command itself, its exit codes, and how it says what went wrong."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,12 @@ CODES = (
     "Exit codes: 0 done, 1 failed, 2 bad input (all mistakes are listed), 3 a run diverged, "
     "130 interrupted (`diamond resume` goes on)."
 )
+PACKAGE = "diamond-bilevel"
+# What commands need beyond JAX and numpy, and the extra that it comes with; "": the package itself.
+NEEDED = dict.fromkeys(("networkx", "pydantic", "rich", "safetensors", "scipy", "tomli_w"), "")
+NEEDED |= {"matplotlib": "[plot]"}
+NEEDED |= dict.fromkeys(("PIL", "platformdirs", "pooch", "tqdm"), "[data]")
+NEEDED |= dict.fromkeys(("cryptography", "msgpack"), "[net]")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 app = typer.Typer(
@@ -71,14 +78,20 @@ def reported() -> Iterator[None]:
 
 def _tell(error: Exception) -> int | None:
     """Say what is wrong, and the exit code of it; None for what is no fault of the user's."""
+    missing = (getattr(error, "name", None) or "").split(".")[0]
+    if isinstance(error, ModuleNotFoundError) and missing in NEEDED:
+        said = f"{missing} is not installed: pip install '{PACKAGE}{NEEDED[missing]}'"
+        typer.echo(said, err=True)  # not by rich, which may be what is missing
+        return FAILED
     from ..data import DataError
-    from ..experiment.validation_errors import BadExperiment
     from ..machine.memory import TooLarge
     from ..runs.lock import Busy
     from ..runs.reader import DamagedRun
     from ..runs.recovery import Lost
 
-    if isinstance(error, BadExperiment):
+    # Where nothing has imported it, nothing was raised by it, and pydantic may be missing.
+    experiments = sys.modules.get("diamond.experiment.validation_errors")
+    if experiments and isinstance(error, experiments.BadExperiment):
         count = len(error.mistakes)
         talk(f"{error.source}: {count} mistake{'s' * (count != 1)}", "bold red")
         for mistake in error.mistakes:

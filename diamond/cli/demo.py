@@ -1,6 +1,7 @@
 """demo: what it is all about, in a minute."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,7 @@ def demo(
     with reported():
         if not quiet:
             talk("starting JAX and compiling ...", "dim")
+        import_module("matplotlib")  # for the picture: missed now, and not after the runs
         start()
         from ..experiment import demo
         from ..experiment.config import read
