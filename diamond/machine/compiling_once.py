@@ -18,6 +18,7 @@ except ImportError:  # where there are no such locks
     fcntl = None  # type: ignore[assignment]
 
 PATIENCE, PAUSE = 60.0, 0.05  # seconds
+_compiled: set[str] = set()  # by this process: nothing to wait for any more
 
 
 def first_alone(what: str, function: Callable[..., Any], *given: Any) -> Any:
@@ -26,7 +27,7 @@ def first_alone(what: str, function: Callable[..., Any], *given: Any) -> Any:
     `what` names the programs that it takes, the same in all processes.
     """
     folder = compilation_cache.folder()
-    if folder is None or fcntl is None:
+    if folder is None or fcntl is None or what in _compiled:
         return function(*given)
     path = folder / f"{what}.lock"
     try:
@@ -38,6 +39,7 @@ def first_alone(what: str, function: Callable[..., Any], *given: Any) -> Any:
         if not alone:
             _wait(held)
         found = function(*given)
+        _compiled.add(what)
         if alone:
             path.unlink(missing_ok=True)  # whoever comes now finds all compiled
         return found

@@ -17,6 +17,7 @@ from diamond.machine.compiling_once import first_alone
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(compilation_cache, "_on", [tmp_path])
+    monkeypatch.setattr(compiling_once, "_compiled", set())
     return tmp_path
 
 
@@ -55,8 +56,10 @@ def test_nobody_waits_for_one_that_is_dead_and_not_long_for_one_that_hangs(folde
         process.stdout.readline()
         monkeypatch.setattr(compiling_once, "PATIENCE", 0.2)
         assert first_alone("p", lambda: 1) == 1  # while the other hangs
+        monkeypatch.setattr(compiling_once, "PATIENCE", 1e9)
+        assert first_alone("p", lambda: 1) == 1  # compiled: nothing to wait for
         os.kill(process.pid, signal.SIGKILL)
-    monkeypatch.setattr(compiling_once, "PATIENCE", 1e9)
+    monkeypatch.setattr(compiling_once, "_compiled", set())
     assert first_alone("p", lambda: 2) == 2 and not path.exists()
 
 
