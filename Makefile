@@ -19,14 +19,14 @@ check: lint  ## a minute: lint, types, and the fastest tests of every folder
 	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile $$(grep -rl --include='test_*.py' 'mark\.quick' tests)
 
 test: lint  ## everything that must hold; says at its end what was skipped, and why
-	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/installed  ## studies that take minutes
 	$(BIN)/python -m pytest -m slow
 
 coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m 'not slow' -n 2 --dist loadfile
+	$(BIN)/coverage run -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --sort=cover --skip-covered
 	$(BIN)/coverage json --quiet -o - | $(BIN)/python tests/support/least_covered.py 80
