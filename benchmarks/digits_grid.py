@@ -21,7 +21,7 @@ import diamond
 from diamond.experiment import demo
 from diamond.reproduce.paper import method
 
-EVERY, SEEDS = 50, (1, 2, 3, 4, 5)
+EVERY, SEEDS = demo.EVERY, (1, 2, 3, 4, 5)
 ALPHA, BETA, ETA = (0.3, 1.0, 3.0), (0.1, 0.3, 1.0), (0.3, 1.0, 3.0)
 FINE = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 LEARNS = 1.0

@@ -44,7 +44,7 @@ def main():
     print("problem          method   upper loss  stationarity  average metric    samples  us/round")
     network = demo.peers()
     steps = schedule.paper(*demo.METHODS["DIAMOND"], demo.METHODS["DIAMOND"][-1])
-    compare("digits", demo.digits(), network, steps, demo.BATCH, demo.CHAIN, demo.ROUNDS, 50)
+    compare("digits", demo.digits(), network, steps, demo.BATCH, demo.CHAIN, 1000, 50)
     for condition in (3, 30, 300):
         quadratic = diamond.problems.quadratic(9, 10, 20, 200, mu=1.5 / condition, noise=0.5)
         weights = schedule.squared(3.0, schedule.power(1.0))

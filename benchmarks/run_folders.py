@@ -59,7 +59,7 @@ def main():
         watch.around(execute.Writer, name)
     for name in FUNCTIONS:
         watch.around(runner if name in ("finished", "unchanged") else execute, name)
-    settings = demo.settings() | {"rounds": ROUNDS, "seed": list(range(SEEDS))}
+    settings = demo.settings() | {"rounds": ROUNDS, "every": 25, "seed": list(range(SEEDS))}
     settings |= {"algorithm": demo.algorithm("DIAMOND")}
     with tempfile.TemporaryDirectory() as folder:
         plan = runner.comparison(read(settings, Path(), "the benchmark"), Path(folder), "")

@@ -9,7 +9,7 @@ from ..problem import Problem
 from ..reproduce.paper import METHODS as MAKERS
 
 Rows = dict[str, Any]  # "a": features, "b": labels
-AGENTS, ROUNDS, EVERY, BATCH = 9, 1000, 25, 32
+AGENTS, ROUNDS, EVERY, BATCH = 9, 400, 20, 32
 TERMS, LIPSCHITZ = 10, 8.0
 CHAIN = neumann(terms=TERMS, lipschitz=LIPSCHITZ)
 
@@ -18,8 +18,8 @@ CHAIN = neumann(terms=TERMS, lipschitz=LIPSCHITZ)
 METHODS: dict[str, tuple[float, ...]] = {
     "DIAMOND": (0.3, 1 / 0.3, 1 / 0.3**2),
     "GT-SGD": (0.3, 1.0),
-    "M-SGD": (0.3, 0.1 / 0.3, 3 / 0.3**2),
-    "D-SGD": (0.1, 3.0),
+    "M-SGD": (0.3, 0.1 / 0.3, 1 / 0.3**2),
+    "D-SGD": (0.2, 0.3 / 0.2),
 }
 
 
