@@ -14,7 +14,8 @@ TERMS, LIPSCHITZ = 10, 8.0
 CHAIN = neumann(terms=TERMS, lipschitz=LIPSCHITZ)
 
 # c_alpha, c_beta, c_eta = c_gamma: each method's best of one grid (benchmarks/digits_grid.py), the
-# smallest average metric among the settings that learn.
+# smallest average metric among the settings that learn. By the smallest upper loss in the end
+# GT-SGD would lead: 0.62 against DIAMOND's 0.74 in the mean of five seeds.
 METHODS: dict[str, tuple[float, ...]] = {
     "DIAMOND": (0.3, 1 / 0.3, 1 / 0.3**2),
     "GT-SGD": (0.3, 1.0),
