@@ -19,7 +19,6 @@ TAKEN = frozenset(  # by what every evaluation holds
     "upper_loss_se local_loss_se stationarity_se lower_error_se metric_se "
     "run algorithm network seed seeds diverged status digest started".split()
 )
-Checked = tuple[tuple[str, tuple[Any, str]], ...]  # name, function, and the part it is of
 PROBE = 8  # rows on which a loss is compared with the average of its single rows
 
 
@@ -201,8 +200,19 @@ def losses(problem: Any) -> None:
     checked = {name: given for name, given in checked.items() if given[0] is not None}
     rows = {part: _probe(problem, part) for _, part in checked.values()}
 
+    def look(x: Tree, y: Tree, rows: dict[str, Tree]) -> tuple[dict[str, Any], jax.Array]:
+        found = {
+            name: jax.vmap(partial(_both_ways, name, loss, x, y))(rows[part])
+            for name, (loss, part) in checked.items()
+        }
+        if problem.lower is None:
+            return found, jnp.bool_(True)
+        first = jax.tree.map(lambda a: a[0], rows["train"])
+        slope = jax.grad(problem.lower, argnums=1)(x, y, first)
+        return found, jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, slope))
+
     x, y = jax.tree.map(nudge, (x, y))
-    found, moves = jax.device_get(_look(tuple(checked.items()), problem.lower, x, y, rows))
+    found, moves = jax.device_get(briefly()(look)(x, y, rows))
     for name, values in found.items():
         _average(name, problem.here, values)
     if not moves:
@@ -210,22 +220,6 @@ def losses(problem: Any) -> None:
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
             "on y (y_i* = argmin_y g_i is not defined otherwise)"
         )
-
-
-@briefly("checked", "lower")  # of the module: losses that were looked at are not compiled anew
-def _look(
-    checked: Checked, lower: Any, x: Tree, y: Tree, rows: dict[str, Tree]
-) -> tuple[dict[str, Any], jax.Array]:
-    """What each of `checked` is on the rows of its part, both ways; whether g_y is not all zero."""
-    found = {
-        name: jax.vmap(partial(_both_ways, name, loss, x, y))(rows[part])
-        for name, (loss, part) in checked
-    }
-    if lower is None:
-        return found, jnp.bool_(True)
-    first = jax.tree.map(lambda a: a[0], rows["train"])
-    slope = jax.grad(lower, argnums=1)(x, y, first)
-    return found, jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, slope))
 
 
 def _probe(problem: Any, part: str) -> Tree:
