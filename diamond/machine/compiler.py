@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -40,7 +40,7 @@ class Compiled:
         options: Mapping[str, Mapping[str, Any]],
         small: int,
         less: Mapping[str, Any],
-        elsewhere: bool,
+        elsewhere: bool = False,
     ):
         self.function, self.static, self.options = function, static, options
         self.small, self.less, self.elsewhere = small, less, elsewhere
@@ -71,12 +71,11 @@ class Compiled:
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         kind, little = self.kind(given, named)
-        with uncollected():
-            if kind != "cpu" or jax.default_backend() == "cpu":
-                return self.program(kind, little)(*given, **named)
-            given, named = _moved((given, named))
-            with jax.default_device(_processor()):
-                return jax.device_get(self.program(kind, little)(*given, **named))
+        moved = kind == "cpu" != jax.default_backend()
+        with uncollected(), jax.default_device(_processor()) if moved else nullcontext():
+            given, named = _moved((given, named)) if moved else (given, named)
+            found = self.program(kind, little)(*given, **named)
+            return jax.device_get(found) if moved else found
 
     def lower(self, *given: Any, **named: Any) -> Any:
         """On its way to be compiled; a call finds what was compiled of it."""
@@ -89,10 +88,9 @@ def compiled(
     options: Mapping[str, Mapping[str, Any]] = ROUNDS,
     small: int = 2**18,
     less: Mapping[str, Any] = PLAIN,
-    elsewhere: bool = False,
 ) -> Callable[[Callable[..., Any]], Compiled]:
     """Compile a function that runs for long; the arguments named `static` are part of it."""
-    return lambda function: Compiled(function, static, options, small, less, elsewhere)
+    return lambda function: Compiled(function, static, options, small, less)
 
 
 def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], Compiled]:
@@ -100,7 +98,7 @@ def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], 
 
     For an accelerator that takes half a second and more, for the processor a tenth of that.
     """
-    return compiled(*static, options={}, small=small, less=BRIEF, elsewhere=True)
+    return lambda function: Compiled(function, static, {}, small, BRIEF, elsewhere=True)
 
 
 @contextmanager
