@@ -111,8 +111,12 @@ def finite(a: Tree) -> jax.Array:
 
 def normal(key: jax.Array, a: Tree) -> Tree:
     """Standard normal numbers, shaped as a."""
+    return normal_by(jax.random.split(key, len(jax.tree.leaves(a))), a)
+
+
+def normal_by(keys: jax.Array, a: Tree) -> Tree:
+    """The same, with a key for each leaf."""
     leaves, structure = jax.tree.flatten(a)
-    keys = jax.random.split(key, len(leaves))
     drawn = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves)]
     return jax.tree.unflatten(structure, drawn)
 

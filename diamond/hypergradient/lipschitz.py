@@ -1,12 +1,13 @@
 """L_g of eq. (5): a bound on the eigenvalues of every sampled g_yy, estimated from the data."""
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import sampling, tree
+from ..core import host_random, sampling, tree
 from ..core.cost import Cost
 from ..core.linear_solvers import power_iteration
 from ..core.tree import Tree
@@ -30,8 +31,9 @@ def lipschitz(
     on less than half of L_g grows without bound. Also returns what it cost an agent.
     """
     everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
-    point, agents = jax.tree.map(everywhere, (x, y)), jnp.arange(problem.agents)
-    found = curvature(problem.objectives(batch), *point, sampling.key(seed), agents, BATCHES)
+    point, objectives = jax.tree.map(everywhere, (x, y)), problem.objectives(batch)
+    about = sampling.key(seed), np.arange(problem.agents), objectives.train.count, y, BATCHES
+    found = curvature(objectives, *point, probes(*about))
     return SAFETY * float(found.max()), _cost(batch)
 
 
@@ -40,34 +42,54 @@ def _cost(batch: int) -> Cost:
     return Cost(samples=rows, hvps=STEPS * rows)
 
 
-@briefly("batches")
-def curvature(
-    objectives: Objectives, x: Tree, y: Tree, key: jax.Array, numbers: jax.Array, batches: int = 2
-) -> jax.Array:
-    """The largest |eigenvalue| of g_yy over `batches` mini-batches of each agent, at its (x, y).
+class Probes(NamedTuple):
+    """The mini-batches that g_yy is looked at on, of every agent."""
 
-    `numbers`: which agents of the network these are.
+    keys: Any  # (agents, batches, 2): words of the key that each is drawn by
+    first: Any  # (agents, batches): its first row, of rows that are stored
+    starts: Any  # (agents, batches, leaves of y, 2): of the keys that the iteration begins by
+
+
+def probes(key: jax.Array, numbers: Any, counts: Any, y: Tree, batches: int) -> Probes:
+    """Those of the agents `numbers`, with `counts` rows. `y`: of one agent or of all.
+
+    Drawn here: in the program, to compile how they are drawn takes longer than all the rest of it.
     """
+    own = host_random.fold_in(host_random.words(key), np.asarray(numbers))
+    keys = host_random.split(own, batches)
+    starts = host_random.split(host_random.fold_in(keys, np.uint32(1)), len(jax.tree.leaves(y)))
+    first = host_random.below(keys, np.asarray(counts)[:, None])
+    return Probes(np.stack(keys, -1), first, np.stack(starts, -1))
 
-    def of_agent(agent: jax.Array, number: jax.Array, x: Tree, y: Tree) -> jax.Array:
+
+@briefly()
+def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.Array:
+    """The largest |eigenvalue| of g_yy on the mini-batches of each agent, at its (x, y)."""
+    typed = partial(jax.random.wrap_key_data, impl="threefry2x32")
+
+    def of_agent(agent: jax.Array, probes: Probes, x: Tree, y: Tree) -> jax.Array:
         problem = objectives.of(agent)
 
-        def of_batch(key: jax.Array) -> jax.Array:
-            where = problem.train.somewhere(key)
-            start = tree.normal(jax.random.fold_in(key, 1), y)
+        def of_batch(one: Probes) -> jax.Array:
+            where = typed(one.keys) if problem.train.stored is None else one.first
+            start = tree.normal_by(typed(one.starts), y)
             return power_iteration(hessian(problem, (x, y), where), start, STEPS)
 
-        keys = jax.random.split(jax.random.fold_in(key, number), batches)
-        return jnp.max(jax.lax.map(of_batch, keys))
+        return jnp.max(jax.lax.map(of_batch, probes))
 
     agents = jnp.arange(objectives.train.count.shape[0])
-    return jax.vmap(of_agent)(agents, numbers, x, y)
+    return jax.vmap(of_agent)(agents, probes, x, y)
 
 
 def bends(setting: Setting, point: tuple[Tree, Tree]) -> np.ndarray:
     """`curvature` over 8 mini-batches of each agent to be measured here, one row an agent."""
     key = sampling.key(setting.seed)
-    look = lambda rows, at, agents: curvature(rows(setting.batch), *at, key, agents, BATCHES)
+
+    def look(rows: Any, at: tuple[Tree, Tree], agents: Any) -> jax.Array:
+        objectives = rows(setting.batch)
+        about = key, agents, objectives.train.count, at[1], BATCHES
+        return curvature(objectives, *at, probes(*about))
+
     return np.asarray(setting.each(look, point))[:, None]
 
 

@@ -6,19 +6,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..core import tree
+from ..core import sampling, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
-from ..hypergradient.lipschitz import curvature
+from ..hypergradient.lipschitz import Probes, curvature, probes
 from ..machine.compiler import BRIEF, LIGHT, compiled
 from ..machine.memory import grouped
-from ..problem import Loss, Objectives, Rows
+from ..problem import Loss, Objectives, Problem, Rows
 from .standard_errors import Agents, Found, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]
+BATCHES = 2  # of every agent, on which g_yy is looked at
 # On a GPU as fast, and compiled in a quarter of the time; on a processor in half of it.
 OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}, "cpu": LIGHT}
 
@@ -61,12 +63,12 @@ def survey(
     x: Tree,
     y: Tree,
     z: Tree,
-    key: jax.Array,
+    probes: Probes | None,
     agents: int | None = None,
     shared: NamedSharding | None = None,
     size: int | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """`measure`, and the `curvature` of g_yy on a few mini-batches there.
+    """`measure`, and the `curvature` of g_yy on a few mini-batches there, `looked_at`.
 
     Only the first `agents` count; the others are copies that fill the devices. What is averaged is
     first brought together (`shared`, on every device) and then added agent by agent, so that any
@@ -74,11 +76,18 @@ def survey(
     if None.
     """
     together, own = _measure(problem, rows, metrics, x, y, z, agents, shared, size)
-    if problem.lower is None:  # nothing bends there
+    if probes is None:  # nothing bends there
         return together, own
-    numbers = jnp.arange(problem.train.count.shape[0])
-    bends = curvature(problem, x, y, key, jnp.minimum(numbers, (agents or len(numbers)) - 1))
-    return together | {"curvature": bends.max()}, own
+    return together | {"curvature": curvature(problem, x, y, probes).max()}, own
+
+
+def looked_at(problem: Problem, seed: int, places: int) -> Probes | None:
+    """Two mini-batches of every agent; `places` beyond the agents have those of the last."""
+    if problem.lower is None:
+        return None
+    agents = np.minimum(np.arange(places), problem.agents - 1)
+    counts = problem.counts("train")[agents]
+    return probes(sampling.key(seed), agents, counts, problem.start(seed)[1], BATCHES)
 
 
 observe = compiled("metrics", "agents", "shared", "size", options=OPTIONS, small=2**19, less=BRIEF)(

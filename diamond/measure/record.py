@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding
 
 from ..core import cost
 from ..core.cost import Cost
-from ..core.sampling import Sampling, key
+from ..core.sampling import Sampling
 from ..core.tree import Tree
 from ..machine.memory import Budget, Fitted
 from ..network import Network
@@ -24,7 +24,7 @@ from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from .early_warnings import EarlyWarnings
 from .link_costs import LinkCosts
-from .measures import observe
+from .measures import looked_at, observe
 
 MEASURING = "a measurement on all rows", "fewer rows an agent, or more devices"
 
@@ -73,6 +73,7 @@ class Record:
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = 0.0
         self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
+        self.probes = looked_at(problem, seed, place.objectives.train.count.shape[0])
         self.signs = EarlyWarnings(problem, seed)
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []
@@ -114,7 +115,7 @@ class Record:
     def _look(self, state: Any) -> tuple[Any, ...]:
         place, metrics = self.place, tuple(self.problem.metrics.items())
         z = getattr(state, "z", None) if self.problem.lower_level == "common" else None
-        where = state.x, state.y, z, key(self.seed), place.agents, place.shared
+        where = state.x, state.y, z, self.probes, place.agents, place.shared
         return place.objectives, place.rows, metrics, *where
 
     def snapshot(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Snapshot:

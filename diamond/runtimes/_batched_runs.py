@@ -16,7 +16,7 @@ from ..machine.compiler import BRIEF, compiled
 from ..machine.memory import Budget, Fitted
 from ..measure.divergence import ROUGH
 from ..measure.link_costs import LinkCosts
-from ..measure.measures import OPTIONS, Metrics, survey
+from ..measure.measures import OPTIONS, Metrics, looked_at, survey
 from ..measure.record import MEASURING
 from ..network import Network
 from ..network.lossy_mixer import mixing
@@ -51,6 +51,8 @@ class BatchedRuns:
         self.seeds = [seed for _, seed in runs]
         self.keys = jnp.stack([key(seed) for seed in self.seeds])
         once = list(dict.fromkeys(self.seeds))
+        each = {seed: looked_at(problem, seed, problem.agents) for seed in once}
+        self.probes = jax.tree.map(lambda *a: np.stack(a), *(each[seed] for seed in self.seeds))
         which = np.array([once.index(seed) for seed in self.seeds])
         x, y = jax.tree.map(lambda a: a[which], _stack([problem.start(seed) for seed in once]))
         self.objectives, self.mixing = problem.objectives(self.given[0].batch), mixing(network)
@@ -95,7 +97,7 @@ class BatchedRuns:
         problem = self.problem
         rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
         z = getattr(self.state, "z", None) if problem.lower_level == "common" else None
-        return self.objectives, rows, metrics, self.state.x, self.state.y, z, self.keys
+        return self.objectives, rows, metrics, self.state.x, self.state.y, z, self.probes
 
     @property
     def changes(self) -> bool:
@@ -275,9 +277,9 @@ def _observe(
     x: Any,
     y: Any,
     z: Any,
-    keys: jax.Array,
+    probes: Any,
     size: int,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """What `diamond.measure.measures` finds of every lane, and of every agent of it."""
-    look = lambda x, y, z, key: survey(problem, rows, metrics, x, y, z, key, size=size)
-    return jax.vmap(look)(x, y, z, keys)
+    look = lambda x, y, z, probes: survey(problem, rows, metrics, x, y, z, probes, size=size)
+    return jax.vmap(look)(x, y, z, probes)
