@@ -14,6 +14,13 @@ Product = Callable[[Tree], Tree]  # w -> H w
 LANCZOS = 40  # steps, at most
 
 
+class Tridiagonal(NamedTuple):
+    """A symmetric matrix with nothing beyond the entries beside its diagonal."""
+
+    diagonal: Any
+    beside: Any  # as many: the last is beside the entry that would be next
+
+
 class Ends(NamedTuple):
     """The ends of a spectrum; each is within `error` of an eigenvalue, inside of the true ends."""
 
@@ -78,10 +85,14 @@ def power_iteration(product: Product, start: Tree, steps: int) -> jax.Array:
 
 
 def lanczos(product: Product, start: Tree, steps: int = LANCZOS) -> Ends:
-    """The extreme eigenvalues of a symmetric matrix, after `steps` products.
+    """The extreme eigenvalues of a symmetric matrix, after `steps` products."""
+    return ends(tridiagonal(product, start, steps))
 
-    With full reorthogonalisation. Where the Krylov space ends early, the rest of the tridiagonal
-    matrix repeats its first entry, which lies between the ends and changes neither.
+
+def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS) -> Tridiagonal:
+    """What Lanczos' method makes of a symmetric matrix by `steps` products.
+
+    With full reorthogonalisation. Where the Krylov space ends early, the entry beside is 0.
     """
     flat, unravel = ravel_pytree(start)
     steps = min(steps, flat.size)
@@ -100,10 +111,19 @@ def lanczos(product: Product, start: Tree, steps: int = LANCZOS) -> Ends:
 
     first = flat / jnp.linalg.norm(flat)
     basis = tree.mapped_with(jnp.zeros((steps, flat.size), flat.dtype), first[0])
-    _, (diagonal, beside) = jax.lax.scan(step, (basis, first), jnp.arange(steps))
-    alive = jnp.cumprod(jnp.r_[jnp.ones(1, flat.dtype), jnp.sign(beside[:-1])]) > 0
-    diagonal = jnp.where(alive, diagonal, diagonal[0])
-    between = jnp.diag(beside[:-1], 1)
-    values, vectors = jnp.linalg.eigh(jnp.diag(diagonal) + between + between.T)
-    last = jnp.where(alive[-1], beside[-1], 0) * jnp.abs(vectors[-1])
-    return Ends(values[0], values[-1], jnp.maximum(last[0], last[-1]))
+    return Tridiagonal(*jax.lax.scan(step, (basis, first), jnp.arange(steps))[1])
+
+
+def ends(of: Tridiagonal, numpy: Any = jnp) -> Ends:
+    """The extreme eigenvalues of it, in a program or, with NumPy, at once.
+
+    After a 0 beside, the rest of the diagonal repeats its first entry, which lies between the ends
+    and changes neither.
+    """
+    diagonal, beside = of
+    alive = numpy.cumprod(numpy.r_[numpy.ones(1, beside.dtype), numpy.sign(beside[:-1])]) > 0
+    between = numpy.diag(beside[:-1], 1)
+    matrix = numpy.diag(numpy.where(alive, diagonal, diagonal[0])) + between + between.T
+    values, vectors = numpy.linalg.eigh(matrix)
+    last = numpy.where(alive[-1], beside[-1], 0) * abs(vectors[-1])
+    return Ends(values[0], values[-1], numpy.maximum(last[0], last[-1]))

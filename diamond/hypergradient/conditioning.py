@@ -44,12 +44,12 @@ def smallest(setting: Setting) -> np.ndarray:
     def compute(setting: Setting) -> Found:
         def measure() -> Measured:
             key = sampling.key(setting.seed)
-            look = lambda rows, point, _: _smallest(block(rows(1)), *point, key)
+            look = lambda rows, point, _: _tridiagonals(block(rows(1)), *point, key)
             found, counts = setting.each(look, setting.point)
             rows = np.asarray(counts, np.int64)
-            return np.asarray(found)[:, None], Cost(
-                samples=rows, hvps=linear_solvers.LANCZOS * rows
-            )
+            each = map(linear_solvers.Tridiagonal, *map(np.asarray, found))
+            ends = [linear_solvers.ends(one, np).smallest for one in each]
+            return np.array(ends)[:, None], Cost(samples=rows, hvps=linear_solvers.LANCZOS * rows)
 
         found, cost = setting.talk.alone("mu", measure)
         return Found(found[:, 0], cost)
@@ -79,11 +79,13 @@ def condition(setting: Setting) -> float:
 
 
 @briefly()
-def _smallest(few: Objectives, x: Tree, y: Tree, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """mu of each agent, and how many rows it is of."""
+def _tridiagonals(
+    few: Objectives, x: Tree, y: Tree, key: jax.Array
+) -> tuple[linear_solvers.Tridiagonal, jax.Array]:
+    """What Lanczos' method makes of each agent's g_yy, and how many rows that is of."""
 
-    def alone(problem: Objectives, x: Tree, y: Tree) -> jax.Array:
-        return linear_solvers.lanczos(hessian(problem, (x, y), None), tree.normal(key, y)).smallest
+    def alone(problem: Objectives, x: Tree, y: Tree) -> linear_solvers.Tridiagonal:
+        return linear_solvers.tridiagonal(hessian(problem, (x, y), None), tree.normal(key, y))
 
     return jax.vmap(alone)(few, x, y), few.train.count
 
