@@ -81,13 +81,13 @@ def survey(
     return together | {"curvature": curvature(problem, x, y, probes).max()}, own
 
 
-def looked_at(problem: Problem, seed: int, places: int) -> Probes | None:
-    """Two mini-batches of every agent; `places` beyond the agents have those of the last."""
+def looked_at(problem: Problem, y: Tree, seed: int, places: int) -> Probes | None:
+    """Two mini-batches of every agent, by a `y` of one; `places` beyond have those of the last."""
     if problem.lower is None:
         return None
     agents = np.minimum(np.arange(places), problem.agents - 1)
     counts = problem.counts("train")[agents]
-    return probes(sampling.key(seed), agents, counts, problem.start(seed)[1], BATCHES)
+    return probes(sampling.key(seed), agents, counts, y, BATCHES)
 
 
 observe = compiled("metrics", "agents", "shared", "size", options=OPTIONS, small=2**19, less=BRIEF)(

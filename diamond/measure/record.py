@@ -68,12 +68,13 @@ class Record:
     ):
         self.problem, self.network, self.algorithm = problem, network, algorithm
         self.place = place
-        self.traffic = traffic(algorithm, place.objectives, *problem.start(seed), network.channels)
+        x, y = problem.start(seed)
+        self.traffic = traffic(algorithm, place.objectives, x, y, network.channels)
         self.link_costs = LinkCosts(network, self.traffic, seed)
         self.seed, self.sampling, self.resolved = seed, sampling, resolved
         self.compile_seconds = 0.0
         self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
-        self.probes = looked_at(problem, seed, place.objectives.train.count.shape[0])
+        self.probes = looked_at(problem, y, seed, place.objectives.train.count.shape[0])
         self.signs = EarlyWarnings(problem, seed)
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []

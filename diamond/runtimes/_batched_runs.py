@@ -51,18 +51,18 @@ class BatchedRuns:
         self.seeds = [seed for _, seed in runs]
         self.keys = jnp.stack([key(seed) for seed in self.seeds])
         once = list(dict.fromkeys(self.seeds))
-        each = {seed: looked_at(problem, seed, problem.agents) for seed in once}
-        self.probes = jax.tree.map(lambda *a: np.stack(a), *(each[seed] for seed in self.seeds))
         which = np.array([once.index(seed) for seed in self.seeds])
-        x, y = jax.tree.map(lambda a: a[which], _stack([problem.start(seed) for seed in once]))
+        starts = [problem.start(seed) for seed in once]
+        looks = [looked_at(problem, y, seed, problem.agents) for (_, y), seed in zip(starts, once)]
+        self.probes = jax.tree.map(lambda *a: np.stack(a)[which], *looks)
+        x, y = jax.tree.map(lambda a: a[which], _stack(starts))
         self.objectives, self.mixing = problem.objectives(self.given[0].batch), mixing(network)
         given = self.algorithms, self.objectives, self.mixing, x, y
         _, self.state, self.spent, self.kept = _start(*given)
         self._charge()
         self.failed = jnp.full(len(runs), -1, jnp.int32)
         self.risen = np.zeros(len(runs), bool)  # lanes that would have gone back: `simulate` does
-        start_point = problem.start(runs[0][1])
-        told = self.resolved[0].algorithm, self.objectives, *start_point
+        told = self.resolved[0].algorithm, self.objectives, *starts[0]
         self.traffic = traffic(*told, network.channels)
         self.link_costs = {seed: LinkCosts(network, self.traffic, seed) for seed in once}
         self.t, self.seconds = 0, 0.0
