@@ -11,6 +11,7 @@ from ..core import sampling, tree
 from ..core.cost import Cost
 from ..core.sampling import EACH, Sampling
 from ..core.tree import Tree
+from ..machine.compiler import MEASURES, compiled
 from ..numbers.open_numbers import Setting, agent_numbers, resolve
 from ..problem import Objectives, Problem
 from .exact import exact
@@ -66,7 +67,7 @@ def check(
     return Report(norm, bias, error, deviation, Cost(*(float(c) for c in cost)), draws)
 
 
-@partial(jax.jit, static_argnames=("draws", "batch", "sampling"))
+@compiled("draws", "batch", "sampling", options=MEASURES, small=0)
 def _moments(
     estimator: Hypergradient,
     objectives: Objectives,

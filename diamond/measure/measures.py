@@ -14,15 +14,13 @@ from ..core.cost import Cost
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
 from ..hypergradient.lipschitz import Probes, curvature, probes
-from ..machine.compiler import BRIEF, LIGHT, compiled
+from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..machine.memory import grouped
 from ..problem import Loss, Objectives, Problem, Rows
 from .standard_errors import Agents, Found, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]
 BATCHES = 2  # of every agent, on which g_yy is looked at
-# On a GPU as fast, and compiled in a quarter of the time; on a processor in half of it.
-OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}, "cpu": LIGHT}
 
 
 def measure(
@@ -90,9 +88,9 @@ def looked_at(problem: Problem, y: Tree, seed: int, places: int) -> Probes | Non
     return probes(sampling.key(seed), agents, counts, y, BATCHES)
 
 
-observe = compiled("metrics", "agents", "shared", "size", options=OPTIONS, small=2**19, less=BRIEF)(
-    survey
-)
+observe = compiled(
+    "metrics", "agents", "shared", "size", options=MEASURES, small=2**19, less=BRIEF
+)(survey)
 
 
 def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower_solution.Solution]:

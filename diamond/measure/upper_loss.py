@@ -8,12 +8,11 @@ import jax.numpy as jnp
 from ..core import tree
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
-from ..machine.compiler import compiled
+from ..machine.compiler import MEASURES, compiled
 from ..problem import Objectives
-from .measures import OPTIONS
 
 
-@compiled(options=OPTIONS, small=0)  # it runs often: worth the compiler's whole effort
+@compiled(options=MEASURES, small=0)  # it runs often: not BRIEF, however little the data
 def upper_loss(problem: Objectives, x: Tree, y: Tree, guess: Tree) -> tuple[jax.Array, Tree]:
     """l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)) on all rows, and y*(xbar) of every agent.
 

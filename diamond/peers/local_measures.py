@@ -1,7 +1,6 @@
 """What a site can tell of its run alone: nobody there knows the mean of all x."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
+from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..measure.measures import Metrics
 from ..measure.standard_errors import SUFFIX, averages
 from ..numbers.open_numbers import agreed_bytes
@@ -44,7 +44,7 @@ def look(
     }
 
 
-@partial(jax.jit, static_argnums=2)
+@compiled("metrics", options=MEASURES, small=2**19, less=BRIEF)
 def _look(
     problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree
 ) -> dict[str, jax.Array]:

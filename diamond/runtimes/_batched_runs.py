@@ -12,11 +12,11 @@ from ..auto import watch
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
-from ..machine.compiler import BRIEF, compiled
+from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..machine.memory import Budget, Fitted
 from ..measure.divergence import ROUGH
 from ..measure.link_costs import LinkCosts
-from ..measure.measures import OPTIONS, Metrics, looked_at, survey
+from ..measure.measures import Metrics, looked_at, survey
 from ..measure.record import MEASURING
 from ..network import Network
 from ..network.lossy_mixer import mixing
@@ -269,7 +269,7 @@ def _advance(
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
 
 
-@compiled("metrics", "size", options=OPTIONS, small=2**19, less=BRIEF)
+@compiled("metrics", "size", options=MEASURES, small=2**19, less=BRIEF)
 def _observe(
     problem: Objectives,
     rows: Rows,

@@ -4,13 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..core import tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
+from ..machine.compiler import briefly
 from ..measure.divergence import Diverged, culprit, directions, explain
 from ..numbers.open_numbers import Rows
+from ..problem import Objectives
+from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from ._numbers import Numbers
 from ._round import Progress, estimate, samples
@@ -35,14 +39,25 @@ def _lost(numbers: Numbers, seed: int, sampling: Sampling, good: Progress) -> np
     """Of each agent to be measured here, whether its p and its v of the next round are lost."""
     algorithm, t = numbers.algorithm, int(good.t)
 
-    def broken(direction: Any, agents: int) -> Any:
-        lost = jax.vmap(lambda part: ~tree.finite(part))
-        return lost(direction) if jax.tree.leaves(direction) else np.zeros(agents, bool)
-
     def look(rows: Rows, state: Any, agents: jax.Array) -> Any:
-        objectives = rows(algorithm.batch)
-        drawn = samples(algorithm, objectives, key(seed), t, sampling, agents)
-        found, _ = jax.jit(estimate)(algorithm, objectives, state, t, drawn, agents)
-        return [broken(part, len(agents)) for part in directions(found)]
+        return _broken(algorithm, rows(algorithm.batch), state, key(seed), t, agents, sampling)
 
     return np.stack(numbers.setting.each(look, good.state), axis=1)
+
+
+@briefly("sampling")
+def _broken(
+    algorithm: Algorithm,
+    objectives: Objectives,
+    state: Any,
+    key: jax.Array,
+    t: Any,
+    agents: jax.Array,
+    sampling: Sampling,
+) -> list[jax.Array]:
+    """Whether p and v of round t are not finite, of each agent."""
+    drawn = samples(algorithm, objectives, key, t, sampling, agents)
+    found, _ = estimate(algorithm, objectives, state, t, drawn, agents)
+    lost = jax.vmap(lambda part: ~tree.finite(part))
+    none = jnp.zeros(len(agents), bool)
+    return [lost(part) if jax.tree.leaves(part) else none for part in directions(found)]

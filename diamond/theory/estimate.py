@@ -16,6 +16,7 @@ from ..hypergradient import lower_solution
 from ..hypergradient.conjugate import ConjugateGradient
 from ..hypergradient.implicit import Implicit, hessian
 from ..hypergradient.neumann import neumann
+from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..network import Network
 from ..problem import Objectives, Problem
 from .constants import Constants, Start
@@ -108,7 +109,7 @@ def _worst(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, flo
     return values, errors
 
 
-@jax.jit
+@compiled(options=MEASURES, less=BRIEF)
 def _explore(objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
     """Each agent's constants, (agents, probes); sums over the agents; the mean cost."""
     agents = jnp.arange(objectives.train.count.shape[0])

@@ -10,12 +10,13 @@ from ..core.cost import Cost
 from ..core.sampling import EACH, Sampling, draw
 from ..core.tree import Tree
 from ..hypergradient.implicit import Implicit
+from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..problem import Objectives
 
 SPLIT = 1 << 20  # rounds of the second sample of a pair: far from those of the first
 
 
-@partial(jax.jit, static_argnames=("pairs", "batch", "sampling"))
+@compiled("pairs", "batch", "sampling", options=MEASURES, less=BRIEF)
 def scatter(
     chain: Implicit,
     objectives: Objectives,

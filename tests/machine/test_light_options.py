@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from diamond.machine.compiler import BRIEF, LIGHT, _known, compiled
-from diamond.measure.measures import OPTIONS
+from diamond.machine.compiler import BRIEF, LIGHT, MEASURES, _known, compiled
 
 pytestmark = pytest.mark.quick
 
 
 def test_what_measures_larger_data_is_compiled_lightly_and_counts_the_same():
-    assert OPTIONS["cpu"] == LIGHT == _known(**LIGHT)
-    program = compiled(options=OPTIONS, small=800, less=BRIEF)(lambda a: (a**2).mean())
+    assert MEASURES["cpu"] == LIGHT == _known(**LIGHT)
+    program = compiled(options=MEASURES, small=800, less=BRIEF)(lambda a: (a**2).mean())
     for size in (100, 10_000):
         a = np.linspace(0, 1, size)
         np.testing.assert_allclose(program(a), np.mean(a**2), rtol=1e-12)
@@ -24,5 +23,5 @@ def test_what_the_user_says_to_the_compiler_holds(monkeypatch):
     monkeypatch.setattr("diamond.machine.compiler._known", lambda **options: asked.append(options))
     for flags in ("", "--xla_backend_optimization_level=2"):
         monkeypatch.setenv("XLA_FLAGS", flags)
-        compiled(options=OPTIONS, small=0)(lambda a: 2 * a)(np.ones(3))
+        compiled(options=MEASURES, small=0)(lambda a: 2 * a)(np.ones(3))
     assert asked == [LIGHT, {"xla_cpu_use_fusion_emitters": False}]
