@@ -130,13 +130,14 @@ def small():
 
 def others():
     """The small problem's rounds under other options of the compiler."""
-    buffers, least = "xla_gpu_enable_command_buffer", "xla_gpu_graph_min_graph_size"
+    usual, buffers = ROUNDS["gpu"], "xla_gpu_enable_command_buffer"
     tried = {
         "no command buffers": {buffers: ""},
-        "command buffers without loops and branches": {buffers: GRAPHS},
-        "command buffers however short": ROUNDS["gpu"] | {least: 1},
-        "no Triton products": ROUNDS["gpu"] | {"xla_gpu_enable_triton_gemm": False},
-        "no autotuning": ROUNDS["gpu"] | {"xla_gpu_autotune_level": 0},
+        "command buffers without loops and branches": usual | {buffers: GRAPHS},
+        "one kernel after another": {buffers: usual[buffers]},
+        "command buffers however short": usual | {"xla_gpu_graph_min_graph_size": 1},
+        "no Triton products": usual | {"xla_gpu_enable_triton_gemm": False},
+        "no autotuning": usual | {"xla_gpu_autotune_level": 0},
     }
     problem = meta(9, (20, 20))
     for name, asked in tried.items():

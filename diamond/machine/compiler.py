@@ -9,9 +9,15 @@ from typing import Any
 
 import jax
 
-# Loops and branches become part of one CUDA graph: no round asks the host whether to go on.
+# Loops and branches become part of one CUDA graph: no round asks the host whether to go on. Kernels
+# that do not need each other's results run side by side.
 GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
-ROUNDS = {"gpu": {"xla_gpu_enable_command_buffer": f"{GRAPHS},WHILE,CONDITIONAL"}}
+ROUNDS = {
+    "gpu": {
+        "xla_gpu_enable_command_buffer": f"{GRAPHS},WHILE,CONDITIONAL",
+        "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+    }
+}
 # On a processor, far sooner compiled, for programs that are several times slower ...
 BRIEF = {
     "xla_backend_optimization_level": 0,
@@ -65,7 +71,7 @@ class Compiled:
             asked = os.environ.get("XLA_FLAGS", "")  # what the user says there holds
             usual = {n: v for n, v in self.options.get(kind, {}).items() if n not in asked}
             options = dict(self.less) if little else usual
-            options = _known(**options) if kind == "cpu" and options else options
+            options = _known(**options) if options else options
             self.programs[kind, little] = jax.jit(
                 self.function, static_argnames=self.static, compiler_options=options or None
             )
