@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.machine.compiler import BRIEF, PLAIN, _known, briefly, compiled
+from diamond.machine.compiler import BRIEF, PLAIN, ROUNDS, _known, briefly, compiled
 
 pytestmark = pytest.mark.quick
 
@@ -33,6 +33,8 @@ def test_inside_another_program_it_is_a_part_of_that():
 
 def test_options_that_this_jax_does_not_know_are_left_out():
     assert _known(**BRIEF) == BRIEF and _known(**PLAIN) == PLAIN
+    assert _known(**ROUNDS["gpu"]) == ROUNDS["gpu"]
+    assert _known(xla_gpu_command_buffer_scheduling_mode="SIDEWAYS") == {}
     assert _known(xla_backend_optimization_level=0, xla_that_never_was=1) == {
         "xla_backend_optimization_level": 0
     }
