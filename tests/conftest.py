@@ -70,7 +70,7 @@ MAPS = Path("/proc/self/maps")
 def compiled_programs():
     """Dropped once they are many: they hold memory maps, of which a process has 65,530."""
     yield
-    if not MAPS.exists() or MAPS.read_bytes().count(b"\n") > 30_000:
+    if not MAPS.exists() or MAPS.read_bytes().count(b"\n") > 45_000:
         jax.clear_caches()
         gc.collect()
 

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+from compiling import unmeasured
 from helpers import agent_of, end, logistic, quad, ring, sample_of
 
 import diamond
@@ -56,7 +57,8 @@ def test_z_becomes_the_solution_and_x_the_minimizer():
     np.testing.assert_allclose(state.z, np.linalg.solve(q.A, f_y[..., None])[..., 0], atol=1e-8)
 
 
-def test_it_costs_three_batches_a_round_whatever_the_conditioning():
+def test_it_costs_three_batches_a_round_whatever_the_conditioning(monkeypatch):
+    unmeasured(monkeypatch)
     q = quad(noise=0.5)
     run = diamond.simulate(
         q.problem, ring(4), diamond.k_free(0.05, 0.2, 0.3, 0.3, batch=4), 10, every=10

@@ -13,6 +13,7 @@ from tiny import TOML
 from diamond.cli import progress
 from diamond.cli.forecasts import duration
 from diamond.machine import compilation_cache
+from diamond.runs.reader import open_run
 
 VERBS = (
     *("new", "check", "run", "compare", "resume", "show", "export", "list", "report", "live"),
@@ -127,10 +128,12 @@ def test_check_runs_nothing(here):
     assert not (here / "runs").exists()
 
 
-def test_new_then_run_works_unchanged():
+def test_new_then_run_works_unchanged(here):
     assert command("new", "mine").stdout.split() == ["mine.toml", "mine.py"]
     found = result("run", "mine.toml", "--set", "rounds=50")["runs"][0]
     assert found["status"] == "finished" and 0 < found["error"] < 2
+    first, *_, last = open_run(here / "runs" / "mine").lines
+    assert last["metric"] < 0.5 * first["metric"] and "error" in first
     assert "there already" in command("new", "mine", code=2).stderr
 
 

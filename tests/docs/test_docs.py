@@ -5,7 +5,6 @@ import re
 import jax
 import pytest
 from compiling import quickly
-from jax.experimental.compilation_cache import compilation_cache
 from pages import PAGES, ROOT, blocks, play, verbs
 
 from diamond.machine import compilation_cache as cache
@@ -14,14 +13,12 @@ README = ROOT / "README.md"
 
 
 @pytest.fixture(scope="module")
-def compiled_once(tmp_path_factory):
-    """Pages share their problems: what one has compiled, the next finds."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("xla")))
+def compiled_once():
+    """Pages share their problems: what one has compiled, however small, the next finds."""
+    least = jax.config.jax_persistent_cache_min_compile_time_secs
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    compilation_cache.reset_cache()
     yield
-    jax.config.update("jax_compilation_cache_dir", None)
-    compilation_cache.reset_cache()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
 
 
 @pytest.fixture

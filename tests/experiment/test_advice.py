@@ -88,7 +88,11 @@ def ended(metric, where):
     return SimpleNamespace(x=where, y=where, history=history, rounds=10, resolved={})
 
 
-def test_from_the_command_line(tmp_path):
+def test_from_the_command_line(tmp_path, monkeypatch):
+    constants = lambda problem, network, *given, **named: theory.Constants(
+        problem.agents, network.lam, L_g=2.0, heterogeneity=0.0, **COMMON
+    )
+    monkeypatch.setattr(theory, "estimate", constants)
     file = tmp_path / "mine.toml"
     file.write_text(
         'name = "mine"\nrounds = 5\nproblem = {kind = "quadratic", agents = 3}\n'

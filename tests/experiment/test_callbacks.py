@@ -4,7 +4,7 @@ import sqlite3
 import sys
 
 import pytest
-from compiling import quickly
+from compiling import losses_only, quickly
 
 import diamond
 from diamond import callbacks
@@ -21,7 +21,8 @@ def installed(package, extra):
     return pytest.importorskip(package, reason=f"the extra {extra} is not installed")
 
 
-def test_tensorboard_reads_the_history_of_a_run(tmp_path):
+def test_tensorboard_reads_the_history_of_a_run(tmp_path, monkeypatch):
+    losses_only(monkeypatch)
     installed("tensorboardX", "tensorboard")
     from tensorboardX.proto.event_pb2 import Event
 

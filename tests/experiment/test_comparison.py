@@ -3,13 +3,14 @@
 import jax
 import numpy as np
 import pytest
-from compiling import quickly
+from compiling import quickly, unmeasured
 from helpers import quad, ring, same_bits
 
 import diamond
 from diamond import runs
 
-OPTIONS = dict(alpha=0.05, batch=3, hypergradient=diamond.hypergradient.neumann(3, 1.6))
+CHAIN = diamond.hypergradient.neumann(3, 1.6)
+OPTIONS = dict(alpha=0.05, eta=0.5, gamma=0.5, batch=3, hypergradient=CHAIN)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,8 @@ def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
     assert [one.digest() == one.manifest["digest"] for one in stored[:2]] == [True] * 2
 
 
-def test_algorithms_by_name_have_their_own_defaults():
+def test_algorithms_by_name_have_their_own_defaults(monkeypatch):
+    unmeasured(monkeypatch)
     with quickly():
         made = diamond.compare(quad().problem, ["D-SGD".replace("-", "")], ring(4), 2, seeds=[5])
     assert list(made.runs) == [("DSGD", 5)]

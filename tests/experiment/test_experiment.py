@@ -349,17 +349,10 @@ def test_one_run_takes_one_of_each(tmp_path):
     assert "use `diamond compare`" in found.value.mistakes[0].said
 
 
-def test_a_new_experiment_runs_as_it_is(tmp_path, monkeypatch):
-    unchecked(monkeypatch)
+def test_a_new_experiment_is_two_files_that_overwrite_none(tmp_path):
+    """They run as they are in `test_cli_experiments`."""
     paths = write(tmp_path, "first")
     assert [path.name for path in paths] == ["first.toml", "first.py"]
-    experiment = load(tmp_path / "first.toml", ["rounds=50"])
-    with quickly():
-        manifest = run(experiment, tmp_path / "run")
-    assert manifest["status"] == "finished"
-    history = open_run(tmp_path / "run").lines
-    assert history[-1]["metric"] < 0.5 * history[0]["metric"]
-    assert "error" in history[0]
     with pytest.raises(FileExistsError, match="choose another name"):
         write(tmp_path, "first")
     with pytest.raises(BadExperiment, match="no name for a Python file"):

@@ -5,10 +5,8 @@ import json
 import math
 import re
 
-import jax
-import jax.numpy as jnp
 import pytest
-from compiling import quickly, unchecked
+from compiling import losses_only, quickly, unchecked
 from pages import ROOT
 from tiny import run
 
@@ -16,7 +14,6 @@ from diamond import problems
 from diamond.experiment.config import load
 from diamond.experiment.gallery import STARTS
 from diamond.experiment.template import write
-from diamond.measure import record
 
 ROWS = ("problem.rows=60", "problem.agents=2")
 STEPS = ("algorithm.alpha=0.01", "algorithm.beta=0.01")
@@ -46,23 +43,10 @@ def changes(kind):
     return ["rounds=2", "every=2", "algorithm.batch=2", *network, *steps, *SMALL[kind]]
 
 
-def losses(problem, rows, metrics, x, y, z, key, agents, shared, size):
-    """Losses and metrics where the agents are: without y*, which takes long to compile."""
-
-    def alone(own, rows, x, y):
-        known = {name: rows.mean(loss, x, y) for name, loss in metrics}
-        return known | {"upper_loss": own.f(x, y, None), "local_loss": own.f(x, y, None)}
-
-    own = jax.vmap(alone)(problem, rows, x, y)
-    zeros = ("metric", "stationarity", "consensus", "lower_error", "solver_error", "curvature")
-    return dict.fromkeys(zeros, jnp.zeros(())) | jax.tree.map(jnp.mean, own), own
-
-
 @pytest.mark.parametrize("kind", STARTS)
 def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
     unchecked(monkeypatch)
-    brief = jax.jit(losses, static_argnames=("metrics", "agents", "shared", "size"))
-    monkeypatch.setattr(record, "observe", brief)
+    losses_only(monkeypatch)
     monkeypatch.chdir(tmp_path)
     path, *_ = write(tmp_path, "mine", kind)
     with quickly():

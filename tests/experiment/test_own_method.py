@@ -1,12 +1,14 @@
 """A method of one's own, from a file: read, checked, run, tuned and advised on as any other."""
 
+from types import SimpleNamespace
+
 import pytest
-from compiling import quickly, unchecked
+from compiling import quickly, unchecked, unmeasured
 from tiny import TINY, TOML, Silent, run
 from typer.testing import CliRunner
 
 import diamond
-from diamond import cli
+from diamond import cli, theory
 from diamond.experiment import advice, federation
 from diamond.experiment.config import load, read
 from diamond.experiment.execute import Permits, unchanged
@@ -48,7 +50,8 @@ def experiment(here, algorithm, **changes):
     return read(TINY | {"algorithm": algorithm, "rounds": 3} | changes, here, "tiny.toml")
 
 
-def test_it_is_run_by_name_and_its_file_is_remembered(here):
+def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
+    unmeasured(monkeypatch)
     one = experiment(here, {"name": "mine.py:make", "alpha": 0.05, "beta": 0.2})
     assert one.algorithm[0].label == "mine"
     manifest = run(one, here / "runs" / "a")
@@ -129,7 +132,9 @@ def test_advise_takes_it(here, monkeypatch):
     assert bad.exit_code == 2 and "did you mean make?" in bad.stderr
 
 
-def test_own_methods_are_extrapolated_as_plain_sampling(here):
+def test_own_methods_are_extrapolated_as_plain_sampling(here, monkeypatch):
+    alike = SimpleNamespace(heterogeneity=0.0, condition=1.0)
+    monkeypatch.setattr(theory, "estimate", lambda *given, **named: alike)
     one = experiment(here, {"name": "mine.py:make", "alpha": 0.05, "beta": 0.2})
     built = {"mine": one.algorithm[0].build()}
     parts = one.problem.build(), one.network[0].build()

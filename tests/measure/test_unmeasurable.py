@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tomli_w
-from compiling import quickly, unchecked
+from compiling import losses_only, quickly, unchecked
 from helpers import quad, ring
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,7 +44,8 @@ def spoiled(after):
         return Problem(*fixed, metrics={"gone": gone})
 
 
-def test_a_measure_that_is_not_finite_ends_the_run():
+def test_a_measure_that_is_not_finite_ends_the_run(monkeypatch):
+    losses_only(monkeypatch)
     problem = spoiled(1e-3)
     with pytest.raises(
         diamond.Diverged, match=r"by round 4: gone is nan \(agent 0.*the metric"
@@ -55,7 +56,8 @@ def test_a_measure_that_is_not_finite_ends_the_run():
     assert outcome.diverged == 4
 
 
-def test_one_that_is_not_finite_at_the_start_names_the_rows():
+def test_one_that_is_not_finite_at_the_start_names_the_rows(monkeypatch):
+    losses_only(monkeypatch)
     plain = quad().problem
     lost = lambda x, y, rows: (
         plain.upper(x, y, rows) + jnp.where(rows["point"][0, 0] > 1e9, jnp.nan, 0)

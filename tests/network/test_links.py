@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from compiling import unmeasured
 from helpers import ESTIMATORS, build, quad, ring
 
 import diamond
@@ -215,6 +216,14 @@ def test_links_as_a_table_and_in_words():
 
 def dsgd():
     return build("dsgd", alpha=0.05, beta=0.2, batch=3, hypergradient=CHAIN)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def seconds_only():
+    """What is measured of x and y is not looked at here."""
+    with pytest.MonkeyPatch.context() as patch:
+        unmeasured(patch)
+        yield
 
 
 @pytest.fixture(scope="module")

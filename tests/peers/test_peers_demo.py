@@ -1,6 +1,8 @@
 """`diamond demo --peers`, and what a site's terminal shows."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from crashing import LIMITS, team
@@ -61,6 +63,14 @@ def test_a_difference_beyond_rounding_fails(demo, monkeypatch, gap, code):
 
 
 def test_a_site_that_fails_is_named_with_its_log(monkeypatch, tmp_path):
+    start, sleep = peers_demo.Demo._start, "import time; time.sleep(100)"
+
+    def begun(self, name):  # the others are there, and compile nothing
+        if name == "east":
+            return start(self, name)
+        self.processes[name] = subprocess.Popen([sys.executable, "-c", sleep])
+
+    monkeypatch.setattr(peers_demo.Demo, "_start", begun)
     one = peers_demo.Demo(tmp_path, lambda said: None)
     one.lay()
     (one.place / "east.npz").unlink()

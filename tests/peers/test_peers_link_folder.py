@@ -3,7 +3,7 @@
 import asyncio
 
 import numpy as np
-from compiling import quickly
+from compiling import quickly, unmeasured
 from helpers import quad
 from peering import agents, given
 from typer.testing import CliRunner
@@ -30,7 +30,8 @@ FILE = {
 }
 
 
-def test_sites_write_the_seconds_of_the_simulation(tmp_path):
+def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
+    unmeasured(monkeypatch)
     network = federation.read(FILE, "trial.toml").graph()
     problem = quad(agents=3).problem
     algorithm = given("gt_sgd")

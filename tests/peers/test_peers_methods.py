@@ -8,7 +8,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from compiling import quickly
+from compiling import quickly, unmeasured
 from crashing import ROUNDS, Cluster, Killed, watched
 from helpers import end, flat, quad, ring, same_bits
 from peering import agents, lockstep, stacked
@@ -43,7 +43,8 @@ def test_the_trajectory_is_the_simulated_one(name):
     np.testing.assert_array_equal(wanted.spent, [p.spent for p in found])
 
 
-def test_what_is_sent_is_what_is_counted():
+def test_what_is_sent_is_what_is_counted(monkeypatch):
+    unmeasured(monkeypatch)
     method, level, _ = METHODS["ma_dsbo"]
     problem, network = quad(lower_level=level).problem, ring(4)
     with quickly():

@@ -6,7 +6,7 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from compiling import quickly
+from compiling import quickly, unmeasured
 from crashing import ROUNDS, Cluster, all_killed_every, killed_at, watched
 from helpers import ESTIMATORS, build, logistic, same_bits
 from peering import NAMES, agents, lockstep, stacked
@@ -61,7 +61,8 @@ def together(found):
 
 
 @pytest.mark.parametrize(("name", "precision"), CASES)
-def test_numbers_and_trajectory_are_the_simulated_ones(name, precision):
+def test_numbers_and_trajectory_are_the_simulated_ones(name, precision, monkeypatch):
+    unmeasured(monkeypatch)
     problem, left = logistic(dtype=precision), build(name, batch=4)
     with jax.enable_x64(precision == "float64"):
         wanted = diamond.simulate(problem, NETWORK, left, PAST, every=PAST)

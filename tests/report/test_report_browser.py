@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 
+import browsing
 import folders
 import numpy as np
 import pytest
@@ -40,9 +41,37 @@ def built(compared, tmp_path_factory):
     return report.build([compared], tmp_path_factory.mktemp("report") / "report.html").as_uri()
 
 
+@pytest.fixture(scope="module")
+def shared(browser, built):
+    """The page of all that is compared, loaded once."""
+    with browsing.watched(browser) as visit:
+        yield visit(built)
+
+
+# Controls as they were at first, those of the target by the measure, which sets it.
+AS_IT_OPENS = """() => {
+  const kept = (e) => (["checkbox", "radio"].includes(e.type) ? "checked" : "value");
+  const controls = [...document.querySelectorAll("select, input")];
+  const values = () => JSON.stringify(controls.map((e) => e[kept(e)]));
+  window.first ??= { each: controls.map((e) => e[kept(e)]), values: values() };
+  controls.forEach((e, i) => {
+    const was = window.first.each[i];
+    if (e[kept(e)] === was || e.id.startsWith("target")) return;
+    e[kept(e)] = was;
+    if (e.type === "radio") was && e.dispatchEvent(new Event("change"));
+    else e.dispatchEvent(new Event("input"));
+  });
+  for (const e of document.querySelectorAll("#measure, #run")) e.dispatchEvent(new Event("input"));
+  return values() === window.first.values;
+}"""
+
+
 @pytest.fixture
-def opened(visit, built):
-    return visit(built)
+def opened(shared):
+    """The page as it opens; nothing was complained of meanwhile."""
+    assert shared.evaluate(AS_IT_OPENS)
+    yield shared
+    assert shared.complaints == []
 
 
 def axis(page, name):
@@ -132,15 +161,23 @@ def test_curves_relative_to_one_are_divided_by_it(opened, compared):
     np.testing.assert_allclose(y, ratio, rtol=1e-4)
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_the_target_says_what_each_algorithm_needed(visit, compared, tmp_path, keep):
-    compared = shutil.copytree(compared, tmp_path / "small")
-    for seed in folders.SEEDS:  # D-SGD is there at once and loses it again
+@pytest.fixture(scope="module")
+def lost_again(compared, browser, tmp_path_factory):
+    """Folder and page of the same, but that D-SGD is there at once and loses it again."""
+    folder = tmp_path_factory.mktemp("lost")
+    compared = shutil.copytree(compared, folder / "small")
+    for seed in folders.SEEDS:
         entries = folders.lines(compared / f"dsgd-seed{seed}")
         entries[1]["metric"] *= 1e-3
         text = "".join(json.dumps(entry) + "\n" for entry in entries)
         (compared / f"dsgd-seed{seed}" / "metrics.jsonl").write_text(text)
-    opened = visit(report.build([compared], tmp_path / "report.html").as_uri())
+    with browsing.watched(browser) as visit:
+        yield compared, visit(report.build([compared], folder / "report.html").as_uri())
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_target_says_what_each_algorithm_needed(lost_again, keep):
+    compared, opened = lost_again
     wanted = float(1.001 * history(compared, "dsgd", "metric")[:, -1].max())
     opened.get_by_label("Reached").select_option("keep" if keep else "first")
     opened.get_by_label("exactly").fill(str(wanted))
@@ -331,6 +368,7 @@ def test_a_sweep_shows_how_sensitive_the_result_is(visit, swept, opened, tmp_pat
     ends = [folders.lines(swept / f"a{a}")[-1]["upper_loss"] for a in (0.01, 0.1, 1.0)]
     assert line["x"] == good["x"] == [0.01, 0.1, 1] and bad["x"] == [50]
     np.testing.assert_allclose(np.array(good["y"], float), ends, rtol=1e-4)
+    assert {line["name"], good["name"], bad["name"]} == {"D-SGD"}
 
 
 def test_runs_that_diverged_or_did_not_finish_are_told_of(visit, swept, compared, tmp_path):
@@ -384,8 +422,6 @@ def test_a_line_over_several_labels_has_the_name_of_the_algorithm(visit, swept, 
         folders.manifest(path, algorithm=known | {"label": f"D-SGD, {path.name}"})
     page = visit(report.build([runs], tmp_path / "sweep.html").as_uri())
     assert {trace["name"] for trace in plotted(page, "sensitivity")["data"]} == {"dsgd"}
-    page = visit(report.build([swept], tmp_path / "plain.html").as_uri())
-    assert {trace["name"] for trace in plotted(page, "sensitivity")["data"]} == {"D-SGD"}
 
 
 def test_every_column_of_the_agents_fits_a_laptop(visit, compared, tmp_path):

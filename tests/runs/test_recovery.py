@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiling import quickly
+from compiling import quickly, unmeasured
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tiny import TINY, Silent, run, tiny
@@ -246,8 +246,9 @@ def rows_of(place, cell):
     (place / "rows.csv").write_text("\n".join(["u,v,label", f"{cell},1,0", *lines]))
 
 
-def test_changed_data_is_refused_or_confessed(tmp_path):
+def test_changed_data_is_refused_or_confessed(tmp_path, monkeypatch):
     """One cell of the table, after the run has begun."""
+    unmeasured(monkeypatch)
     rows_of(tmp_path, 3)
     problem = {"kind": "hyperparameter", "dataset": "rows.csv", "agents": 3}
     experiment = read(TINY | {"problem": problem}, tmp_path, "tiny.toml")

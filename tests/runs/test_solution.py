@@ -7,7 +7,7 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
+from compiling import quickly, unchecked, unmeasured
 from helpers import ESTIMATORS, build, logistic, quad, ring, same_bits
 from safetensors.numpy import load_file
 from tiny import TOML
@@ -241,7 +241,8 @@ def test_the_answer_is_shown_and_exported(here):
     assert "2 runs are there; name one" in command("export", "runs", code=2).stderr
 
 
-def test_entries_with_names_are_shown_by_them(here):
+def test_entries_with_names_are_shown_by_them(here, monkeypatch):
+    unmeasured(monkeypatch)
     rows = {"a": np.eye(3), "b": np.zeros(3)}
     loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2) + jnp.mean(x**2 + y**2)
     start = lambda key: (jnp.zeros((3, 2)), jnp.zeros(3))

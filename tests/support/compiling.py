@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from diamond import Diverged
 from diamond.measure import record
 from diamond.problem import validate
+from diamond.runtimes import _batched_runs
 from diamond.runtimes._simulation import Simulation
 
 OPTION = "jax_disable_most_optimizations"
@@ -51,5 +52,31 @@ def unmeasured(patch):
         each = jnp.zeros(len(jax.tree.leaves(x)[0]))
         return {name: jnp.zeros(()) for name in names}, {name: each for name in names}
 
+    _measured_by(patch, nothing)
+
+
+def losses_only(patch):
+    """Runs of which only losses and metrics are measured, where the agents are: without y*."""
+
+    def losses(problem, rows, metrics, x, y, z, key, agents=None, shared=None, size=None):
+        def alone(own, rows, x, y):
+            known = {name: rows.mean(loss, x, y) for name, loss in metrics}
+            return known | {"upper_loss": own.f(x, y, None), "local_loss": own.f(x, y, None)}
+
+        own = jax.vmap(alone)(problem, rows, x, y)
+        zeros = ("metric", "stationarity", "consensus", "lower_error", "solver_error", "curvature")
+        return dict.fromkeys(zeros, jnp.zeros(())) | jax.tree.map(jnp.mean, own), own
+
+    _measured_by(patch, losses)
+
+
+def _measured_by(patch, look):
+    """`look` in place of `diamond.measure.measures.survey`: of a run alone, and of each lane."""
+
+    def lanes(problem, rows, metrics, x, y, z, probes, size):
+        alone = lambda x, y, z, probes: look(problem, rows, metrics, x, y, z, probes)
+        return jax.vmap(alone)(x, y, z, probes)
+
     fixed = ("metrics", "agents", "shared", "size")
-    patch.setattr(record, "observe", jax.jit(nothing, static_argnames=fixed))
+    patch.setattr(record, "observe", jax.jit(look, static_argnames=fixed))
+    patch.setattr(_batched_runs, "_observe", jax.jit(lanes, static_argnames=("metrics", "size")))

@@ -10,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import quickly, unchecked
+from helpers import quad
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.problems import quadratic
 from diamond.report.live import server
 from diamond.runs import Metrics, Origin, closing, digest, opening
 
 METHODS = {"DIAMOND": "diamond", "GT-SGD": "gt_sgd", "D-SGD": "dsgd"}
+GIVEN = {"diamond": {"eta": 0.5, "gamma": 0.5}}  # finding them would be compiled too
 SEEDS = (0, 1)
 CONFIG = """name = "{name}"
 seed = {seed}
@@ -35,7 +36,7 @@ def moved(x, y, rows):
 @cache
 def labelled():
     """The quadratic problem of five agents, its rows with labels and a metric."""
-    plain = quadratic(agents=5, upper=3, lower=4, rows=[24, 20, 20, 16, 16]).problem
+    plain = quad(agents=5, rows=(24, 20, 20, 16, 16)).problem
     marks = lambda rows, i: {**rows, "label": np.arange(len(rows["point"])) % (i + 2)}
     train = [marks(rows, i) for i, rows in enumerate(plain.rows["train"])]
     with pytest.MonkeyPatch.context() as patch:
@@ -54,7 +55,7 @@ def compare(folder: Path) -> Path:
 
 def write(path, name, label, seed=0, rounds=40, every=10, network=None, **options) -> Path:
     """One run and its folder, as it is left when the run ends or diverges."""
-    options = {"alpha": 0.05, "beta": 0.3, "batch": 4} | options
+    options = {"alpha": 0.05, "beta": 0.3, "batch": 4} | GIVEN.get(name, {}) | options
     network = network or diamond.network.ring(5)
     algorithm = getattr(diamond, name)(**options, hypergradient=hg.neumann(5, 1.6))
     command = f"diamond run {path.name}/config.toml"
