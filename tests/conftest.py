@@ -75,12 +75,12 @@ def compiled_programs():
         gc.collect()
 
 
-# Files of half a minute and more, the longest first: begun last, one would keep a worker alone.
+# Files of twenty seconds and more, the longest first: begun last, one would keep a worker alone.
 LONG = (
-    "test_docs test_methods test_step_sizes test_spmd test_cost test_parts test_lower_levels "
-    "test_channels test_stream_runs test_hosts test_report test_faq test_inverse "
-    "test_hypergradient test_simulate test_peers_going_back test_report_browser test_many "
-    "test_mixing_order test_own_method"
+    "test_docs test_methods test_step_sizes test_report_browser test_spmd test_cost test_channels "
+    "test_parts test_lower_levels test_report test_hypergradient test_hosts test_stream_runs "
+    "test_faq test_peers_going_back test_peers_numbers test_reproduce test_gallery_runs "
+    "test_theory_constants test_algorithms test_mixing_order"
 ).split()
 
 
