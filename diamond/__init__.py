@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
+from .core.garbage import uncollected
 
 if TYPE_CHECKING:
     from . import algorithms, data, hypergradient, network, problems, report
@@ -167,7 +168,8 @@ _HOMES |= {name: f"algorithms.{name}" for name in _ALGORITHMS}  # a file there i
 def __getattr__(name: str) -> Any:
     if name not in (*__all__, *_HOMES, *_MODULES):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_HOMES.get(name) or _MODULES.get(name, name)}", __name__)
+    with uncollected():
+        module = import_module(f".{_HOMES.get(name) or _MODULES.get(name, name)}", __name__)
     found = getattr(module, name) if name in _HOMES else module
     globals()[name] = found  # asked once
     return found

@@ -1,13 +1,14 @@
 """Programs compiled for the kind of device at hand, with as much effort as they are worth."""
 
-import gc
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
 import jax
+
+from ..core.garbage import uncollected
 
 # Loops and branches become part of one CUDA graph: no round asks the host whether to go on. Kernels
 # that do not need each other's results run side by side.
@@ -107,18 +108,6 @@ def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], 
     For an accelerator that takes half a second and more, for the processor a tenth of that.
     """
     return lambda function: Compiled(function, static, {}, small, BRIEF, elsewhere=True)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without Python's garbage collector: tracing makes many objects, and next to no garbage."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 def in_turn(function: Callable[..., Any]) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from diamond.core import host, sampling, tree
-from diamond.machine.compiler import uncollected
+from diamond.core.garbage import uncollected
 
 
 def test_nothing_is_compiled(capfd):
