@@ -123,9 +123,6 @@ def small():
     names = collections.Counter(e["name"] for e in events if e.get("ph") == "X")
     copies = sum(n for name, n in names.items() if name == "MemcpyD2H")
     print(f"in a profile of these 500 rounds, copies from device to host: {copies}")
-    devices = {e["pid"] for e in events if "GPU" in e.get("args", {}).get("name", "")}
-    kernels = sum(e.get("ph") == "X" and e["pid"] in devices for e in events)
-    print(f"events on the device: {kernels / 500:.0f} a round")
 
 
 def others():

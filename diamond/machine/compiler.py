@@ -10,15 +10,13 @@ import jax
 
 from ..core.garbage import uncollected
 
-# Loops and branches become part of one CUDA graph: no round asks the host whether to go on. Kernels
-# that do not need each other's results run side by side.
+# Loops and branches become part of one CUDA graph: no round asks the host whether to go on.
 GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
-ROUNDS = {
-    "gpu": {
-        "xla_gpu_enable_command_buffer": f"{GRAPHS},WHILE,CONDITIONAL",
-        "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-    }
-}
+ONE_GRAPH = {"xla_gpu_enable_command_buffer": f"{GRAPHS},WHILE,CONDITIONAL"}
+# On one device, kernels that do not need each other's results run side by side. Several devices,
+# which wait for each other, have all of them in one order.
+ROUNDS = {"gpu": ONE_GRAPH | {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}}
+ROUNDS_OF_SEVERAL = {"gpu": ONE_GRAPH}
 # On a processor, far sooner compiled, for programs that are several times slower ...
 BRIEF = {
     "xla_backend_optimization_level": 0,

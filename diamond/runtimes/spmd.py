@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..core import tree
 from ..core.sampling import Sampling
 from ..core.tree import Tree
-from ..machine.compiler import compiled
+from ..machine.compiler import ROUNDS_OF_SEVERAL, compiled
 from ..machine.memory import Budget, Fitted
 from ..machine.sharding import AgentSharding
 from ..network import Network
@@ -161,7 +161,7 @@ def _first(tree: Tree, agents: int) -> Tree:
     return jax.tree.map(lambda a: a[:agents], tree)
 
 
-@compiled("sampling", "mesh", "size")
+@compiled("sampling", "mesh", "size", options=ROUNDS_OF_SEVERAL)
 def _advance(
     algorithm: Algorithm,
     problem: Objectives,
