@@ -139,6 +139,7 @@ def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
 
 
 def _lengths(direction: Tree) -> Any:
-    """The norm of every agent's."""
-    squares = [(a.reshape(len(a), -1) ** 2).sum(1) for a in jax.tree.leaves(direction)]
-    return sum(squares) ** 0.5
+    """The norm of every agent's; in double precision, where the square of a large one is finite."""
+    wide = [np.asarray(a, np.float64).reshape(len(a), -1) for a in jax.tree.leaves(direction)]
+    with np.errstate(over="ignore"):
+        return np.sqrt(sum((a**2).sum(1) for a in wide))

@@ -8,7 +8,7 @@ import pytest
 from helpers import ESTIMATORS, quad, ring
 
 import diamond
-from diamond.measure.early_warnings import EarlyWarnings
+from diamond.measure.early_warnings import EarlyWarnings, _lengths
 from diamond.problems import meta_learning
 
 CALM = {
@@ -115,3 +115,10 @@ def test_a_run_warns():
     shaky = diamond.diamond(0.05, 0.3, 0.5, 0.5, 4, diamond.hypergradient.neumann(5, 0.9))
     with pytest.warns(RuntimeWarning, match="above lipschitz = 0.9 that eq"):
         diamond.simulate(quad().problem, ring(4), shaky, 3)
+
+
+def test_a_direction_may_be_large():
+    """Its square is beyond single precision; its length is not."""
+    found = _lengths({"a": np.full((2, 3), 1e25, np.float32)})
+    np.testing.assert_allclose(found, 3**0.5 * 1e25, rtol=1e-6)
+    assert np.isinf(_lengths(np.full((1, 1), 1e200))).all()
