@@ -1,7 +1,7 @@
 """Runs on streams: the same draws in every runtime, after every restart, and all counted."""
 
 import numpy as np
-from compiling import losses_only, quickly
+from compiling import quickly
 from helpers import end, flat, ring, same_bits
 from streaming import AGENTS, endless, upper_loss
 
@@ -25,8 +25,7 @@ def run(**options):
         return diamond.simulate(endless(), NETWORK, METHOD, ROUNDS, every=6, **options)
 
 
-def test_every_runtime_and_restart_goes_the_same_way(monkeypatch):
-    losses_only(monkeypatch)
+def test_every_runtime_and_restart_goes_the_same_way():
     kept = []
     copied = lambda s: s._replace(entries=list(s.entries), own=list(s.own))
     whole = run(on_progress=lambda snapshot: kept.append(copied(snapshot)))
@@ -54,6 +53,7 @@ def test_every_runtime_and_restart_goes_the_same_way(monkeypatch):
     np.testing.assert_allclose(
         batched.history["upper_loss"], whole.history["upper_loss"], rtol=1e-9
     )
+    assert {"upper_loss_se", "metric_se", "error_se"} <= whole.history.keys()
     counted(whole)
 
 
@@ -67,8 +67,7 @@ def counted(run):
     assert (run.costs["samples"] == BATCH * (3 * ROUNDS + sum(depths))).all()
 
 
-def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream(monkeypatch):
-    losses_only(monkeypatch)
+def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
     with quickly():
         found = diamond.simulate(endless(), NETWORK, diamond.diamond(batch=BATCH), 400, every=400)
     best = min(
