@@ -30,8 +30,7 @@ def test_the_folder_is_the_catalogue():
     assert all(getattr(diamond, name) is make for name, make in METHODS.items())
 
 
-# `test_step_sizes` runs the others so, and `test_methods` has the pytree of every method.
-@pytest.mark.parametrize("name", ["diamond", "gt_sgd", "m_sgd"])
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
     algorithm = resolve(ALGORITHMS[name](), Setting(quad().problem, ring(4), 4, 0)).algorithm
     assert algorithm.batch >= 1 and algorithm.stages[0].links >= 0

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from compiling import diverge_unexplained, unmeasured
-from helpers import ESTIMATORS, TRACKED, build, end, flat, quad, ring, steps
+from helpers import ALGORITHMS, ESTIMATORS, TRACKED, build, end, flat, quad, ring, steps
 
 import diamond
 from diamond.network import from_graph
@@ -40,8 +40,7 @@ def test_without_tracking_the_step_along_p_is_mixed():
     assert np.ptp(first.x, axis=0).min() > 1e-4
 
 
-# Of each kind of move, tracked or not; with a third variable, and with a round that begins anew.
-@pytest.mark.parametrize("name", ["diamond", "dsgd", "k_free", "svr_interact"])
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_one_agent_does_not_see_the_order(name):
     problem = quad(agents=1).problem
     given = dict(hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
