@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -32,9 +31,9 @@ def explain_errors(name: str, loss: Callable[..., jax.Array]) -> Callable[..., j
         except (TypeError, ValueError, LookupError) as cause:
             reason = str(cause).splitlines()[0] if str(cause) else ""
             raise ValueError(
-                f"{name} cannot be evaluated{_place(cause)}: {type(cause).__name__}: {reason}; x is "
-                f"{shapes(x)}, y is {shapes(y)}, rows are {shapes(rows)}: make the shapes that init "
-                f"and the rows have fit the loss"
+                f"{name} cannot be evaluated{_place(cause)}: {type(cause).__name__}: {reason}; x "
+                f"is {shapes(x)}, y is {shapes(y)}, rows are {shapes(rows)}: make the shapes that "
+                f"init and the rows have fit the loss"
             ) from cause
 
     return explained

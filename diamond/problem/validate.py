@@ -213,6 +213,37 @@ def names(given: Sequence[str], init: Any) -> tuple[str, ...]:
     return distinct("names", given, "every entry of x")
 
 
+def y_names(given: Any, init: Any) -> dict[str, Any]:
+    """Names of the entries of each array of y, along its first axes, by its place in y."""
+    y = jax.eval_shape(init, jax.random.key(0))[1]
+    structure: Any = jax.tree.structure(y)
+    try:
+        each = structure.flatten_up_to(given)
+    except (ValueError, TypeError) as cause:
+        raise ValueError(f"y_names must have the structure of y, {shapes(y)}") from cause
+    found = {}
+    for (path, leaf), own in zip(jax.tree_util.tree_leaves_with_path(y), each):
+        if own is None:
+            continue
+        table = np.asarray(own, dtype=str)
+        if table.shape != leaf.shape[: table.ndim]:
+            raise ValueError(
+                f"y_names{jax.tree_util.keystr(path)} are of shape {table.shape} for an array of "
+                f"shape {leaf.shape}; name every entry along its first axes"
+            )
+        found[jax.tree_util.keystr(path)] = table.tolist()
+    return found
+
+
+def agent_names(given: Sequence[str] | None, agents: int) -> tuple[str, ...] | None:
+    """One name for each agent."""
+    if given is None:
+        return None
+    if len(given) != agents:
+        raise ValueError(f"there are {len(given)} agent_names for {agents} agents; give one each")
+    return distinct("agent_names", given, "every agent")
+
+
 def distinct(key: str, given: Sequence[str], whose: str) -> tuple[str, ...]:
     """The names, none of them twice."""
     found = tuple(map(str, given))

@@ -49,4 +49,5 @@ def hyperparameter(
     metrics = {"accuracy": _accuracy, "test_loss": _upper}
     level = float(np.log(classes))
     rows = train, valid, test
-    return Problem(_upper, _lower, init, *rows, metrics, constant=level, names=names)
+    shown: dict[str, Any] = {"names": names, "y_names": names, "x_meaning": "log-penalty"}
+    return Problem(_upper, _lower, init, *rows, metrics, constant=level, **shown)

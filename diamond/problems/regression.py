@@ -50,4 +50,6 @@ def regression(
     flat = lambda t, v: np.mean((np.asarray(v["b"]) - np.mean(t["b"])) ** 2)
     level = float(np.mean([flat(t, v) for t, v in zip(train, valid)]))
     metrics = {"absolute_error": _error, "test_loss": _upper}
-    return Problem(_upper, _lower, init, train, valid, test, metrics, constant=level, names=names)
+    of_y = names and {"w": names, "b": "intercept"}
+    shown: dict[str, Any] = {"names": names, "y_names": of_y, "x_meaning": "log-penalty"}
+    return Problem(_upper, _lower, init, train, valid, test, metrics, constant=level, **shown)

@@ -150,7 +150,11 @@ REFUSED = {
     "a y of another shape": (
         dict(init=lambda key: (jnp.zeros(1), jnp.zeros(3))),
         ValueError,
-        ["upper cannot be", "x is float64[1], y is float64[3], rows are {'a': float64[8,2]}", "init and"],
+        [
+            "upper cannot be",
+            "x is float64[1], y is float64[3], rows are {'a': float64[8,2]}",
+            "init and",
+        ],
     ),
     "a y whose shape broadcasts": (
         dict(
