@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dataset import DataError, Dataset, encode, narrow
-from .missing_values import HOW, MissingValues, Reading, count, filled, reading
+from .missing_values import REMEDY, MissingValues, Reading, complete_rows, fill_sites, parse_rule
 
 # What numpy raises on files that are not npz (TypeError: a bare npy), damaged, or hold objects.
 DAMAGE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
@@ -22,7 +22,7 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
     the labels are numbers to regress on. `missing_values`, of features that are not-a-number: as
     `csv` has it.
     """
-    path, rule = Path(path), reading(missing_values)
+    path, rule = Path(path), parse_rule(missing_values)
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -69,24 +69,23 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
         files=(path,),
         places=() if sites is None else tuple(map(str, np.unique(sites.astype(str)))),
     )
-    return _dropped(found) if rule.drops else filled(found, missing_values)
+    return _drop_rows(found) if rule.drops else fill_sites(found, missing_values)
 
 
-def _dropped(found: Dataset) -> Dataset:
+def _drop_rows(found: Dataset) -> Dataset:
     """The data set without rows that have missing values."""
     rows, marks = found.train
-    whole, test = ~np.isnan(rows).any(1), found.test
+    test = found.test
     if test is not None:
         known = ~np.isnan(test[0]).any(1)
         test = test[0][known], test[1][known]
-    sites = found.places or (found.name,)
-    own = [rows if found.sites is None else rows[found.sites == site] for site in sites]
+    whole, missing = complete_rows(rows, (), found.sites, found.files[0])
     return replace(
         found,
         train=(rows[whole], marks[whole]),
         test=test,
         sites=None if found.sites is None else found.sites[whole],
-        missing=tuple(count([part], (), site) for part, site in zip(own, sites)),
+        missing=missing,
     )
 
 
@@ -102,6 +101,6 @@ def _checked(
         raise DataError(
             f"{path}: labels {marks.dtype} {marks.shape} for {len(rows)} rows; give one {one} a row"
         )
-    remedy = f"correct it, or {HOW}" if np.isnan(rows).any() else "correct or drop the row"
+    remedy = f"correct it, or {REMEDY}" if np.isnan(rows).any() else "correct or drop the row"
     found = narrow(rows, path, rule.keeps or rule.drops, remedy)
     return found, narrow(marks, path) if real else marks

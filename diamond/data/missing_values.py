@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .dataset import DataError, Dataset, MissingCells
+from .dataset import LARGEST, DataError, Dataset, MissingCells
 
 MissingValues = Literal["refuse", "keep", "drop", "mean"] | float | Mapping[str, float]
 MARKS = frozenset(["", "na", "n/a", "#n/a", "nan", "null", "none", "?", "."])  # in any case
-HOW = (
+REMEDY = (
     'drop these rows by missing_values = "drop", or fill the cells by missing_values = "mean" or '
     "a number"
 )
+LABEL_REMEDY = 'give a label, or drop these rows by missing_values = "drop"'
 
 
 class Reading(NamedTuple):
@@ -24,7 +26,7 @@ class Reading(NamedTuple):
     drops: bool = False
 
 
-def reading(rule: MissingValues) -> Reading:
+def parse_rule(rule: MissingValues) -> Reading:
     """What a reader does by the rule of the user."""
     numbers = rule.values() if isinstance(rule, Mapping) else [rule]
     words = isinstance(rule, str) and rule in ("refuse", "keep", "drop", "mean")
@@ -37,7 +39,7 @@ def reading(rule: MissingValues) -> Reading:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def is_missing(cell: str) -> bool:
@@ -45,14 +47,31 @@ def is_missing(cell: str) -> bool:
     return cell.strip().casefold() in MARKS
 
 
-def count(features: Sequence[NDArray], names: Sequence[str], site: str) -> MissingCells:
+def count_missing(features: Sequence[NDArray], names: Sequence[str], site: str) -> MissingCells:
     """The missing cells of one site, over all parts of its rows."""
     gaps = np.concatenate([np.isnan(part) for part in features])
     cells = {_name(names, int(k)): int(gaps[:, k].sum()) for k in np.flatnonzero(gaps.any(0))}
     return MissingCells(site, cells, int(gaps.any(1).sum()))
 
 
-def fill(
+def complete_rows(
+    rows: NDArray, names: Sequence[str], places: NDArray[np.str_] | None, path: Path
+) -> tuple[NDArray[np.bool_], tuple[MissingCells, ...]]:
+    """Which rows lack nothing, and the missing cells of each site of a table."""
+    if places is None:
+        places = np.full(len(rows), path.stem)
+    whole, missing = ~np.isnan(rows).any(1), []
+    for site in map(str, np.unique(places)):
+        missing.append(count_missing([rows[places == site]], names, site))
+        if not whole[places == site].any():
+            raise DataError(
+                f"{path}: every row of {site} lacks some value, so that none would be left; fill "
+                f'cells by missing_values = "mean" or a number, or use fewer columns by features'
+            )
+    return whole, tuple(missing)
+
+
+def fill_missing(
     parts: Sequence[NDArray], names: Sequence[str], rule: MissingValues, site: str
 ) -> list[NDArray[np.float32]]:
     """The parts of one site's rows, training rows first, with every missing cell filled.
@@ -93,22 +112,22 @@ def check_names(rule: MissingValues, names: Sequence[str]) -> None:
             raise DataError(f"missing_values: no feature {name!r}; there are {there}")
 
 
-def filled(found: Dataset, rule: MissingValues) -> Dataset:
+def fill_sites(found: Dataset, rule: MissingValues) -> Dataset:
     """The data set with the missing cells of each of its sites filled, and counted."""
     if rule in ("refuse", "keep", "drop"):
         return found
     rows, test = found.train[0].copy(), found.test
     if test is not None:
-        test = fill([rows, test[0]], found.names, rule, found.name)[1], test[1]
+        test = fill_missing([rows, test[0]], found.names, rule, found.name)[1], test[1]
     counts = []
     for site in found.places or (found.name,):
         own = slice(None) if found.sites is None else found.sites == site
-        counts.append(count([rows[own]], found.names, site))
-        rows[own] = fill([rows[own]], found.names, rule, site)[0]
+        counts.append(count_missing([rows[own]], found.names, site))
+        rows[own] = fill_missing([rows[own]], found.names, rule, site)[0]
     return replace(found, train=(rows, found.train[1]), test=test, missing=tuple(counts))
 
 
-def describe(missing: Sequence[MissingCells], rule: MissingValues) -> list[str]:
+def describe_missing(missing: Sequence[MissingCells], rule: MissingValues) -> list[str]:
     """ "north: 3 cells of age and 1 of dose filled by the mean of its training rows"."""
     how = "a number" if isinstance(rule, int | float | Mapping) else "the mean of its training rows"
     found, sites = [], dict.fromkeys(one.site for one in missing)

@@ -10,8 +10,15 @@ from numpy.typing import NDArray
 
 from . import hashed_text
 from .dataset import DataError, Dataset, MissingCells, tabulated
-from .missing_values import HOW, MissingValues, filled, reading
-from .tables import chosen, missing_by_site
+from .missing_values import (
+    LABEL_REMEDY,
+    REMEDY,
+    MissingValues,
+    complete_rows,
+    fill_sites,
+    parse_rule,
+)
+from .tables import chosen
 
 
 def parquet(
@@ -25,7 +32,7 @@ def parquet(
     missing_values: MissingValues = "refuse",
 ) -> Dataset:
     """Read a Parquet table as `csv` reads a csv one; needs pyarrow."""
-    path, rule = Path(path), reading(missing_values)
+    path, rule = Path(path), parse_rule(missing_values)
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -42,30 +49,27 @@ def parquet(
     if not table.num_rows:
         raise DataError(f"{path}: no rows; give one or more")
     names = [header[k] for k in columns]
-    _no_texts(path, table, names)
+    _refuse_texts(path, table, names)
     rows = np.zeros((table.num_rows, len(columns)))
     for place, name in enumerate(names):
         rows[:, place] = _numbers(path, table, name, rule.keeps or rule.drops)
     missing: tuple[MissingCells, ...] = ()
     if rule.drops:
-        target = np.where(_gaps(table, label), np.nan, 0.0)[:, None]
+        target = np.where(_missing_mask(table, label), np.nan, 0.0)[:, None]
         places = None if site is None else _labels(path, table, site).astype(str)
-        both = np.hstack([rows, target])
-        missing = missing_by_site(both, [*names, label], places, path)
-        whole = ~np.isnan(both).any(1)
+        whole, missing = complete_rows(np.hstack([rows, target]), [*names, label], places, path)
         table, rows = table.filter(whole), rows[whole]
-        if not len(rows):
-            raise DataError(f"{path}: every row lacks some value; fill them by missing_values")
     if hashed:
         rows = np.hstack([rows, hashed_text.features(_texts(path, table, text), hashed)])
         names += hashed_text.names(text, hashed)
+    _column(path, table, label, LABEL_REMEDY)
     marks = _numbers(path, table, label) if real else _labels(path, table, label)
     sites = None if site is None else _labels(path, table, site).astype(str)
     found = tabulated(path, rows, marks, names, real, sites, rule.keeps)
-    return filled(replace(found, missing=missing), missing_values)
+    return fill_sites(replace(found, missing=missing), missing_values)
 
 
-def _no_texts(path: Path, table: Any, names: Sequence[str]) -> None:
+def _refuse_texts(path: Path, table: Any, names: Sequence[str]) -> None:
     """Refuse columns that are not of numbers, all of them at once."""
     kinds = {name: table.column(name).type for name in names}
     odd = {name: kind for name, kind in kinds.items() if not _is_number(kind)}
@@ -86,7 +90,7 @@ def _is_number(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _gaps(table: Any, name: str) -> NDArray:
+def _missing_mask(table: Any, name: str) -> NDArray:
     """Which rows have no value in a column."""
     return np.array(table.column(name).is_null(nan_is_null=True).to_numpy())
 
@@ -100,7 +104,7 @@ def _texts(path: Path, table: Any, name: str) -> list[str]:
 
 def _column(path: Path, table: Any, name: str, remedy: str = "") -> NDArray:
     """The column without missing values."""
-    gaps = np.flatnonzero(_gaps(table, name))
+    gaps = np.flatnonzero(_missing_mask(table, name))
     if len(gaps):
         at = f"{path}, row {gaps[0] + 1}, column {name!r}: missing"
         raise DataError(f"{at}; {remedy or 'give a value, or drop the row'}")
@@ -113,10 +117,10 @@ def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArra
     if not _is_number(table.column(name).type):
         raise DataError(f"{path}, column {name!r}: {table.column(name).type} is no number")
     if missing:
-        gaps = _gaps(table, name)
+        gaps = _missing_mask(table, name)
         found = np.where(gaps, np.nan, table.column(name).to_numpy().astype(float))
     else:
-        found = _column(path, table, name, HOW)
+        found = _column(path, table, name, REMEDY)
     wrong = np.flatnonzero(np.isinf(found.astype(float)))
     if len(wrong):
         raise DataError(

@@ -19,7 +19,16 @@ from .dataset import (
     refuse,
     tabulated,
 )
-from .missing_values import HOW, MissingValues, Reading, count, filled, is_missing, reading
+from .missing_values import (
+    LABEL_REMEDY,
+    REMEDY,
+    MissingValues,
+    Reading,
+    complete_rows,
+    fill_sites,
+    is_missing,
+    parse_rule,
+)
 
 SEPARATORS = (",", ";", "\t")
 
@@ -46,45 +55,33 @@ def csv(
     the same site, by a number, or by a number for each column, {"age": 50.0}; "keep" them as
     not-a-number. `Dataset.missing` says how many there were.
     """
-    path, rule = Path(path), reading(missing_values)
+    path, rule = Path(path), parse_rule(missing_values)
     lines, header = _lines(path, label)
     columns = chosen(path, header, label, site, features, text if hashed else None)
     column = lambda name: [cells[header.index(name)].strip() for _, cells in lines]
     if site is not None:
         bare = [n for (n, _), value in zip(lines, column(site)) if not value]
         refuse(path, [f"row {n}, column {site!r}: empty" for n in bare], "name the site")
-    rows = _numbers(path, lines, header, columns, label, rule)
+    rows = _numbers(path, lines, header, columns, rule)
     places = None if site is None else np.array(column(site))
     names = [header[k] for k in columns]
-    empty = np.array([is_missing(cell) for cell in column(label)])
+    # "none" may be a class, but is no number.
+    empty = np.array([is_missing(cell) if real else not cell for cell in column(label)])
     missing: tuple[MissingCells, ...] = ()
     if rule.drops:
         target = np.where(empty, np.nan, 0.0)[:, None]
-        missing = missing_by_site(np.hstack([rows, target]), [*names, label], places, path)
-        whole = ~(np.isnan(rows).any(1) | empty)
+        whole, missing = complete_rows(np.hstack([rows, target]), [*names, label], places, path)
         lines = [line for line, keeps in zip(lines, whole) if keeps]
         rows, places = rows[whole], None if places is None else places[whole]
-        if not lines:
-            raise DataError(f"{path}: every row lacks some value; fill them by missing_values")
     else:
         bare = [lines[i][0] for i in np.flatnonzero(empty)]
-        remedy = 'give a label, or drop these rows by missing_values = "drop"'
-        refuse(path, [f"row {n}, column {label!r}: empty" for n in bare], remedy)
+        refuse(path, [f"row {n}, column {label!r}: empty" for n in bare], LABEL_REMEDY)
     if hashed:
         rows = np.hstack([rows, hashed_text.features(column(text), hashed)])
         names += hashed_text.names(text, hashed)
     marks = labels_of(column(label), [n for n, _ in lines], label, path, real)
     found = tabulated(path, rows, marks, names, real, places, rule.keeps)
-    return filled(replace(found, missing=missing), missing_values)
-
-
-def missing_by_site(
-    rows: NDArray, names: Sequence[str], places: NDArray[np.str_] | None, path: Path
-) -> tuple[MissingCells, ...]:
-    """The missing cells of each site of a table."""
-    if places is None:
-        return (count([rows], names, path.stem),)
-    return tuple(count([rows[places == one]], names, str(one)) for one in np.unique(places))
+    return fill_sites(replace(found, missing=missing), missing_values)
 
 
 def _numbers(
@@ -92,7 +89,6 @@ def _numbers(
     lines: Sequence[tuple[int, list[str]]],
     header: Sequence[str],
     columns: Sequence[int],
-    label: str,
     rule: Reading,
 ) -> NDArray[np.float64]:
     """The features as numbers, not-a-number where a cell is missing and may be."""
@@ -119,8 +115,8 @@ def _numbers(
     bad.sort(key=lambda one: one[0])
     correct = "correct these cells, with a point in decimal numbers"
     kinds = {missing for _, _, missing in bad}
-    remedy = f"{correct}; of missing values, {HOW}" if len(kinds) > 1 else correct
-    refuse(path, [said for _, said, _ in bad], HOW if kinds == {True} else remedy)
+    remedy = f"{correct}; of missing values, {REMEDY}" if len(kinds) > 1 else correct
+    refuse(path, [said for _, said, _ in bad], REMEDY if kinds == {True} else remedy)
     return rows
 
 

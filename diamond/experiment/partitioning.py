@@ -11,7 +11,14 @@ from .. import data
 from ..data import Dataset
 from ..data.dataset import MissingCells
 from ..data.hashed_text import NO_WORDS, mark_unused
-from ..data.missing_values import MissingValues, Reading, count, describe, fill, reading
+from ..data.missing_values import (
+    MissingValues,
+    Reading,
+    count_missing,
+    describe_missing,
+    fill_missing,
+    parse_rule,
+)
 from ..data.standardize import federated, told
 from .components import spec
 from .datasets import Columns, Files, several
@@ -100,8 +107,8 @@ def deal(
     tables = {part: [each.train[0][i] for i in own[part]] for part, each in found.items()}
     dropped = [one] if dataset is not None else found.values()
     missing = [cells for each in dropped for cells in each.missing]
-    if reading(missing_values).keeps:
-        tables, missing = _filled(tables, one.names, missing_values, called)
+    if parse_rule(missing_values).keeps:
+        tables, missing = _fill_agents(tables, one.names, missing_values, called)
     scaled = _scale(scale, tables["train"], one.names)
     made = {
         part: [
@@ -109,7 +116,7 @@ def deal(
         ]
         for part, each in found.items()
     }
-    names, notes = one.names, describe(missing, missing_values)
+    names, notes = one.names, describe_missing(missing, missing_values)
     if hashed and len(called) > 1:  # of one site alone, others may have the words
         names, empty = mark_unused(names, [*tables["train"], *tables["valid"]], hashed)
         notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
@@ -117,7 +124,7 @@ def deal(
     return Dealt(made["train"], made["valid"], made.get("test"), *about)
 
 
-def _filled(
+def _fill_agents(
     tables: Mapping[str, list[np.ndarray]],
     names: Sequence[str],
     rule: MissingValues,
@@ -126,8 +133,8 @@ def _filled(
     """Every agent's features of all parts without missing cells, and how many there were."""
     order = [part for part in PARTS if part in tables]  # training rows first
     each = [[tables[part][k] for part in order] for k in range(len(agents))]
-    counts = [count(own, names, agent) for own, agent in zip(each, agents)]
-    whole = [fill(own, names, rule, agent) for own, agent in zip(each, agents)]
+    counts = [count_missing(own, names, agent) for own, agent in zip(each, agents)]
+    whole = [fill_missing(own, names, rule, agent) for own, agent in zip(each, agents)]
     return dict(zip(order, map(list, zip(*whole)))), counts
 
 
@@ -162,7 +169,7 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
     for key in ("features", "labels"):
         if key in found:
             found[key] = tuple(map(str, found[key]))
-    rule = reading(given.get("missing_values", "refuse"))
+    rule = parse_rule(given.get("missing_values", "refuse"))
     return Columns(**found | {"missing": MISSING[rule]})
 
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from .. import data
 from ..data.locations import where
-from ..data.missing_values import count, describe, reading
+from ..data.missing_values import count_missing, describe_missing, parse_rule
 from ..network import Network
 from . import partitioning, sites
 from .components import Part, algorithm, graph, literal
@@ -89,7 +89,7 @@ def dealt_out(
     place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
     used = None if columns is None else tuple(columns)
     rule = literal(missing_values)
-    keeps = partitioning.MISSING[reading(rule)]
+    keeps = partitioning.MISSING[parse_rule(rule)]
     said = Columns(label, site, real, used, hashed, text, missing=keeps)
     found = load(place, str(folder) if folder else None, said)
     asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
@@ -106,8 +106,8 @@ def dealt_out(
     missing = [*found.missing]
     if keeps == "keep":
         tables = [features[part] for part in parts]
-        missing = [count([own], found.names, k) for own, k in zip(tables, names)]
-    title = "\n".join([title, *describe(missing, rule)])
+        missing = [count_missing([own], found.names, k) for own, k in zip(tables, names)]
+    title = "\n".join([title, *describe_missing(missing, rule)])
     numbers: dict[str, Any] = {
         "missing": {site: cells for site, cells, _ in missing if cells},
         "dataset": found.name,

@@ -60,11 +60,19 @@ def test_rows_are_dropped_or_cells_filled_site_by_site(tmp_path):
     ("a,b,y\n,1,0\n,2,1\n", "mean", "no training row of a has a value of 'a'.*= {a = 0.0}"),
     ("a,b,y\n,1,0\n1,,1\n", {"a": 0.0}, "missing_values has no number for 'b'"),
     ("a,b,y\n,1,0\n1,2,1\n", {"c": 0.0}, "missing_values: no feature 'c'; there are a, b"),
-    ("a,b,y\n,1,0\n1,,1\n", "drop", "every row lacks some value"),
+    ("a,b,y\n,1,0\n1,,1\n", "drop", "every row of a lacks some value"),
 ])  # fmt: skip
 def test_values_that_cannot_be_filled_are_refused(tmp_path, text, rule, said):
     with pytest.raises(DataError, match=said):
         data.csv(table(tmp_path, text), "y", missing_values=rule)
+
+
+def test_a_class_may_be_called_none_and_a_site_keeps_a_row(tmp_path):
+    found = data.csv(table(tmp_path, "a,y\n1,none\n2,mild\n"), "y")
+    assert found.classes == ("mild", "none")
+    gone = "a,b,y,city\n1,2,0,north\n,2,1,south\n3,,1,south\n"
+    with pytest.raises(DataError, match=r"every row of south lacks some value.*missing_values"):
+        data.csv(table(tmp_path, gone), "y", "city", missing_values="drop")
 
 
 def test_arrays_and_parquet_have_missing_values_too(tmp_path):
