@@ -66,7 +66,8 @@ def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
         plan = comparison(every_mistake(file, set), Path("runs"), str(file))
         found = plan.forecasts()
         if json:
-            emit({"file": str(file), "mistakes": [], "runs": as_dict(found)})
+            notes = {"notes": list(plan.problem.notes)} if plan.problem.notes else {}
+            emit({"file": str(file), "mistakes": [], "runs": as_dict(found)} | notes)
         else:
             show(plan, found)
 
@@ -188,6 +189,8 @@ def _go(
     if not leading():
         plan.assist()
         return
+    for note in () if quiet else plan.problem.notes:
+        talk(note, "dim")
     room(plan.path, plan.size)
     compiled: dict[str, float] = {}
     if estimate:

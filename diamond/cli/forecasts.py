@@ -55,6 +55,8 @@ def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
     console = Console()
     console.print(table)
     console.print(summary(plan, found), style="dim")
+    for note in plan.problem.notes:
+        console.print(note, style="dim")
 
 
 def duration(seconds: float) -> str:

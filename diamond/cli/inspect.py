@@ -51,6 +51,9 @@ def data(
         int | None, typer.Option(help="Words of the text become so many features.", min=1)
     ] = None,
     text: Annotated[str, typer.Option(help="The column of text, of a table.")] = "text",
+    missing_values: Annotated[
+        str, typer.Option(help="Of cells without a value: refuse, drop, mean, or a number.")
+    ] = "refuse",
     real: Annotated[bool, typer.Option("--real", help="Labels are numbers to regress on.")] = False,
     folder: Data = None,
     json: Json = False,
@@ -69,7 +72,7 @@ def data(
             return
         columns = None if features is None else [name.strip() for name in features.split(",")]
         given = dataset, agents, partition, seed, folder, label, site, real, columns
-        said, numbers = dealt_out(*given, hashed, text)
+        said, numbers = dealt_out(*given, hashed, text, missing_values)
         if json:
             emit(numbers)
         else:

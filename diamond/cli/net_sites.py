@@ -1,6 +1,7 @@
 """What the commands of `diamond net` share: the bundle of a site, its problem, its troubles."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -72,6 +73,8 @@ def built(part: "Part", site: str) -> "Problem":
 
     try:
         made: Problem = part.build()
+        for note in made.notes:
+            talk(re.sub(r"^agent \d+", site, note), "dim")
         return made
     except ValueError as cause:
         said = str(cause).replace("agent 0's", f"{site}'s").replace("agent 0", site)

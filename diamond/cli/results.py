@@ -180,6 +180,7 @@ def _details(run: Any) -> None:
     manifest = run.manifest
     lines = {
         "problem": f"{manifest['problem']['name']}, {manifest['problem']['agents']} agents",
+        "agents": ", ".join(manifest["network"].get("sites", ())),
         "network": f"{manifest['network']['name']}, lam = {manifest['network']['lam']:.3f}",
         "found": ", ".join(f"{k} = {v:.4g}" for k, v in manifest["resolved"].items()),
         "message": manifest["message"],
@@ -189,6 +190,8 @@ def _details(run: Any) -> None:
     for name, said in lines.items():
         if said:
             typer.echo(f"{name}: {said}")
+    for note in manifest["problem"].get("notes", ()):
+        typer.echo(f"rows: {note}")
     _answer(run)
 
 
@@ -202,7 +205,8 @@ def _answer(run: Any) -> None:
     rows = of_x(found)
     if rows:
         width = max(len(name) for name, _ in rows)
-        typer.echo("x, the mean of the agents:")
+        meaning = f" ({found['meaning']})" if "meaning" in found else ""
+        typer.echo(f"x{meaning}, the mean of the agents:")
         for name, values in rows:
             typer.echo(f"  {name:{width}}  {'  '.join(f'{value: .4g}' for value in values)}")
     elif found:

@@ -3,7 +3,7 @@
 from . import partition
 from .arrays import npz
 from .cifar import cifar10
-from .dataset import DataError, Dataset
+from .dataset import DataError, Dataset, MissingCells
 from .hashed_text import features as hashed
 from .hashed_text import lines
 from .parquet_files import parquet
@@ -16,6 +16,7 @@ from .tables import csv
 __all__ = [
     "DataError",
     "Dataset",
+    "MissingCells",
     "a9a",
     "alike",
     "cifar10",

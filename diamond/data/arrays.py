@@ -2,24 +2,27 @@
 
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .dataset import DataError, Dataset, encode, narrow
+from .missing_values import REMEDY, MissingValues, Reading, complete_rows, fill_sites, parse_rule
 
 # What numpy raises on files that are not npz (TypeError: a bare npy), damaged, or hold objects.
 DAMAGE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
 
 
-def npz(path: str | Path, real: bool = False) -> Dataset:
+def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "refuse") -> Dataset:
     """Read `features` (rows, ...) and `labels` (rows,) from an npz file.
 
     `test_features` and `test_labels` may follow, and `sites` (rows,), the site of each row. `real`:
-    the labels are numbers to regress on.
+    the labels are numbers to regress on. `missing_values`, of features that are not-a-number: as
+    `csv` has it.
     """
-    path = Path(path)
+    path, rule = Path(path), parse_rule(missing_values)
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -38,12 +41,13 @@ def npz(path: str | Path, real: bool = False) -> Dataset:
             f"{path}: holds {', '.join(sorted(arrays))}; give features and labels, and perhaps "
             "test_features with test_labels, and sites"
         )
-    rows, marks = _checked(arrays["features"], arrays["labels"], path, real)
+    rows, marks = _checked(arrays["features"], arrays["labels"], path, real, rule)
     known = () if real else np.unique(marks)
     coded = lambda marks: marks if real else encode(marks, known, path)
     test = None
     if "test_features" in arrays:
-        rest, rest_marks = _checked(arrays["test_features"], arrays["test_labels"], path, real)
+        given = arrays["test_features"], arrays["test_labels"]
+        rest, rest_marks = _checked(*given, path, real, rule)
         if rest.shape[1:] != rows.shape[1:]:
             raise DataError(
                 f"{path}: test_features of shape {rest.shape[1:]}, features of {rows.shape[1:]}; "
@@ -55,7 +59,7 @@ def npz(path: str | Path, real: bool = False) -> Dataset:
     sites = arrays.get("sites")
     if sites is not None and sites.shape != marks.shape:
         raise DataError(f"{path}: sites {sites.shape} for {len(marks)} rows; name one a row")
-    return Dataset(
+    found = Dataset(
         name=path.stem,
         train=(rows.reshape(len(rows), -1), coded(marks)),
         test=test,
@@ -65,10 +69,28 @@ def npz(path: str | Path, real: bool = False) -> Dataset:
         files=(path,),
         places=() if sites is None else tuple(map(str, np.unique(sites.astype(str)))),
     )
+    return _drop_rows(found) if rule.drops else fill_sites(found, missing_values)
+
+
+def _drop_rows(found: Dataset) -> Dataset:
+    """The data set without rows that have missing values."""
+    rows, marks = found.train
+    test = found.test
+    if test is not None:
+        known = ~np.isnan(test[0]).any(1)
+        test = test[0][known], test[1][known]
+    whole, missing = complete_rows(rows, (), found.sites, found.files[0])
+    return replace(
+        found,
+        train=(rows[whole], marks[whole]),
+        test=test,
+        sites=None if found.sites is None else found.sites[whole],
+        missing=missing,
+    )
 
 
 def _checked(
-    rows: NDArray, marks: NDArray, path: Path, real: bool
+    rows: NDArray, marks: NDArray, path: Path, real: bool, rule: Reading
 ) -> tuple[NDArray[np.float32], NDArray]:
     if rows.ndim < 2 or rows.dtype.kind not in "biuf" or not rows.size:
         raise DataError(
@@ -79,4 +101,6 @@ def _checked(
         raise DataError(
             f"{path}: labels {marks.dtype} {marks.shape} for {len(rows)} rows; give one {one} a row"
         )
-    return narrow(rows, path), narrow(marks, path) if real else marks
+    remedy = f"correct it, or {REMEDY}" if np.isnan(rows).any() else "correct or drop the row"
+    found = narrow(rows, path, rule.keeps or rule.drops, remedy)
+    return found, narrow(marks, path) if real else marks

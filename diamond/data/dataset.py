@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,14 @@ class DataError(ValueError):
     """Data that cannot be used: the message names the file, the cause and the remedy."""
 
 
+class MissingCells(NamedTuple):
+    """How many cells of a site's table had no value, by column, and in how many rows."""
+
+    site: str
+    cells: dict[str, int]
+    rows: int
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Labelled rows: features (rows, width) float32, labels (rows,) int32 in 0..q-1.
@@ -25,7 +33,8 @@ class Dataset:
     `classes[k]` is the name of label k; there is none where the labels are real-valued targets,
     float32. `shape` is the shape of one row before it was flattened, `names` the features' where
     a table has a header, `sites` the site of each training row where a table names one, `places`
-    the sites in the order of the agents, `files` what was read.
+    the sites in the order of the agents, `files` what was read, `missing` the cells without a
+    value that were filled, or whose rows were dropped.
     """
 
     name: str
@@ -37,6 +46,7 @@ class Dataset:
     files: tuple[Path, ...] = ()
     names: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
+    missing: tuple[MissingCells, ...] = ()
 
 
 def encode(labels: NDArray, known: Sequence | NDArray, path: Path) -> NDArray[np.int32]:
@@ -52,16 +62,21 @@ def encode(labels: NDArray, known: Sequence | NDArray, path: Path) -> NDArray[np
     return code.astype(np.int32)
 
 
-def narrow(values: NDArray, path: Path) -> NDArray[np.float32]:
-    """Cast to float32, refusing the first value that is not finite there."""
+def narrow(
+    values: NDArray, path: Path, missing: bool = False, remedy: str = "correct or drop the row"
+) -> NDArray[np.float32]:
+    """Cast to float32, refusing the first value that is not finite there.
+
+    `missing`: not-a-number is a missing value, and stays.
+    """
     with np.errstate(over="ignore"):
         single = values.astype(np.float32)
-    wrong = np.argwhere(~np.isfinite(single))
+    wrong = np.argwhere(~np.isfinite(single) & ~(missing & np.isnan(single)))
     if len(wrong):
         row, column = wrong[0][0], wrong[0][1:]
         raise DataError(
             f"{path}, row {row + 1}, column {', '.join(str(k + 1) for k in column)}: "
-            f"{values[tuple(wrong[0])]} is not finite in float32; correct or drop the row"
+            f"{values[tuple(wrong[0])]} is not finite in float32; {remedy}"
         )
     return single
 
@@ -73,12 +88,19 @@ def tabulated(
     names: Sequence[str],
     real: bool,
     sites: NDArray[np.str_] | None = None,
+    missing: bool = False,
 ) -> Dataset:
-    """The data set of a table: its features by `names`, its labels as `labels_of` has them."""
+    """The data set of a table: its features by `names`, its labels as `labels_of` has them.
+
+    `missing`: features may be missing, as not-a-number.
+    """
     known = () if real else np.unique(marks)
     return Dataset(
         name=path.stem,
-        train=(narrow(rows, path), narrow(marks, path) if real else encode(marks, known, path)),
+        train=(
+            narrow(rows, path, missing),
+            narrow(marks, path) if real else encode(marks, known, path),
+        ),
         test=None,
         classes=tuple(str(value) for value in known),
         shape=(len(names),),
@@ -113,13 +135,19 @@ def labels_of(
 
 def number(row: int, cell: str, column: str, bad: list[str]) -> float:
     """The number in a cell; one that is not finite in float32 is added to the `bad` ones."""
+    value = as_number(cell)
+    if math.isnan(value):
+        bad.append(f"row {row}, column {column!r}: {cell!r} is not a finite number")
+    return value
+
+
+def as_number(cell: str) -> float:
+    """The number in a cell, or not-a-number where there is none that is finite in float32."""
     try:
         value = _float(cell)
     except ValueError:
-        value = math.nan
-    if not abs(value) <= LARGEST:
-        bad.append(f"row {row}, column {column!r}: {cell!r} is not a finite number")
-    return value
+        return math.nan
+    return value if abs(value) <= LARGEST else math.nan
 
 
 def refuse(path: Path, bad: Sequence[str], remedy: str) -> None:

@@ -12,6 +12,7 @@ from ..core.whole_numbers import whole
 from .dataset import DataError, Dataset, labels_of, tabulated
 
 WORD = re.compile(r"\w+")
+NO_WORDS = "have no words in any training or validation row: their numbers in x and y mean nothing"
 
 
 def features(texts: Sequence[str], width: int) -> NDArray[np.float32]:
@@ -41,6 +42,16 @@ def features(texts: Sequence[str], width: int) -> NDArray[np.float32]:
 def names(column: str, width: int) -> tuple[str, ...]:
     """What the features of a column of text are called."""
     return tuple(f"{column}#{k}" for k in range(width))
+
+
+def mark_unused(
+    names: Sequence[str], rows: Sequence[NDArray], width: int
+) -> tuple[tuple[str, ...], int]:
+    """The features' names, the last `width` hashed, those that no row uses marked, and counted."""
+    used = np.any([np.any(own != 0, axis=0) for own in rows], axis=0)
+    used[: len(names) - width] = True
+    marked = (name if seen else f"{name} (no words)" for name, seen in zip(names, used))
+    return tuple(marked), int(np.sum(~used))
 
 
 def lines(path: str | Path, hashed: int, real: bool = False) -> Dataset:

@@ -1,6 +1,7 @@
 """Reader of the user's own Parquet tables."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import hashed_text
-from .dataset import DataError, Dataset, tabulated
+from .dataset import DataError, Dataset, MissingCells, tabulated
+from .missing_values import (
+    LABEL_REMEDY,
+    REMEDY,
+    MissingValues,
+    complete_rows,
+    fill_sites,
+    parse_rule,
+)
 from .tables import chosen
 
 
@@ -20,9 +29,10 @@ def parquet(
     features: Sequence[str] | None = None,
     hashed: int | None = None,
     text: str = "text",
+    missing_values: MissingValues = "refuse",
 ) -> Dataset:
     """Read a Parquet table as `csv` reads a csv one; needs pyarrow."""
-    path = Path(path)
+    path, rule = Path(path), parse_rule(missing_values)
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -38,16 +48,51 @@ def parquet(
     columns = chosen(path, header, label, site, features, text if hashed else None)
     if not table.num_rows:
         raise DataError(f"{path}: no rows; give one or more")
-    rows = np.zeros((table.num_rows, len(columns)))
-    for place, k in enumerate(columns):
-        rows[:, place] = _numbers(path, table, header[k])
     names = [header[k] for k in columns]
+    _refuse_texts(path, table, names)
+    rows = np.zeros((table.num_rows, len(columns)))
+    for place, name in enumerate(names):
+        rows[:, place] = _numbers(path, table, name, rule.keeps or rule.drops)
+    missing: tuple[MissingCells, ...] = ()
+    if rule.drops:
+        target = np.where(_missing_mask(table, label), np.nan, 0.0)[:, None]
+        places = None if site is None else _labels(path, table, site).astype(str)
+        whole, missing = complete_rows(np.hstack([rows, target]), [*names, label], places, path)
+        table, rows = table.filter(whole), rows[whole]
     if hashed:
         rows = np.hstack([rows, hashed_text.features(_texts(path, table, text), hashed)])
         names += hashed_text.names(text, hashed)
+    _column(path, table, label, LABEL_REMEDY)
     marks = _numbers(path, table, label) if real else _labels(path, table, label)
     sites = None if site is None else _labels(path, table, site).astype(str)
-    return tabulated(path, rows, marks, names, real, sites)
+    found = tabulated(path, rows, marks, names, real, sites, rule.keeps)
+    return fill_sites(replace(found, missing=missing), missing_values)
+
+
+def _refuse_texts(path: Path, table: Any, names: Sequence[str]) -> None:
+    """Refuse columns that are not of numbers, all of them at once."""
+    kinds = {name: table.column(name).type for name in names}
+    odd = {name: kind for name, kind in kinds.items() if not _is_number(kind)}
+    if odd:
+        listed = ", ".join(f"{name!r} ({kind})" for name, kind in odd.items())
+        others = ", ".join(f'"{name}"' for name in names if name not in odd)
+        raise DataError(
+            f"{path}, column {listed}: no numbers; name the columns to use, as in features = "
+            f"[{others}], or make features of the words of a column, as in hashed = 64, text = "
+            f'"{next(iter(odd))}"'
+        )
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = types.is_integer, types.is_floating, types.is_boolean
+    return any(test(kind) for test in tests)
+
+
+def _missing_mask(table: Any, name: str) -> NDArray:
+    """Which rows have no value in a column."""
+    return np.array(table.column(name).is_null(nan_is_null=True).to_numpy())
 
 
 def _texts(path: Path, table: Any, name: str) -> list[str]:
@@ -57,24 +102,26 @@ def _texts(path: Path, table: Any, name: str) -> list[str]:
     return list(found)
 
 
-def _column(path: Path, table: Any, name: str) -> NDArray:
+def _column(path: Path, table: Any, name: str, remedy: str = "") -> NDArray:
     """The column without missing values."""
-    column = table.column(name)
-    if column.null_count:
-        row = next(i for i, value in enumerate(column) if not value.is_valid)
-        raise DataError(f"{path}, row {row + 1}, column {name!r}: missing; correct or drop the row")
-    found: NDArray = column.to_numpy()
+    gaps = np.flatnonzero(_missing_mask(table, name))
+    if len(gaps):
+        at = f"{path}, row {gaps[0] + 1}, column {name!r}: missing"
+        raise DataError(f"{at}; {remedy or 'give a value, or drop the row'}")
+    found: NDArray = table.column(name).to_numpy()
     return found
 
 
-def _numbers(path: Path, table: Any, name: str) -> NDArray:
-    found = _column(path, table, name)
-    if found.dtype.kind not in "biuf":
-        raise DataError(
-            f"{path}, column {name!r}: {table.column(name).type} is no number; convert it, or name "
-            f"the columns to use by features"
-        )
-    wrong = np.flatnonzero(~np.isfinite(found.astype(float)))
+def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArray:
+    """The column as numbers, all finite; `missing`: not-a-number where there is none."""
+    if not _is_number(table.column(name).type):
+        raise DataError(f"{path}, column {name!r}: {table.column(name).type} is no number")
+    if missing:
+        gaps = _missing_mask(table, name)
+        found = np.where(gaps, np.nan, table.column(name).to_numpy().astype(float))
+    else:
+        found = _column(path, table, name, REMEDY)
+    wrong = np.flatnonzero(np.isinf(found.astype(float)))
     if len(wrong):
         raise DataError(
             f"{path}, row {wrong[0] + 1}, column {name!r}: {found[wrong[0]]} is not a finite "

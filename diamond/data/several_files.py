@@ -30,6 +30,9 @@ def joined(found: Sequence[Dataset], places: Sequence[str] | None = None) -> Dat
         files=tuple(path for one in found for path in one.files),
         names=first.names,
         places=places,
+        missing=tuple(
+            cells._replace(site=place) for place, one in zip(places, found) for cells in one.missing
+        ),
     )
 
 

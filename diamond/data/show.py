@@ -46,25 +46,32 @@ def picture(
     labels: ArrayLike,
     path: str | Path,
     classes: Sequence[str] | None = None,
+    agents: Sequence[str] | None = None,
 ) -> Path:
-    """Draw one bar an agent, its rows stacked by label, and write it to `path`."""
+    """Draw one bar an agent, its rows stacked by label, and write it to `path`.
+
+    `agents` are their names.
+    """
     from matplotlib import colormaps
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     numbers, names = counts(parts, labels), _names(labels, classes)
-    agents = np.arange(len(numbers))
-    size = (float(np.clip(1.8 + 0.45 * len(agents), 5, 12)), 3.6)
+    bars = np.arange(len(numbers))
+    size = (float(np.clip(1.8 + 0.45 * len(bars), 5, 12)), 3.6)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
-    base = np.zeros(len(agents))
+    base = np.zeros(len(bars))
     for k, name in enumerate(names):
         few = len(names) <= 10
         colour = colormaps["tab10"](k) if few else colormaps["turbo"](k / (len(names) - 1))
-        axes.bar(agents, numbers[:, k], bottom=base, color=colour, label=name, width=0.8)
+        axes.bar(bars, numbers[:, k], bottom=base, color=colour, label=name, width=0.8)
         base += numbers[:, k]
     axes.set(xlabel="agent", ylabel="rows", ylim=(0, 1.05 * base.max()))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=25, integer=True, min_n_ticks=1))
+    if agents is None:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=25, integer=True, min_n_ticks=1))
+    else:
+        axes.set_xticks(bars, list(agents), rotation=90 if len(bars) > 12 else 0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.02)
     if len(names) <= 20:  # beyond that a legend is larger than the picture

@@ -1,13 +1,36 @@
 """Reader of the user's own csv tables."""
 
+import math
 from collections.abc import Sequence
 from csv import Error, reader
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import hashed_text
-from .dataset import DataError, Dataset, labels_of, number, refuse, tabulated
+from .dataset import (
+    DataError,
+    Dataset,
+    MissingCells,
+    as_number,
+    labels_of,
+    refuse,
+    tabulated,
+)
+from .missing_values import (
+    LABEL_REMEDY,
+    REMEDY,
+    MissingValues,
+    Reading,
+    complete_rows,
+    fill_sites,
+    is_missing,
+    parse_rule,
+)
+
+SEPARATORS = (",", ";", "\t")
 
 
 def csv(
@@ -18,33 +41,105 @@ def csv(
     features: Sequence[str] | None = None,
     hashed: int | None = None,
     text: str = "text",
+    missing_values: MissingValues = "refuse",
 ) -> Dataset:
     """Read a csv table with a header row: a label column, feature columns, perhaps a site column.
 
-    Labels are whole numbers or names, and `classes` lists them in ascending order; `real`: they are
-    numbers to regress on. `features` names the columns to use, all others by default. `hashed`: the
-    words of the column `text` become so many features, after the others (`hashed_text`).
+    Cells are separated by commas, semicolons or tabs, as the header has them. Labels are whole
+    numbers or names, and `classes` lists them in ascending order; `real`: they are numbers to
+    regress on. `features` names the columns to use, all others by default. `hashed`: the words of
+    the column `text` become so many features, after the others (`hashed_text`).
+
+    `missing_values`, of cells that are empty or say NA, NaN, null, none, ? or a full stop:
+    "refuse" them, "drop" their rows, fill features by the "mean" of the column over the rows of
+    the same site, by a number, or by a number for each column, {"age": 50.0}; "keep" them as
+    not-a-number. `Dataset.missing` says how many there were.
     """
-    path = Path(path)
-    lines, header = _lines(path)
+    path, rule = Path(path), parse_rule(missing_values)
+    lines, header = _lines(path, label)
     columns = chosen(path, header, label, site, features, text if hashed else None)
-    numbers = [n for n, _ in lines]
     column = lambda name: [cells[header.index(name)].strip() for _, cells in lines]
-    bad: list[str] = []
-    cells = [[number(n, own[k], header[k], bad) for k in columns] for n, own in lines]
-    rows = np.array(cells).reshape(len(lines), len(columns))
-    for name in (label, site):
-        own = [] if name is None else column(name)
-        empty = [n for n, value in zip(numbers, own) if not value]
-        bad += [f"row {n}, column {name!r}: empty" for n in empty]
-    refuse(path, bad, "correct these cells")
+    if site is not None:
+        bare = [n for (n, _), value in zip(lines, column(site)) if not value]
+        refuse(path, [f"row {n}, column {site!r}: empty" for n in bare], "name the site")
+    rows = _numbers(path, lines, header, columns, rule)
+    places = None if site is None else np.array(column(site))
     names = [header[k] for k in columns]
+    # "none" may be a class, but is no number.
+    empty = np.array([is_missing(cell) if real else not cell for cell in column(label)])
+    missing: tuple[MissingCells, ...] = ()
+    if rule.drops:
+        target = np.where(empty, np.nan, 0.0)[:, None]
+        whole, missing = complete_rows(np.hstack([rows, target]), [*names, label], places, path)
+        lines = [line for line, keeps in zip(lines, whole) if keeps]
+        rows, places = rows[whole], None if places is None else places[whole]
+    else:
+        bare = [lines[i][0] for i in np.flatnonzero(empty)]
+        refuse(path, [f"row {n}, column {label!r}: empty" for n in bare], LABEL_REMEDY)
     if hashed:
         rows = np.hstack([rows, hashed_text.features(column(text), hashed)])
         names += hashed_text.names(text, hashed)
-    marks = labels_of(column(label), numbers, label, path, real)
-    sites = None if site is None else np.array(column(site))
-    return tabulated(path, rows, marks, names, real, sites)
+    marks = labels_of(column(label), [n for n, _ in lines], label, path, real)
+    found = tabulated(path, rows, marks, names, real, places, rule.keeps)
+    return fill_sites(replace(found, missing=missing), missing_values)
+
+
+def _numbers(
+    path: Path,
+    lines: Sequence[tuple[int, list[str]]],
+    header: Sequence[str],
+    columns: Sequence[int],
+    rule: Reading,
+) -> NDArray[np.float64]:
+    """The features as numbers, not-a-number where a cell is missing and may be."""
+    rows = np.zeros((len(lines), len(columns)))
+    bad: list[tuple[int, str, bool]] = []  # the row, what is wrong with a cell, if it is missing
+    texts: dict[str, str] = {}  # columns of text, with an example
+    for place, k in enumerate(columns):
+        cells = [own[k].strip() for _, own in lines]
+        rows[:, place] = [as_number(cell) for cell in cells]
+        odd = [(n, cell) for (n, _), cell in zip(lines, cells) if math.isnan(as_number(cell))]
+        wrong = [(n, cell) for n, cell in odd if not is_missing(cell)]
+        given = len(cells) - (len(odd) - len(wrong))
+        if wrong and 2 * len(wrong) > given and not any(_is_odd_number(c) for _, c in wrong):
+            texts[header[k]] = wrong[0][1]
+            continue
+        for n, cell in odd:
+            at = f"row {n}, column {header[k]!r}: "
+            if not is_missing(cell):
+                bad.append((n, f"{at}{cell!r} is not a finite number", False))
+            elif not (rule.keeps or rule.drops):
+                bad.append((n, f"{at}{cell!r} is a missing value", True))
+    if texts:
+        _refuse_texts(path, texts, [header[k] for k in columns if header[k] not in texts])
+    bad.sort(key=lambda one: one[0])
+    correct = "correct these cells, with a point in decimal numbers"
+    kinds = {missing for _, _, missing in bad}
+    remedy = f"{correct}; of missing values, {REMEDY}" if len(kinds) > 1 else correct
+    refuse(path, [said for _, said, _ in bad], REMEDY if kinds == {True} else remedy)
+    return rows
+
+
+def _is_odd_number(cell: str) -> bool:
+    """Whether a cell was meant to be a number: 1,5 or 1_5 or 1e99."""
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse_texts(path: Path, texts: dict[str, str], others: Sequence[str]) -> None:
+    """Refuse columns of names or words, and say how to leave them out or to use them."""
+    listed = " and ".join(f"{name!r} ({example!r}, ...)" for name, example in texts.items())
+    one = len(texts) == 1
+    names = ", ".join(f'"{name}"' for name in others)
+    kind = "column" if one else "columns"
+    raise DataError(
+        f"{path}: {kind} {listed} {'holds' if one else 'hold'} text, not numbers; name the columns "
+        f"to use, as in features = [{names}], or make features of the words of a column, as in "
+        f'hashed = 64, text = "{next(iter(texts))}"'
+    )
 
 
 def chosen(
@@ -68,11 +163,13 @@ def chosen(
     return [header.index(name) for name in names]
 
 
-def _lines(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
+def _lines(path: Path, label: str) -> tuple[list[tuple[int, list[str]]], list[str]]:
     """Return the numbered lines below the header, all of its width, and the header."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            table = reader(stream, strict=True)
+            separator = _separator(stream.readline(), label)
+            stream.seek(0)
+            table = reader(stream, strict=True, delimiter=separator)
             lines = [(table.line_num, cells) for cells in table if cells]
     except (Error, UnicodeDecodeError, OSError) as cause:
         raise DataError(f"{path}: not a readable utf-8 csv table ({cause}); correct it") from cause
@@ -88,3 +185,12 @@ def _lines(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
                 "correct the row"
             )
     return lines[1:], header
+
+
+def _separator(first: str, label: str) -> str:
+    """What separates cells: that by which the header has a column of labels, else the commonest."""
+    cells = lambda one: [name.strip().strip('"') for name in first.rstrip("\r\n").split(one)]
+    for one in SEPARATORS:
+        if label in cells(one) and len(cells(one)) > 1:
+            return one
+    return max(SEPARATORS, key=first.count)

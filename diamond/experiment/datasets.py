@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from glob import escape, glob
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .. import data
 from ..data import Dataset
+from ..data.dataset import SHOWN
 from .validation_errors import did_you_mean, wrong
 
 KNOWN: dict[str, Callable[..., Dataset]] = {
@@ -20,7 +21,11 @@ KNOWN: dict[str, Callable[..., Dataset]] = {
     "mnist": data.mnist,
 }
 
-TABLES: dict[str, Callable[..., Dataset]] = {".csv": data.csv, ".parquet": data.parquet}
+TABLES: dict[str, Callable[..., Dataset]] = {
+    ".csv": data.csv,
+    ".tsv": data.csv,
+    ".parquet": data.parquet,
+}
 AGENT = "{agent}"  # in a pattern
 Files = str | list[str] | dict[str, str]  # as a file says them: a name or a path, ...
 Place = str | Sequence[str] | Mapping[str, str]  # a name or a path, several, or several by site
@@ -32,7 +37,8 @@ class Columns:
 
     `label` and `site` are columns of a table, `features` those to use, `text` the one whose words
     become `hashed` features; `real`: labels are numbers to regress on. `labels` are the classes in
-    their order, those found in the files by default.
+    their order, those found in the files by default. `missing` cells are refused, dropped with
+    their rows, or kept as not-a-number.
     """
 
     label: str = "label"
@@ -42,6 +48,7 @@ class Columns:
     hashed: int | None = None
     text: str = "text"
     labels: tuple[str, ...] | None = None
+    missing: Literal["refuse", "drop", "keep"] = "refuse"
 
 
 def load(dataset: Place, folder: str | None, columns: Columns) -> Dataset:
@@ -94,7 +101,7 @@ def _read(
         except data.DataError as cause:
             raise data.DataError(f"site {site}: {cause}" if site else str(cause)) from None
 
-    found = [one(site, path) for _, site, path, _ in stamps]
+    found = _all_or_every_error([partial(one, site, path) for _, site, path, _ in stamps])
     width = max((one.shape[0] for one in found), default=0)
     for k, (_, site, path, _) in enumerate(stamps):  # the last features may all be 0 in a file
         if _sparse(path, columns) and found[k].shape != (width,):
@@ -109,17 +116,33 @@ def _read(
     return data.alike(sets, columns.labels)
 
 
+def _all_or_every_error(readers: Sequence[Callable[[], Dataset]]) -> list[Dataset]:
+    """What all readers return; if any of them fail, one error with the messages of all."""
+    found, said = [], []
+    for read in readers:
+        try:
+            found.append(read())
+        except data.DataError as cause:
+            said.append(str(cause))
+    if said:
+        more = [f"and {len(said) - SHOWN} more files"] if len(said) > SHOWN else []
+        raise data.DataError("\n    ".join([*said[:SHOWN], *more]))
+    return found
+
+
 def _file_of(path: str, columns: Columns, width: int | None) -> Dataset:
     """The rows of one file."""
     kind, real, hashed = Path(path).suffix, columns.real, columns.hashed
     if kind in TABLES:
-        used = columns.features, hashed, columns.text
+        used = columns.features, hashed, columns.text, columns.missing
         return TABLES[kind](path, columns.label, columns.site, real, *used)
     if columns.features is not None:
         raise data.DataError(f"{path}: its columns have no names; leave features out")
     if hashed and kind != ".npz":
         return data.lines(path, hashed, real)
-    return data.npz(path, real) if kind == ".npz" else data.libsvm(path, width, real)
+    return (
+        data.npz(path, real, columns.missing) if kind == ".npz" else data.libsvm(path, width, real)
+    )
 
 
 def _sparse(path: str, columns: Columns) -> bool:

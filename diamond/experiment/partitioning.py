@@ -9,6 +9,16 @@ import numpy as np
 
 from .. import data
 from ..data import Dataset
+from ..data.dataset import MissingCells
+from ..data.hashed_text import NO_WORDS, mark_unused
+from ..data.missing_values import (
+    MissingValues,
+    Reading,
+    count_missing,
+    describe_missing,
+    fill_missing,
+    parse_rule,
+)
 from ..data.standardize import federated, told
 from .components import spec
 from .datasets import Columns, Files, several
@@ -22,6 +32,11 @@ PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "unequal": data.partition.unequal,
 }
 PARTS = ("train", "valid", "test")
+MISSING: dict[Reading, Literal["refuse", "drop", "keep"]] = {
+    Reading(): "refuse",
+    Reading(drops=True): "drop",
+    Reading(keeps=True): "keep",
+}
 SHARES = (0.4, 0.4, 0.2)  # of training, validation and test rows
 IID, AGENTS = "iid", 9  # where nothing else is said
 ALREADY = ("labels", "labels_or_n", "agents", "seed")  # what a partition is handed anyway
@@ -35,6 +50,8 @@ class Dealt(NamedTuple):
     test: list[dict[str, np.ndarray]] | None  # where files of their own leave it out
     classes: int
     names: tuple[str, ...]  # the features', if they have any
+    sites: tuple[str, ...]  # the agents', where sites are agents
+    notes: list[str]  # missing values that were filled or dropped, features without a word
 
 
 def deal(
@@ -55,6 +72,7 @@ def deal(
     hashed: int | None = None,
     text: str = "text",
     labels: list[str] | list[int] | None = None,
+    missing_values: Literal["refuse", "drop", "mean"] | float | dict[str, float] = "refuse",
     real: bool = False,
     first: int = 0,
 ) -> Dealt:
@@ -68,14 +86,15 @@ def deal(
     labels are numbers to regress on, others become classes in the order of `labels`. `scale`
     "standard" subtracts from every feature the mean and divides by the deviation that it has over
     the training rows of all agents, who tell sums alone; a table tells them, [mean, deviation] of
-    each feature by its name. `first` is the number of the first agent.
+    each feature by its name. `missing_values` are refused, dropped with their rows ("drop"), or
+    filled before scaling: by the "mean" of the column over the agent's own training rows, by a
+    number, or by a number for each column. `first` is the number of the first agent.
     """
     places = {"train": train, "valid": valid, "test": test} if dataset is None else {"": dataset}
     given = {part: place for part, place in places.items() if place is not None}
     said: dict[str, Any] = {"label": label, "site": site, "real": real, "features": features}
-    found = several(
-        given, folder, columns_of(said | {"hashed": hashed, "text": text, "labels": labels})
-    )
+    said |= {"hashed": hashed, "text": text, "labels": labels, "missing_values": missing_values}
+    found = several(given, folder, columns_of(said))
     if rows is not None:
         found = {part: drawn(one, rows, seed) for part, one in found.items()}
     one = next(iter(found.values()))
@@ -83,19 +102,47 @@ def deal(
     if dataset is not None:
         cut = data.partition.split(own[""], shares, seed, first)
         found, own = dict.fromkeys(PARTS, one), dict(zip(PARTS, cut, strict=True))
-    scaled = _scale(scale, one, own["train"])
+    sites = one.places if one.sites is not None and partition is None else ()
+    called = sites or [f"agent {first + k}" for k in range(len(own["train"]))]
+    tables = {part: [each.train[0][i] for i in own[part]] for part, each in found.items()}
+    dropped = [one] if dataset is not None else found.values()
+    missing = [cells for each in dropped for cells in each.missing]
+    if parse_rule(missing_values).keeps:
+        tables, missing = _fill_agents(tables, one.names, missing_values, called)
+    scaled = _scale(scale, tables["train"], one.names)
     made = {
-        part: [{"a": scaled(each.train[0][i]), "b": each.train[1][i]} for i in own[part]]
+        part: [
+            {"a": scaled(rows), "b": each.train[1][i]} for rows, i in zip(tables[part], own[part])
+        ]
         for part, each in found.items()
     }
-    return Dealt(made["train"], made["valid"], made.get("test"), len(one.classes), one.names)
+    names, notes = one.names, describe_missing(missing, missing_values)
+    if hashed and len(called) > 1:  # of one site alone, others may have the words
+        names, empty = mark_unused(names, [*tables["train"], *tables["valid"]], hashed)
+        notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
+    about = len(one.classes), names, sites, notes
+    return Dealt(made["train"], made["valid"], made.get("test"), *about)
 
 
-def _scale(scale: Any, found: Dataset, own: Sequence[np.ndarray]) -> Callable[[Any], Any]:
-    """What is done to features: by the rows of all agents, by a table, or nothing."""
+def _fill_agents(
+    tables: Mapping[str, list[np.ndarray]],
+    names: Sequence[str],
+    rule: MissingValues,
+    agents: Sequence[str],
+) -> tuple[dict[str, list[np.ndarray]], list[MissingCells]]:
+    """Every agent's features of all parts without missing cells, and how many there were."""
+    order = [part for part in PARTS if part in tables]  # training rows first
+    each = [[tables[part][k] for part in order] for k in range(len(agents))]
+    counts = [count_missing(own, names, agent) for own, agent in zip(each, agents)]
+    whole = [fill_missing(own, names, rule, agent) for own, agent in zip(each, agents)]
+    return dict(zip(order, map(list, zip(*whole)))), counts
+
+
+def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> Callable[[Any], Any]:
+    """What is done to features: by the training rows of all agents, by a table, or nothing."""
     if scale == "standard":
-        return federated([found.train[0][i] for i in own]).__call__
-    return told(scale, found.names).__call__ if scale != "none" else lambda table: table
+        return federated(train).__call__
+    return told(scale, names).__call__ if scale != "none" else lambda table: table
 
 
 def drawn(found: Dataset, rows: int, seed: int) -> Dataset:
@@ -122,7 +169,8 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
     for key in ("features", "labels"):
         if key in found:
             found[key] = tuple(map(str, found[key]))
-    return Columns(**found)
+    rule = parse_rule(given.get("missing_values", "refuse"))
+    return Columns(**found | {"missing": MISSING[rule]})
 
 
 def dealer(partition: str | dict[str, Any]) -> Callable[..., list[np.ndarray]]:

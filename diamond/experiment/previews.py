@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from .. import data
 from ..data.locations import where
+from ..data.missing_values import count_missing, describe_missing, parse_rule
 from ..network import Network
 from . import partitioning, sites
 from .components import Part, algorithm, graph, literal
@@ -81,12 +82,15 @@ def dealt_out(
     columns: Sequence[str] | None = None,
     hashed: int | None = None,
     text: str = "text",
+    missing_values: str = "refuse",
 ) -> tuple[str, dict[str, Any]]:
     """What each agent would get: a table for the eye, and its numbers."""
     source = " ".join(files)
     place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
     used = None if columns is None else tuple(columns)
-    said = Columns(label, site, real, used, hashed, text)
+    rule = literal(missing_values)
+    keeps = partitioning.MISSING[parse_rule(rule)]
+    said = Columns(label, site, real, used, hashed, text, missing=keeps)
     found = load(place, str(folder) if folder else None, said)
     asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
     given = {k: v for k, v in (asked | {"site": site}).items() if v is not None}
@@ -99,7 +103,13 @@ def dealt_out(
         parts = [np.flatnonzero(found.sites == one) for one in found.places]
         names = list(found.places)
     title = f"{found.name}: {len(labels):,} rows of {features.shape[1]} features"
+    missing = [*found.missing]
+    if keeps == "keep":
+        tables = [features[part] for part in parts]
+        missing = [count_missing([own], found.names, k) for own, k in zip(tables, names)]
+    title = "\n".join([title, *describe_missing(missing, rule)])
     numbers: dict[str, Any] = {
+        "missing": {site: cells for site, cells, _ in missing if cells},
         "dataset": found.name,
         "rows": len(labels),
         "features": features.shape[1],

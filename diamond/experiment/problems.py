@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import problems
 from ..data import DataError, Dataset
+from ..data.missing_values import check_names
 from ..data.standardize import told
 from ..problem import Problem
 from . import demo
@@ -72,10 +73,14 @@ def _on_rows(
     rows, inner = of(dealt) | places | {"real": real, "first": first}, of(rest)
 
     def build() -> Problem:
-        train, valid, test, classes, names = deal(**rows)
+        dealt_rows = deal(**rows)
+        train, valid, test, classes, names = dealt_rows[:5]
         known: dict[str, Any] = {"classes": classes} if "classes" in rest else {}
         known |= {"names": names} if "names" in rest and names else {}
-        return _checked(make(train, valid, test, **known | inner), name)
+        sites = dealt_rows.sites or None
+        known |= {"agent_names": sites} if "agent_names" in rest and sites else {}
+        made = _checked(make(train, valid, test, **known | inner), name)
+        return made.annotate(sites, dealt_rows.notes)
 
     spelled = {k: v for k, v in options.spelled.items() if k not in ("agents", "partition")}
     if "dataset" not in given:
@@ -96,6 +101,7 @@ def _at_hand(rows: dict[str, Any], places: dict[str, Any]) -> Dataset | None:
         return None
     try:
         found = several(places, rows.get("folder"), columns_of(rows))
+        check_names(rows.get("missing_values", "refuse"), found[first].names)
         if isinstance(rows.get("scale"), dict):
             told(rows["scale"], found[first].names)
     except (DataError, OSError) as cause:

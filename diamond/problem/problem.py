@@ -60,6 +60,10 @@ class Problem:
     yours, which then must not be sorted: batches are runs of successive rows. `constant`, if given,
     is the upper loss of a prediction that ignores its input: a run that ends there is warned of.
     `names`, for an x of one array, are those of its entries along the first axis: features, rows.
+    `y_names` has the structure of y and names the entries of each array along its first axes: a
+    list, nested lists, or one text for the whole array; {"w": ["age", "dose"], "b": "intercept"}.
+    `x_meaning` says what a number of x is, as in "log-penalty". `agent_names` are those of the
+    agents, in their order. Tables, exports and reports show them.
     """
 
     def __init__(
@@ -76,6 +80,9 @@ class Problem:
         lower_level: LowerLevel = "personal",
         prox: Any = None,
         names: Sequence[str] | None = None,
+        y_names: Any = None,
+        x_meaning: str = "",
+        agent_names: Sequence[str] | None = None,
     ):
         compilation_cache.compile_cache()
         self.upper, self.lower, self.init = upper, lower, init
@@ -89,6 +96,9 @@ class Problem:
             self.metrics = {name: Alone(metric) for name, metric in self.metrics.items()}
             given, test = {"train": train}, valid if test is None else test
         self.names = None if names is None else validate.names(names, self.init)
+        self.y_names = None if y_names is None else validate.y_names(y_names, self.init)
+        self.x_meaning = x_meaning
+        self.notes: tuple[str, ...] = ()  # about the rows, as their reader has them
         if test is not None:
             given["test"], called["test"] = test, "test"
         self.streams = {name: part for name, part in given.items() if isinstance(part, Stream)}
@@ -99,6 +109,7 @@ class Problem:
         self.rows = {name: LocalRows(called[name], part, order) for name, part in parts.items()}
         self.rows.setdefault("valid", self.rows["train"])  # what f averages over
         self.agents = len(train)  # m
+        self.agent_names = validate.agent_names(agent_names, self.agents)
         self.here: list[int] = []  # those whose rows are in this process
         self._stacked: dict[tuple[str, int, Any], Rows] = {}
         if jax.process_count() > 1 and any(map(callable, chain(*parts.values()))):
@@ -140,6 +151,16 @@ class Problem:
         found.here, found._stacked = [], {}
         found.rows = {name: part.kept(map(int, agents)) for name, part in self.rows.items()}
         found.load(agents)
+        return found
+
+    def annotate(
+        self, agent_names: Sequence[str] | None = None, notes: Sequence[str] = ()
+    ) -> "Problem":
+        """The same with names of the agents, and with notes about the rows for its readers."""
+        found = copy(self)
+        if agent_names is not None:
+            found.agent_names = validate.agent_names(agent_names, self.agents)
+        found.notes = (*self.notes, *notes)
         return found
 
     @property

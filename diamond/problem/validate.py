@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.tree import Tree
 from ..machine.compiler import briefly
+from .loss_errors import explain_errors, shapes
 
 TAKEN = frozenset(  # by what every evaluation holds
     "round stationarity consensus y_consensus z_consensus lower_error metric definition1 "
@@ -57,8 +58,21 @@ def one(name: str, agent: int, given: Any) -> Tree:
             f"leave it out of train, valid and network"
         )
     for path, leaf in leaves:
+        _no_lists(name, agent, path, leaf)
         _leaf(name, agent, jax.tree_util.keystr(path), leaf, leaves[0][1])
     return rows
+
+
+def _no_lists(name: str, agent: int, path: Any, leaf: np.ndarray) -> None:
+    """Refuse numbers in lists, of which JAX takes each for an array of its own."""
+    depth = [isinstance(step, jax.tree_util.SequenceKey) for step in path]
+    if leaf.ndim == 0 and any(depth):
+        place = jax.tree_util.keystr(path[: depth.index(True)])
+        raise ValueError(
+            f"agent {agent}'s {name} rows{place and f' {place}'} are a list or tuple of numbers, "
+            f"which JAX takes for many arrays; make one array of them with the rows first, as by "
+            f"np.asarray"
+        )
 
 
 def _leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.ndarray) -> None:
@@ -83,6 +97,18 @@ def _leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.ndarray)
             f"{where} are not finite: row {bad} is the first with NaN or infinity; remove or "
             f"repair it"
         )
+    if leaf.dtype.itemsize > 4 and leaf.dtype.kind == "f" and not _in_double():
+        beyond = np.argwhere(np.abs(leaf) > np.finfo(np.float32).max)
+        if len(beyond):
+            raise ValueError(
+                f"{where} are too large for float32: row {beyond[0][0]} is the first, with "
+                f"{leaf[tuple(beyond[0])]:g}; correct or rescale it, or enable jax_enable_x64"
+            )
+
+
+def _in_double() -> bool:
+    """Whether arrays hold float64."""
+    return jnp.zeros(()).dtype == jnp.float64
 
 
 def form(rows: Tree) -> Form:
@@ -157,12 +183,20 @@ def point(start: Any) -> tuple[Tree, Tree]:
             ) from None
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise TypeError(f"init(key) gives {name} of dtype {leaf.dtype}; it must be floating")
+        if leaf.dtype.itemsize < 4:
+            raise TypeError(
+                f"init(key) gives {name} of dtype {leaf.dtype}; give float32 or float64 (losses "
+                f"are computed in half precision by precision='bf16' of simulate)"
+            )
         return leaf.astype(leaf.dtype)
 
     x, y = (jax.tree.map(lambda leaf: strong(n, leaf), part) for n, part in zip("xy", start))
     for name, part in (("x0", x), ("y0", y)):
         if part is not None and not jax.tree.leaves(part):
             raise ValueError(f"init(key) gives an {name} without any array; it needs at least one")
+        if part is not None and not any(leaf.size for leaf in jax.tree.leaves(part)):
+            kind = "an x0" if name == "x0" else "a y0"
+            raise ValueError(f"init(key) gives {kind} of size 0; it needs at least one number")
     return x, y
 
 
@@ -176,7 +210,46 @@ def names(given: Sequence[str], init: Any) -> tuple[str, ...]:
             f"there are {len(given)} names for an x that is {said}; give one array, and one name "
             f"for each entry along its first axis"
         )
-    return tuple(map(str, given))
+    return distinct("names", given, "every entry of x")
+
+
+def y_names(given: Any, init: Any) -> dict[str, Any]:
+    """Names of the entries of each array of y, along its first axes, by its place in y."""
+    y = jax.eval_shape(init, jax.random.key(0))[1]
+    structure: Any = jax.tree.structure(y)
+    try:
+        each = structure.flatten_up_to(given)
+    except (ValueError, TypeError) as cause:
+        raise ValueError(f"y_names must have the structure of y, {shapes(y)}") from cause
+    found = {}
+    for (path, leaf), own in zip(jax.tree_util.tree_leaves_with_path(y), each):
+        if own is None:
+            continue
+        table = np.asarray(own, dtype=str)
+        if table.shape != leaf.shape[: table.ndim]:
+            raise ValueError(
+                f"y_names{jax.tree_util.keystr(path)} are of shape {table.shape} for an array of "
+                f"shape {leaf.shape}; name every entry along its first axes"
+            )
+        found[jax.tree_util.keystr(path)] = table.tolist()
+    return found
+
+
+def agent_names(given: Sequence[str] | None, agents: int) -> tuple[str, ...] | None:
+    """One name for each agent."""
+    if given is None:
+        return None
+    if len(given) != agents:
+        raise ValueError(f"there are {len(given)} agent_names for {agents} agents; give one each")
+    return distinct("agent_names", given, "every agent")
+
+
+def distinct(key: str, given: Sequence[str], whose: str) -> tuple[str, ...]:
+    """The names, none of them twice."""
+    found = tuple(map(str, given))
+    if twice := [name for name in found if found.count(name) > 1]:
+        raise ValueError(f"{key} has {twice[0]!r} twice; give {whose} a name of its own")
+    return found
 
 
 def losses(problem: Any) -> None:
@@ -214,7 +287,7 @@ def losses(problem: Any) -> None:
     x, y = jax.tree.map(nudge, (x, y))
     found, moves = jax.device_get(briefly()(look)(x, y, rows))
     for name, values in found.items():
-        _average(name, problem.here, values)
+        _average(name, problem.here, values, y)
     if not moves:
         raise ValueError(
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
@@ -231,6 +304,7 @@ def _probe(problem: Any, part: str) -> Tree:
 
 def _both_ways(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tuple[jax.Array, ...]:
     """The loss of all rows, the mean of those of each, how large these are, all rows twice."""
+    loss = explain_errors(name, loss)
     together = loss(x, y, rows)
     if jnp.shape(together) != ():
         raise ValueError(
@@ -242,7 +316,7 @@ def _both_ways(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tuple[jax.
     return together, jnp.mean(singles), jnp.mean(jnp.abs(singles)), twice
 
 
-def _average(name: str, agents: Sequence[int], found: tuple[np.ndarray, ...]) -> None:
+def _average(name: str, agents: Sequence[int], found: tuple[np.ndarray, ...], y: Tree) -> None:
     """Refuse a loss that is not finite, or not an average over rows."""
     for agent, value, average, size, twice in zip(agents, *found):
         if not np.isfinite(value):
@@ -257,5 +331,10 @@ def _average(name: str, agents: Sequence[int], found: tuple[np.ndarray, ...]) ->
                 f"{name} is not an average over rows{looks}: on {PROBE} rows of agent {agent} it "
                 f"is {value:.6g}, the average over those rows one by one is {average:.6g}. Full "
                 f"losses and mini-batch gradients would disagree; terms without rows are fine, "
-                f"anything else that ties rows together is not"
+                f"anything else that ties rows together is not{_broadcast(y) * (not grows)}"
             )
+
+
+def _broadcast(y: Tree) -> str:
+    """The usual cause where a loss ties rows together and its author did not mean to."""
+    return f" (y is {shapes(y)}; are shapes (n, 1) and (n,) broadcast to (n, n)?)"

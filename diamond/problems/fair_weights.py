@@ -19,6 +19,7 @@ def fair_weights(
     test: Sequence[Tree] | None = None,
     classes: int = 2,
     regularizer: float = 1e-3,
+    agent_names: Sequence[str] | None = None,
 ) -> Problem:
     """f_i = cross-entropy on validation rows; g_i = m x_i cross-entropy + regularizer ||y||^2.
 
@@ -27,7 +28,7 @@ def fair_weights(
     {"w": (p, q), "b": (q,)} in common. f counts every agent alike, however many rows it has;
     whose rows mislead the model loses its weight, whose kind is rare gains. Rows are
     {"a": features (n, p), "b": labels (n,)}. The metric is the accuracy on `test`. For methods
-    that project: `order="atc"` where they have an order.
+    that project: `order="atc"` where they have an order. `agent_names` are those of the agents.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
     agents, features = len(train), np.shape(train[0]["a"])[1]
@@ -43,4 +44,5 @@ def fair_weights(
     level = float(np.log(classes))
     parts, metrics = (train, valid, test), {"accuracy": accuracy}
     kind: dict[str, Any] = {"lower_level": "common", "prox": prox.simplex()}
+    kind |= {"names": agent_names, "agent_names": agent_names, "x_meaning": "weight of an agent"}
     return Problem(upper, lower, init, *parts, metrics, constant=level, **kind)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.tree import Tree
 from ..problem import Problem
+from ._feature_penalties import ElasticNetLoss, Penalty, check_options, entry_names, l2
 from ._labels import labelled
 
 
@@ -19,7 +20,11 @@ def _upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
 
 
 def _lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-    return _upper(x, y, rows) + jnp.mean(jnp.exp(x)[:, None] * y**2)
+    return _upper(x, y, rows) + l2(x, y)
+
+
+def _weights(y: Tree) -> jax.Array:
+    return y
 
 
 def _accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
@@ -33,20 +38,33 @@ def hyperparameter(
     classes: int = 2,
     start: float = 0.0,
     names: Sequence[str] | None = None,
+    penalty: Penalty = "l2",
+    smoothing: float = 0.01,
 ) -> Problem:
     """f_i = cross-entropy on validation rows; g_i = cross-entropy + 1/(qp) sum_rk exp(x_r) y_rk^2.
 
     Rows are {"a": features (n, p), "b": labels (n,)}, q = `classes`; softmax regression without a
     bias. x holds the p log-penalties, shared and begun at `start`; y_i is agent i's (p, q) matrix.
     The metrics are the accuracy and the mean cross-entropy on `test`. `names` are the features'.
+
+    `penalty` "elastic_net": x holds p log-penalties of squares, then p of absolute values, which
+    g_i has as 1/(qp) sum_rk exp(x_(p+r)) h(y_rk) besides; h(y) = sqrt(y^2 + s^2) - s, which is |y|
+    to within s = `smoothing` and has the two derivatives that the hypergradient needs.
     """
+    check_options(penalty, smoothing)
     train, valid, test = labelled(train, valid, test, classes=classes)
-    features = np.shape(train[0]["a"])[1]
+    features, net = np.shape(train[0]["a"])[1], penalty == "elastic_net"
+    lower = ElasticNetLoss(_upper, _weights, smoothing) if net else _lower
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
-        return jnp.full(features, start * 1.0), jnp.zeros((features, classes))
+        return jnp.full(features * (2 if net else 1), start * 1.0), jnp.zeros((features, classes))
 
     metrics = {"accuracy": _accuracy, "test_loss": _upper}
     level = float(np.log(classes))
     rows = train, valid, test
-    return Problem(_upper, _lower, init, *rows, metrics, constant=level, names=names)
+    shown: dict[str, Any] = {
+        "names": entry_names(names, penalty),
+        "y_names": names,
+        "x_meaning": "log-penalty",
+    }
+    return Problem(_upper, lower, init, *rows, metrics, constant=level, **shown)

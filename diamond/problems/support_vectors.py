@@ -50,4 +50,6 @@ def support_vectors(
         return jnp.mean(jnp.argmax(scores(y, rows), 1) == rows["b"])
 
     metrics = {"accuracy": accuracy}
-    return Problem(upper, lower, init, train, valid, test, metrics, names=names)
+    of_y = names and {"w": names, "b": [f"intercept[{k}]" for k in range(classes)]}
+    shown: dict[str, Any] = {"names": names, "y_names": of_y, "x_meaning": "log-penalty"}
+    return Problem(upper, lower, init, train, valid, test, metrics, **shown)

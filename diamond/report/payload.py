@@ -161,6 +161,8 @@ def _answer(run: Stored) -> list[list[str]]:
     found = run.manifest.get("answer") or {}
     best = found.get("best")
     rows = [["best round", f"{best['round']}, upper loss {best['upper_loss']:.4g}"]] if best else []
+    if "meaning" in found:
+        rows.append(["x is", found["meaning"]])
     return rows + [
         [name, "  ".join(f"{value:.4g}" for value in values)] for name, values in of_x(found)
     ]

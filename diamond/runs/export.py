@@ -60,34 +60,57 @@ def _safetensors(run: Stored, out: Path | None) -> list[Path]:
 def _csv(run: Stored, out: Path | None) -> list[Path]:
     folder = out or run.path / "answer"
     folder.mkdir(parents=True, exist_ok=True)
-    found = arrays(run)
-    names = run.manifest.get("answer", {}).get("names")
-    levels = {level: _level(found, level, names if level == "x" else None) for level in "xy"}
+    found, answer = arrays(run), run.manifest.get("answer", {})
+    names = {"x": answer["names"]} if answer.get("names") else {}
+    for leaf, own in answer.get("y_names", {}).items():
+        names["/".join(["y", *STEPS.findall(leaf)])] = own
     columns = [name for name in run.last if name != "agents"]
-    tables: dict[str, Any] = levels | {
-        "history": [columns, *([line[name] for name in columns] for line in run.lines)]
+    history = [columns, *([line[name] for name in columns] for line in run.lines)]
+    tables: dict[str, Any] = {
+        "x": _level(found, "x", names, _agents(run), answer.get("meaning", "")),
+        "y": _level(found, "y", names, _agents(run)),
+        "history": history,
     }
     return [_table(folder / f"{name}.csv", rows) for name, rows in tables.items()]
 
 
-def _level(found: dict[str, np.ndarray], level: str, names: list[str] | None) -> list[list[Any]]:
-    """A line an entry, a column an agent; of x, which they share, their mean as well."""
+def _agents(run: Stored) -> list[str]:
+    """The names of the agents whose numbers a run has."""
+    network, site = run.manifest["network"], run.manifest.get("site")
+    numbers = range(network["agents"]) if site is None else [site["agent"]]
+    sites = network.get("sites")
+    return [sites[i] if sites else f"agent {i}" for i in numbers]
+
+
+def _level(
+    found: dict[str, np.ndarray],
+    level: str,
+    names: dict[str, Any],
+    agents: list[str],
+    meaning: str = "",
+) -> list[list[Any]]:
+    """A line an entry, a column an agent; of x, which they share, their mean as well.
+
+    `meaning`, where it is known, is the same in all lines: what the numbers are.
+    """
     leaves = {n: a for n, a in found.items() if n == level or n.startswith(f"{level}/")}
-    agents = len(next(iter(leaves.values())))
-    mean = ["mean"] if level == "x" else []
-    rows: list[list[Any]] = [["entry", *mean, *(f"agent {i}" for i in range(agents))]]
+    mean, kind = ["mean"] if level == "x" else [], ["quantity"] if meaning else []
+    rows: list[list[Any]] = [["entry", *kind, *mean, *agents]]
     for name, leaf in leaves.items():
+        of_leaf = names.get("x" if level == "x" else name)
         for place in np.ndindex(leaf.shape[1:]):
             values = leaf[(slice(None), *place)]
-            own = [float(values.mean())] if mean else []
-            rows.append([_entry(name, place, names), *own, *map(float, values)])
+            own = [meaning] * bool(meaning) + ([float(values.mean())] if mean else [])
+            rows.append([_entry(name, place, of_leaf), *own, *map(float, values)])
     return rows
 
 
-def _entry(leaf: str, place: tuple[int, ...], names: list[str] | None) -> str:
-    """ "age", "age[1]", "x/w[0, 1]"."""
-    first, rest = (names[place[0]], place[1:]) if names and place else (leaf, place)
-    return f"{first}{list(rest)}" if rest else first
+def _entry(leaf: str, place: tuple[int, ...], names: Any) -> str:
+    """ "age", "age[1]", "x/w[0, 1]"; `names` are lists for the first axes, or one text for all."""
+    rest = list(place)
+    while isinstance(names, list):
+        names = names[rest.pop(0)]
+    return f"{names or leaf}{rest}" if rest else names or leaf
 
 
 def _table(path: Path, rows: list[list[Any]]) -> Path:

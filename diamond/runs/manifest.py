@@ -75,7 +75,8 @@ def opening(
         }
         | _weights(network)
         | _kind(network)
-        | _places_and_links(network),
+        | _places_and_links(network)
+        | _agent_names(problem, network),
         "problem": _problem(origin, problem, seed),
         "seed": seed,
         "rounds": rounds,
@@ -112,6 +113,12 @@ def _places_and_links(network: Network) -> dict[str, Any]:
     return found if network.links is None else found | {"links": network.links.table()}
 
 
+def _agent_names(problem: Problem, network: Network) -> dict[str, Any]:
+    """The names of the agents, where they have any."""
+    named = problem.agent_names and len(problem.agent_names) == network.agents
+    return {"sites": list(problem.agent_names or ())} if named else {}
+
+
 def versions() -> dict[str, str]:
     """Of what the numbers depend on."""
     return {
@@ -134,7 +141,7 @@ def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
         "labels": labels(problem.rows["train"].tallies()),
         "sources": origin.sources,
         "data": data(problem),
-    }
+    } | ({"notes": list(problem.notes)} if problem.notes else {})
 
 
 def data(problem: Problem) -> dict[str, str]:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from ..core.tree import Tree, named
+from ..problem import Problem
 from .run import Run
 
 FEW = 24  # numbers that need no names to be looked at
@@ -16,7 +17,14 @@ def answer(run: Run) -> dict[str, Any]:
     """x, the mean over the agents, and which round was the best."""
     names = run.problem.names if run.problem else None
     mean = jax.tree.map(lambda a: np.asarray(a).mean(0), run.x)
-    return shown(mean, names) | ({"best": _best(run)} if run.best else {})
+    more = entry_names(run.problem) if run.problem else {}
+    return shown(mean, names) | more | ({"best": _best(run)} if run.best else {})
+
+
+def entry_names(problem: Problem) -> dict[str, Any]:
+    """What a number of x is, and names of the entries of y by leaf."""
+    found: dict[str, Any] = {"meaning": problem.x_meaning} if problem.x_meaning else {}
+    return found | ({"y_names": problem.y_names} if problem.y_names else {})
 
 
 def shown(x: Tree, names: tuple[str, ...] | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from ._batched_runs import BatchedRuns
-from .simulate import check, simulate
+from .simulate import check, simulate, warn_of_repeated_rows
 
 LANES = 288  # runs side by side, at most
 
@@ -99,6 +99,7 @@ def seeds_together(
     That of `simulate`, to rounding; `seconds` is its share of the time of all.
     """
     check(problem, network, algorithm, rounds, every, sampling)
+    warn_of_repeated_rows(problem, algorithm.batch)
     runs = [(algorithm, whole("seed", seed)) for seed in seeds]
     made: dict[int, Run | None] = {}
     for table, lanes in _all(problem, network, runs, rounds, every, sampling):

@@ -1,5 +1,6 @@
 """All agents in one process, as one axis of every array, in one compiled program."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -81,6 +82,7 @@ def simulate(
     the first round, by `diamond.machine.memory.TooLarge`.
     """
     check(problem, network, algorithm, rounds, every, sampling)
+    warn_of_repeated_rows(problem, algorithm.batch)
     seed = whole("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
@@ -169,6 +171,19 @@ def check(
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
     if sampling not in ("blocks", "rows"):
         raise ValueError(f"no sampling {sampling!r}; there are 'blocks' and 'rows'")
+
+
+def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
+    """Warn of a batch that no agent has rows for: correct, but it computes rows again."""
+    parts = [part for part in problem.rows if part != "test" and part not in problem.streams]
+    most = max((int(problem.counts(part).max()) for part in parts), default=batch)
+    if batch > most:
+        warnings.warn(
+            f"batch = {batch}, but no agent has more than {most} training or validation rows: "
+            f"every batch repeats rows, and computes them again; give batch = {most} or less",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def fits(problem: Problem, algorithm: Algorithm) -> None:

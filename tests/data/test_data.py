@@ -401,7 +401,7 @@ def test_csv_reads(tmp_path):
     ("text", "cause"),
     [
         ("x,y\n1,0\nred,1\n", "row 3, column 'x': 'red' is not a finite number"),
-        ("x,y\nnan,0\n,1\n", "row 2, column 'x': 'nan' .*; row 3, column 'x': ''"),
+        ("x,y\nnan,0\n,1\n", "row 2, column 'x': 'nan' is a missing value; row 3, .*: ''"),
         ("x,y\n1e39,0\n", "row 2, column 'x': '1e39'"),
         ("x,y\n1_0,0\n", "row 2, column 'x': '1_0'"),
         ("x,y\n1,\n", "row 2, column 'y': empty"),
@@ -413,7 +413,7 @@ def test_csv_reads(tmp_path):
         ("x,y\n", "no rows below the header"),
         ("", "no rows below the header"),
         ('x,y\n"1,0\n', "not a readable utf-8 csv"),
-        ("x,y\n" + "?,0\n" * 12, "row 11, column 'x': '\\?' is not a finite number and 2 more"),
+        ("x,y\n" + "?,0\n" * 12, "row 11, column 'x': '\\?' is a missing value and 2 more; drop"),
     ],
 )
 def test_csv_refuses(tmp_path, text, cause):

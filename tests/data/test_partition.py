@@ -191,3 +191,7 @@ def test_picture(tmp_path):
     labels = data.digits().train[1]
     path = data.picture(partition.by_label(labels, 9, 0, 2), labels, tmp_path / "parts.png")
     assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000
+    names = [f"ward {k}" for k in range(9)]
+    parts = partition.by_label(labels, 9, 0, 2)
+    named = data.picture(parts, labels, tmp_path / "named.svg", agents=names)
+    assert all(f"<!-- {name} -->" in named.read_text() for name in names)

@@ -111,7 +111,7 @@ def test_text_is_hashed_at_every_site(here):
         (here / f"{site}.csv").write_text("\n".join(["mark,words", *lines]) + "\n")
     plain = made(here, 2, dataset="{agent}h.txt", hashed=8)[1]
     table = made(here, 2, dataset="{agent}h.csv", hashed=8, text="words", label="mark")[1]
-    assert table.names == tuple(f"words#{k}" for k in range(8))
+    assert [name.split(" ")[0] for name in table.names] == [f"words#{k}" for k in range(8)]
     for one, two in zip(plain.rows["train"], table.rows["train"], strict=True):
         np.testing.assert_array_equal(one["a"], two["a"])
         np.testing.assert_allclose(np.linalg.norm(one["a"], axis=1), 1, rtol=1e-6)

@@ -80,7 +80,10 @@ def test_columns_are_found_by_name_wherever_they_stand(here):
 
 def test_what_is_wrong_is_named_by_file_row_and_column(here):
     text = (here / "site_3.csv").read_text().splitlines()
-    for cell, said in (("", "'' is not a finite"), ("high", "'high' is not a finite number")):
+    for cell, said in (
+        ("", "'' is a missing value; drop these rows by missing_values"),
+        ("high", "'high' is not a finite number"),
+    ):
         bad = text[4].split(",")
         bad[2] = cell
         (here / "site_3.csv").write_text("\n".join([*text[:4], ",".join(bad), *text[5:]]))
@@ -137,9 +140,13 @@ def test_parquet_reads_as_csv_does(here):
     assert found.names == wanted.names
     assert data.parquet("a.parquet", "name", features=["age"]).classes == ("x",)
     for change, said in (
-        ({"age": [*ages[:9], None]}, "a.parquet, row 10, column 'age': missing"),
-        ({"age": [*ages[:9], np.nan]}, "row 10, column 'age': nan is not a finite"),
-        ({"age": ["old"] * 10}, "column 'age': string is no number"),
+        (
+            {"age": [*ages[:9], None]},
+            "a.parquet, row 10, column 'age': missing; drop .*missing_values",
+        ),
+        ({"age": [*ages[:9], np.nan]}, "row 10, column 'age': missing"),
+        ({"age": [*ages[:9], np.inf]}, "row 10, column 'age': inf is not a finite number"),
+        ({"age": ["old"] * 10}, r"column 'age' \(string\): no numbers; .* features = \[\"dose\"\]"),
         ({"days": ages}, "row 1, column 'days': label .* is not a whole number"),
     ):
         parquet.write_table(arrow.table(columns | change), "a.parquet")

@@ -42,6 +42,13 @@ def test_the_problem_that_the_others_spoil():
 
 NAN = rows()["a"].copy()
 NAN[1, 0] = np.nan
+LARGE = np.ones((20, 2))
+LARGE[17, 1] = 1e300
+
+
+def decides(x, y, rows):
+    return lower(x, y, rows) if y[0] > 0 else 2 * lower(x, y, rows)
+
 
 REFUSED = {
     "rows of one agent, not a list": (
@@ -84,6 +91,16 @@ REFUSED = {
         ValueError,
         ["agent 1's validation rows ['a'] are not finite", "row 1 is the first", "remove or"],
     ),
+    "lists in place of an array": (
+        dict(train=[{"a": [[1.0, 2.0], [3.0, 4.0]]}] * 2),
+        ValueError,
+        ["agent 0's training rows ['a'] are a list or tuple of numbers", "np.asarray"],
+    ),
+    "a list of rows": (
+        dict(train=[[(np.ones(2), 1.0), (np.ones(2), 0.0)]] * 2),
+        ValueError,
+        ["agent 0's training rows are a list or tuple of numbers", "one array", "rows first"],
+    ),
     "another structure": (
         dict(train=[rows(), {"b": rows()["a"]}]),
         ValueError,
@@ -114,6 +131,49 @@ REFUSED = {
         dict(init=lambda key: (jnp.zeros(1, int), jnp.zeros(2))),
         TypeError,
         ["init(key) gives x of dtype int64; it must be floating"],
+    ),
+    "a start in half precision": (
+        dict(init=lambda key: (jnp.zeros(1), jnp.zeros(2, jnp.float16))),
+        TypeError,
+        ["init(key) gives y of dtype float16; give float32 or float64", "precision='bf16'"],
+    ),
+    "an x without numbers": (
+        dict(init=lambda key: (jnp.zeros((0, 3)), jnp.zeros(2))),
+        ValueError,
+        ["init(key) gives an x0 of size 0; it needs at least one number"],
+    ),
+    "names that are not distinct": (
+        dict(init=lambda key: (jnp.zeros(3), jnp.zeros(2)), names=["age", "dose", "age"]),
+        ValueError,
+        ["names has 'age' twice; give every entry of x a name of its own"],
+    ),
+    "a y of another shape": (
+        dict(init=lambda key: (jnp.zeros(1), jnp.zeros(3))),
+        ValueError,
+        [
+            "upper cannot be",
+            "x is float64[1], y is float64[3], rows are {'a': float64[8,2]}",
+            "init and",
+        ],
+    ),
+    "a y whose shape broadcasts": (
+        dict(
+            init=lambda key: (jnp.zeros(1), jnp.zeros((2, 1))),
+            upper=lambda x, y, rows: jnp.mean(rows["a"] @ y),
+            lower=lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["a"][:, 0]) ** 2),
+        ),
+        ValueError,
+        ["lower is not an average over rows:", "y is float64[2,1]", "broadcast to (n, n)"],
+    ),
+    "a Python if": (
+        dict(lower=decides),
+        TypeError,
+        ["lower asks for the value of an array", "if y[0] > 0", "test_problem.py", "jnp.where"],
+    ),
+    "numpy in a loss": (
+        dict(upper=lambda x, y, rows: upper(x, y, rows) + np.linalg.norm(np.asarray(y))),
+        TypeError,
+        ["upper asks for the value of an array", "np.asarray(y)", "jax.numpy"],
     ),
     "an empty start": (
         dict(init=lambda key: ({}, jnp.zeros(2))),
@@ -165,6 +225,23 @@ def test_bad_problems_are_refused(case):
         make(**changes)
     for part in words:
         assert part in str(refused.value)
+
+
+def test_a_value_beyond_single_precision_is_refused_by_agent_and_row():
+    """Also beyond the first rows, on which the losses are tried."""
+    with jax.enable_x64(False):
+        with pytest.raises(ValueError) as refused:
+            make(train=[rows(), {"a": LARGE}])
+    said = str(refused.value)
+    assert "agent 1's training rows ['a'] are too large for float32: row 17" in said
+    assert "1e+300" in said and "rescale" in said
+    assert make(train=[rows(), {"a": LARGE}]).agents == 2
+
+
+def test_a_batch_of_more_rows_than_there_are_is_warned_of():
+    words = "batch = 99, but no agent has more than .* rows.*give batch = .* or less"
+    with pytest.warns(RuntimeWarning, match=words):
+        diamond.simulate(quad().problem, ring(4), diamond.dsgd(0.1, 0.1, batch=99), rounds=0)
 
 
 def test_a_weakly_typed_start_becomes_strong():

@@ -55,6 +55,7 @@ function configuration(run) {
     ["started", run.started],
     ["finished", run.finished],
     ["problem", `${problem.name}: ${problem.agents} agents, x of ${problem.x_size}, y of ${problem.y_size} numbers`],
+    ...(problem.notes ?? []).map((note) => ["rows", note]),
     ["network", `${network.name}, ${network.mixing} mixing`],
     ["rounds", `${run.rounds}, measured every ${run.every}`],
     ["mini-batch", `${run.batch} rows, sampling by ${run.sampling}`],

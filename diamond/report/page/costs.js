@@ -51,24 +51,25 @@ function drawTraffic() {
 // The bytes of the chosen run by agent, split by the neighbour at the other end.
 function drawShares(colours) {
   const run = theRun();
-  const { agents } = networkOf(run);
+  const network = networkOf(run);
+  const { agents } = network;
   if (!run.traffic.length || agents > CROWD) return null;
   const both = run.traffic.flatMap(([i, j, bytes]) => [[i, j, bytes], [j, i, bytes]]);
   both.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const bars = {
     type: "bar",
-    x: both.map(([i]) => i),
+    x: both.map(([i]) => (network.sites ? agentName(network, i) : i)),
     y: both.map(([, , bytes]) => bytes),
     marker: { color: groupOf(run).colour, line: { color: colours.paper, width: 1 } },
-    customdata: both.map(([i, j]) => `agent ${i} with agent ${j}`),
+    customdata: both.map(([i, j]) => `${agentTitle(network, i)} with ${agentTitle(network, j)}`),
     hovertemplate: "%{customdata}: %{y:.4~s}B<extra></extra>",
     showlegend: false,
   };
   const layout = {
     barmode: "stack",
-    xaxis: { title: { text: "agent of the run chosen above" }, ...(agents <= 30 && { dtick: 1 }) },
+    xaxis: { title: { text: "agent of the run chosen above" }, ...(agents <= 30 && !network.sites && { dtick: 1 }) },
     yaxis: { title: { text: "bytes by neighbour" }, tickformat: "~s", ticksuffix: "B" },
   };
   const says = `Bytes of each agent with each neighbour, ${runTitle(run)}`;
-  return { traces: [bars], layout, rows: [["agent", "neighbour", "bytes"], ...both], says };
+  return { traces: [bars], layout, rows: [["agent", "neighbour", "bytes"], ...both.map(([i, j, bytes]) => [agentName(network, i), agentName(network, j), bytes])], says };
 }

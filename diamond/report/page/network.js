@@ -63,6 +63,7 @@ function edgeTraces(run, network, colours) {
 
 // A site is called by its name, other agents by their numbers.
 const agentName = (network, i) => network.sites?.[i] ?? String(i);
+const agentTitle = (network, i) => network.sites?.[i] ?? `agent ${i}`;
 
 function drawNetwork(colours) {
   const run = theRun();
@@ -99,7 +100,8 @@ function drawNetwork(colours) {
 // Plotly's basic bundle has no heat map: cells are bars, agent i's from i - 1/2 to i + 1/2.
 function drawHeat(colours) {
   const run = theRun();
-  const { agents } = networkOf(run);
+  const network = networkOf(run);
+  const { agents } = network;
   const cells = (run.agents[seen.own] ?? []).flatMap((row, k) => row.map((v, i) => ({ k, i, v })));
   if (!cells.length) return null;
   const scale = colouring(cells.map((cell) => cell.v));
@@ -110,8 +112,8 @@ function drawHeat(colours) {
     base: cells.map((cell) => cell.i - 0.5),
     width: 1,
     marker: { color: cells.map((cell) => scale.colour(cell.v)), line: { width: 0 } },
-    customdata: cells.map((cell) => [cell.i, run.frames[cell.k], format(cell.v)]),
-    hovertemplate: "agent %{customdata[0]}, round %{customdata[1]}: %{customdata[2]}<extra></extra>",
+    customdata: cells.map((cell) => [agentTitle(network, cell.i), run.frames[cell.k], format(cell.v)]),
+    hovertemplate: "%{customdata[0]}, round %{customdata[1]}: %{customdata[2]}<extra></extra>",
     showlegend: false,
   };
   const step = Math.ceil(run.frames.length / 8);
@@ -126,8 +128,11 @@ function drawHeat(colours) {
     uirevision: run.id,
   };
   if (agents <= 20) layout.yaxis.dtick = 1;
+  if (network.sites && agents <= CROWD) {
+    Object.assign(layout.yaxis, { tickvals: network.sites.map((_, i) => i), ticktext: network.sites, automargin: true });
+  }
   const says = `${ownTitle(seen.own)} of ${agents} agents at ${run.frames.length} evaluations`;
-  const rows = [["round", "agent", seen.own], ...cells.map(({ k, i, v }) => [run.frames[k], i, v])];
+  const rows = [["round", "agent", seen.own], ...cells.map(({ k, i, v }) => [run.frames[k], network.sites?.[i] ?? i, v])];
   return { traces: [bars, ...scale.bars], layout, rows, says };
 }
 

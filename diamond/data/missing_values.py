@@ -1,0 +1,148 @@
+"""Missing values of a table: refused, dropped with their rows, or filled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dataset import LARGEST, DataError, Dataset, MissingCells
+
+MissingValues = Literal["refuse", "keep", "drop", "mean"] | float | Mapping[str, float]
+MARKS = frozenset(["", "na", "n/a", "#n/a", "nan", "null", "none", "?", "."])  # in any case
+REMEDY = (
+    'drop these rows by missing_values = "drop", or fill the cells by missing_values = "mean" or '
+    "a number"
+)
+LABEL_REMEDY = 'give a label, or drop these rows by missing_values = "drop"'
+
+
+class Reading(NamedTuple):
+    """What a reader does with missing cells; what is kept is not-a-number, to be filled later."""
+
+    keeps: bool = False
+    drops: bool = False
+
+
+def parse_rule(rule: MissingValues) -> Reading:
+    """What a reader does by the rule of the user."""
+    numbers = rule.values() if isinstance(rule, Mapping) else [rule]
+    words = isinstance(rule, str) and rule in ("refuse", "keep", "drop", "mean")
+    if not words and not all(_is_number(value) for value in numbers):
+        raise DataError(
+            f"missing_values = {rule!r}; give 'refuse', 'drop', 'mean', a number, or a number for "
+            "each column by its name, as in {'age': 50.0}"
+        )
+    return Reading(rule not in ("refuse", "drop"), rule == "drop")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell of text stands for no value."""
+    return cell.strip().casefold() in MARKS
+
+
+def count_missing(features: Sequence[NDArray], names: Sequence[str], site: str) -> MissingCells:
+    """The missing cells of one site, over all parts of its rows."""
+    gaps = np.concatenate([np.isnan(part) for part in features])
+    cells = {_name(names, int(k)): int(gaps[:, k].sum()) for k in np.flatnonzero(gaps.any(0))}
+    return MissingCells(site, cells, int(gaps.any(1).sum()))
+
+
+def complete_rows(
+    rows: NDArray, names: Sequence[str], places: NDArray[np.str_] | None, path: Path
+) -> tuple[NDArray[np.bool_], tuple[MissingCells, ...]]:
+    """Which rows lack nothing, and the missing cells of each site of a table."""
+    if places is None:
+        places = np.full(len(rows), path.stem)
+    whole, missing = ~np.isnan(rows).any(1), []
+    for site in map(str, np.unique(places)):
+        missing.append(count_missing([rows[places == site]], names, site))
+        if not whole[places == site].any():
+            raise DataError(
+                f"{path}: every row of {site} lacks some value, so that none would be left; fill "
+                f'cells by missing_values = "mean" or a number, or use fewer columns by features'
+            )
+    return whole, tuple(missing)
+
+
+def fill_missing(
+    parts: Sequence[NDArray], names: Sequence[str], rule: MissingValues, site: str
+) -> list[NDArray[np.float32]]:
+    """The parts of one site's rows, training rows first, with every missing cell filled.
+
+    "mean": the mean of the column over the site's own training rows, so that no site learns
+    anything of another's.
+    """
+    check_names(rule, names)
+    values = np.full(parts[0].shape[1], np.nan)
+    if isinstance(rule, Mapping):
+        values = np.array([rule.get(name, np.nan) for name in names], float)
+    elif rule == "mean":
+        known = ~np.isnan(parts[0])
+        sums = np.where(known, parts[0], 0).sum(0, dtype=np.float64)
+        values = np.where(known.any(0), sums / np.maximum(known.sum(0), 1), np.nan)
+    elif not isinstance(rule, str):
+        values[:] = rule
+    for k in np.flatnonzero(np.isnan(values)):
+        if any(np.isnan(part[:, k]).any() for part in parts):
+            name = _name(names, int(k))
+            lacks = (
+                f"no training row of {site} has a value of {name!r}, so there is no mean to fill by"
+                if rule == "mean"
+                else f"missing_values has no number for {name!r}, which {site} lacks in some rows"
+            )
+            raise DataError(
+                f"{lacks}; give one, as in missing_values = {{{name} = 0.0}}, or leave the column "
+                f"out of features"
+            )
+    return [np.where(np.isnan(part), values, part).astype(np.float32) for part in parts]
+
+
+def check_names(rule: MissingValues, names: Sequence[str]) -> None:
+    """Refuse a number for a column that is not used."""
+    for name in rule if isinstance(rule, Mapping) else ():
+        if name not in names:
+            there = ", ".join(names) or "none"
+            raise DataError(f"missing_values: no feature {name!r}; there are {there}")
+
+
+def fill_sites(found: Dataset, rule: MissingValues) -> Dataset:
+    """The data set with the missing cells of each of its sites filled, and counted."""
+    if rule in ("refuse", "keep", "drop"):
+        return found
+    rows, test = found.train[0].copy(), found.test
+    if test is not None:
+        test = fill_missing([rows, test[0]], found.names, rule, found.name)[1], test[1]
+    counts = []
+    for site in found.places or (found.name,):
+        own = slice(None) if found.sites is None else found.sites == site
+        counts.append(count_missing([rows[own]], found.names, site))
+        rows[own] = fill_missing([rows[own]], found.names, rule, site)[0]
+    return replace(found, train=(rows, found.train[1]), test=test, missing=tuple(counts))
+
+
+def describe_missing(missing: Sequence[MissingCells], rule: MissingValues) -> list[str]:
+    """ "north: 3 cells of age and 1 of dose filled by the mean of its training rows"."""
+    how = "a number" if isinstance(rule, int | float | Mapping) else "the mean of its training rows"
+    found, sites = [], dict.fromkeys(one.site for one in missing)
+    for site in sites:
+        own = [one for one in missing if one.site == site]  # one a file, of each part
+        rows = sum(one.rows for one in own)
+        names = dict.fromkeys(name for one in own for name in one.cells)
+        cells = {name: sum(one.cells.get(name, 0) for one in own) for name in names}
+        each = " and ".join(f"{n} of {name}" for name, n in cells.items())
+        dropped = f"{rows} row{'s' * (rows != 1)} dropped for missing values ({each})"
+        if cells:
+            said = dropped if rule == "drop" else f"missing values filled by {how}: {each}"
+            found.append(f"{site}: {said}")
+    return found
+
+
+def _name(names: Sequence[str], k: int) -> str:
+    return names[k] if names else f"column {k + 1}"

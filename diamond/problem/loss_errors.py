@@ -1,0 +1,62 @@
+"""Errors inside a loss, in words: JAX's own messages name neither the loss nor the shapes."""
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+
+from ..core.tree import Tree
+
+PACKAGES = (str(Path(__file__).parents[1]), str(Path(jax.__file__).parent))
+VALUE_NEEDED = (
+    jax.errors.ConcretizationTypeError,  # `if`, `while`, `float`, `bool`, `range`
+    jax.errors.TracerArrayConversionError,  # a function of numpy
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def explain_errors(name: str, loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Wrap a loss: what it raises while it is traced says which loss, where, and the shapes."""
+
+    def explained(x: Tree, y: Tree, rows: Tree) -> jax.Array:
+        try:
+            return loss(x, y, rows)
+        except VALUE_NEEDED as cause:
+            raise TypeError(
+                f"{name} asks for the value of an array{_place(cause)}, which a compiled loss does "
+                f"not have: use jnp.where or jax.lax.cond in place of `if`, and jax.numpy in place "
+                f"of numpy, `float` and `bool`"
+            ) from cause
+        except (TypeError, ValueError, LookupError) as cause:
+            reason = str(cause).splitlines()[0] if str(cause) else ""
+            raise ValueError(
+                f"{name} cannot be evaluated{_place(cause)}: {type(cause).__name__}: {reason}; x "
+                f"is {shapes(x)}, y is {shapes(y)}, rows are {shapes(rows)}: make the shapes that "
+                f"init and the rows have fit the loss"
+            ) from cause
+
+    return explained
+
+
+def shapes(tree: Tree) -> str:
+    """Type and shape of every array: "float32[3]", "{'a': float32[8,2]}"."""
+    plain = lambda a: _Plain(f"{a.dtype}[{','.join(map(str, a.shape))}]")
+    return str(jax.tree.map(plain, tree))
+
+
+class _Plain(str):
+    """Text that prints without quotes inside a container."""
+
+    __repr__ = str.__str__
+
+
+def _place(cause: BaseException) -> str:
+    """ " in line 7 of losses.py, `if y[0] > 0:`", of the user's own code."""
+    frames = traceback.extract_tb(cause.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(PACKAGES)]
+    if not own:
+        return ""
+    last = own[-1]
+    line = f", `{last.line}`" if last.line else ""
+    return f" in line {last.lineno} of {Path(last.filename).name}{line}"
