@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import data
+from ..core.suggestions import did_you_mean
 from ..data import Dataset
-from .validation_errors import did_you_mean, wrong
+from .validation_errors import wrong
 
 KNOWN: dict[str, Callable[..., Dataset]] = {
     "a9a": data.a9a,

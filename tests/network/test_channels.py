@@ -259,6 +259,7 @@ BAD = {
     "feedback": (lambda: channels.sign(feedback="yes"), "feedback = 'yes'; there are"),
     "gamma": (lambda: ring(3).through(gamma=2.0), "gamma = 2.0"),
     "type": (lambda: ring(3).through("drops"), "'drops' is no channel"),
+    "in a list": (lambda: ring(3).through([channels.delay(1), 0.1]), "0.1 is no channel"),
     "twice": (lambda: ring(3).through(channels.sign(), channels.sign()), "two compressions"),
     "again": (lambda: ring(3).through(channels.sign()).through(channels.delay(1)), "already"),
     "copies": (
@@ -291,6 +292,14 @@ def test_a_mistake_is_said_in_one_sentence(name):
 def test_perfect_links_are_the_program_that_was_there():
     assert type(mixing(ring(4))) is type(mixing(ring(4).through())) is Mixer
     assert ring(4).through().damping == 1.0
+
+
+def test_channels_are_given_one_by_one_or_as_a_list():
+    two = channels.drops(0.1), channels.delay(1)
+    one_by_one = ring(4).through(*two)
+    assert ring(4).through(list(two)).name == ring(4).through(two).name == one_by_one.name
+    assert ring(4).through(list(two)).channels == one_by_one.channels == two
+    assert ring(4).through([]).channels == ()
 
 
 def test_a_run_goes_on_bit_for_bit_and_counts_what_travels():

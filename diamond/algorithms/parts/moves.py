@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 
 from ...core import tree
+from ...core.suggestions import did_you_mean
 from ...core.tree import Tree
 from ...numbers.open_numbers import Deferred, Found, Setting
 from ...numbers.schedule import Number
@@ -344,7 +345,7 @@ def move(given: Any, order: Order = "atc", relax: Number | None = None) -> Any:
     if not isinstance(given, str):
         return given
     if given not in NAMES:
-        raise ValueError(f"no move {given!r}; there are {', '.join(NAMES)}")
+        raise ValueError(f"no move {given!r}; {did_you_mean(given, NAMES)}")
     if given in ("gossip", "gt"):
         return gossip(order, relax) if given == "gossip" else tracking(order, relax)
     return MAKERS[given]()
