@@ -350,6 +350,22 @@ def test_a_codec_comes_closer_in_the_bytes_it_says_and_squeezing_loses_nothing(n
     assert sum(leaf.size * leaf.dtype.itemsize for leaf in wire) == size
 
 
+@pytest.mark.quick
+def test_error_feedback_delivers_every_entry_in_the_mean_over_rounds():
+    """sum_t shat_t = T s - e_T: off by what is still owed, e, which stays bounded."""
+    channel, message = channels.top(0.5, feedback="error"), jnp.array([4.0, 2.0, 1.0, 0.25])
+    rounds = 2000
+
+    def one(kept, t):
+        heard, kept = channel.tell(kept, message, key(0))
+        return kept, heard
+
+    owed, heard = jax.lax.scan(one, channel.start(message), jnp.arange(rounds))
+    assert np.all(np.sum(np.asarray(heard) != 0, axis=1) == 2)  # half of the entries at a time
+    np.testing.assert_allclose(heard.mean(0), message, atol=2 * 4.0 / rounds)
+    np.testing.assert_allclose(heard.sum(0) + owed, rounds * message, rtol=1e-12)
+
+
 def test_unfitted_levels_are_right_in_the_mean_and_gamma_may_decrease():
     codec = channels.quantized(2, feedback="none").codec
     a = jnp.asarray(np.random.default_rng(1).normal(size=9))
