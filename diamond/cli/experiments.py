@@ -239,7 +239,8 @@ def _end(manifests: list[dict[str, Any]], folder: Path) -> None:
     for manifest in diverged:
         talk(f"{manifest['name']} {manifest['message'].split('. The state before')[0]}", "red")
     if failed:
-        talk(f"the others are done; try again with:  diamond resume {folder}", "yellow")
+        done = len(manifests) - len(failed)
+        talk(f"{done} done; try the others again with:  diamond resume {folder}", "yellow")
         raise typer.Exit(FAILED)
     if diverged:
         raise typer.Exit(DIVERGED)

@@ -122,7 +122,7 @@ def test_a_method_that_fails_is_reported_and_the_others_finish():
     found = command("compare", "tiny.toml", *words, code=1)
     said = "terms = 3, but a message has 2 numbers; take 2 or fewer"
     assert f"dsgd failed: ValueError: {said}" in found.stderr
-    assert "try again with:  diamond resume runs/tiny" in found.stderr
+    assert "1 done; try the others again with:  diamond resume runs/tiny" in found.stderr
     assert "Traceback" not in found.output
     status = {row["run"]: row["status"] for row in result("show", "runs/tiny")["runs"]}
     assert status == {"dsgd": "interrupted", "gt_sgd": "finished"}
