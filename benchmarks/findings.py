@@ -155,7 +155,7 @@ def _met(kept, *names):
 
 
 def standings(kept):
-    """Every method of a suite: cases met and solved, tuned and not, and its rank; best first.
+    """Every method of a suite: cases met and solved, tuned and not, all-case rank; best first.
 
     First those that solve most as they come, then by their rank among tuned ones.
     """
@@ -194,7 +194,7 @@ def which(found):
             tuned = min(found[name], key=lambda m: (-m["solved"], m["rank"]))
             easy = f"{own['method']} solves {own['untuned']} of {own['cases']} cases untuned"
             best = f"{tuned['method']} {tuned['solved']} of {tuned['cases']} tuned"
-            ranks = f"average rank {tuned['rank']:.1f}"
+            ranks = f"all-case rank {tuned['rank']:.1f}"
             said = (
                 f"| `{own['method']}` | `{tuned['method']}` | {easy}; {best}, {ranks} (`{name}`) |"
             )

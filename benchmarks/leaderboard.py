@@ -48,14 +48,14 @@ def brief(found):
 
 
 def markdown(kept, cost="calls"):
-    """Costs to the target: a row a method, a column a case, ordered by average rank."""
+    """Costs to the target: a row a method, a column a case, ordered by shared-case rank."""
     cases, methods, medians = statistics.matrix(kept["costs"]["tuned"], cost)
     average, difference = statistics.ranks(medians)
     untuned = {(r["case"], r["method"]): r[cost] for r in kept["costs"]["untuned"]}
     best = [min((v for v in row if math.isfinite(v)), default=math.nan) for row in medians]
     said = lambda v, least: "" if math.isnan(v) else "-" if math.isinf(v) else bold(v, v == least)
     bold = lambda v, so: f"**{short(v)}**" if so else short(v)
-    lines = [f"| method | {' | '.join(cases)} | rank | without tuning |"]
+    lines = [f"| method | {' | '.join(cases)} | shared-case rank | without tuning |"]
     lines.append(f"| --- |{' ---: |' * (len(cases) + 2)}")
     for j in sorted(range(len(methods)), key=lambda j: (math.isnan(average[j]), average[j])):
         cells = [said(medians[i, j], best[i]) for i in range(len(cases))]

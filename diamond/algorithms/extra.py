@@ -21,7 +21,7 @@ def extra(
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
 ) -> Loop:
-    """x_{t+2} = (I + W) x_{t+1} - (I + W) / 2 x_t - alpha (d_{t+1} - d_t), W = M or (I + M) / 2.
+    """x_{t+2} = (I + M) x_{t+1} - (I + M) / 2 x_t - alpha (d_{t+1} - d_t).
 
     d is f_x or, where there is a lower level, the hypergradient. What it tells it knows before it
     computes.

@@ -185,7 +185,7 @@ def _alpha(
     if setting.problem.lower_level != "common":
         watch.note(setting, float(_upper(setting)[4]))
     less, grown = watch.share(setting.memory), regime.growth * setting.before("alpha", math.inf)
-    share = SHARE[move] if move in ("extra", "ed") else STEP[order]
+    share = SHARE[move] * _room(setting, move) if move in ("extra", "ed") else STEP[order]
     stable = _stable(setting, move, order) / largest
     return Found(float(min(less * min(share * step / _pull(setting, move), stable), grown)))
 
@@ -193,6 +193,16 @@ def _alpha(
 def _pull(setting: Setting, move: str) -> float:
     """How much longer than their mean tracked steps are, where links go one way."""
     return setting.network.pull if setting.network is not None and move == "gt" else 1.0
+
+
+def _room(setting: Setting, move: str) -> float:
+    """How much shorter steps of EXTRA must be where M has an eigenvalue l < 0.
+
+    They are stable below (5 + 3 l) / (4 L), which is 5 / (4 L) where it has none.
+    """
+    if setting.network is None or move != "extra":
+        return 1.0
+    return min(1.0, 1 + 0.6 * _mixing(setting.network, setting.round).least)
 
 
 def _stable(setting: Setting, move: str, order: Order) -> float:

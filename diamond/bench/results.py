@@ -133,7 +133,7 @@ def as_latex(found: Results, cost: str = "calls", tau: float = TAU) -> str:
 
     names = [name.replace("_", "\\_") for name in methods]
     lines = [f"\\begin{{tabular}}{{l{'r' * len(cases)}r}}", "\\toprule"]
-    lines += [" & ".join(["", *cases, "rank"]) + r" \\", "\\midrule"]
+    lines += [" & ".join(["", *cases, "shared-case rank"]) + r" \\", "\\midrule"]
     for j, name in enumerate(names):
         cells = [cell(medians[i, j], best[i]) for i in range(len(cases))]
         rank = "" if math.isnan(average[j]) else f"{average[j]:.1f}"
@@ -142,7 +142,7 @@ def as_latex(found: Results, cost: str = "calls", tau: float = TAU) -> str:
 
 
 def summary(found: Results, cost: str = "calls", tau: float = TAU) -> list[dict[str, Any]]:
-    """A row a method for the eye: cases solved, tuned and not, and its average rank."""
+    """A row a method for the eye: cases solved, tuned and not, and its shared-case rank."""
     rows = {kind: table(found["pairs"], [cost], tau, kind) for kind in ("tuned", "untuned")}
     _, methods, medians = matrix(rows["tuned"], cost)
     average, _ = ranks(medians)

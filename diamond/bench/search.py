@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import catalogue
+from ..core.suggestions import did_you_mean
 from ..experiment.options import as_written
 from ..measure.divergence import Diverged
 from ..network import Network
@@ -99,7 +100,7 @@ def search(
     `cost`: calls (gradients and products, each of one row), samples or bytes.
     """
     if cost not in COSTS:
-        raise ValueError(f"no cost {cost!r}; there are {', '.join(COSTS)}")
+        raise ValueError(f"no cost {cost!r}; {did_you_mean(cost, COSTS)}")
     if budget < 3:
         raise ValueError(f"budget = {budget}: a search needs at least 3 runs")
     unit = _unit(problem, network, batch, cost) * rounds

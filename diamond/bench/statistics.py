@@ -128,11 +128,12 @@ def profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
 
 
 def ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
-    """The average rank of every method over the cases that all of them met, and the difference
+    """The shared-case rank of every method and the critical difference
 
         q_k sqrt(k (k + 1) / (6 n))
 
-    from which two of k methods on n cases differ (Nemenyi; Demsar 2006). Equal costs, infinite
+    from which two of k methods on n cases differ (Nemenyi; Demsar 2006). The shared-case rank is
+    the average over the cases that all methods met. Equal costs, infinite
     ones among them, share their ranks.
     """
     met = costs[~np.isnan(costs).any(1)]

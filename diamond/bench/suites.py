@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import catalogue
+from ..core.suggestions import did_you_mean
 from ..network import Network
 from ..problem import Problem
 from . import cases
@@ -147,7 +148,7 @@ def suite(source: str, **changes: Any) -> Suite:
     elif source.endswith(".toml"):
         found = _read(Path(source))
     else:
-        raise ValueError(f"no suite {source!r}; there are {', '.join(SUITES)}, or a file x.toml")
+        raise ValueError(f"no suite {source!r}; {did_you_mean(source, SUITES)}, or a file x.toml")
     given = {name: value for name, value in changes.items() if value is not None}
     made = replace(found, **{k: v for k, v in given.items() if k != "cases"})
     if names := given.get("cases"):
@@ -160,7 +161,7 @@ def suite(source: str, **changes: Any) -> Suite:
 
 def _chosen(kind: str, known: dict[str, Any], name: str) -> Any:
     if name not in known:
-        raise ValueError(f"no {kind} {name!r}; there are {', '.join(known)}")
+        raise ValueError(f"no {kind} {name!r}; {did_you_mean(name, known)}")
     return known[name]
 
 
@@ -171,7 +172,8 @@ def _read(path: Path) -> Suite:
     except tomllib.TOMLDecodeError as cause:
         raise ValueError(f"{path} is not valid TOML: {cause}") from None
     if unknown := set(raw) - {*KEYS, "name"}:
-        raise ValueError(f"{path}: no key {min(unknown)!r}; a suite has {', '.join(KEYS)}")
+        first = min(unknown)
+        raise ValueError(f"{path}: no key {first!r} of a suite; {did_you_mean(first, KEYS)}")
     for key in ("methods", "cases"):
         if not isinstance(raw.get(key), list) or not raw[key]:
             raise ValueError(f"{path}: {key} must be a list of at least one")

@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from .. import algorithms
+from ..core.suggestions import did_you_mean
 from ..rounds.algorithm import NETWORKS
 
 COMPOSED = "method"  # makes any method, and is none itself
@@ -26,9 +27,11 @@ def names() -> list[str]:
 
 
 def maker(name: str) -> Callable[..., Any]:
-    """The function that makes the method of this name."""
+    """The function that makes the method of this name; ValueError where there is none."""
     if name in _brought():
         return _brought()[name].load()
+    if name not in names():
+        raise ValueError(f"no algorithm {name!r}; {did_you_mean(name, names())}")
     return getattr(importlib.import_module(f"{algorithms.__name__}.{name}"), name)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..core.suggestions import did_you_mean
 from .app import Json, app, emit, reported
 from .experiments import File, Set, start
 
@@ -61,8 +62,8 @@ def _tried(
 
     own, there = [name for name in names if SPELLED.fullmatch(name)], solving(level)
     if unknown := [name for name in names if name not in (*there, *own)]:
-        known = ", ".join(there)
-        raise typer.BadParameter(f"no {unknown[0]!r}; there are {known}, or mine.py:make")
+        near = did_you_mean(unknown[0], there)
+        raise typer.BadParameter(f"no {unknown[0]!r}; {near}, or your own as mine.py:make")
     parts = [algorithm_of(name) for name in own]
     parts += [] if names else [part for part in experiment.algorithm if part.sources]
     by = [name for name in names if name not in own] if names else tried(level, agents, kind)

@@ -118,7 +118,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     drawn = Table(box=None, pad_edge=False)
-    for name in ("method", "cases solved", "without tuning", "average rank by calls"):
+    for name in ("method", "cases solved", "without tuning", "shared-case rank by calls"):
         drawn.add_column(name, justify="left" if name == "method" else "right")
     for row in rows:
         rank = "-" if row["rank"] != row["rank"] else f"{row['rank']:.2f}"

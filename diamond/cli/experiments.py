@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
+from .app import DIVERGED, FAILED, INTERRUPTED, Json, app, emit, reported, talk
 from .devices import asked_for, joined, leading, recorded, show_cores
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _go(
     if estimate:
         if not quiet:
             talk("compiling, and trying a few rounds ...", "dim")
-        found = plan.forecasts()
+        found = plan.forecasts(skip_failures=True)
         compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
         if not quiet:
             talk(summary(plan, found), "dim")
@@ -214,7 +214,7 @@ def _go(
             if best := manifests[0].get("answer", {}).get("best"):
                 typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
             typer.echo(f"digest: {manifests[0]['digest']}")
-    _end(manifests)
+    _end(manifests, plan.path)
 
 
 def executed(
@@ -233,9 +233,17 @@ def executed(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _end(manifests: list[dict[str, Any]]) -> None:
+def _end(manifests: list[dict[str, Any]], folder: Path) -> None:
+    """Say which runs failed or diverged, and why; exit with the code of the worst."""
+    failed = [manifest for manifest in manifests if manifest["status"] == "interrupted"]
+    for manifest in failed:
+        talk(f"{manifest['name']} failed: {manifest['message']}", "red")
     diverged = [manifest for manifest in manifests if manifest["status"] == "diverged"]
     for manifest in diverged:
         talk(f"{manifest['name']} {manifest['message'].split('. The state before')[0]}", "red")
+    if failed:
+        done = len(manifests) - len(failed)
+        talk(f"{done} done; try the others again with:  diamond resume {folder}", "yellow")
+        raise typer.Exit(FAILED)
     if diverged:
         raise typer.Exit(DIVERGED)

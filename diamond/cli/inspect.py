@@ -45,7 +45,8 @@ def data(
     label: Annotated[str, typer.Option(help="The column of labels, of a table.")] = "label",
     site: Annotated[str | None, typer.Option(help="The column of sites, of a table.")] = None,
     features: Annotated[
-        str | None, typer.Option(help="The columns to use, as in age,dose; all others if not told.")
+        list[str] | None,
+        typer.Option(help="Columns to use, as in age,dose, or one by one; all others by default."),
     ] = None,
     hashed: Annotated[
         int | None, typer.Option(help="Words of the text become so many features.", min=1)
@@ -70,7 +71,8 @@ def data(
                 for name, place in found.items():
                     typer.echo(f"{name:9} {place or 'not found; downloaded when first used'}")
             return
-        columns = None if features is None else [name.strip() for name in features.split(",")]
+        parts = [name.strip() for given in features or () for name in given.split(",")]
+        columns = None if features is None else list(filter(None, parts))
         given = dataset, agents, partition, seed, folder, label, site, real, columns
         said, numbers = dealt_out(*given, hashed, text, missing_values)
         if json:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..core.suggestions import did_you_mean
 from .app import FAILED, Json, app, emit, reported, talk
 from .tables import columns_of, print_table, print_words
 
@@ -61,7 +62,7 @@ def export(
         from ..runs.reader import one
 
         if to not in KINDS:
-            raise typer.BadParameter(f"no format {to!r}; there are {', '.join(KINDS)}")
+            raise typer.BadParameter(f"no format {to!r}; {did_you_mean(to, KINDS)}")
         made = write(one(run), to, out)
         if json:
             emit({"files": [str(path) for path in made]})
@@ -139,7 +140,7 @@ def _drawn(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) -> list[P
     from ..report.figures import FIXED, draw
 
     if unknown := [kind for kind in formats if kind not in FIXED]:
-        raise typer.BadParameter(f"no format {unknown[0]!r}; there are {', '.join(FIXED)}")
+        raise typer.BadParameter(f"no format {unknown[0]!r}; {did_you_mean(unknown[0], FIXED)}")
     return draw(runs, folder, formats=formats)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..core.suggestions import did_you_mean
 from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
 from .experiments import Quiet, Set, start
 from .inspect import Data
@@ -60,10 +61,8 @@ def _tune_cases(
 
     names = list(command.CASES) if names == ["all"] else names
     if unknown := [name for name in names if name not in command.CASES]:
-        known = ", ".join(command.CASES)
-        raise typer.BadParameter(
-            f"no case {unknown[0]!r}; there are {known}, all, or an experiment's file x.toml"
-        )
+        near = did_you_mean(unknown[0], [*command.CASES, "all"])
+        raise typer.BadParameter(f"no case {unknown[0]!r}; {near}, or an experiment's file x.toml")
     path = store or Path(command.__file__).with_name(STORE)
     scales = {"full": FULL, "quick": QUICK}
     if scale not in scales:

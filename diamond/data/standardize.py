@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.suggestions import did_you_mean
 from .dataset import DataError
 
 
@@ -36,7 +37,7 @@ def told(given: Mapping[str, Sequence[float]], names: Sequence[str]) -> Scale:
     """The scale in a table of [mean, deviation] by the features' names; others stay as they are."""
     for name, pair in given.items():
         if name not in names:
-            raise DataError(f"scale: no feature {name!r}; there are {', '.join(names) or 'none'}")
+            raise DataError(f"scale: no feature {name!r}; {did_you_mean(name, names)}")
         if len(pair) != 2 or not pair[1] > 0:
             raise DataError(
                 f"scale: {name} = {list(pair)}; give its mean and a deviation above 0, as in "

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.suggestions import did_you_mean
 from . import hashed_text
 from .dataset import (
     DataError,
@@ -154,7 +155,7 @@ def chosen(
     apart = [label, *(name for name in (site, text) if name is not None)]
     for name in [*apart, *(features or ())]:
         if name not in header:
-            raise DataError(f"{path}: no column {name!r}; there are {', '.join(header)}")
+            raise DataError(f"{path}: no column {name!r}; {did_you_mean(name, header)}")
     if features is not None and (twice := {*features} & {*apart}):
         raise DataError(f"{path}: {min(twice)!r} cannot be a feature too; leave it out of features")
     names = [name for name in header if name not in apart] if features is None else features

@@ -1,16 +1,18 @@
 """Several algorithms on one problem and network, from several seeds, side by side."""
 
 import html
-import importlib
 import tempfile
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
 import numpy as np
 
+from ..catalogue import maker
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..measure.divergence import Diverged
@@ -21,7 +23,7 @@ from ..runs.run import Run
 from ..runs.saving import keep, manifest
 from ..runs.table import ON_LINKS, Row, over_seeds, row
 from ..runtimes.many import depth_known, seeds_together
-from ..runtimes.simulate import simulate
+from ..runtimes.simulate import check, simulate
 from .folder_names import apart, folder_name
 
 COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
@@ -29,7 +31,10 @@ COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes",
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """`runs` by (label, seed), those that diverged until then; `diverged` says why they did."""
+    """`runs` by (label, seed), those that diverged until then; `diverged` says why they did.
+
+    `failed` says of each (label, seed) without a run which error ended it.
+    """
 
     problem: Problem
     network: Network
@@ -39,15 +44,26 @@ class Comparison:
     wall: dict[tuple[str, int], float]
     rounds: int
     every: int
+    failed: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def rows(self) -> list[Row]:
-        """One row an algorithm: the mean over the seeds, and the deviation as `*_sd`."""
-        return over_seeds(
+        """One row an algorithm: the mean over the seeds, and the deviation as `*_sd`.
+
+        Where runs failed, `failed` is how many.
+        """
+        found = over_seeds(
             [
                 row(f"{label}-seed{seed}", self._manifest(label, seed), last(run))
                 for (label, seed), run in self.runs.items()
             ]
         )
+        failed = Counter(label for label, _ in self.failed)
+        known = {one["algorithm"]: one for one in found}
+        for label, count in failed.items():
+            blank = {"algorithm": label, "network": self.network.title, "seeds": 0, "diverged": 0}
+            one = known.setdefault(label, blank)
+            one |= {"seeds": one["seeds"] + count, "failed": count}
+        return [known[label] for label in self.algorithms if label in known]
 
     def table(self) -> str:
         """The last evaluation of every algorithm, for the eye."""
@@ -95,7 +111,8 @@ class Comparison:
         several = len({seed for _, seed in self.runs}) > 1
 
         def cell(found: Row, name: str) -> str:
-            value, spread = found.get(name, "diverged"), found.get(f"{name}_sd", 0.0)
+            lost = "diverged" if found["diverged"] else "failed"
+            value, spread = found.get(name, lost), found.get(f"{name}_sd", 0.0)
             if isinstance(value, str):
                 return value
             scale = 1e6 if name == "bytes" else 1.0
@@ -124,38 +141,75 @@ def compare(
     """Every algorithm from every seed, on the same problem, network, draws and number of rounds.
 
     `algorithms` are named by you, {"mine": diamond.diamond(alpha=0.3)}, or by their own names with
-    their own defaults, ["diamond", "gt_sgd"]. `seeds` is how many, or which. A run that diverges
-    does not stop the others. `on_evaluation` is handed (label, seed, entry of the history).
+    their own defaults, ["diamond", "gt_sgd"]. `seeds` is how many, or which. A run that diverges or
+    fails does not stop the others: a warning and `failed` say why it failed; where all fail, the
+    error of the first is raised. `on_evaluation` is handed (label, seed, entry of the history).
     `batched`: the seeds of an algorithm as one program, the same to rounding; by default on an
     accelerator, which one small run leaves idle, unless K is left to the runs to find.
     `on_evaluation` is told at the end then.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
+    if not named:
+        raise ValueError("there is no algorithm to compare; name some, as in ['diamond', 'dsgd']")
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         seeds = range(whole("seeds", seeds, 1))
     chosen = [whole("seed", seed) for seed in seeds]
     runs: dict[tuple[str, int], Run] = {}
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}
+    errors: dict[tuple[str, int], Exception] = {}
+    for algorithm in named.values():
+        check(problem, network, algorithm, rounds, every, sampling)
     for label, algorithm in named.items():
         fixed = problem, network, algorithm, rounds, every, sampling
         begun = time.monotonic()
         made: dict[int, Run | None] = {}
         if _together(algorithm, chosen) if batched is None else batched:
-            made = dict(zip(chosen, seeds_together(chosen, *fixed)))
+            try:
+                made = dict(zip(chosen, seeds_together(chosen, *fixed)))
+            except Exception as error:
+                errors |= {(label, seed): error for seed in chosen}
+                continue
         share = (time.monotonic() - begun) / max(len(chosen), 1)
         for seed in chosen:
-            tell = lambda entry: on_evaluation(label, seed, entry) if on_evaluation else None
+            tell = _Callback(on_evaluation, label, seed)
             begun = time.monotonic()
             run = made.get(seed)
             if run is None:  # to be made, or anew: alone, it says why it diverges
-                run, why = _alone(seed, *fixed, tell)
+                try:
+                    run, why = _alone(seed, *fixed, tell)
+                except Exception as error:
+                    if error is tell.error:
+                        raise
+                    errors[label, seed] = error
+                    continue
                 diverged |= {(label, seed): why} if why else {}
             else:
                 _replay(run, tell)
             runs[label, seed] = run
             wall[label, seed] = time.monotonic() - begun + share
-    return Comparison(problem, network, named, runs, diverged, wall, rounds, every)
+    if errors and not runs:
+        raise next(iter(errors.values()))
+    failed = {who: f"{type(error).__name__}: {error}" for who, error in errors.items()}
+    for (label, seed), why in failed.items():
+        warnings.warn(f"{label}, seed {seed}, failed: {why}", RuntimeWarning, stacklevel=2)
+    return Comparison(problem, network, named, runs, diverged, wall, rounds, every, failed)
+
+
+class _Callback:
+    """`on_evaluation` of one run; an error of its own is kept apart from those of the run."""
+
+    def __init__(self, function: Callable[..., None] | None, label: str, seed: int):
+        self.function, self.who = function, (label, seed)
+        self.error: Exception | None = None
+
+    def __call__(self, entry: dict[str, float]) -> None:
+        try:
+            if self.function:
+                self.function(*self.who, entry)
+        except Exception as error:
+            self.error = error
+            raise
 
 
 def _alone(
@@ -192,14 +246,12 @@ def last(run: Run) -> dict[str, float]:
 
 def _by_name(names: Sequence[str]) -> dict[str, Algorithm]:
     """Algorithms with their own defaults."""
-    found = {}
-    for name in names:
-        plain = name.lower().replace("-", "_")
-        try:
-            module = importlib.import_module(f"diamond.algorithms.{plain}")
-        except ModuleNotFoundError:
+    names = [names] if isinstance(names, str) else names
+    plain = [name.lower().replace("-", "_") for name in names]
+    for name, count in Counter(plain).items():
+        if count > 1:
             raise ValueError(
-                f"no algorithm {name!r}; each is a file of diamond/algorithms"
-            ) from None
-        found[name] = getattr(module, plain)()
-    return found
+                f"{name!r} is named {count} times; name it once, or give labels to its variants, "
+                f"as in {{'small': diamond.{name}(batch=8), 'large': diamond.{name}(batch=64)}}"
+            )
+    return {name: maker(one)() for name, one in zip(names, plain)}

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import catalogue, network
+from ..core.suggestions import did_you_mean
 from ..core.whole_numbers import whole
 from ..rounds.algorithm import Algorithm
 from .options import Options, build, parameters
 from .user_functions import UserFunction, user_function
-from .validation_errors import did_you_mean, gather, within, wrong
+from .validation_errors import gather, within, wrong
 
 ALIASES = {"er": "erdos_renyi"}
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .. import data
+from ..core.suggestions import did_you_mean
 from ..data import Dataset
 from ..data.dataset import SHOWN
-from .validation_errors import did_you_mean, wrong
+from .validation_errors import wrong
 
 KNOWN: dict[str, Callable[..., Dataset]] = {
     "a9a": data.a9a,

@@ -4,9 +4,10 @@ import inspect
 from typing import Any, NamedTuple
 
 from .. import problems
+from ..core.suggestions import did_you_mean
 from .options import parameters, read
 from .starting_files import SITES
-from .validation_errors import BadExperiment, Mistake, did_you_mean
+from .validation_errors import BadExperiment, Mistake
 
 ROWS = ("train", "valid", "test", "classes")  # what comes with a data set
 

@@ -11,10 +11,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
 from .. import hypergradient
+from ..core.suggestions import did_you_mean
 from ..hypergradient import Hypergradient
 from ..numbers.open_numbers import Deferred
 from . import schedules
-from .validation_errors import did_you_mean, several, wrong
+from .validation_errors import several, wrong
 
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=False)
 HYPERGRADIENTS: dict[str, Callable[..., Any]] = {

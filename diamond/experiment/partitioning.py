@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .. import data
+from ..core.suggestions import did_you_mean
 from ..data import Dataset
 from ..data.dataset import MissingCells
 from ..data.hashed_text import NO_WORDS, mark_unused
@@ -23,7 +24,7 @@ from ..data.standardize import federated, told
 from .components import spec
 from .datasets import Columns, Files, several
 from .options import parameters, read
-from .validation_errors import did_you_mean, within, wrong
+from .validation_errors import within, wrong
 
 PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "by_label": data.partition.by_label,

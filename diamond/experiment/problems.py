@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import problems
+from ..core.suggestions import did_you_mean
 from ..data import DataError, Dataset
 from ..data.missing_values import check_names
 from ..data.standardize import told
@@ -18,7 +19,7 @@ from .options import parameters, read
 from .partitioning import PARTS, columns_of, deal, partition_options
 from .sites import dealable, settled, whose
 from .user_functions import UserFunction, digests, user_function
-from .validation_errors import did_you_mean, gather, wrong
+from .validation_errors import gather, wrong
 
 FILES = str | list | dict
 IN_PYTHON = ("representation",)  # takes functions, which no file can say

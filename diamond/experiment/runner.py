@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from pydantic import ValidationError
@@ -11,6 +11,9 @@ from ..core.sampling import key
 from ..machine.memory import TooLarge
 from ..problem import Problem
 from ..runs.checkpoint import replace
+from ..runs.lock import Busy
+from ..runs.recovery import Lost
+from ..runs.recovery import manifest as written
 from ..runtimes.forecast import Forecast, forecast
 from .components import graph
 from .config import Experiment, load, parsed
@@ -40,24 +43,33 @@ class Plan(NamedTuple):
         one = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) * self.problem.agents
         return COPIES * one * len(self.jobs)
 
-    def forecasts(self) -> dict[str, Forecast]:
-        """What each run will take; seeds differ in nothing, so one of them is tried."""
+    def forecasts(self, skip_failures: bool = False) -> dict[str, Forecast]:
+        """What each run will take; seeds differ in nothing, so one of them is tried.
+
+        `skip_failures`: leave out an algorithm that fails, for `execute` to report, where others
+        are to run as well.
+        """
         found: dict[str, Forecast] = {}
         seen: dict[tuple[int, int], Forecast] = {}
-        large: dict[tuple[int, int], Mistake] = {}
+        failed: dict[tuple[int, int], Mistake | None] = {}
+        skip_failures = skip_failures and len(self.jobs) > 1
         with precision(self.experiment):
             for job, _ in self.jobs:
                 one = job.experiment
                 same = id(one.algorithm[0]), id(one.network[0])
                 if same in seen:
                     found[job.name] = seen[same]._replace(compile_seconds=0.0)
-                elif same not in large:
+                elif same not in failed:
                     try:
                         found[job.name] = seen[same] = self._forecast(one)
                     except TooLarge as error:
-                        large[same] = Mistake(job.name, str(error))
-        if large:
-            raise BadExperiment(self.experiment.name, large.values())
+                        failed[same] = Mistake(job.name, str(error))
+                    except Exception as error:
+                        if not skip_failures and not isinstance(error, ValueError):
+                            raise
+                        failed[same] = None if skip_failures else Mistake(job.name, str(error))
+        if mistakes := list(filter(None, failed.values())):
+            raise BadExperiment(self.experiment.name, mistakes)
         return found
 
     def _forecast(self, one: Experiment) -> Forecast:
@@ -78,20 +90,40 @@ class Plan(NamedTuple):
         compiled: dict[str, float] | None = None,
         permits: Permits = Permits(),
     ) -> list[Manifest]:
-        """Run what is not finished yet; a run that diverges does not stop the others."""
+        """Run what is not finished yet; a run that diverges or fails does not stop the others.
+
+        The manifest of a run that failed says why, and that it is to be resumed.
+        """
         manifests = []
+        alone = len(self.jobs) == 1 or jax.process_count() > 1
         with precision(self.experiment):
             for job, path in self.jobs:
                 done = finished(path)
                 if done is None:
                     took = (compiled or {}).get(job.name, 0.0)
-                    done = execute(job, self.problem, path, watch, stopped, took, permits)
+                    given = job, self.problem, path, watch, stopped, took, permits
+                    done = execute(*given) if alone else _attempt(*given)
                 else:
                     if jax.process_count() > 1:
                         dismiss()
                     watch.end(job.name, done)
                 manifests.append(done)
         return manifests
+
+
+def _attempt(job: Job, problem: Problem, path: Path, watch: Watch, *rest: Any) -> Manifest:
+    """`execute`, whose manifest says why where the algorithm itself fails.
+
+    Raises where other runs would fail as well: a full disk, folders in use or damaged, bad input.
+    """
+    try:
+        return execute(job, problem, path, watch, *rest)
+    except (OSError, Busy, Lost, BadExperiment):
+        raise
+    except Exception:
+        failed, _ = written(path / "manifest.json")
+        watch.end(job.name, failed)
+        return failed
 
 
 def single(experiment: Experiment, out: Path, source: str) -> Plan:

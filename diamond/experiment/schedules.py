@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ..core.suggestions import did_you_mean
 from ..numbers import schedule
-from .validation_errors import did_you_mean
 
 KINDS: dict[str, Callable[..., Any]] = {
     "constant": schedule.constant,

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import problems
+from ..core.suggestions import did_you_mean
 from .components import Part
 from .datasets import AGENT, TABLES
 from .options import parameters
 from .partitioning import PARTS, deal
 from .problems import EXAMPLE, names, problem
-from .validation_errors import did_you_mean, several, wrong
+from .validation_errors import several, wrong
 
 FILES = ("dataset", *PARTS)
 OF_ALL = ("fair_weights", "hyper_cleaning")  # x has numbers for the agents or rows of all sites

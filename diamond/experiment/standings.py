@@ -21,7 +21,7 @@ class Standing(NamedTuple):
     cases: int  # that it met
     solved: int  # of them, tuned
     untuned: int  # of them, with the numbers that it chooses for itself
-    rank: float  # among the tuned ones, by gradients and products; the average over the cases
+    rank: float  # all-case rank of the tuned ones, by gradients and products
 
 
 @cache

@@ -12,7 +12,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .validation_errors import did_you_mean, wrong
+from ..core.suggestions import did_you_mean
+from .validation_errors import wrong
 
 SPELLED = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 

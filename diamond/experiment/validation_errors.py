@@ -1,6 +1,5 @@
 """What is wrong with an experiment: all of it at once, each with its place and in plain words."""
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -8,8 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from ..core.suggestions import did_you_mean
+
 T = TypeVar("T")
-SHOWN = 12  # names listed before the rest is left out
 
 
 class Mistake(NamedTuple):
@@ -28,16 +28,6 @@ class BadExperiment(ValueError):
     def __init__(self, source: str, mistakes: Iterable[Mistake]):
         self.source, self.mistakes = source, list(mistakes)
         super().__init__("\n".join([f"{source}:", *(f"  {m}" for m in self.mistakes)]))
-
-
-def did_you_mean(word: str, known: Collection[str]) -> str:
-    """ "did you mean x?" if there is something like it, else what there is."""
-    near = difflib.get_close_matches(str(word).lower(), known, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]}?"
-    listed = sorted(known)
-    more = ", ..." if len(listed) > SHOWN else ""
-    return f"there are {', '.join(listed[:SHOWN])}{more}" if listed else "there are none"
 
 
 def wrong(said: str, *place: str | int, value: Any = None) -> ValidationError:

@@ -4,12 +4,12 @@ A stop is {name: value}: a measure ends the run where it is at most the value, a
 least that. A measure that is to rise says so, {"accuracy": ">= 0.9"}.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Collection, Mapping
 
 from ..core.cost import Cost
+from ..core.suggestions import did_you_mean
 from ..network.links import Links
 
 Stop = Mapping[str, float | str]
@@ -32,9 +32,7 @@ def checked(
     known = (*MEASURES, *COSTS, *ON_LINKS, *own)
     for name, given in (stop or {}).items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            said = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise ValueError(f"stop: no measure or cost {name!r}; {said}")
+            raise ValueError(f"stop: no measure or cost {name!r}; {did_you_mean(name, known)}")
         if name == "network_seconds" and links is None:
             raise ValueError(f"stop: {name} needs a network with links, as in with_links(rate=1e6)")
         if name == "joules" and (links is None or links.joules_per_bit is None):

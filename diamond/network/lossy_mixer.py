@@ -36,14 +36,18 @@ class LossyMixer:
     agents: int = field(metadata={"static": True})
 
     def start(self, messages: Sequence[Any]) -> Kept:
-        """What is kept before round 0; `messages`, as shapes, are those of each stage."""
+        """What is kept before round 0; `messages`, as shapes, are those of each stage.
+
+        Nothing of a message without arrays: it is not sent, and no channel sees it.
+        """
         everywhere = lambda a: jnp.zeros((self.agents, *a.shape), a.dtype)
         blank = [jax.tree.map(everywhere, message) for message in messages]
-        for message in messages:
-            for channel in self.channels:
+        seen = [self.channels if jax.tree.leaves(message) else () for message in messages]
+        for message, channels in zip(messages, seen):
+            for channel in channels:
                 channel.check(message)
         told, heard = (
-            tuple(tuple(jax.vmap(getattr(c, name))(m) for c in self.channels) for m in blank)
+            tuple(tuple(jax.vmap(getattr(c, name))(m) for c in cs) for m, cs in zip(blank, seen))
             for name in ("start", "start_heard")
         )
         return Kept(told, tuple(c.start_links(self.agents) for c in self.channels), heard)

@@ -4,7 +4,6 @@ Each rule gives one weight to every edge; then M_ii = 1 - sum_j M_ij, so that M 
 its rows and columns sum to 1.
 """
 
-import difflib
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, diags_array, sparray, spmatrix
 
+from diamond.core.suggestions import did_you_mean
 from diamond.network.spectrum import largest
 
 Floats = NDArray[np.float64]
@@ -68,9 +68,7 @@ def mixing_matrix(graph: nx.Graph, mixing: str | Matrix) -> tuple[csr_array, str
     if not isinstance(mixing, str):
         return checked(mixing, graph), "custom"
     if mixing not in RULES:
-        near = difflib.get_close_matches(mixing, RULES, n=1)
-        hint = f", did you mean {near[0]}?" if near else ""
-        raise ValueError(f"no mixing rule {mixing!r}; there are {', '.join(RULES)}{hint}")
+        raise ValueError(f"no mixing rule {mixing!r}; {did_you_mean(mixing, RULES)}")
     adjacency = _adjacency(graph)
     if adjacency.nnz == 0:
         return csr_array(np.ones((1, 1))), mixing

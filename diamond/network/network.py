@@ -44,11 +44,14 @@ class Network:
     def through(self, *channels: Any, gamma: Any = None) -> "Network":
         """The same network whose messages go through `channels` (`diamond.network.channels`).
 
-        Of what is left of a change only the share `gamma` is made, a number or a schedule: damped
-        mixing keeps noise, delay and compression from growing. None: what the channels ask for.
+        They are given one by one, or as a list as in files. Of what is left of a change only the
+        share `gamma` is made, a number or a schedule: damped mixing keeps noise, delay and
+        compression from growing. None: what the channels ask for.
         """
         from diamond.network.lossy_mixer import check_channels
 
+        if len(channels) == 1 and isinstance(channels[0], list | tuple):
+            channels = tuple(channels[0])
         if self.channels:
             raise ValueError(f"{self.name} has channels already; give all of them at once")
         check_channels(self, channels)

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ..core.suggestions import did_you_mean
 from ..network import Network
 from .roster import (
     CA,
@@ -107,7 +108,9 @@ def renew(folder: Path, site: str | None = None, days: int = DAYS) -> dict[str, 
     old = signed(folder)
     names = [member.name for member in old.members]
     if site is not None and site not in names:
-        raise FileNotFoundError(f"{old.federation} has no site {site!r}, only {', '.join(names)}")
+        raise FileNotFoundError(
+            f"{old.federation} has no site {site!r}; {did_you_mean(site, names)}"
+        )
     renewed = names if site is None else [site]
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in renewed}
     members = tuple(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from ..core.suggestions import did_you_mean
 from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import Problem
@@ -33,7 +34,7 @@ def meta_learning(
     y_i the weights and biases of agent i's last layer. The metric is the accuracy on `test`.
     """
     if activation not in ACTIVATIONS:
-        raise ValueError(f"no activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+        raise ValueError(f"no activation {activation!r}; {did_you_mean(activation, ACTIVATIONS)}")
     act = ACTIVATIONS[activation]
     for width in widths:
         whole("widths", width, 1)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..core.suggestions import did_you_mean
 from ..runs.reader import runs as stored
 from .groups import group
 from .payload import MEASURES, axes, number
@@ -41,7 +42,7 @@ def draw(
     groups, membership = group([run.manifest for run in runs])
     titles = [found["title"] for found in groups]
     if relative_to is not None and relative_to not in titles:
-        raise ValueError(f"no curve {relative_to!r}; there are {', '.join(titles)}")
+        raise ValueError(f"no curve {relative_to!r}; {did_you_mean(relative_to, titles)}")
     entries = [
         [run.lines for run, own in zip(runs, membership) if own == i] for i in range(len(groups))
     ]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.sampling import Sampling
+from ..core.suggestions import did_you_mean
 from ..core.tree import Tree
 from ..network import Network
 from ..network.losses import Losses, losses
@@ -83,8 +84,8 @@ class Run:
         from .saving import lines
 
         if along not in self.history:
-            known = ", ".join(self.history)
-            raise ValueError(f"along = {along!r} is no column of the history; there are {known}")
+            near = did_you_mean(along, self.history)
+            raise ValueError(f"along = {along!r} is no column of the history; {near}")
         name = str(self.config.get("algorithm", {}).get("label", "run"))
         stored = Stored(Path(path), {}, lines(self))
         return convergence({name: stored}, Path(path), repr(self)[1:-1], along)

@@ -41,7 +41,7 @@ def row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> Row:
 def over_seeds(given: Sequence[Row]) -> list[Row]:
     """One row an algorithm and network: the mean over the seeds, and `*_sd`, their deviation.
 
-    Runs that diverged count in `diverged` only.
+    Runs that diverged count in `diverged` only; a run without evaluations counts in `seeds` only.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in given:
@@ -51,9 +51,9 @@ def over_seeds(given: Sequence[Row]) -> list[Row]:
         sound = [row for row in members if row["status"] != "diverged"]
         summary: Row = {"algorithm": algorithm, "network": network, "seeds": len(members)}
         summary["diverged"] = len(members) - len(sound)
-        for key in sound[0] if sound else ():
+        for key in dict.fromkeys(key for row in sound for key in row):
             if key not in (*FIRST, "digest"):
-                values = [float(row[key]) for row in sound]
+                values = [float(row[key]) for row in sound if key in row]
                 summary[key] = statistics.fmean(values)
                 summary[f"{key}_sd"] = statistics.stdev(values) if len(values) > 1 else 0.0
         found.append(summary)

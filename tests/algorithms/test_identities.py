@@ -192,6 +192,15 @@ def test_svr_interact_with_period_1_is_interact():
         )
 
 
+@pytest.mark.quick
+def test_prometheus_without_a_prox_is_svr_interact_that_mixes_after_the_step():
+    given = dict(alpha=ALPHA, beta=BETA, batch=BATCH, period=3)
+    whole = diamond.prometheus(**given)
+    assert whole == diamond.svr_interact(**given, order="atc")  # hence in every bit
+    assert whole != diamond.svr_interact(**given)  # in the order of the paper
+    assert diamond.prometheus() == diamond.svr_interact()  # steps that choose themselves: "atc"
+
+
 def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
     """On a curved problem: on the quadratic, sampled differences are exact and resets idle."""
     problem, network = logistic(), ring(3)

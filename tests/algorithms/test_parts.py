@@ -1,5 +1,7 @@
 """Moves, plans and composed methods: against loops written out, and what does not fit together."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -7,16 +9,18 @@ from compiling import unmeasured
 from helpers import end, quad, ring, same_bits, steps
 
 import diamond
+from diamond.algorithms.parts import moves
 from diamond.core.cost import total
 from diamond.network import from_graph
+from diamond.numbers.open_numbers import Setting, fill
+from diamond.rounds.algorithm import Message
 
 ALPHA, ROUNDS = 0.1, 12
 
 
 def two_step(q, M, rounds, name):
     """EXTRA and exact diffusion as the papers write them, without duals; x of every round."""
-    m = len(M)
-    W = (np.eye(m) + M) / 2 if np.linalg.eigvalsh(M).min() < -1e-12 else M
+    m, W = len(M), M
     gradient = lambda x: np.einsum("iab,ib->ia", q.P, x) + q.c
     x = [np.zeros(q.c.shape)]
     if name == "extra":
@@ -25,6 +29,8 @@ def two_step(q, M, rounds, name):
             change = gradient(x[-1]) - gradient(x[-2])
             x.append((np.eye(m) + W) @ x[-1] - (np.eye(m) + W) / 2 @ x[-2] - ALPHA * change)
         return x
+    if np.linalg.eigvalsh(M).min() < -1e-12:
+        W = (np.eye(m) + M) / 2
     psi = x[0]
     for _ in range(rounds):
         new = x[-1] - ALPHA * gradient(x[-1])
@@ -34,10 +40,10 @@ def two_step(q, M, rounds, name):
 
 
 @pytest.mark.parametrize("name", ["extra", "exact_diffusion"])
-@pytest.mark.parametrize("mixing", ["laplacian", "metropolis"])  # no lazy matrix needed, and one
+@pytest.mark.parametrize("mixing", ["laplacian", "metropolis"])
 def test_corrections_are_their_two_step_forms(name, mixing):
     q = quad(lower_level="none", noise=0.0)
-    network = from_graph(nx.complete_bipartite_graph(1, 3), mixing)
+    network = ring(4, mixing)  # by Metropolis M has the eigenvalue -1/3
     method = getattr(diamond, name)(ALPHA, batch=2)
     found = steps(q.problem, network, method, ROUNDS)
     for progress, x in zip(found, two_step(q, network.matrix, ROUNDS, name), strict=True):
@@ -88,15 +94,54 @@ def test_single_precision_does_not_drift(name, float32):
 def test_a_matrix_that_corrections_cannot_take_is_refused():
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
     assert network.least < -1 / 3
-    from diamond.algorithms.parts import moves
-    from diamond.numbers.open_numbers import Setting, fill
-
     setting = Setting(quad(agents=6).problem, network, 1, 0)
-    for move in (moves.extra, moves.diffusion):
-        assert fill(move(), setting).share == 0.5  # by itself, it takes (I + M) / 2
-        with pytest.raises(ValueError, match=r"an eigenvalue -0\.\d+; exact diffusion and EXTRA"):
-            fill(move(lazy=False), setting)
-        assert fill(move(lazy=False), Setting(quad(agents=6).problem, ring(6), 1, 0)).share == 1
+    assert fill(moves.diffusion(), setting).share == 0.5  # by itself, it takes (I + M) / 2
+    with pytest.raises(ValueError, match=r"an eigenvalue -0\.\d+; exact diffusion needs"):
+        fill(moves.diffusion(lazy=False), setting)
+    fine = Setting(quad(agents=6).problem, ring(6), 1, 0)
+    assert fill(moves.diffusion(lazy=False), fine).share == 1
+    assert moves.extra().share == 1 and moves.extra(lazy=True).share == 0.5  # on any network
+
+
+def growth(move, value, curvature=0.0):
+    """The largest factor in a round of a mode on which M is `value` and d is `curvature` s."""
+
+    def one_round(s, memory):
+        given = moves.Given(s, memory, curvature * s, None, 1.0)
+        told = move.tell(given)
+        return move.hear(given, told, Message((value - 1) * told.average))
+
+    columns = [one_round(*unit) for unit in np.eye(2)]
+    return np.abs(np.linalg.eigvals(np.transpose(columns))).max()
+
+
+@pytest.mark.quick
+def test_corrections_are_stable_for_the_eigenvalues_that_the_docs_say():
+    roots = lambda *polynomial: np.abs(np.roots(polynomial)).max()
+    for value in np.linspace(-1.95, 0.95, 30):
+        extra, diffusion = growth(moves.Extra(), value), growth(moves.Diffusion(), value)
+        assert extra == pytest.approx(roots(1, -(1 + value), (1 + value) / 2), abs=1e-7)
+        assert diffusion == pytest.approx(roots(1, -2 * value, value), abs=1e-7)
+        assert (extra < 1) == (value > -5 / 3) and (diffusion < 1) == (value > -1 / 3)
+        if value > -1:  # of any mixing matrix: the slow modes die faster than by (I + M) / 2
+            assert extra == pytest.approx(((1 + value) / 2) ** 0.5, abs=1e-7)
+            longest = (5 + 3 * value) / 4
+            assert growth(moves.Extra(), value, 0.99 * longest) < 1
+            assert growth(moves.Extra(), value, 1.01 * longest) > 1
+
+
+def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
+    """M of K_{3,3} by Metropolis has the eigenvalues 1, 1/4 and -1/2."""
+    q = quad(agents=6, lower_level="none", noise=0.0, rows=2)
+    network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
+    assert network.least == pytest.approx(-0.5)
+    whole = diamond.extra(ALPHA, batch=2)
+    half = replace(whole, x=replace(whole.x, move=moves.extra(lazy=True)))
+    apart = lambda x: np.abs(np.asarray(x) - np.mean(x, 0)).max()
+    fast, slow = (end(q.problem, network, method, 40).state.x for method in (whole, half))
+    assert apart(fast) < 0.25 * apart(slow)
+    x = end(q.problem, network, whole, 3000).state.x
+    np.testing.assert_allclose(x, np.tile(q.minimizer(), (6, 1)), atol=1e-9)
 
 
 STEPS = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)

@@ -61,6 +61,17 @@ def test_alpha_is_one_over_the_curvature_of_the_upper_level_without_noise():
     assert early["alpha"] == pytest.approx(late["alpha"] / 2)
 
 
+def test_steps_of_extra_shrink_with_the_smallest_eigenvalue_as_its_limit_does():
+    """(5 + 3 l) / (4 L): M of K_{2,2} by Metropolis has the eigenvalue -1/3, Laplacians none."""
+    q = quad(lower_level="none", noise=0.0)
+    method = diamond.extra(batch=12)
+    made = [ring(4), ring(4, "metropolis")]
+    assert made[0].least > -1e-9 and made[1].least == pytest.approx(-1 / 3)
+    usual, shorter = (found(q.problem, method, net).numbers["alpha"] for net in made)
+    assert shorter == pytest.approx(usual * (5 + 3 * made[1].least) / 5)
+    assert shorter < (5 + 3 * made[1].least) / 4 / max(np.linalg.eigvalsh(q.P).ravel())
+
+
 @cache
 def apart(spread=10.0, agents=3):
     """Agents whose lower levels differ in curvature, the last `spread` times the first."""

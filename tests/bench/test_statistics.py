@@ -187,6 +187,6 @@ def test_a_file_that_is_not_of_results_is_named(tmp_path):
 
 def test_the_best_of_a_case_is_bold_in_latex():
     lines = results.as_latex(benched.results(), "round").splitlines()
-    assert lines[2].startswith(" & smooth & noisy & linked & rank")
+    assert lines[2].startswith(" & smooth & noisy & linked & shared-case rank")
     assert lines[4].startswith(r"diamond & $\mathbf{20}$ & $\mathbf{30}$ & $30$ & ")
     assert lines[6].startswith(r"k\_free & $40$ & -- & -- & ")

@@ -107,8 +107,8 @@ def test_methods_meet_the_cases_that_they_solve():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"methods": ("dimond",)}, "no method 'dimond'; there are"),
-        ({"cases": ("smal",)}, "no case 'smal'; there are small"),
+        ({"methods": ("dimond",)}, "no method 'dimond'; did you mean diamond"),
+        ({"cases": ("smal",)}, "no case 'smal'; did you mean small"),
     ],
 )
 def test_what_is_not_there_is_named(tmp_path, change, said):
@@ -121,7 +121,7 @@ def test_what_is_not_there_is_named(tmp_path, change, said):
     ("old", "new", "said"),
     [
         ("settings = 3", "settings = 0", "settings = 0 must be a whole number, at least 1"),
-        ("settings = 3", "setings = 3", "no key 'setings'; a suite has methods"),
+        ("settings = 3", "setings = 3", "no key 'setings' of a suite; did you mean settings"),
         ('methods = ["dsgd", "diamond", "sparkle"]', "", "methods must be a list of at least one"),
         ("batch = 2", "seed = 2", "methods and seeds are the suite's, not a case's"),
         ("rounds = 30", "rounds = = 30", "is not valid TOML"),
@@ -134,8 +134,10 @@ def test_mistakes_in_a_file_are_named(tmp_path, old, new, said):
 
 
 def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
-    with pytest.raises(ValueError, match="no suite 'quik'; there are personal, common"):
+    with pytest.raises(ValueError, match="no suite 'quik'; did you mean quick"):
         bench.suite("quik")
+    with pytest.raises(ValueError, match="no suite 'x'; there are personal, common"):
+        bench.suite("x")
 
 
 def test_one_agent_alone_is_tuned_too():

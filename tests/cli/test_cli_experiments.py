@@ -113,6 +113,23 @@ def test_a_comparison_prints_every_run_and_the_means():
     assert "use `diamond compare`" in command("run", "tiny.toml", *sets, code=2).stderr
 
 
+def test_a_method_that_fails_is_reported_and_the_others_finish():
+    """Three numbers of each message are sent, and that of D-SGD has two."""
+    sets = 'network={graph = "ring", agents = 3, channel = {name = "top", terms = 3}}', "rounds=3"
+    plain = 'name = "%s", batch = 2, alpha = 0.05, beta = 0.2, hypergradient = "exact"'
+    methods = ", ".join(f"{{{plain % name}}}" for name in ("dsgd", "gt_sgd"))
+    words = [word for one in (*sets, f"algorithm=[{methods}]") for word in ("--set", one)]
+    found = command("compare", "tiny.toml", *words, code=1)
+    said = "terms = 3, but a message has 2 numbers; take 2 or fewer"
+    assert f"dsgd failed: ValueError: {said}" in found.stderr
+    assert "1 done; try the others again with:  diamond resume runs/tiny" in found.stderr
+    assert "Traceback" not in found.output
+    status = {row["run"]: row["status"] for row in result("show", "runs/tiny")["runs"]}
+    assert status == {"dsgd": "interrupted", "gt_sgd": "finished"}
+    assert said in command("resume", "runs/tiny", code=1).stderr
+    assert f"1 mistake\n  dsgd: {said}" in command("check", "tiny.toml", *words, code=2).stderr
+
+
 def test_divergence_has_its_own_exit_code():
     found = command("run", "tiny.toml", "--set", "algorithm.beta=50", code=3)
     assert "diverged in round" in found.stderr and "divide beta by" in found.stderr

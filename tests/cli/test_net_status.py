@@ -149,7 +149,7 @@ def test_the_command_renews_and_says_what_to_carry(trial, command):
     told = json.loads(command("renew", trial / "trial", "--json").stdout)
     assert told["version"] == 3 and list(told["bundles"]) == NAMES
     found = command("renew", trial / "trial", "--site", "east")
-    assert found.exit_code == 2 and "has no site 'east', only north, south, west" in found.stderr
+    assert found.exit_code == 2 and "has no site 'east'; did you mean west?" in found.stderr
     found = command("renew", trial)
     assert found.exit_code == 2 and "in the folder that `net init` made" in found.stderr
 

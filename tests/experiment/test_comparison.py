@@ -10,6 +10,12 @@ import diamond
 from diamond import runs
 
 CHAIN = diamond.hypergradient.neumann(3, 1.6)
+MISTAKES = [
+    (["diamnd"], r"no algorithm 'diamnd'; did you mean diamond\?"),
+    (["dsgd", "DSGD"], "'dsgd' is named 2 times; name it once, or give labels to its variants"),
+    ([], "there is no algorithm to compare; name some"),
+    ({}, "there is no algorithm to compare; name some"),
+]
 OPTIONS = dict(alpha=0.05, eta=0.5, gamma=0.5, batch=3, hypergradient=CHAIN)
 
 
@@ -123,8 +129,42 @@ def test_algorithms_by_name_have_their_own_defaults(monkeypatch):
     assert list(made.runs) == [("DSGD", 5)]
     same = jax.tree.structure(made.algorithms["DSGD"]) == jax.tree.structure(diamond.dsgd())
     assert same
-    with pytest.raises(ValueError, match="no algorithm 'dimond'"):
-        diamond.compare(quad().problem, ["dimond"], ring(4), 2)
+    for wrong, said in MISTAKES:
+        with pytest.raises(ValueError, match=said):
+            diamond.compare(quad().problem, wrong, ring(4), 2)
+
+
+def test_a_method_that_fails_stops_no_other(monkeypatch, tmp_path):
+    """Five numbers of each message are sent, and that of D-SGD has three."""
+    unmeasured(monkeypatch)
+    net = ring(4).through(diamond.network.channels.top(terms=5))
+    methods = {name: getattr(diamond, name)(0.05, 0.2, 3) for name in ("dsgd", "gt_sgd")}
+    said = "terms = 5, but a message has 3 numbers; take 3 or fewer"
+    with quickly(), pytest.warns(RuntimeWarning, match=f"dsgd, seed 7, failed: ValueError: {said}"):
+        made = diamond.compare(quad().problem, methods, net, 2, seeds=[7])
+    assert made.failed == {("dsgd", 7): f"ValueError: {said}"} and not made.diverged
+    assert list(made.runs) == [("gt_sgd", 7)] and made.runs["gt_sgd", 7].rounds == 2
+    _, first, second = made.table().splitlines()
+    assert first.split() == ["dsgd"] + ["failed"] * 6 and second.startswith("gt_sgd")
+    assert [row.get("failed", 0) for row in made.rows()] == [1, 0]
+    assert [run.path.name for run in runs.runs([made.save(tmp_path)])] == ["gt_sgd-seed7"]
+    for batched in (False, True):  # where all fail, so does the comparison
+        with quickly(), pytest.raises(ValueError, match=said):
+            diamond.compare(
+                quad().problem, {"one": methods["dsgd"]}, net, 2, seeds=[7], batched=batched
+            )
+
+
+def test_an_error_of_the_callback_is_no_failure_of_a_method(monkeypatch):
+    unmeasured(monkeypatch)
+
+    def stop(label, seed, entry):
+        raise RuntimeError("enough")
+
+    with quickly(), pytest.raises(RuntimeError, match="enough"):
+        diamond.compare(
+            quad().problem, {"one": diamond.gt_sgd(0.05, 0.2, 3)}, ring(4), 2, on_evaluation=stop
+        )
 
 
 def test_it_is_drawn(found, tmp_path):

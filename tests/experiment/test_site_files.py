@@ -64,6 +64,8 @@ def test_a_table_names_the_sites_and_a_pattern_may_too(here):
         "data", "city_{agent}.csv", "--label", "days", "--features", "dose,age", "--real"
     )
     assert found["names"] == ["north", "south"] and found["features"] == 2
+    one_by_one = "--features", "dose", "--features", "age", "--label", "days", "--real"
+    assert result("data", "city_{agent}.csv", *one_by_one) == found
     assert "empty table" in refused(here, dataset={})
 
 

@@ -259,6 +259,7 @@ BAD = {
     "feedback": (lambda: channels.sign(feedback="yes"), "feedback = 'yes'; there are"),
     "gamma": (lambda: ring(3).through(gamma=2.0), "gamma = 2.0"),
     "type": (lambda: ring(3).through("drops"), "'drops' is no channel"),
+    "in a list": (lambda: ring(3).through([channels.delay(1), 0.1]), "0.1 is no channel"),
     "twice": (lambda: ring(3).through(channels.sign(), channels.sign()), "two compressions"),
     "again": (lambda: ring(3).through(channels.sign()).through(channels.delay(1)), "already"),
     "copies": (
@@ -291,6 +292,14 @@ def test_a_mistake_is_said_in_one_sentence(name):
 def test_perfect_links_are_the_program_that_was_there():
     assert type(mixing(ring(4))) is type(mixing(ring(4).through())) is Mixer
     assert ring(4).through().damping == 1.0
+
+
+def test_channels_are_given_one_by_one_or_as_a_list():
+    two = channels.drops(0.1), channels.delay(1)
+    one_by_one = ring(4).through(*two)
+    assert ring(4).through(list(two)).name == ring(4).through(two).name == one_by_one.name
+    assert ring(4).through(list(two)).channels == one_by_one.channels == two
+    assert ring(4).through([]).channels == ()
 
 
 def test_a_run_goes_on_bit_for_bit_and_counts_what_travels():
@@ -339,6 +348,22 @@ def test_a_codec_comes_closer_in_the_bytes_it_says_and_squeezing_loses_nothing(n
         assert off < 0.99 * scale * jnp.linalg.norm(a) or scale == off == 0
     wire = jax.tree.leaves(channel.wire(jax.ShapeDtypeStruct(a.shape, a.dtype)))
     assert sum(leaf.size * leaf.dtype.itemsize for leaf in wire) == size
+
+
+@pytest.mark.quick
+def test_error_feedback_delivers_every_entry_in_the_mean_over_rounds():
+    """sum_t shat_t = T s - e_T: off by what is still owed, e, which stays bounded."""
+    channel, message = channels.top(0.5, feedback="error"), jnp.array([4.0, 2.0, 1.0, 0.25])
+    rounds = 2000
+
+    def one(kept, t):
+        heard, kept = channel.tell(kept, message, key(0))
+        return kept, heard
+
+    owed, heard = jax.lax.scan(one, channel.start(message), jnp.arange(rounds))
+    assert np.all(np.sum(np.asarray(heard) != 0, axis=1) == 2)  # half of the entries at a time
+    np.testing.assert_allclose(heard.mean(0), message, atol=2 * 4.0 / rounds)
+    np.testing.assert_allclose(heard.sum(0) + owed, rounds * message, rtol=1e-12)
 
 
 def test_unfitted_levels_are_right_in_the_mean_and_gamma_may_decrease():

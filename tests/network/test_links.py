@@ -48,6 +48,22 @@ def test_a_star_that_takes_turns():
         assert clock(made, (50, False)).seconds(10) == pytest.approx(10 * 2 * leaves * once)
 
 
+def test_slow_agents_of_every_block_of_rounds_are_drawn_apart():
+    """Blocks are drawn by their number, in any order, and each agent is slow as often as asked."""
+    made = ring(5).with_links(1e4, compute=0.1, slow_chance=0.2, slow_factor=10)
+    one, other = (clock(made, (100, False), seed=seed) for seed in (0, 1))
+    blocks = [one._drawn(block).copy() for block in range(3)]
+    assert not any(np.array_equal(blocks[a], blocks[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    assert np.array_equal(one._drawn(0), blocks[0])
+    assert np.array_equal(one._slow(2048), blocks[2][0])
+    assert not np.array_equal(other._drawn(0), blocks[0])
+    slow = np.concatenate(blocks) == 10
+    np.testing.assert_allclose(slow.mean(0), 0.2, atol=0.04)
+    # Slow together by chance alone: blocks that repeat would be alike at every round.
+    alike = np.mean((blocks[0] == 10) & (blocks[1] == 10))
+    assert alike == pytest.approx(0.04, abs=0.015)
+
+
 @pytest.mark.parametrize(
     "network, half, shared",
     [(path(4), 2, 3), (ring(6), 2, 3), (complete(4), 3, 6), (path(2), 1, 1)],

@@ -341,8 +341,7 @@ def test_repr():
         ),
         (
             lambda: network.ring(9, "metropolys"),
-            "no mixing rule 'metropolys'; there are laplacian, metropolis, max_degree, "
-            "best_constant, did you mean metropolis?",
+            "no mixing rule 'metropolys'; did you mean metropolis?",
         ),
         (lambda: network.from_graph(nx.DiGraph([(0, 1)])), "the graph is directed"),
         (lambda: network.from_graph(nx.MultiGraph([(0, 1)])), "the graph has parallel edges"),

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from ...core import tree
 from ...core.cost import Cost
 from ...core.sampling import Sample
+from ...core.suggestions import did_you_mean
 from ...core.tree import Tree
 from ...numbers.schedule import Number, Schedule, schedule
 from ...problem import Objectives
@@ -224,5 +225,5 @@ def along(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:
         "gradient": gradient,
     }
     if name not in made:
-        raise ValueError(f"no directions {name!r}; there are {', '.join(made)}")
+        raise ValueError(f"no directions {name!r}; {did_you_mean(name, made)}")
     return made[name]()

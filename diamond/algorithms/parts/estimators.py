@@ -19,6 +19,7 @@ import numpy as np
 from ...core import tree
 from ...core.cost import Cost
 from ...core.sampling import Sample, endless
+from ...core.suggestions import did_you_mean
 from ...core.tree import Tree
 from ...core.whole_numbers import whole
 from ...numbers.open_numbers import Deferred, Found, Measured, Setting
@@ -290,5 +291,5 @@ def estimated(name: str, weights: Mapping[str, Schedule], period: int | None) ->
         "saga": saga,
     }
     if name not in made:
-        raise ValueError(f"no estimator {name!r}; there are {', '.join(made)}")
+        raise ValueError(f"no estimator {name!r}; {did_you_mean(name, made)}")
     return made[name]()

@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 
 from ...core import tree
+from ...core.suggestions import did_you_mean
 from ...core.tree import Tree
 from ...numbers.open_numbers import Deferred, Found, Setting
 from ...numbers.schedule import Number
@@ -38,7 +39,7 @@ from .point import STATIC
 
 Order = Literal["paper", "atc"]
 Prox = Callable[[Tree, Number], Tree]
-LEAST = -1 / 3  # eigenvalue of the matrix that diffusion and EXTRA mix with
+LEAST = -1 / 3  # the eigenvalues of the matrix that diffusion mixes with lie above it
 
 
 class Given(NamedTuple):
@@ -157,7 +158,10 @@ class Tracking:
 @tree.pytree
 @dataclass(frozen=True)
 class Diffusion:
-    """Exact diffusion (Yuan et al., 2019; NIDS, D2), with the matrix I + share (M - I)."""
+    """Exact diffusion (Yuan et al., 2019; NIDS, D2), with the matrix I + share (M - I).
+
+    An eigenvalue l of that matrix makes r^2 - 2 l r + l: stable for l > -1/3.
+    """
 
     share: Any = 1.0
     vectors: ClassVar[int] = 1
@@ -179,7 +183,12 @@ class Diffusion:
 @tree.pytree
 @dataclass(frozen=True)
 class Extra:
-    """EXTRA (Shi et al., 2015), with the matrix I + share (M - I); it tells before it computes."""
+    """EXTRA (Shi et al., 2015), with the matrix I + share (M - I); it tells before it computes.
+
+    An eigenvalue l of that matrix makes r^2 - (1 + l) r + (1 + l) / 2: stable for l > -5/3, thus
+    on any mixing matrix. On a curvature L, steps are stable below (5 + 3 l) / (4 L) (Li and Yan,
+    2021).
+    """
 
     share: Any = 1.0
     vectors: ClassVar[int] = 1
@@ -267,20 +276,14 @@ def _share(setting: Setting) -> Found:
 
 
 def _whole_share(setting: Setting) -> Found:
-    """1, and a refusal where M has an eigenvalue of -1/3 or less: there, both diverge."""
+    """1, and a refusal where M has an eigenvalue of -1/3 or less: there, diffusion diverges."""
     if setting.network is not None and setting.network.least <= LEAST:
         raise ValueError(
             f"the mixing matrix of {setting.network.name} has an eigenvalue "
-            f"{setting.network.least:.2f}; exact diffusion and EXTRA need all above -1/3: leave "
-            f"lazy out, or take mixing='laplacian'"
+            f"{setting.network.least:.2f}; exact diffusion needs all above -1/3: leave lazy out, "
+            f"or take mixing='laplacian'"
         )
     return Found(1.0, lasting=True)
-
-
-def _lazy(lazy: bool | None) -> Any:
-    if lazy is None:
-        return Deferred("share", _share)
-    return 0.5 if lazy else Deferred("whole_share", _whole_share)
 
 
 def local() -> Local:
@@ -300,12 +303,14 @@ def tracking(order: Order = "atc", relax: Number | None = None, prox: Any = None
 
 def diffusion(lazy: bool | None = None) -> Diffusion:
     """Exact diffusion; `lazy` takes (I + M) / 2 for M, by default where M asks for it."""
-    return Diffusion(_lazy(lazy))
+    if lazy is None:
+        return Diffusion(Deferred("share", _share))
+    return Diffusion(0.5 if lazy else Deferred("whole_share", _whole_share))
 
 
-def extra(lazy: bool | None = None) -> Extra:
-    """EXTRA; `lazy` as in `diffusion`."""
-    return Extra(_lazy(lazy))
+def extra(lazy: bool = False) -> Extra:
+    """EXTRA; `lazy` takes (I + M) / 2 for M: slower, but stable with longer steps."""
+    return Extra(0.5 if lazy else 1.0)
 
 
 def push() -> Push:
@@ -344,7 +349,7 @@ def move(given: Any, order: Order = "atc", relax: Number | None = None) -> Any:
     if not isinstance(given, str):
         return given
     if given not in NAMES:
-        raise ValueError(f"no move {given!r}; there are {', '.join(NAMES)}")
+        raise ValueError(f"no move {given!r}; {did_you_mean(given, NAMES)}")
     if given in ("gossip", "gt"):
         return gossip(order, relax) if given == "gossip" else tracking(order, relax)
     return MAKERS[given]()

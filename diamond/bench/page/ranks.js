@@ -1,4 +1,4 @@
-// Average ranks: a dot a method on the axis of ranks, and above them the critical difference and
+// Shared-case ranks: a dot a method on the axis of ranks, and above them the critical difference and
 // bars that join what does not differ by it.
 
 function standing() {
@@ -44,12 +44,12 @@ function drawRanks(colours) {
   });
   const titles = ["difference", ...joined.map(() => ""), ...sorted.map(({ method }) => plain(method.name))];
   const layout = {
-    xaxis: { title: { text: `average rank over ${count(n, "case")}` }, range: [0.8, k + 0.45], dtick: k > 12 ? 2 : 1, tick0: 1 },
+    xaxis: { title: { text: `shared-case rank over ${count(n, "case")}` }, range: [0.8, k + 0.45], dtick: k > 12 ? 2 : 1, tick0: 1 },
     yaxis: { range: [above + k - 0.4, -0.6], tickvals: titles.map((_, i) => i), ticktext: titles, showgrid: false, zeroline: false },
     shapes: stems,
   };
-  const rows = [["method", "average rank"], ...sorted.map(({ method, rank }) => [method.name, rank])];
-  const says = `Average ranks: ${sorted.map(({ method, rank }) => `${method.name} ${rank.toFixed(2)}`).join(", ")}`;
+  const rows = [["method", "shared-case rank"], ...sorted.map(({ method, rank }) => [method.name, rank])];
+  const says = `Shared-case ranks: ${sorted.map(({ method, rank }) => `${method.name} ${rank.toFixed(2)}`).join(", ")}`;
   return { traces: [critical, ...bars, dots], layout, rows, says, height: 110 + 26 * (above + k) };
 }
 

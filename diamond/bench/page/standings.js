@@ -24,7 +24,7 @@ function rankRow(costs) {
   });
 }
 
-// Average ranks over the cases that all methods met, how many these are, and the critical difference.
+// Shared-case ranks, averages over the cases that all methods met, how many these are, and the critical difference.
 function rankings(costs, count) {
   const met = costs.filter((row) => !row.some(Number.isNaN));
   const n = met.length;
@@ -44,7 +44,7 @@ function cliques(sorted, difference) {
   return found;
 }
 
-// Methods from the best average rank on; where there are none, by the share of cases solved.
+// Methods from the best shared-case rank on; where there are none, by the share of cases solved.
 function ordered() {
   const [cases, methods] = [shownCases(), shownMethods()];
   const costs = matrix(cases, methods);

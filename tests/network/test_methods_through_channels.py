@@ -1,0 +1,96 @@
+"""Every method of the catalogue through every kind of channel."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import quickly
+from helpers import METHODS, build, end, quad, ring
+
+from diamond.core.sampling import Moment, key
+from diamond.network import channels
+from diamond.network.lossy_mixer import mixing
+from diamond.numbers.open_numbers import suited, swap
+from diamond.rounds.traffic import messages
+
+OPTIONS = {
+    "delay": [{"rounds": 0}, {"rounds": 2}],
+    "drops": [{"loss": 0.3}, {"loss": 0.3, "burst": 4}, {"loss": 0.3, "known": "receiver"}],
+    "fading": [{"knowledge": "both"}, {"knowledge": "none"}],
+    "low_rank": [{"rank": 1}],
+    "noise": [{"snr": 20}, {"sigma": 0.1, "accumulate": False}],
+    "over_the_air": [{"power": 2.0}],
+    "quantized": [{"bits": 4}],
+    "random": [{"terms": 1}],
+    "rounded": [{"kind": "float16"}, {"kind": "bfloat16", "feedback": "none"}],
+    "sign": [{"feedback": "error"}],
+    "top": [{"share": 0.5}, {"terms": 1, "feedback": "error"}],
+}
+STEPS = dict(alpha=0.01, beta=0.1, delta=0.1, batch=3)
+
+
+def distinct_messages():
+    """The messages of all stages of all methods, on each lower level they solve: {shapes: who}."""
+    found = {}
+    for name, make in METHODS.items():
+        for level in make().solves:
+            problem = quad(lower_level=level).problem
+            outline = swap(suited(make(), problem), lambda number: 1)
+            objectives = problem.objectives(outline.batch)
+            for message in messages(outline, objectives, *problem.start(0)):
+                leaves, shape = jax.tree.flatten(message)
+                key = shape, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+                found.setdefault(key, []).append(name)
+    assert {name for names in found.values() for name in names} == set(METHODS)
+    return found
+
+
+def test_every_method_goes_through_every_channel():
+    """Abstractly: a change is like its message, and what links keep is like it was before."""
+    found = distinct_messages()
+    told = [
+        jax.tree.unflatten(shape, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+        for shape, leaves in found
+    ]
+    stages = jax.tree.map(lambda a: jax.ShapeDtypeStruct((4, *a.shape), a.dtype), told)
+    assert set(OPTIONS) == set(channels.__all__)
+    for name, options in ((name, one) for name, several in OPTIONS.items() for one in several):
+        mixer = mixing(ring(4).through(getattr(channels, name)(**options)))
+
+        def one_round(stages):
+            first = kept = mixer.start(told)
+            changes = []
+            for number, message in enumerate(stages):
+                moment = Moment(key(0), jnp.int32(3), number, number)
+                change, kept = mixer.exchange(message, moment, kept)
+                changes.append(change)
+            return changes, first, kept
+
+        changes, first, kept = jax.eval_shape(one_round, stages)
+        for change, stage, methods in zip(changes, stages, found.values()):
+            assert change == stage, (name, options, methods)
+        assert kept == first, (name, options)
+
+
+SILENT = {  # with stages that send nothing
+    "amigo": [channels.quantized(4)],
+    "f2sa": [channels.drops(0.3), channels.top(terms=1, feedback="error"), channels.delay(1)],
+    "itd": [channels.noise(sigma=0.01)],
+    "ttsa": [channels.drops(0.3, burst=4)],
+    "vrbo": [channels.fading()],
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_methods_with_stages_that_send_nothing_run_through_channels(name):
+    with quickly():  # `end` sees that all is finite
+        state = end(quad().problem, ring(4).through(*SILENT[name]), build(name, **STEPS), 3).state
+    assert np.ptp(np.asarray(state.x), axis=0).max() > 1e-6  # agents differ, as rows do
+
+
+def test_a_channel_that_loses_nothing_changes_nothing_around_a_stage_that_sends_nothing():
+    method = build("f2sa", **STEPS)
+    through = lambda net: end(quad().problem, net, method, 3).state
+    plain, whole = through(ring(4)), through(ring(4).through(channels.drops(0.0)))
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    jax.tree.map(close, plain, whole)
