@@ -7,6 +7,7 @@ import typer
 
 from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
 from .devices import asked_for, joined, leading, recorded, show_cores
+from .interrupt import check_interrupt, gently, interruptible
 
 if TYPE_CHECKING:
     from ..experiment.config import Experiment
@@ -58,7 +59,7 @@ def new(
 @app.command()
 def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
     """Find every mistake of an experiment, and estimate what it takes, without running it."""
-    with reported():
+    with reported(), interruptible():
         start()
         from ..experiment.runner import comparison, every_mistake
         from .forecasts import as_dict, show
@@ -85,7 +86,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Run the experiment of a file once: a folder with all numbers, gone on with if interrupted."""
-    with reported(), joined(hosts, rank, size):
+    with reported(), interruptible(), joined(hosts, rank, size):
         start()
         from ..experiment.config import load
         from ..experiment.runner import single
@@ -107,7 +108,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Run every algorithm of a file on every network from every seed: lists are sweeps."""
-    with reported():
+    with reported(), interruptible():
         start()
         from ..experiment.config import load
         from ..experiment.runner import begin, comparison
@@ -142,7 +143,7 @@ def resume(
     json: Json = False,
 ) -> None:
     """Go on with what was interrupted or killed; the end is that of the uninterrupted run."""
-    with reported(), joined(hosts, rank, size):
+    with reported(), interruptible(), joined(hosts, rank, size):
         start()
         from ..experiment.execute import Permits
         from ..experiment.runner import again
@@ -194,6 +195,7 @@ def _go(
         if not quiet:
             talk("compiling, and trying a few rounds ...", "dim")
         found = plan.forecasts()
+        check_interrupt()
         compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
         if not quiet:
             talk(summary(plan, found), "dim")
@@ -219,14 +221,15 @@ def executed(
 ) -> list[dict[str, Any]]:
     """The manifests of a plan's runs, watched while they run; Ctrl-C says how to go on."""
     from ..experiment.execute import Permits
-    from .interrupt import gently
     from .progress import watching
 
     try:
         with gently() as stopped, watching(plan, quiet) as watch:
             return plan.execute(watch, stopped, compiled, permits or Permits())
     except KeyboardInterrupt:
-        talk(f"interrupted; go on with:  diamond resume {plan.path}", "yellow")
+        begun = plan.path.exists()
+        remedy = f"go on with:  diamond resume {plan.path}" if begun else "nothing was begun"
+        talk(f"interrupted; {remedy}", "yellow")
         raise typer.Exit(INTERRUPTED) from None
 
 
