@@ -1,11 +1,11 @@
 """Several algorithms on one problem and network, from several seeds, side by side."""
 
-import html
 import importlib
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
@@ -13,25 +13,31 @@ import numpy as np
 
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
+from ..measure import stopping
 from ..measure.divergence import Diverged
+from ..measure.stopping import Stop
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
-from ..runs.saving import keep, manifest
-from ..runs.table import ON_LINKS, Row, over_seeds, row
+from ..runs.saving import keep, lines, manifest
+from ..runs.table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
 from ..runtimes.many import depth_known, seeds_together
 from ..runtimes.simulate import simulate
 from .folder_names import apart, folder_name
 
+TOGETHER = "comparison"  # the experiment in the manifests of the runs of one comparison
 COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """`runs` by (label, seed), those that diverged until then; `diverged` says why they did."""
+    """`runs` by (label, seed), those that diverged until then; `diverged` says why they did.
 
-    problem: Problem
+    `problem` is None, and `algorithms` empty, where `diamond.load` cannot make them again.
+    """
+
+    problem: Problem | None
     network: Network
     algorithms: dict[str, Algorithm]
     runs: dict[tuple[str, int], Run]
@@ -39,28 +45,47 @@ class Comparison:
     wall: dict[tuple[str, int], float]
     rounds: int
     every: int
+    stop: dict[str, float | str] = field(default_factory=dict)
 
     def rows(self) -> list[Row]:
         """One row an algorithm: the mean over the seeds, and the deviation as `*_sd`."""
         return over_seeds(
             [
-                row(f"{label}-seed{seed}", self._manifest(label, seed), last(run))
+                row(f"{label}-seed{seed}", self._about(label, seed), last(run))
                 for (label, seed), run in self.runs.items()
             ]
         )
 
+    def costs_to_target(self, target: Stop | None = None) -> Table:
+        """The costs of every run when it first reaches a target, one row an algorithm and seed.
+
+        Args:
+            target: as `stop` of `compare`, {"metric": 1e-3} or {"accuracy": ">= 0.9"}; of several,
+                the first that is reached counts. By default the measures of `stop`.
+
+        Returns:
+            A list of dicts that prints as a table and that `pandas.DataFrame` takes: `algorithm`,
+            `seed`, `reached`, and `rounds`, `samples`, `gradients`, `hvps`, `jvps` (products with
+            second derivatives), `bytes`, `seconds` up to the first evaluation that reaches the
+            target; not-a-number where no evaluation does.
+        """
+        own = self.problem.metrics if self.problem else [*next(iter(self.runs.values())).history]
+        wanted = stopping.checked(target or self.stop, own, self.network.links)
+        wanted = stopping.measures_of(wanted)
+        if not wanted:
+            raise ValueError('costs_to_target: give a measure to reach, as in {"metric": 1e-3}')
+        return Table(self._cost(who, run, wanted) for who, run in self.runs.items())
+
+    def _cost(self, who: tuple[str, int], run: Run, target: Stop) -> Row:
+        entries = lines(run)
+        i = stopping.first_reached(target, entries)
+        spent = {"rounds": "round"} | {name: name for name in SPENT if name in run.history}
+        costs = {name: math.nan if i is None else entries[i][key] for name, key in spent.items()}
+        return {"algorithm": who[0], "seed": who[1], "reached": i is not None} | costs
+
     def table(self) -> str:
         """The last evaluation of every algorithm, for the eye."""
-        given = self._cells()
-        widths = [max(map(len, column)) for column in zip(*given)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths))
-            )
-            for line in given
-        ]
-        return "\n".join(line.rstrip() for line in lines)
+        return aligned(self._cells())
 
     def plot(self, out: str | Path = "figures", relative_to: str | None = None) -> list[Path]:
         """Curves against rounds, samples, bytes and seconds, as PNG and PDF in the folder `out`."""
@@ -82,14 +107,11 @@ class Comparison:
         return self.table()
 
     def _repr_html_(self) -> str:
-        head, *body = self._cells()
-        line = lambda tag, cells: "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells)
-        lines = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
-        return f"<table><thead><tr>{line('th', head)}</tr></thead><tbody>{lines}</tbody></table>"
+        return as_html(self._cells())
 
     def _cells(self) -> list[list[str]]:
         rows = self.rows()
-        own = [name for name in self.problem.metrics]
+        own = [*self.problem.metrics] if self.problem else []
         counted = [name for name in ON_LINKS if any(name in found for found in rows)]
         columns = [*COLUMNS[:4], *own, *COLUMNS[4:], *counted]
         several = len({seed for _, seed in self.runs}) > 1
@@ -106,8 +128,14 @@ class Comparison:
         names[0] = f"{self.rounds} rounds"
         return [names, *([cell(found, name) for name in columns] for found in rows)]
 
+    def _about(self, label: str, seed: int) -> Row:
+        """The part of a run's manifest that rows are made of."""
+        network, status = {"name": self.network.title}, self.runs[label, seed].status
+        about = {"label": label}
+        return {"algorithm": about, "network": network, "seed": seed, "status": status}
+
     def _manifest(self, label: str, seed: int) -> Row:
-        return manifest(self.runs[label, seed], f"{label}-seed{seed}", label, "comparison")
+        return manifest(self.runs[label, seed], f"{label}-seed{seed}", label, TOGETHER)
 
 
 def compare(
@@ -120,6 +148,9 @@ def compare(
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[str, int, dict[str, float]], None] | None = None,
     batched: bool | None = None,
+    *,
+    stop: Stop | None = None,
+    resume: Comparison | None = None,
 ) -> Comparison:
     """Every algorithm from every seed, on the same problem, network, draws and number of rounds.
 
@@ -128,12 +159,20 @@ def compare(
     does not stop the others. `on_evaluation` is handed (label, seed, entry of the history).
     `batched`: the seeds of an algorithm as one program, the same to rounding; by default on an
     accelerator, which one small run leaves idle, unless K is left to the runs to find.
-    `on_evaluation` is told at the end then.
+    `on_evaluation` is told at the end then. `stop` ends each run at a target or when a budget is
+    spent, as in `simulate`; `costs_to_target` of the comparison is a table of the costs until then.
+    `resume`: an earlier comparison, as in `resume=diamond.load(folder, problem)`. Its runs continue
+    up to `rounds`, those that diverged stay as they are, and labels or seeds that it does not have
+    begin at round 0.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         seeds = range(whole("seeds", seeds, 1))
     chosen = [whole("seed", seed) for seed in seeds]
+    stop = stopping.checked(stop, problem.metrics, network.links)
+    if batched and (stop or resume):
+        raise ValueError("batched=True runs all rounds from the start: leave out stop and resume")
+    earlier = _resumable(resume, named)
     runs: dict[tuple[str, int], Run] = {}
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}
@@ -141,21 +180,42 @@ def compare(
         fixed = problem, network, algorithm, rounds, every, sampling
         begun = time.monotonic()
         made: dict[int, Run | None] = {}
-        if _together(algorithm, chosen) if batched is None else batched:
+        alone = bool(stop or resume)  # runs of one program all end in one round
+        if batched or (batched is None and not alone and _together(algorithm, chosen)):
             made = dict(zip(chosen, seeds_together(chosen, *fixed)))
         share = (time.monotonic() - begun) / max(len(chosen), 1)
         for seed in chosen:
             tell = lambda entry: on_evaluation(label, seed, entry) if on_evaluation else None
             begun = time.monotonic()
-            run = made.get(seed)
+            before = earlier.get((label, seed))
+            run = before if before and _is_over(before, rounds) else made.get(seed)
             if run is None:  # to be made, or anew: alone, it says why it diverges
-                run, why = _alone(seed, *fixed, tell)
+                run, why = _alone(seed, *fixed, tell, stop, before)
                 diverged |= {(label, seed): why} if why else {}
+            elif run is before:
+                diverged |= {(label, seed): run.message} if run.status == "diverged" else {}
             else:
                 _replay(run, tell)
             runs[label, seed] = run
-            wall[label, seed] = time.monotonic() - begun + share
-    return Comparison(problem, network, named, runs, diverged, wall, rounds, every)
+            took = resume.wall.get((label, seed), 0.0) if resume else 0.0
+            wall[label, seed] = took + time.monotonic() - begun + share
+    return Comparison(problem, network, named, runs, diverged, wall, rounds, every, stop)
+
+
+def _resumable(
+    resume: Comparison | None, algorithms: Mapping[str, Algorithm]
+) -> dict[tuple[str, int], Run]:
+    """The runs to continue; refuses labels that no algorithm has."""
+    runs = resume.runs if resume else {}
+    if unknown := {label for label, _ in runs} - {*algorithms}:
+        labels = ", ".join(sorted(unknown))
+        raise ValueError(f"resume: no algorithm is labelled {labels}; give it the label it had")
+    return runs
+
+
+def _is_over(run: Run, rounds: int) -> bool:
+    """Whether a run has no more rounds to make."""
+    return run.status == "diverged" or run.rounds >= rounds
 
 
 def _alone(
@@ -167,10 +227,13 @@ def _alone(
     every: int,
     sampling: Sampling,
     tell: Callable[[dict[str, float]], None],
+    stop: Stop,
+    resume: Run | None,
 ) -> tuple[Run, str]:
     """One run, and why it diverged if it did."""
+    given = problem, network, algorithm, rounds, seed, every, sampling, tell
     try:
-        return simulate(problem, network, algorithm, rounds, seed, every, sampling, tell), ""
+        return simulate(*given, stop=stop, resume=resume), ""
     except Diverged as error:
         return error.run, str(error)
 

@@ -39,7 +39,7 @@ def simulate(
     stop: Stop | None = None,
     on_divergence: OnDivergence | None = None,
     on_progress: Callable[[Snapshot], None] | None = None,
-    resume: Snapshot | None = None,
+    resume: Snapshot | Run | None = None,
     devices: Devices | None = None,
     precision: Precision | None = None,
     memory: int | None = None,
@@ -51,9 +51,11 @@ def simulate(
     trajectory, whatever `every` is; all algorithms see the same draws. `sampling`: "blocks" takes
     successive rows (shuffled once), which is fast; "rows" draws each row on its own, with
     replacement. `on_evaluation` is handed each entry of the history as it is made, `on_progress`
-    all that it takes to go on from there: given back as `resume`, the run goes on and ends in the
-    same bits. `on_stage` is told what goes on before the first entry: "looking at the problem",
-    where numbers are to be found, "compiling", and then "running".
+    a `Snapshot` of the run: given back as `resume`, the run continues from there and ends in the
+    same bits. `resume` may also be an earlier run of the same problem, network, algorithm and seed,
+    as in `resume=diamond.load(folder, problem)`: it is continued up to `rounds`. `on_stage` is told
+    what goes on before the first entry: "looking at the problem", where numbers are to be found,
+    "compiling", and then "running".
 
     `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
     {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}, on
@@ -89,6 +91,8 @@ def simulate(
         raise ValueError("on_divergence='shrink' needs an algorithm with shrunk(factor)")
     if on_divergence is None:
         on_divergence = "shrink" if can and "alpha" in open_numbers(algorithm) else "stop"
+    if isinstance(resume, Run):
+        resume = _snapshot_of(resume, seed, sampling)
     stop = stopping.checked(stop, problem.metrics, network.links)
     measured = network.links is not None and network.links.compute is None
     timed = {"seconds", *(["network_seconds"] if measured else [])} & {*stop}
@@ -121,6 +125,21 @@ def simulate(
         config = made.config | {"rounds": rounds, "every": every, "stop": stop}
         why = stopping.reached(stop, run.record.entries[-1]) if run.t < rounds else ""
         return replace(made, message=why, config=config)
+
+
+def _snapshot_of(run: Run, seed: int, sampling: Sampling) -> Snapshot:
+    """The snapshot of a run that is to be continued with this seed and sampling."""
+    if run.snapshot is None:
+        raise ValueError(
+            "resume: this run has no snapshot to continue from: it diverged, was made by several "
+            "processes or sites, or was saved by an earlier version; run it from the start"
+        )
+    if (run.seed, run.sampling) != (seed, sampling):
+        raise ValueError(
+            f"resume: the run has seed={run.seed} and sampling={run.sampling!r}, not seed={seed} "
+            f"and sampling={sampling!r}: give the same"
+        )
+    return run.snapshot
 
 
 def check(
