@@ -201,13 +201,16 @@ def _go(
             talk(summary(plan, found), "dim")
     manifests = executed(plan, quiet, compiled, permits)
     table = rows([open_run(path) for _, path in plan.jobs])
+    stopped = {one["name"]: one["message"] for one in manifests if _has_stopped(one)}
     if json:
-        emit({"folder": str(plan.path), "runs": table})
+        emit({"folder": str(plan.path), "runs": table, "stopped": stopped})
     else:
         print_table(table)
         if len(plan.experiment.seed) > 1:
             typer.echo("\nover the seeds:")
             print_table(over_seeds(table))
+        for name, why in stopped.items():
+            typer.echo(why if len(manifests) == 1 else f"{name} {why}")
         typer.echo(f"folder: {plan.path}")
         if len(manifests) == 1:
             if best := manifests[0].get("answer", {}).get("best"):
@@ -231,6 +234,11 @@ def executed(
         remedy = f"go on with:  diamond resume {plan.path}" if begun else "nothing was begun"
         talk(f"interrupted; {remedy}", "yellow")
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _has_stopped(manifest: dict[str, Any]) -> bool:
+    """Whether a run ended before its last round, at a target or when a budget was spent."""
+    return manifest["status"] == "finished" and bool(manifest["message"])
 
 
 def _end(manifests: list[dict[str, Any]]) -> None:
