@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..measure import stopping
+from ..measure.display import displayed
 from ..measure.divergence import Diverged
 from ..measure.stopping import Stop
 from ..network import Network
@@ -51,7 +53,7 @@ class Comparison:
         """One row an algorithm: the mean over the seeds, and the deviation as `*_sd`."""
         return over_seeds(
             [
-                row(f"{label}-seed{seed}", self._about(label, seed), last(run))
+                row(_name(label, seed), self._about(label, seed), last(run))
                 for (label, seed), run in self.runs.items()
             ]
         )
@@ -98,7 +100,7 @@ class Comparison:
     def save(self, folder: str | Path) -> Path:
         """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""
         folder = Path(folder)
-        names = apart(folder_name(f"{label}-seed{seed}") for label, seed in self.runs)
+        names = apart(folder_name(_name(label, seed)) for label, seed in self.runs)
         for name, ((label, seed), run) in zip(names, self.runs.items()):
             keep(run, folder / name, self._manifest(label, seed), self.wall[label, seed])
         return folder
@@ -135,7 +137,7 @@ class Comparison:
         return {"algorithm": about, "network": network, "seed": seed, "status": status}
 
     def _manifest(self, label: str, seed: int) -> Row:
-        return manifest(self.runs[label, seed], f"{label}-seed{seed}", label, TOGETHER)
+        return manifest(self.runs[label, seed], _name(label, seed), label, TOGETHER)
 
 
 def compare(
@@ -151,6 +153,7 @@ def compare(
     *,
     stop: Stop | None = None,
     resume: Comparison | None = None,
+    progress: bool = True,
 ) -> Comparison:
     """Every algorithm from every seed, on the same problem, network, draws and number of rounds.
 
@@ -163,7 +166,8 @@ def compare(
     spent, as in `simulate`; `costs_to_target` of the comparison is a table of the costs until then.
     `resume`: an earlier comparison, as in `resume=diamond.load(folder, problem)`. Its runs continue
     up to `rounds`, those that diverged stay as they are, and labels or seeds that it does not have
-    begin at round 0.
+    begin at round 0. `progress` shows all runs on the error output if that is a terminal or a
+    notebook.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
@@ -176,30 +180,54 @@ def compare(
     runs: dict[tuple[str, int], Run] = {}
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}
-    for label, algorithm in named.items():
-        fixed = problem, network, algorithm, rounds, every, sampling
-        begun = time.monotonic()
-        made: dict[int, Run | None] = {}
-        alone = bool(stop or resume)  # runs of one program all end in one round
-        if batched or (batched is None and not alone and _together(algorithm, chosen)):
-            made = dict(zip(chosen, seeds_together(chosen, *fixed)))
-        share = (time.monotonic() - begun) / max(len(chosen), 1)
-        for seed in chosen:
-            tell = lambda entry: on_evaluation(label, seed, entry) if on_evaluation else None
+    names = [_name(label, seed) for label in named for seed in chosen]
+    with displayed(names, rounds, progress) as display:
+        for label, algorithm in named.items():
+            fixed = problem, network, algorithm, rounds, every, sampling
             begun = time.monotonic()
-            before = earlier.get((label, seed))
-            run = before if before and _is_over(before, rounds) else made.get(seed)
-            if run is None:  # to be made, or anew: alone, it says why it diverges
-                run, why = _alone(seed, *fixed, tell, stop, before)
-                diverged |= {(label, seed): why} if why else {}
-            elif run is before:
-                diverged |= {(label, seed): run.message} if run.status == "diverged" else {}
-            else:
-                _replay(run, tell)
-            runs[label, seed] = run
-            took = resume.wall.get((label, seed), 0.0) if resume else 0.0
-            wall[label, seed] = took + time.monotonic() - begun + share
+            made: dict[int, Run | None] = {}
+            alone = bool(stop or resume)  # runs of one program all end in one round
+            if batched or (batched is None and not alone and _together(algorithm, chosen)):
+                for seed in chosen:
+                    display.begin(_name(label, seed), rounds)
+                    display.stage(_name(label, seed), "all seeds as one program")
+                made = dict(zip(chosen, seeds_together(chosen, *fixed)))
+            share = (time.monotonic() - begun) / max(len(chosen), 1)
+            for seed in chosen:
+                begun = time.monotonic()
+                name = _name(label, seed)
+                entries: list[dict[str, float]] = []
+                display.begin(name, rounds)
+
+                def tell(entry: dict[str, float]) -> None:
+                    entries.append(entry)
+                    display.progress(name, entries)
+                    if on_evaluation:
+                        on_evaluation(label, seed, entry)
+
+                before = earlier.get((label, seed))
+                run = before if before and _is_over(before, rounds) else made.get(seed)
+                if run is None:  # to be made, or anew: alone, it says why it diverges
+                    run, why = _alone(
+                        seed, *fixed, tell, stop, before, partial(display.stage, name)
+                    )
+                    diverged |= {(label, seed): why} if why else {}
+                elif run is before:
+                    diverged |= {(label, seed): run.message} if run.status == "diverged" else {}
+                else:
+                    _replay(run, tell)
+                runs[label, seed] = run
+                display.end(
+                    name, {"status": "diverged" if (label, seed) in diverged else run.status}
+                )
+                took = resume.wall.get((label, seed), 0.0) if resume else 0.0
+                wall[label, seed] = took + time.monotonic() - begun + share
     return Comparison(problem, network, named, runs, diverged, wall, rounds, every, stop)
+
+
+def _name(label: str, seed: int) -> str:
+    """The name of a run in rows, folders and the display."""
+    return f"{label}-seed{seed}"
 
 
 def _resumable(
@@ -229,11 +257,12 @@ def _alone(
     tell: Callable[[dict[str, float]], None],
     stop: Stop,
     resume: Run | None,
+    on_stage: Callable[[str], None],
 ) -> tuple[Run, str]:
     """One run, and why it diverged if it did."""
     given = problem, network, algorithm, rounds, seed, every, sampling, tell
     try:
-        return simulate(*given, stop=stop, resume=resume), ""
+        return simulate(*given, stop=stop, resume=resume, on_stage=on_stage), ""
     except Diverged as error:
         return error.run, str(error)
 

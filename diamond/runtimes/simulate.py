@@ -10,6 +10,7 @@ from ..catalogue import solving
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..measure import stopping
+from ..measure.display import displayed
 from ..measure.evaluations import Every, due
 from ..measure.stopping import Stop
 from ..network import Network
@@ -24,6 +25,7 @@ from ._simulation import Simulation
 from .spmd import Devices
 
 OnDivergence = Literal["stop", "shrink"]
+NAME = "run"  # of a run that is alone in the display
 
 
 def simulate(
@@ -44,6 +46,7 @@ def simulate(
     precision: Precision | None = None,
     memory: int | None = None,
     on_stage: Callable[[str], None] | None = None,
+    progress: bool = True,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
@@ -55,7 +58,8 @@ def simulate(
     same bits. `resume` may also be an earlier run of the same problem, network, algorithm and seed,
     as in `resume=diamond.load(folder, problem)`: it is continued up to `rounds`. `on_stage` is told
     what goes on before the first entry: "looking at the problem", where numbers are to be found,
-    "compiling", and then "running".
+    "compiling", and then "running". `progress` shows the same, and then the round and the loss, on
+    the error output if that is a terminal or a notebook; False shows nothing.
 
     `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
     {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}, on
@@ -99,14 +103,22 @@ def simulate(
     if timed and jax.process_count() > 1:
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
-    with products(precision):
-        tell = on_stage or (lambda stage: None)
+    shows = progress and jax.process_index() == 0
+    with products(precision), displayed([NAME], rounds, shows) as display:
+        display.begin(NAME, rounds)
+
+        def tell(stage: str) -> None:
+            display.stage(NAME, stage)
+            if on_stage:
+                on_stage(stage)
+
         given = problem, network, algorithm, seed, sampling, shrinks, resume
         run = Simulation(*given, devices, precision, memory, tell)
         tell("running")
 
         def note() -> None:
             run.measure(on_evaluation)
+            display.progress(NAME, run.record.entries)
             if on_progress:
                 on_progress(run.snapshot())
 

@@ -11,9 +11,9 @@ from commands import command, result
 from compiling import quickly, unchecked
 from tiny import TOML
 
-from diamond.cli import progress
 from diamond.experiment import runner
 from diamond.machine import compilation_cache
+from diamond.measure import display as progress
 from diamond.runtimes import trial_cache
 
 
