@@ -173,7 +173,7 @@ def compare(
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         seeds = range(whole("seeds", seeds, 1))
     chosen = [whole("seed", seed) for seed in seeds]
-    stop = stopping.checked(stop, problem.metrics, network.links)
+    stop = dict(stop or {})
     if batched and (stop or resume):
         raise ValueError("batched=True runs all rounds from the start: leave out stop and resume")
     earlier = _resumable(resume, named)

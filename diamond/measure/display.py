@@ -188,7 +188,7 @@ def live(names: Sequence[str], rounds: int, transient: bool = False) -> Iterator
 
     board = Live(names, rounds)
     options: dict[str, Any] = {"refresh_per_second": 4, "transient": transient}
-    options["redirect_stdout"] = sys.stdout.isatty()  # what goes to a file stays there
+    options["redirect_stdout"] = bool(sys.stdout and sys.stdout.isatty())  # what goes to a file stays there
     with Display(board, console=Console(stderr=True), **options):
         yield board
 

@@ -164,5 +164,7 @@ def test_runs_stop_at_a_target(found):
         assert {**row, "seconds": 0} == {**other, "seconds": 0}
     with pytest.raises(ValueError, match="did you mean metric"):
         diamond.compare(*fixed, stop={"metrik": 1})
+    with pytest.raises(TypeError, match=r"give its \.problem"):
+        diamond.compare(quad(), *fixed[1:], stop=target)
     with pytest.raises(ValueError, match="leave out stop"):
         diamond.compare(*fixed, stop=target, batched=True)
