@@ -57,8 +57,7 @@ def execute(
 ) -> Manifest:
     """Run `job` in the folder `path`, from where an earlier attempt left it; the final manifest.
 
-    `stopped` is asked before every stage and after every evaluation; if so, all is saved and
-    KeyboardInterrupt raised.
+    `stopped` is asked after every evaluation; if so, all is saved and KeyboardInterrupt raised.
     `compiled` are seconds of compiling before.
     """
     watch.begin(job.name, job.experiment.rounds)
@@ -140,11 +139,6 @@ def _simulated(
             writer.save(saved)
             raise KeyboardInterrupt
 
-    def enter_stage(name: str) -> None:
-        watch.stage(job.name, name)
-        if stopped():
-            raise KeyboardInterrupt
-
     network, algorithm = one.network[0].build(), one.algorithm[0].build()
     fixed = one.rounds, one.seed[0], one.every, one.sampling
     with warnings.catch_warnings():
@@ -162,7 +156,7 @@ def _simulated(
                 resume=saved,
                 devices=one.devices,
                 precision=one.products,
-                on_stage=enter_stage,
+                on_stage=lambda said: watch.stage(job.name, said),
             )
             return run, "finished", run.message
         except Diverged as error:

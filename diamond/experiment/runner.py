@@ -86,8 +86,6 @@ class Plan(NamedTuple):
             for job, path in self.jobs:
                 done = finished(path)
                 if done is None:
-                    if stopped():
-                        raise KeyboardInterrupt
                     took = (compiled or {}).get(job.name, 0.0)
                     done = execute(job, self.problem, path, watch, stopped, took, permits)
                 else:

@@ -188,7 +188,8 @@ def live(names: Sequence[str], rounds: int, transient: bool = False) -> Iterator
 
     board = Live(names, rounds)
     options: dict[str, Any] = {"refresh_per_second": 4, "transient": transient}
-    options["redirect_stdout"] = bool(sys.stdout and sys.stdout.isatty())  # what goes to a file stays there
+    # What the user prints to a file must not end up on the terminal.
+    options["redirect_stdout"] = bool(sys.stdout and sys.stdout.isatty())
     with Display(board, console=Console(stderr=True), **options):
         yield board
 
