@@ -2,11 +2,14 @@
 
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+
+from ..measure.display import talk, undisplayed
 
 BEGUN = time.monotonic()  # of the command
 FAILED, BAD_INPUT, DIVERGED, INTERRUPTED = 1, 2, 3, 130
@@ -48,13 +51,6 @@ def main(
     """Decentralized bilevel optimization: agents on a network, private data, no server."""
 
 
-def talk(message: str = "", style: str = "", err: bool = True) -> None:
-    """One line to whoever watches; results go to the standard output, talk to the error output."""
-    from rich.console import Console
-
-    Console(stderr=err, soft_wrap=True, highlight=False).print(message, style=style, markup=False)
-
-
 def emit(result: Any) -> None:
     """A result as JSON."""
     from ..runs.strict_json import dumps
@@ -64,9 +60,11 @@ def emit(result: Any) -> None:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Bad input and failures as plain words and an exit code, without a traceback."""
+    """Bad input, failures and warnings as plain words, without tracebacks and source lines."""
     try:
-        yield
+        with undisplayed(), warnings.catch_warnings():  # commands show progress themselves
+            warnings.showwarning = lambda message, *_, **__: talk(f"{message}", "yellow")
+            yield
     except typer.Exit:
         raise
     except Exception as error:

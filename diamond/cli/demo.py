@@ -9,6 +9,7 @@ import typer
 
 from .app import Json, app, emit, reported, talk
 from .experiments import Out, Quiet, executed, start
+from .interrupt import interruptible
 from .peers_demo import demo_of_peers
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def demo(
     if peers:
         demo_of_peers(out, quiet, json)
         return
-    with reported():
+    with reported(), interruptible():
         if not quiet:
             talk("starting JAX and compiling ...", "dim")
         import_module("matplotlib")  # for the picture: missed now, and not after the runs

@@ -7,6 +7,7 @@ import typer
 
 from .app import DIVERGED, FAILED, INTERRUPTED, Json, app, emit, reported, talk
 from .devices import asked_for, joined, leading, recorded, show_cores
+from .interrupt import check_interrupt, gently, interruptible
 
 if TYPE_CHECKING:
     from ..experiment.config import Experiment
@@ -58,7 +59,7 @@ def new(
 @app.command()
 def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
     """Find every mistake of an experiment, and estimate what it takes, without running it."""
-    with reported():
+    with reported(), interruptible():
         start()
         from ..experiment.runner import comparison, every_mistake
         from .forecasts import as_dict, show
@@ -86,7 +87,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Run the experiment of a file once: a folder with all numbers, gone on with if interrupted."""
-    with reported(), joined(hosts, rank, size):
+    with reported(), interruptible(), joined(hosts, rank, size):
         start()
         from ..experiment.config import load
         from ..experiment.runner import single
@@ -108,7 +109,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Run every algorithm of a file on every network from every seed: lists are sweeps."""
-    with reported():
+    with reported(), interruptible():
         start()
         from ..experiment.config import load
         from ..experiment.runner import begin, comparison
@@ -143,7 +144,7 @@ def resume(
     json: Json = False,
 ) -> None:
     """Go on with what was interrupted or killed; the end is that of the uninterrupted run."""
-    with reported(), joined(hosts, rank, size):
+    with reported(), interruptible(), joined(hosts, rank, size):
         start()
         from ..experiment.execute import Permits
         from ..experiment.runner import again
@@ -197,18 +198,22 @@ def _go(
         if not quiet:
             talk("compiling, and trying a few rounds ...", "dim")
         found = plan.forecasts(skip_failures=True)
+        check_interrupt()
         compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
         if not quiet:
             talk(summary(plan, found), "dim")
     manifests = executed(plan, quiet, compiled, permits)
     table = rows([open_run(path) for _, path in plan.jobs])
+    stopped = {one["name"]: one["message"] for one in manifests if _has_stopped(one)}
     if json:
-        emit({"folder": str(plan.path), "runs": table})
+        emit({"folder": str(plan.path), "runs": table, "stopped": stopped})
     else:
         print_table(table)
         if len(plan.experiment.seed) > 1:
             typer.echo("\nover the seeds:")
             print_table(over_seeds(table))
+        for name, why in stopped.items():
+            typer.echo(why if len(manifests) == 1 else f"{name} {why}")
         typer.echo(f"folder: {plan.path}")
         if len(manifests) == 1:
             if best := manifests[0].get("answer", {}).get("best"):
@@ -222,15 +227,21 @@ def executed(
 ) -> list[dict[str, Any]]:
     """The manifests of a plan's runs, watched while they run; Ctrl-C says how to go on."""
     from ..experiment.execute import Permits
-    from .interrupt import gently
     from .progress import watching
 
     try:
         with gently() as stopped, watching(plan, quiet) as watch:
             return plan.execute(watch, stopped, compiled, permits or Permits())
     except KeyboardInterrupt:
-        talk(f"interrupted; go on with:  diamond resume {plan.path}", "yellow")
+        begun = plan.path.exists()
+        remedy = f"go on with:  diamond resume {plan.path}" if begun else "nothing was begun"
+        talk(f"interrupted; {remedy}", "yellow")
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _has_stopped(manifest: dict[str, Any]) -> bool:
+    """Whether a run ended before its last round, at a target or when a budget was spent."""
+    return manifest["status"] == "finished" and bool(manifest["message"])
 
 
 def _end(manifests: list[dict[str, Any]], folder: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..experiment.runner import Plan
 from ..machine.memory import bytes_in_words
+from ..measure.display import duration
 from ..runtimes.forecast import Forecast
 
 
@@ -57,13 +58,3 @@ def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
     console.print(summary(plan, found), style="dim")
     for note in plan.problem.notes:
         console.print(note, style="dim")
-
-
-def duration(seconds: float) -> str:
-    """0.31 s, 12 s, 3 min 20 s, 2 h 5 min."""
-    if seconds < 99.5:
-        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

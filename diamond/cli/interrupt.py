@@ -1,32 +1,77 @@
-"""Ctrl-C that waits for a good moment."""
+"""Ctrl-C that is never lost, and that waits for a checkpoint while a run is under way."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .app import talk
+import typer
+
+from .app import INTERRUPTED, talk
+
+STOPPING = "stopping after this chunk of rounds; once more: at once"
+
+# Whether Ctrl-C was pressed in this command. KeyboardInterrupt alone is not enough: Python drops
+# an exception that is raised in a callback of the garbage collector or of a weak reference, and
+# JAX has both.
+_requested = threading.Event()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """End the command with exit code 130 if Ctrl-C is pressed inside, at whatever moment."""
+    _requested.clear()
+    try:
+        with _handled(_raise_interrupt, signal.SIGINT):
+            yield
+    except KeyboardInterrupt:
+        talk("interrupted", "yellow")
+        raise typer.Exit(INTERRUPTED) from None
+    if _requested.is_set():
+        talk("interrupted; all the work was done already", "yellow")
+        raise typer.Exit(INTERRUPTED)
+
+
+def check_interrupt() -> None:
+    """Raise the KeyboardInterrupt of an earlier Ctrl-C that was dropped."""
+    if _requested.is_set():
+        raise KeyboardInterrupt
 
 
 @contextmanager
 def gently() -> Iterator[Callable[[], bool]]:
     """Yields a function that tells whether to stop; a second Ctrl-C stops at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set  # signals reach the main thread only
-        return
 
     def ask(number: int, frame: Any) -> None:
-        if asked.is_set():
+        if _requested.is_set():
             raise KeyboardInterrupt
-        asked.set()
-        talk("stopping after this chunk of rounds; once more: at once", "yellow")
+        _requested.set()
+        try:
+            talk(STOPPING, "yellow")
+        except Exception:  # the signal came in the middle of a write or an import of rich
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{STOPPING}\n".encode())
 
-    signals = [signal.SIGINT, signal.SIGTERM]
-    before = {number: signal.signal(number, ask) for number in signals}
+    with _handled(ask, signal.SIGINT, signal.SIGTERM):
+        yield _requested.is_set
+
+
+def _raise_interrupt(number: int, frame: Any) -> None:
+    _requested.set()
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _handled(handler: Callable[[int, Any], None], *signals: signal.Signals) -> Iterator[None]:
+    """Handle `signals` by `handler`; in the main thread only, which alone receives signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
-        yield asked.is_set
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

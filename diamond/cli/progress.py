@@ -1,155 +1,29 @@
-"""How the runs come along: one live table on a terminal, plain lines elsewhere."""
+"""The display of a command's runs."""
 
-import math
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 from ..experiment.execute import Watch
 from ..experiment.runner import Plan
-from .app import talk
-from .forecasts import duration
-from .tables import PAD, narrowed
-
-BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 16  # of a sparkline
-PAUSE = 2.0  # seconds between plain lines of one run, at least
+from ..measure.display import Lines, Quiet, live
+from .interrupt import check_interrupt
 
 
-@dataclass
-class Row:
-    """Where one run stands."""
+class Interruptible:
+    """A display that ends the runs before a run or a stage of it, if Ctrl-C was pressed."""
 
-    rounds: int = 0
-    status: str = "waiting"
-    entries: list[dict[str, float]] = field(default_factory=list)
-    since: float = 0.0
-    first: tuple[float, float] = (0.0, 0.0)  # round and time of the first evaluation seen
-    last: float = 0.0  # time of the last
-
-    def pace(self) -> float:
-        """Rounds a second since the first evaluation seen, measuring included."""
-        made = self.entries[-1]["round"] - self.first[0] if self.entries else 0
-        took = self.last - self.first[1]
-        return made / took if made and took else 0.0
-
-    def left(self) -> str:
-        """How long it will take yet."""
-        pace = self.pace()
-        return duration((self.rounds - self.entries[-1]["round"]) / pace) if pace else ""
-
-
-def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
-    """The course of positive values as a line of bars, on a logarithmic scale."""
-    step = max(1, -(-len(values) // width))
-    seen = [math.log10(v) for v in values[::step] if v > 0 and math.isfinite(v)]
-    if not seen:
-        return ""
-    low, high = min(seen), max(seen)
-    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BARS[round((value - low) * scale)] for value in seen)
-
-
-class Board:
-    """All runs as rows; what both displays know."""
-
-    def __init__(self, names: Sequence[str], rounds: int):
-        self.rows = {name: Row(rounds) for name in names}
+    def __init__(self, display: Watch):
+        self.display = display
+        self.progress, self.say, self.end = display.progress, display.say, display.end
 
     def begin(self, name: str, rounds: int) -> None:
-        self.rows[name] = Row(rounds, "starting", since=time.monotonic())
+        check_interrupt()
+        self.display.begin(name, rounds)
 
     def stage(self, name: str, said: str) -> None:
-        self.rows[name].status = said
-
-    def progress(self, name: str, entries: list[dict[str, float]]) -> None:
-        row = self.rows[name]
-        if not row.entries:
-            row.first = entries[-1]["round"], time.monotonic()
-        row.entries, row.status, row.last = entries, "running", time.monotonic()
-
-    def say(self, name: str, message: str) -> None:
-        talk(f"{name}: {message}", "yellow")
-
-    def end(self, name: str, manifest: dict[str, Any]) -> None:
-        self.rows[name].status = manifest["status"]
-
-
-class Lines(Board):
-    """A line of key=value now and then, the same for every eye and every parser."""
-
-    def __init__(self, names: Sequence[str], rounds: int):
-        super().__init__(names, rounds)
-        self.said = 0.0
-
-    def stage(self, name: str, said: str) -> None:
-        super().stage(name, said)
-        if said != "running":
-            talk(f"{name}: {said} ...", "dim")
-
-    def progress(self, name: str, entries: list[dict[str, float]]) -> None:
-        super().progress(name, entries)
-        row, last = self.rows[name], entries[-1]
-        ends = last["round"] in (0, row.rounds)
-        if not ends and time.monotonic() - self.said < PAUSE:
-            return
-        self.said = time.monotonic()
-        talk(
-            f"run={name} round={last['round']}/{row.rounds} metric={last['metric']:.4g} "
-            f"upper_loss={last['upper_loss']:.4g} consensus={last['consensus']:.3g} "
-            f"samples={last['samples']:.0f} MB={last['bytes'] / 1e6:.3g} "
-            f"rounds_per_s={row.pace():.4g} eta={row.left() or '-'}"
-        )
-
-
-class Quiet(Board):
-    """Nothing but warnings."""
-
-
-class Live(Board):
-    """A table that is drawn anew while the runs go on."""
-
-    COLUMNS = "run round metric loss consensus samples MB r/s left course".split()
-    GOING = "course consensus MB samples loss r/s metric left".split()  # where not all fit
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, padding=(0, PAD, 0, 0))
-        blank = [""] * len(self.COLUMNS)
-        rows = [[*self.cells(name, row), *blank] for name, row in self.rows.items()]
-        needs = {c: max(map(len, (c, *(r[i] for r in rows)))) for i, c in enumerate(self.COLUMNS)}
-        kept = narrowed(needs, self.GOING, options.max_width)
-        for column in kept:
-            right = column not in ("run", "course")
-            table.add_column(
-                column, justify="right" if right else "left", no_wrap=right, overflow="fold"
-            )
-        for row in rows:
-            table.add_row(*(row[self.COLUMNS.index(column)] for column in kept))
-        yield table
-
-    def cells(self, name: str, row: Row) -> list[str]:
-        """One run."""
-        if not row.entries:
-            waited = f" {duration(time.monotonic() - row.since)}" if row.since else ""
-            return [name, row.status + waited]
-        last = row.entries[-1]
-        return [
-            name,
-            f"{last['round']:.0f}/{row.rounds}",
-            f"{last['metric']:.3g}",
-            f"{last['upper_loss']:.4g}",
-            f"{last['consensus']:.2g}",
-            f"{last['samples']:,.0f}",
-            f"{last['bytes'] / 1e6:,.3g}",
-            f"{row.pace():,.0f}" if row.pace() else "",
-            row.left() if row.status == "running" else row.status,
-            sparkline([entry["metric"] for entry in row.entries]),
-        ]
+        self.display.stage(name, said)
+        check_interrupt()
 
 
 @contextmanager
@@ -158,13 +32,9 @@ def watching(plan: Plan, quiet: bool) -> Iterator[Watch]:
     names = [job.name for job, _ in plan.jobs]
     rounds = plan.experiment.rounds
     if quiet:
-        yield Quiet(names, rounds)
+        yield Interruptible(Quiet(names, rounds))
     elif not sys.stderr.isatty():
-        yield Lines(names, rounds)
+        yield Interruptible(Lines(names, rounds))
     else:
-        from rich.console import Console
-        from rich.live import Live as Display
-
-        board = Live(names, rounds)
-        with Display(board, console=Console(stderr=True), refresh_per_second=4):
-            yield board
+        with live(names, rounds) as board:
+            yield Interruptible(board)

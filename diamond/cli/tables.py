@@ -1,9 +1,11 @@
 """Runs as tables on a terminal: where the width is short, numbers go, names stay."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import typer
+
+from ..measure.display import PAD, narrowed
 
 Row = dict[str, Any]
 NAMES = ("run", "algorithm", "network")
@@ -21,7 +23,6 @@ EARLIER = (
 )
 LATER = ("upper_loss", "local_loss", "round", "started", "diverged", "seeds")
 IN_NAME = ("seed", "network", "algorithm")
-PAD = 1  # between columns
 
 
 def print_table(table: Sequence[Row], columns: Sequence[str] = ()) -> None:
@@ -72,16 +73,6 @@ def fitting(table: Sequence[Row], columns: Sequence[str], width: int) -> list[st
     order = [*EARLIER, *own, *LATER, *(IN_NAME if "run" in columns else ()), "metric", "status"]
     needs = {c: max(len(heading(c)), *(len(cell(row, c)) for row in table)) for c in columns}
     return narrowed(needs, order, width)
-
-
-def narrowed(needs: Mapping[str, int], order: Sequence[str], width: int) -> list[str]:
-    """The columns, of which each `needs` so much, without those that `order` gives up to fit."""
-    kept = dict(needs)
-    for column in order:
-        if sum(need + PAD for need in kept.values()) - PAD <= width:
-            break
-        kept.pop(column, None)
-    return list(kept)
 
 
 def columns_of(table: Sequence[Row], columns: Sequence[str] = ()) -> list[str]:

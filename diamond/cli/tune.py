@@ -10,6 +10,7 @@ from ..core.suggestions import did_you_mean
 from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
 from .experiments import Quiet, Set, start
 from .inspect import Data
+from .interrupt import check_interrupt, interruptible
 
 if TYPE_CHECKING:
     from ..experiment.tune import Tried, Tuning
@@ -41,7 +42,7 @@ def tune(
     files = [word for word in what if word.endswith(".toml")]
     if files and len(what) > 1:
         raise typer.BadParameter("one experiment at a time")
-    with reported():
+    with reported(), interruptible():
         start()
         if files:
             _tune_file(Path(files[0]), set, seeds, out or Path("runs"), quiet, json)
@@ -114,7 +115,12 @@ def _run(plan: "Tuning", quiet: bool) -> dict[str, list["Tried"]]:
     try:
         with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
             task = bar.add_task("trials", total=plan.trials)
-            return plan.run(lambda made: bar.advance(task, made))
+
+            def advance(trials: int) -> None:
+                bar.advance(task, trials)
+                check_interrupt()
+
+            return plan.run(advance)
     except KeyboardInterrupt:
         talk("interrupted; the same command goes on from the trials that are made", "yellow")
         raise typer.Exit(INTERRUPTED) from None

@@ -1,12 +1,13 @@
 """Several algorithms on one problem and network, from several seeds, side by side."""
 
-import html
+import math
 import tempfile
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -15,17 +16,21 @@ import numpy as np
 from ..catalogue import maker
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
+from ..measure import stopping
+from ..measure.display import displayed
 from ..measure.divergence import Diverged
+from ..measure.stopping import Stop
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
-from ..runs.saving import keep, manifest
-from ..runs.table import ON_LINKS, Row, over_seeds, row
+from ..runs.saving import keep, lines, manifest
+from ..runs.table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
 from ..runtimes.many import depth_known, seeds_together
 from ..runtimes.simulate import check, simulate
 from .folder_names import apart, folder_name
 
+TOGETHER = "comparison"  # the experiment in the manifests of the runs of one comparison
 COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
 
 
@@ -33,10 +38,11 @@ COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes",
 class Comparison:
     """`runs` by (label, seed), those that diverged until then; `diverged` says why they did.
 
-    `failed` says of each (label, seed) without a run which error ended it.
+    `failed` says of each (label, seed) without a run which error ended it. `problem` is None, and
+    `algorithms` empty, where `diamond.load` cannot make them again.
     """
 
-    problem: Problem
+    problem: Problem | None
     network: Network
     algorithms: dict[str, Algorithm]
     runs: dict[tuple[str, int], Run]
@@ -44,6 +50,7 @@ class Comparison:
     wall: dict[tuple[str, int], float]
     rounds: int
     every: int
+    stop: dict[str, float | str] = field(default_factory=dict)
     failed: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def rows(self) -> list[Row]:
@@ -53,7 +60,7 @@ class Comparison:
         """
         found = over_seeds(
             [
-                row(f"{label}-seed{seed}", self._manifest(label, seed), last(run))
+                row(_name(label, seed), self._about(label, seed), last(run))
                 for (label, seed), run in self.runs.items()
             ]
         )
@@ -63,20 +70,39 @@ class Comparison:
             blank = {"algorithm": label, "network": self.network.title, "seeds": 0, "diverged": 0}
             one = known.setdefault(label, blank)
             one |= {"seeds": one["seeds"] + count, "failed": count}
-        return [known[label] for label in self.algorithms if label in known]
+        labels = dict.fromkeys([*self.algorithms, *known])
+        return [known[label] for label in labels if label in known]
+
+    def costs_to_target(self, target: Stop | None = None) -> Table:
+        """The costs of every run when it first reaches a target, one row an algorithm and seed.
+
+        Args:
+            target: as `stop` of `compare`, {"metric": 1e-3} or {"accuracy": ">= 0.9"}; of several,
+                the first that is reached counts. By default the measures of `stop`.
+
+        Returns:
+            A list of dicts that prints as a table and that `pandas.DataFrame` takes: `algorithm`,
+            `seed`, `reached`, and `rounds`, `samples`, `gradients`, `hvps`, `jvps` (products with
+            second derivatives), `bytes`, `seconds` up to the first evaluation that reaches the
+            target; not-a-number where no evaluation does.
+        """
+        own = self.problem.metrics if self.problem else [*next(iter(self.runs.values())).history]
+        wanted = stopping.checked(target or self.stop, own, self.network.links)
+        wanted = stopping.measures_of(wanted)
+        if not wanted:
+            raise ValueError('costs_to_target: give a measure to reach, as in {"metric": 1e-3}')
+        return Table(self._cost(who, run, wanted) for who, run in self.runs.items())
+
+    def _cost(self, who: tuple[str, int], run: Run, target: Stop) -> Row:
+        entries = lines(run)
+        i = stopping.first_reached(target, entries)
+        spent = {"rounds": "round"} | {name: name for name in SPENT if name in run.history}
+        costs = {name: math.nan if i is None else entries[i][key] for name, key in spent.items()}
+        return {"algorithm": who[0], "seed": who[1], "reached": i is not None} | costs
 
     def table(self) -> str:
         """The last evaluation of every algorithm, for the eye."""
-        given = self._cells()
-        widths = [max(map(len, column)) for column in zip(*given)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths))
-            )
-            for line in given
-        ]
-        return "\n".join(line.rstrip() for line in lines)
+        return aligned(self._cells())
 
     def plot(self, out: str | Path = "figures", relative_to: str | None = None) -> list[Path]:
         """Curves against rounds, samples, bytes and seconds, as PNG and PDF in the folder `out`."""
@@ -89,7 +115,7 @@ class Comparison:
     def save(self, folder: str | Path) -> Path:
         """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""
         folder = Path(folder)
-        names = apart(folder_name(f"{label}-seed{seed}") for label, seed in self.runs)
+        names = apart(folder_name(_name(label, seed)) for label, seed in self.runs)
         for name, ((label, seed), run) in zip(names, self.runs.items()):
             keep(run, folder / name, self._manifest(label, seed), self.wall[label, seed])
         return folder
@@ -98,14 +124,11 @@ class Comparison:
         return self.table()
 
     def _repr_html_(self) -> str:
-        head, *body = self._cells()
-        line = lambda tag, cells: "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells)
-        lines = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
-        return f"<table><thead><tr>{line('th', head)}</tr></thead><tbody>{lines}</tbody></table>"
+        return as_html(self._cells())
 
     def _cells(self) -> list[list[str]]:
         rows = self.rows()
-        own = [name for name in self.problem.metrics]
+        own = [*self.problem.metrics] if self.problem else []
         counted = [name for name in ON_LINKS if any(name in found for found in rows)]
         columns = [*COLUMNS[:4], *own, *COLUMNS[4:], *counted]
         several = len({seed for _, seed in self.runs}) > 1
@@ -123,8 +146,14 @@ class Comparison:
         names[0] = f"{self.rounds} rounds"
         return [names, *([cell(found, name) for name in columns] for found in rows)]
 
+    def _about(self, label: str, seed: int) -> Row:
+        """The part of a run's manifest that rows are made of."""
+        network, status = {"name": self.network.title}, self.runs[label, seed].status
+        about = {"label": label}
+        return {"algorithm": about, "network": network, "seed": seed, "status": status}
+
     def _manifest(self, label: str, seed: int) -> Row:
-        return manifest(self.runs[label, seed], f"{label}-seed{seed}", label, "comparison")
+        return manifest(self.runs[label, seed], _name(label, seed), label, TOGETHER)
 
 
 def compare(
@@ -137,6 +166,10 @@ def compare(
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[str, int, dict[str, float]], None] | None = None,
     batched: bool | None = None,
+    *,
+    stop: Stop | None = None,
+    resume: Comparison | None = None,
+    progress: bool = True,
 ) -> Comparison:
     """Every algorithm from every seed, on the same problem, network, draws and number of rounds.
 
@@ -146,7 +179,12 @@ def compare(
     error of the first is raised. `on_evaluation` is handed (label, seed, entry of the history).
     `batched`: the seeds of an algorithm as one program, the same to rounding; by default on an
     accelerator, which one small run leaves idle, unless K is left to the runs to find.
-    `on_evaluation` is told at the end then.
+    `on_evaluation` is told at the end then. `stop` ends each run at a target or when a budget is
+    spent, as in `simulate`; `costs_to_target` of the comparison is a table of the costs until then.
+    `resume`: an earlier comparison, as in `resume=diamond.load(folder, problem)`. Its runs continue
+    up to `rounds`, those that diverged stay as they are, and labels or seeds that it does not have
+    begin at round 0. `progress` shows all runs on the error output if that is a terminal or a
+    notebook.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
     if not named:
@@ -154,62 +192,114 @@ def compare(
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         seeds = range(whole("seeds", seeds, 1))
     chosen = [whole("seed", seed) for seed in seeds]
+    stop = dict(stop or {})
+    if batched and (stop or resume):
+        raise ValueError("batched=True runs all rounds from the start: leave out stop and resume")
+    earlier = _resumable(resume, named)
     runs: dict[tuple[str, int], Run] = {}
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}
     errors: dict[tuple[str, int], Exception] = {}
     for algorithm in named.values():
         check(problem, network, algorithm, rounds, every, sampling)
-    for label, algorithm in named.items():
-        fixed = problem, network, algorithm, rounds, every, sampling
-        begun = time.monotonic()
-        made: dict[int, Run | None] = {}
-        if _together(algorithm, chosen) if batched is None else batched:
-            try:
-                made = dict(zip(chosen, seeds_together(chosen, *fixed)))
-            except Exception as error:
-                errors |= {(label, seed): error for seed in chosen}
-                continue
-        share = (time.monotonic() - begun) / max(len(chosen), 1)
-        for seed in chosen:
-            tell = _Callback(on_evaluation, label, seed)
+    names = [_name(label, seed) for label in named for seed in chosen]
+    with displayed(names, rounds, progress) as display:
+        for label, algorithm in named.items():
+            fixed = problem, network, algorithm, rounds, every, sampling
             begun = time.monotonic()
-            run = made.get(seed)
-            if run is None:  # to be made, or anew: alone, it says why it diverges
+            made: dict[int, Run | None] = {}
+            alone = bool(stop or resume)  # runs of one program all end in one round
+            if batched or (batched is None and not alone and _together(algorithm, chosen)):
+                for seed in chosen:
+                    display.begin(_name(label, seed), rounds)
+                    display.stage(_name(label, seed), "all seeds as one program")
                 try:
-                    run, why = _alone(seed, *fixed, tell)
+                    made = dict(zip(chosen, seeds_together(chosen, *fixed)))
                 except Exception as error:
-                    if error is tell.error:
-                        raise
-                    errors[label, seed] = error
+                    errors |= {(label, seed): error for seed in chosen}
+                    for seed in chosen:
+                        display.end(_name(label, seed), {"status": "failed"})
                     continue
-                diverged |= {(label, seed): why} if why else {}
-            else:
-                _replay(run, tell)
-            runs[label, seed] = run
-            wall[label, seed] = time.monotonic() - begun + share
+            share = (time.monotonic() - begun) / max(len(chosen), 1)
+            for seed in chosen:
+                begun = time.monotonic()
+                name = _name(label, seed)
+                display.begin(name, rounds)
+                tell = _Callback(on_evaluation, label, seed, partial(display.progress, name))
+                before = earlier.get((label, seed))
+                run = before if before and _is_over(before, rounds) else made.get(seed)
+                if run is None:  # to be made, or again: alone, it says why it diverges
+                    stage = partial(display.stage, name)
+                    try:
+                        run, why = _alone(seed, *fixed, tell, stop, before, stage)
+                    except Exception as error:
+                        if error is tell.error:
+                            raise
+                        errors[label, seed] = error
+                        display.end(name, {"status": "failed"})
+                        continue
+                    diverged |= {(label, seed): why} if why else {}
+                elif run is before:
+                    diverged |= {(label, seed): run.message} if run.status == "diverged" else {}
+                else:
+                    _replay(run, tell)
+                runs[label, seed] = run
+                status = "diverged" if (label, seed) in diverged else run.status
+                display.end(name, {"status": status})
+                took = resume.wall.get((label, seed), 0.0) if resume else 0.0
+                wall[label, seed] = took + time.monotonic() - begun + share
     if errors and not runs:
         raise next(iter(errors.values()))
     failed = {who: f"{type(error).__name__}: {error}" for who, error in errors.items()}
     for (label, seed), why in failed.items():
         warnings.warn(f"{label}, seed {seed}, failed: {why}", RuntimeWarning, stacklevel=2)
-    return Comparison(problem, network, named, runs, diverged, wall, rounds, every, failed)
+    return Comparison(problem, network, named, runs, diverged, wall, rounds, every, stop, failed)
 
 
 class _Callback:
     """`on_evaluation` of one run; an error of its own is kept apart from those of the run."""
 
-    def __init__(self, function: Callable[..., None] | None, label: str, seed: int):
-        self.function, self.who = function, (label, seed)
+    def __init__(
+        self,
+        function: Callable[..., None] | None,
+        label: str,
+        seed: int,
+        show: Callable[[list[dict[str, float]]], None],
+    ):
+        self.function, self.who, self.show = function, (label, seed), show
+        self.entries: list[dict[str, float]] = []
         self.error: Exception | None = None
 
     def __call__(self, entry: dict[str, float]) -> None:
+        self.entries.append(entry)
+        self.show(self.entries)
         try:
             if self.function:
                 self.function(*self.who, entry)
         except Exception as error:
             self.error = error
             raise
+
+
+def _name(label: str, seed: int) -> str:
+    """The name of a run in rows, folders and the display."""
+    return f"{label}-seed{seed}"
+
+
+def _resumable(
+    resume: Comparison | None, algorithms: Mapping[str, Algorithm]
+) -> dict[tuple[str, int], Run]:
+    """The runs to continue; refuses labels that no algorithm has."""
+    runs = resume.runs if resume else {}
+    if unknown := {label for label, _ in runs} - {*algorithms}:
+        labels = ", ".join(sorted(unknown))
+        raise ValueError(f"resume: no algorithm is labelled {labels}; give it the label it had")
+    return runs
+
+
+def _is_over(run: Run, rounds: int) -> bool:
+    """Whether a run has no more rounds to make."""
+    return run.status == "diverged" or run.rounds >= rounds
 
 
 def _alone(
@@ -221,10 +311,14 @@ def _alone(
     every: int,
     sampling: Sampling,
     tell: Callable[[dict[str, float]], None],
+    stop: Stop,
+    resume: Run | None,
+    on_stage: Callable[[str], None],
 ) -> tuple[Run, str]:
     """One run, and why it diverged if it did."""
+    given = problem, network, algorithm, rounds, seed, every, sampling, tell
     try:
-        return simulate(problem, network, algorithm, rounds, seed, every, sampling, tell), ""
+        return simulate(*given, stop=stop, resume=resume, on_stage=on_stage), ""
     except Diverged as error:
         return error.run, str(error)
 

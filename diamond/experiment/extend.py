@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ..measure.stopping import reached
 from ..runs.reader import Stored, below
 from ..runs.writer import Writer
 from .config import Experiment, load
@@ -14,7 +15,8 @@ FREE = {"rounds": 0, "stop": {}}  # what may differ between a run and the one th
 def extended(experiment: Experiment, out: Path) -> Plan | None:
     """The newest run of `experiment` below `out`, to be gone on with; None if there is none.
 
-    Its folder gets the new number of rounds; what was made stays as it is.
+    Its folder gets the new number of rounds; what was made stays as it is. Raises `BadExperiment`
+    where the run has made that many rounds already, or has reached a target of `stop`.
     """
     alike = [run for run in below(out) if _alike(run, experiment)]
     if not alike:
@@ -26,6 +28,11 @@ def extended(experiment: Experiment, out: Path) -> Plan | None:
             f"of its own by --set rounds={experiment.rounds}"
         )
         raise BadExperiment(experiment.name, [Mistake("rounds", said)])
+    if run.lines and (why := reached(experiment.stop, run.last)):
+        said = (
+            f"{run.path} {why}: to extend it, give another target or none, as in --set 'stop={{}}'"
+        )
+        raise BadExperiment(experiment.name, [Mistake("stop", said)])
     with Writer(run.path) as writer:
         writer.extend(experiment.toml(run.path), experiment.rounds)
     return again(run.path)

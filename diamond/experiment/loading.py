@@ -1,4 +1,4 @@
-"""Runs from their folders, as objects."""
+"""Runs and comparisons from their folders, as objects."""
 
 import re
 import tomllib
@@ -22,27 +22,73 @@ from ..network.mixing import RULES
 from ..problem import Problem
 from ..runs import best_point, checkpoint
 from ..runs.best_point import Best
-from ..runs.reader import Stored, open_run
+from ..runs.checkpoint import Checkpoint
+from ..runs.manifest import data
+from ..runs.reader import Stored, as_begun, below, open_run
 from ..runs.recovery import manifest as written
 from ..runs.run import Run
+from ..runs.snapshot import Snapshot, restored
 from . import config
+from .comparison import TOGETHER, Comparison
 from .execute import other_inputs
 from .jobs import build, precision
-from .runner import RUN
+from .runner import COMPARISON, RUN
 
 STEP = re.compile(r"""\.(?P<field>\w+)|\[(?P<key>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]""")
 
 
-def load(folder: str | Path, problem: Problem | None = None) -> Run:
-    """The run in `folder`, finished or not, as it stands at its newest checkpoint.
+def load(folder: str | Path, problem: Problem | None = None) -> Any:
+    """Load the run or the comparison in `folder`.
 
-    x, y and `best` have the problem's own structure, in arrays of NumPy. The problem is made again
-    from config.toml; a run saved in Python is given it, or has dicts, lists and named tuples by the
-    names of the leaves instead, and no `problem`.
+    A `Run`, finished or not, is as it stands at its newest checkpoint; a folder of such folders is
+    a `Comparison`. x, y and `best` have the problem's own structure, in arrays of NumPy. The
+    problem is made again from config.toml; a run saved in Python is given it, or has dicts, lists
+    and named tuples by the names of the leaves instead, and no `problem`.
+
+    `diamond.simulate(problem, network, algorithm, rounds, resume=run)` continues from there, and so
+    does `diamond.compare(..., resume=comparison)`; `run.snapshot` is the `Snapshot`.
     """
     path = Path(folder)
-    if not (path / "manifest.json").is_file():
-        raise FileNotFoundError(f"{path}: no run there; a run's folder holds manifest.json")
+    if (path / "manifest.json").is_file():
+        return _run(path, problem)
+    inside = as_begun(one for one in below(path) if one.path.parent == path)
+    together = all(one.manifest["experiment"] == TOGETHER for one in inside)
+    if inside and (together or (path / COMPARISON).is_file()):
+        return _comparison(path, inside, problem)
+    raise FileNotFoundError(
+        f"{path}: no run there, and no comparison; a run's folder holds manifest.json"
+    )
+
+
+def _comparison(path: Path, inside: list[Stored], problem: Problem | None) -> Comparison:
+    """The comparison whose runs are in the folder `path`."""
+    manifests = [stored.manifest for stored in inside]
+    who = [(about["algorithm"]["label"], about["seed"]) for about in manifests]
+    if len({*who}) < len(who):
+        raise ValueError(
+            f"{path}: several runs have the same algorithm and seed, on other networks perhaps; "
+            f"load each run by its own folder"
+        )
+    runs: dict[tuple[str, int], Run] = {}
+    for one, stored in zip(who, inside):
+        runs[one] = _run(stored.path, problem)
+        problem = problem or runs[one].problem
+    known = _experiment(path, COMPARISON) if (path / COMPARISON).is_file() else None
+    return Comparison(
+        problem,
+        next(iter(runs.values())).network,
+        {part.label: part.build() for part in known.algorithm} if known else {},
+        runs,
+        {one: run.message for one, run in runs.items() if run.status == "diverged"},
+        {one: about.get("wall_seconds", 0.0) for one, about in zip(who, manifests)},
+        max(about["rounds"] for about in manifests),
+        manifests[0]["every"],
+        dict(known.stop) if known else {},
+    )
+
+
+def _run(path: Path, problem: Problem | None) -> Run:
+    """The run in the folder `path`."""
     stored = open_run(path)
     kept = checkpoint.newest(path / "checkpoint")
     asked = tomllib.loads((path / RUN).read_text(encoding="utf-8"))
@@ -55,6 +101,8 @@ def load(folder: str | Path, problem: Problem | None = None) -> Run:
     if problem is not None:
         x, y = problem.start(stored.manifest["seed"])
         state = state._replace(x=_like(x, ".state.x", arrays), y=_like(y, ".state.y", arrays))
+        if experiment is None:
+            _check_rows(path, stored.manifest, problem)
     found = stored.manifest
     kind = {name: found[name] for name in ("resolved", "sampling", "seed", "status", "message")}
     run = Run(
@@ -72,11 +120,33 @@ def load(folder: str | Path, problem: Problem | None = None) -> Run:
         best=_best(problem, stored, arrays, getattr(plain, "best", None)),
         config=asked,
         problem=problem,
+        snapshot=_snapshot(stored, kept),
         **kind,
     )
     lost = {(i, j): Losses(*counts) for i, j, *counts in found.get("losses", [])}
     vars(run)["losses"] = lost  # as they were counted, rather than drawn again
     return run
+
+
+def _snapshot(stored: Stored, kept: Checkpoint) -> Snapshot | None:
+    """The snapshot of a checkpoint; None where it holds the state only, or that of one site."""
+    if "found" not in kept.notes or "site" in stored.manifest:
+        return None
+    lines = [line for line in stored.lines if line["round"] <= kept.round]
+    return restored(kept.arrays, kept.notes, lines)
+
+
+def _check_rows(path: Path, manifest: Mapping[str, Any], problem: Problem) -> None:
+    """Warn where the rows of `problem` are not those of the run."""
+    then = manifest["problem"].get("data") or {}
+    now = data(problem) if then else {}
+    if changed := [part for part in then if then[part] != now.get(part)]:
+        warnings.warn(
+            f"the {' and '.join(changed)} rows of the problem are not those of the run in {path}: "
+            f"a run that continues from there is of another problem",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def unnamed(leaves: Mapping[str, Any]) -> Tree:
@@ -106,10 +176,10 @@ def _key(text: str) -> Any:
         return text
 
 
-def _experiment(path: Path) -> Any:
+def _experiment(path: Path, name: str = RUN) -> Any:
     """What config.toml says; None, with a warning, if it cannot be read any more."""
     try:
-        return config.load(path / RUN)
+        return config.load(path / name)
     except ValueError as cause:
         _warn(path, cause)
         return None

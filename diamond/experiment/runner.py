@@ -12,8 +12,8 @@ from ..machine.memory import TooLarge
 from ..problem import Problem
 from ..runs.checkpoint import replace
 from ..runs.lock import Busy
-from ..runs.recovery import Lost
-from ..runs.recovery import manifest as written
+from ..runs.recovery import Lost, manifest
+from ..runs.saving import PYTHON
 from ..runtimes.forecast import Forecast, forecast
 from .components import graph
 from .config import Experiment, load, parsed
@@ -121,7 +121,7 @@ def _attempt(job: Job, problem: Problem, path: Path, watch: Watch, *rest: Any) -
     except (OSError, Busy, Lost, BadExperiment):
         raise
     except Exception:
-        failed, _ = written(path / "manifest.json")
+        failed, _ = manifest(path / "manifest.json")
         watch.end(job.name, failed)
         return failed
 
@@ -193,6 +193,7 @@ def again(path: Path, devices: int | str | None = None) -> Plan:
         experiment = load(path / COMPARISON)
         with precision(experiment):
             return _among(experiment, build(experiment, str(path)), path)
+    _refuse_python(path)
     if not (path / RUN).is_file():
         said = "is no run: there is neither config.toml nor experiment.toml in it"
         raise BadExperiment(str(path), [Mistake("", said)])
@@ -208,6 +209,25 @@ def again(path: Path, devices: int | str | None = None) -> Plan:
         problem = build(experiment, str(path))
     name = path.absolute().name
     return Plan(experiment, problem, path, [(jobs(experiment)[0]._replace(name=name), path)])
+
+
+def _refuse_python(path: Path) -> None:
+    """Refuse a run or a comparison that was saved from Python: no file makes its problem again."""
+    made = (path / "manifest.json").is_file() or not any(path.glob("*/manifest.json"))
+    where = [path] if made else sorted(file.parent for file in path.glob("*/manifest.json"))
+    known, _ = manifest(where[0] / "manifest.json")
+    if known.get("problem", {}).get("name") != PYTHON:
+        return
+    call = (
+        "simulate(problem, network, algorithm, rounds, seed"
+        if made
+        else "compare(problem, algorithms, network, rounds, seeds"
+    )
+    said = (
+        f"was saved from Python, so no file makes its problem again; continue it from Python by "
+        f"diamond.{call}, resume=diamond.load({str(path)!r}, problem))"
+    )
+    raise BadExperiment(str(path), [Mistake("", said)])
 
 
 def _among(experiment: Experiment, problem: Problem, path: Path) -> Plan:

@@ -7,6 +7,7 @@ from itertools import count, islice, product
 from pathlib import Path
 from typing import Any
 
+from ..measure.display import displayed
 from ..problem import Problem
 from ..runs.checkpoint import replace
 from ..runtimes.trial_cache import Trial, Wanted, remembered, score
@@ -17,6 +18,7 @@ from .jobs import apart, build, precision
 from .validation_errors import BadExperiment, Mistake
 
 FIRST = 100  # seeds of the trials are from here on, those of the experiment left out
+NAME = "trials"  # in the display, all together
 TUNED = "tuned.toml"  # in the folder of a tuning: the experiment with what was found
 
 
@@ -48,12 +50,26 @@ class Tuning:
         each = len(self.seeds) * len(self.experiment.network)
         return sum(map(len, self.settings.values())) * each
 
-    def run(self, on_trial: Callable[[int], None]) -> dict[str, list[Tried]]:
-        """All settings of every algorithm; those of earlier sittings are remembered."""
-        with precision(self.experiment):
-            return {
-                label: self._tried(settings, on_trial) for label, settings in self.settings.items()
-            }
+    def run(self, on_trial: Callable[[int], None], progress: bool = True) -> dict[str, list[Tried]]:
+        """All settings of every algorithm; those of earlier sittings are remembered.
+
+        `on_trial` is told how many more trials are done; `progress` shows that on the error output
+        if that is a terminal or a notebook.
+        """
+        done = 0
+        with displayed([NAME], self.experiment.rounds, progress) as display:
+            display.begin(NAME, self.experiment.rounds)
+
+            def count(trials: int) -> None:
+                nonlocal done
+                done += trials
+                display.stage(NAME, f"{done} of {self.trials} made")
+                on_trial(trials)
+
+            with precision(self.experiment):
+                return {
+                    label: self._tried(settings, count) for label, settings in self.settings.items()
+                }
 
     def write(self, found: dict[str, list[Tried]]) -> Path:
         """The experiment with the best setting of each algorithm, as a file."""

@@ -6,7 +6,7 @@ least that. A measure that is to rise says so, {"accuracy": ">= 0.9"}.
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from ..core.cost import Cost
 from ..core.suggestions import did_you_mean
@@ -52,6 +52,16 @@ def reached(stop: Stop, entry: Mapping[str, float]) -> str:
                 f"stopped at round {entry['round']:.0f}: {name} {entry[name]:.4g} {sign} {value:g}"
             )
     return ""
+
+
+def first_reached(target: Stop, entries: Sequence[Mapping[str, float]]) -> int | None:
+    """The first of the evaluations that reaches a target; None if none does."""
+    return next((i for i, entry in enumerate(entries) if reached(target, entry)), None)
+
+
+def measures_of(stop: Stop) -> dict[str, float | str]:
+    """`stop` without its budgets."""
+    return {name: value for name, value in stop.items() if name not in (*COSTS, *ON_LINKS)}
 
 
 def _rule(name: str, given: float | str) -> tuple[str, float]:

@@ -15,6 +15,7 @@ from ..network.losses import Losses, losses
 from ..problem import Problem
 from ..rounds.algorithm import State
 from .best_point import Best
+from .snapshot import Snapshot
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +33,8 @@ class Run:
     the run to find (L_g, ...). `best`: the point of the smallest upper loss among those measured;
     None where runs were made side by side as one program. `status` and `message`: "finished" or
     "diverged", and why it ended before its time. `config`: what was asked for. `problem`: that of
-    the run; None where `diamond.load` cannot make it again.
+    the run; None where `diamond.load` cannot make it again. `snapshot`: the state that
+    `simulate(..., resume=run)` continues from; None for a run that cannot be resumed.
     """
 
     x: Tree
@@ -55,6 +57,7 @@ class Run:
     config: dict[str, Any] = field(default_factory=dict)
     problem: Problem | None = None
     turns: tuple[int | None, ...] = ()  # of a round, those that tell something
+    snapshot: Snapshot | None = None
 
     @cached_property
     def losses(self) -> dict[tuple[int, int], Losses]:

@@ -7,10 +7,14 @@ import numpy as np
 
 from ..core import tree
 from . import best_point, checkpoint
+from .digest_chain import follow
 from .manifest import Origin, closing, opening
 from .run import Run
+from .snapshot import notes
 from .trajectory_digest import digest
 from .writer import Writer
+
+PYTHON = "python"  # the name of a problem in the manifest of a run that was made in Python
 
 
 def keep(run: Run, path: Path, manifest: dict[str, Any], wall: float | None = None) -> Path:
@@ -19,15 +23,20 @@ def keep(run: Run, path: Path, manifest: dict[str, Any], wall: float | None = No
         writer.begin(manifest, _config(manifest))
         for line in lines(run):
             writer.metrics.append({k: v for k, v in line.items() if k != "agents"}, line["agents"])
-        arrays = {f".state{name}": leaf for name, leaf in tree.named(run.state).items()}
-        checkpoint.save(writer.checkpoints, run.rounds, arrays | best_point.arrays(run.best), {})
-        shown = digest(writer.metrics.lines(), run.x, run.y)
+        written = writer.metrics.lines()
         took = float(run.history["seconds"][-1]) if wall is None else wall
+        if saved := run.snapshot:
+            arrays, about = saved.arrays, notes(saved, took) | {"chain": follow(written)}
+        else:
+            arrays = {f".state{name}": leaf for name, leaf in tree.named(run.state).items()}
+            arrays, about = arrays | best_point.arrays(run.best), {}
+        checkpoint.save(writer.checkpoints, run.rounds, arrays, about)
+        shown = digest(written, run.x, run.y)
         writer.manifest(**closing(run, run.status, run.message, took, shown))
     return path
 
 
-def manifest(run: Run, name: str, label: str = "", experiment: str = "python") -> dict[str, Any]:
+def manifest(run: Run, name: str, label: str = "", experiment: str = PYTHON) -> dict[str, Any]:
     """What can be said of a run made in Python, under that name."""
     if run.problem is None:
         raise ValueError(
@@ -37,7 +46,7 @@ def manifest(run: Run, name: str, label: str = "", experiment: str = "python") -
     about = run.config.get("algorithm", {})
     label = label or about.get("label", "run")
     known = {"class": about["class"]} if "class" in about else about
-    origin = Origin(name, experiment, "python", label, label, known, "", {})
+    origin = Origin(name, experiment, PYTHON, label, label, known, "", {})
     gaps = np.diff(run.history["round"])
     every = int(gaps.max()) if len(gaps) else max(run.rounds, 1)
     rounds = run.config.get("rounds", run.rounds)

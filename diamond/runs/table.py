@@ -1,6 +1,7 @@
 """Runs as rows of a table: for the eye, for a spreadsheet, for a paper."""
 
 import csv
+import html
 import io
 import math
 import statistics
@@ -16,6 +17,50 @@ SPENT = ("samples", "gradients", "hvps", "jvps", "bytes", "seconds", *ON_LINKS)
 LEFT_OUT = ("agents", "round", "curvature", "solver_error", "definition1")
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {c: "\\" + c for c in "&%$#_{}"}
+
+
+class Table(list[Row]):
+    """Rows that print as a table, in a notebook too; `pandas.DataFrame(table)` takes them."""
+
+    def __repr__(self) -> str:
+        return aligned(self._cells())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._cells())
+
+    def _cells(self) -> list[list[str]]:
+        columns = list(dict.fromkeys(name for row in self for name in row))
+        return [columns, *([_plain(row.get(name, "")) for name in columns] for row in self)]
+
+
+def _plain(value: Any) -> str:
+    """A number or a word for the eye; "-" for a number that there is not."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:,.0f}" if value >= 1e4 else f"{value:.4g}"
+    return str(value)
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as text: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths))
+        )
+        for line in cells
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def as_html(cells: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as a table of HTML, the first line being its head."""
+    head, *body = cells
+    line = lambda tag, cells: "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells)
+    lines = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
+    return f"<table><thead><tr>{line('th', head)}</tr></thead><tbody>{lines}</tbody></table>"
 
 
 def rows(found: Sequence[Stored]) -> list[Row]:

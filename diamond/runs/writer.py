@@ -6,15 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from . import checkpoint, resolved_numbers
+from . import checkpoint
 from .digest_chain import follow
 from .lock import locked
 from .metrics import Metrics, Own, read, written
 from .recovery import Found, Lost, last, look, repair, set_aside
 from .recovery import manifest as legible
-from .snapshot import Snapshot
+from .snapshot import Snapshot, notes, restored
 from .strict_json import dumps
 from .trajectory_digest import final
 
@@ -117,16 +115,11 @@ class Writer:
             return
         begun = time.monotonic()
         self.metrics.sync()
-        notes = {
-            "seconds": saved.seconds,
-            "wall": self.wall,
-            "found": resolved_numbers.to_json(saved.found),
-        }
         config = self.path / "config.toml"
         vouched = {"chain": self._chain[-1][1]}
         if config.exists():
             vouched["config"] = sealed(config.read_bytes())
-        checkpoint.save(self.checkpoints, round, saved.arrays, notes | vouched)
+        checkpoint.save(self.checkpoints, round, saved.arrays, notes(saved, self.wall) | vouched)
         if not self._checkpointed and (self.path / "manifest.json").exists():
             self.manifest(checkpointed=True)
             self._checkpointed = True
@@ -163,11 +156,7 @@ class Writer:
         self._missing = chosen.round if last(lines) != chosen.round else None
         self._before, self._saved = chosen.notes["wall"], (chosen.round, time.monotonic())
         self._noted, self._chain = chosen.round, [(chosen.round, there.chain)]
-        numbers = resolved_numbers.from_json(chosen.notes["found"])
-        entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
-        own = [{k: np.array(v) for k, v in line["agents"].items()} for line in lines]
-        saved = Snapshot(chosen.arrays, numbers, chosen.notes["seconds"], entries, own)
-        return saved, there.said
+        return restored(chosen.arrays, chosen.notes, lines), there.said
 
     def _same(self, notes: dict[str, Any]) -> None:
         """Refuse to go on by another config.toml than the checkpoint was made by, or grew into."""

@@ -25,6 +25,7 @@ from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
 from ..rounds.traffic import traffic
 from ..runs.run import Run
+from ..runs.snapshot import Snapshot
 from ._round import REMEDY, WORK, Mixing, Progress, begin, play, together
 
 
@@ -199,7 +200,20 @@ class BatchedRuns:
             config={"rounds": self.t, "algorithm": self._about(lane)},
             problem=self.problem,
             turns=self.traffic.turns,
+            snapshot=self._snapshot(lane, history),
         )
+
+    def _snapshot(self, lane: int, history: dict[str, np.ndarray]) -> Snapshot:
+        """The state that `simulate` continues this lane from."""
+        of = jax.tree.map(lambda a: a[lane], (self.state, self.spent, self.kept))
+        arrays = tree.named(Progress(jnp.int32(self.t), *of))
+        entries = [
+            {name: values[i].item() for name, values in history.items()}
+            for i in range(len(history["round"]))
+        ]
+        own = [{name: values[lane] for name, values in each.items()} for each in self.own]
+        seconds = self.seconds / len(self.given)
+        return Snapshot(arrays, dict(self.settings[lane].memory), seconds, entries, own)
 
     def _about(self, lane: int) -> dict[str, Any]:
         return {"class": type(self.given[lane]).__name__, "batch": self.given[lane].batch}

@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 
@@ -85,7 +86,9 @@ class Simulation:
 
     def run(self) -> Run:
         """The run as it stands."""
-        return self.record.run(self._whole(self.progress))
+        made = self.record.run(self._whole(self.progress))
+        alone = jax.process_count() == 1  # of several, each has a part of the arrays
+        return replace(made, snapshot=self.snapshot() if alone else None)
 
     def snapshot(self) -> Snapshot:
         """All that it takes to go on from here."""
@@ -153,7 +156,9 @@ class Simulation:
             return
         about = self.numbers.setting, self.numbers.algorithm, self.t, good.state
         cause = cause or explain(*about)
-        raise Diverged(f"diverged by round {self.t}: {said}; {cause}", self.t, said, self.run())
+        message = f"diverged by round {self.t}: {said}; {cause}"
+        run = replace(self.run(), status="diverged", message=message)
+        raise Diverged(message, self.t, said, run)
 
     def _rounds(self, progress: Progress, until: int) -> tuple[Progress, bool]:
         return self.place.advance(self.numbers.algorithm, key(self.seed), progress, until)

@@ -14,6 +14,7 @@ import numpy as np
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..machine.memory import TooLarge
+from ..measure.display import displayed
 from ..measure.divergence import Diverged
 from ..measure.evaluations import Every, marks
 from ..network import Network
@@ -25,6 +26,7 @@ from ._batched_runs import BatchedRuns
 from .simulate import check, simulate, warn_of_repeated_rows
 
 LANES = 288  # runs side by side, at most
+NAME = "runs"  # in the display, all together
 
 
 class Outcome(NamedTuple):
@@ -44,6 +46,7 @@ def many(
     batched: bool | None = None,
     on_run: Callable[[int], None] | None = None,
     memory: int | None = None,
+    progress: bool = True,
 ) -> list[Outcome]:
     """The outcome of each (algorithm, seed), in order: that of `simulate`, to rounding.
 
@@ -51,7 +54,8 @@ def many(
     accelerator, unless some find K for themselves. There, `seconds` is a run's share of the time
     of all; fewer runs go together where all do not fit the device, or `memory` bytes of it. Lanes
     have one clock, so that a run whose objective rises, and which goes back, is made again alone.
-    `on_run` is told how many runs are done.
+    `on_run` is told how many runs are done. `progress` shows that on the error output if that is a
+    terminal or a notebook.
     """
     if batched is None:
         batched = jax.default_backend() != "cpu" and depth_known(*(given for given, _ in runs))
@@ -65,19 +69,26 @@ def many(
         run, diverged = _alone(*given, memory=memory)
         return Outcome(run.history, diverged)
 
-    if batched:
+    with displayed([NAME], rounds, progress) as display:
+        display.begin(NAME, rounds)
+
+        def count(made: int) -> None:
+            display.stage(NAME, f"{made} of {len(runs)} made")
+            if on_run and made:
+                on_run(made)
+
+        count(0)
+        if not batched:
+            for given in runs:
+                outcomes.append(alone(*given))
+                count(len(outcomes))
+            return outcomes
         made: dict[int, Outcome] = {}
         for table, lanes in _all(problem, network, runs, rounds, every, sampling, memory):
             made |= zip(table.ravel().tolist(), _outcomes(lanes))
             made |= {i: alone(*runs[i]) for i in table.ravel()[lanes.risen].tolist()}
-            if on_run:
-                on_run(len(made))
+            count(len(made))
         return [made[i] for i in range(len(runs))]
-    for algorithm, seed in runs:
-        outcomes.append(alone(algorithm, seed))
-        if on_run:
-            on_run(len(outcomes))
-    return outcomes
 
 
 def depth_known(*algorithms: Algorithm) -> bool:

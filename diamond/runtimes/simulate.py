@@ -11,6 +11,7 @@ from ..catalogue import solving
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..measure import stopping
+from ..measure.display import displayed
 from ..measure.evaluations import Every, due
 from ..measure.stopping import Stop
 from ..network import Network
@@ -25,6 +26,7 @@ from ._simulation import Simulation
 from .spmd import Devices
 
 OnDivergence = Literal["stop", "shrink"]
+NAME = "run"  # of a run that is alone in the display
 
 
 def simulate(
@@ -40,11 +42,12 @@ def simulate(
     stop: Stop | None = None,
     on_divergence: OnDivergence | None = None,
     on_progress: Callable[[Snapshot], None] | None = None,
-    resume: Snapshot | None = None,
+    resume: Snapshot | Run | None = None,
     devices: Devices | None = None,
     precision: Precision | None = None,
     memory: int | None = None,
     on_stage: Callable[[str], None] | None = None,
+    progress: bool = True,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
@@ -52,9 +55,12 @@ def simulate(
     trajectory, whatever `every` is; all algorithms see the same draws. `sampling`: "blocks" takes
     successive rows (shuffled once), which is fast; "rows" draws each row on its own, with
     replacement. `on_evaluation` is handed each entry of the history as it is made, `on_progress`
-    all that it takes to go on from there: given back as `resume`, the run goes on and ends in the
-    same bits. `on_stage` is told what goes on before the first entry: "looking at the problem",
-    where numbers are to be found, "compiling", and then "running".
+    a `Snapshot` of the run: given back as `resume`, the run continues from there and ends in the
+    same bits. `resume` may also be an earlier run of the same problem, network, algorithm and seed,
+    as in `resume=diamond.load(folder, problem)`: it is continued up to `rounds`. `on_stage` is told
+    what goes on before the first entry: "looking at the problem", where numbers are to be found,
+    "compiling", and then "running". `progress` shows the same, and then the round and the loss, on
+    the error output if that is a terminal or a notebook; False shows nothing.
 
     `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
     {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}, on
@@ -91,20 +97,30 @@ def simulate(
         raise ValueError("on_divergence='shrink' needs an algorithm with shrunk(factor)")
     if on_divergence is None:
         on_divergence = "shrink" if can and "alpha" in open_numbers(algorithm) else "stop"
+    if isinstance(resume, Run):
+        resume = _snapshot_of(resume, seed, sampling)
     stop = stopping.checked(stop, problem.metrics, network.links)
     measured = network.links is not None and network.links.compute is None
     timed = {"seconds", *(["network_seconds"] if measured else [])} & {*stop}
     if timed and jax.process_count() > 1:
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
-    with products(precision):
-        tell = on_stage or (lambda stage: None)
+    shows = progress and jax.process_index() == 0
+    with products(precision), displayed([NAME], rounds, shows) as display:
+        display.begin(NAME, rounds)
+
+        def tell(stage: str) -> None:
+            display.stage(NAME, stage)
+            if on_stage:
+                on_stage(stage)
+
         given = problem, network, algorithm, seed, sampling, shrinks, resume
         run = Simulation(*given, devices, precision, memory, tell)
         tell("running")
 
         def note() -> None:
             run.measure(on_evaluation)
+            display.progress(NAME, run.record.entries)
             if on_progress:
                 on_progress(run.snapshot())
 
@@ -123,6 +139,21 @@ def simulate(
         config = made.config | {"rounds": rounds, "every": every, "stop": stop}
         why = stopping.reached(stop, run.record.entries[-1]) if run.t < rounds else ""
         return replace(made, message=why, config=config)
+
+
+def _snapshot_of(run: Run, seed: int, sampling: Sampling) -> Snapshot:
+    """The snapshot of a run that is to be continued with this seed and sampling."""
+    if run.snapshot is None:
+        raise ValueError(
+            "resume: this run has no snapshot to continue from: it diverged, was made by several "
+            "processes or sites, or was saved by an earlier version; run it from the start"
+        )
+    if (run.seed, run.sampling) != (seed, sampling):
+        raise ValueError(
+            f"resume: the run has seed={run.seed} and sampling={run.sampling!r}, not seed={seed} "
+            f"and sampling={sampling!r}: give the same"
+        )
+    return run.snapshot
 
 
 def check(

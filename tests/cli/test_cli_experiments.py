@@ -10,9 +10,9 @@ from commands import command, result
 from compiling import quickly, unchecked
 from tiny import TOML
 
-from diamond.cli import progress
 from diamond.cli.forecasts import duration
 from diamond.machine import compilation_cache
+from diamond.measure import display as progress
 from diamond.runs.reader import open_run
 
 VERBS = (

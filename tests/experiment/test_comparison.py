@@ -171,3 +171,40 @@ def test_it_is_drawn(found, tmp_path):
     pytest.importorskip("matplotlib")
     png, pdf = found[0].plot(tmp_path / "figures")
     assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and pdf.read_bytes()[:5] == b"%PDF-"
+
+
+def test_costs_to_a_target_are_those_of_the_first_evaluation_that_reaches_it(found):
+    made, _ = found
+    history = made.runs["DIAMOND", 0].history
+    target = float(history["upper_loss"][2])
+    rows = made.costs_to_target({"upper_loss": target})
+    assert [(row["algorithm"], row["seed"]) for row in rows] == list(made.runs)
+    first = int(np.argmax(history["upper_loss"] <= target))
+    spent = "samples", "gradients", "hvps", "jvps", "bytes", "seconds"
+    assert rows[0]["reached"] and rows[0]["rounds"] == history["round"][first]
+    assert [rows[0][name] for name in spent] == [history[name][first] for name in spent]
+    assert not rows[3]["reached"] and all(np.isnan(rows[3][name]) for name in ("rounds", *spent))
+    assert len(repr(rows).splitlines()) == 5 and "<td>DIAMOND</td>" in rows._repr_html_()
+    with pytest.raises(ValueError, match="give a measure to reach"):
+        made.costs_to_target({"samples": 10})
+
+
+def test_runs_stop_at_a_target(found):
+    made, _ = found
+    target = {"upper_loss": float(made.runs["DIAMOND", 0].history["upper_loss"][2])}
+    algorithms = {"DIAMOND": made.algorithms["DIAMOND"]}
+    fixed = quad().problem, algorithms, ring(4), 200, 2, 50
+    with quickly():
+        stopped = diamond.compare(*fixed, stop=target | {"samples": 1e9})
+    rows = stopped.costs_to_target()
+    full = [row for row in made.costs_to_target(target) if row["algorithm"] == "DIAMOND"]
+    assert stopped.runs["DIAMOND", 0].rounds < 200
+    for row, other, run in zip(rows, full, stopped.runs.values()):
+        assert row["rounds"] == run.rounds and "upper_loss" in run.message
+        assert {**row, "seconds": 0} == {**other, "seconds": 0}
+    with pytest.raises(ValueError, match="did you mean metric"):
+        diamond.compare(*fixed, stop={"metrik": 1})
+    with pytest.raises(TypeError, match=r"give its \.problem"):
+        diamond.compare(quad(), *fixed[1:], stop=target)
+    with pytest.raises(ValueError, match="leave out stop"):
+        diamond.compare(*fixed, stop=target, batched=True)

@@ -217,3 +217,14 @@ def test_settings_are_tried_on_every_network(here, calls):
     assert told["trials"] == len(calls) == 12
     wild = told["algorithms"]["dsgd"]["settings"][2]["diverged"]
     assert set(wild) <= {"seed 101 on ring:3", "seed 101 on star:3"}
+
+
+@pytest.mark.filterwarnings("default::RuntimeWarning")
+def test_warnings_of_trials_are_plain_sentences(here):
+    text = TOML.split('[[algorithm]]\nname = "dsgd"\nlabel')[0]
+    text = text.replace("[1e-9, 0.2, 1e20]", "[0.1, 0.2]").replace("2.0}", "0.2}")
+    (here / "small.toml").write_text(text.replace("rounds = 40", "rounds = 8"))
+    found = CliRunner().invoke(cli.app, ["tune", "small.toml", "--seeds", "1"])
+    said = [line for line in found.stderr.splitlines() if "mini-batch Hessians" in line]
+    assert found.exit_code == 0 and said and said[0].startswith("mini-batch Hessians g_yy have")
+    assert "RuntimeWarning" not in found.stderr and ".py:" not in found.stderr

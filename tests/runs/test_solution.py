@@ -209,8 +209,18 @@ def test_a_file_can_say_when_to_stop(here):
     stop = ["--set", "stop={upper_loss = 1e9}", "--set", "rounds=1000"]
     found = command("run", "tiny.toml", *stop)
     assert "stopped at round 0: upper_loss" in open_run(here / "runs/tiny").manifest["message"]
-    assert "finished" in found.stdout
-    assert result("resume", "runs/tiny")["runs"][0]["round"] == 0
+    assert "finished" in found.stdout and "\nstopped at round 0: upper_loss" in found.stdout
+    again = result("resume", "runs/tiny")
+    assert again["runs"][0]["round"] == 0 and "stopped at round 0" in again["stopped"]["tiny"]
+    more = ["run", "tiny.toml", "--rounds", "24"]
+    refused = command(*more, *stop[:2], code=2).stderr
+    assert "runs/tiny stopped at round 0: upper_loss" in refused and "--set 'stop={}'" in refused
+    found = command(*more, "--set", "stop={}")
+    assert "going on with runs/tiny" in found.stderr and "stopped" not in found.stdout
+    assert result("show", "runs/tiny")["runs"][0]["round"] == 24
+    sweep = "--set", "stop={upper_loss = 1e9}", "--set", "seed=[0, 1]"
+    found = command("compare", "tiny.toml", *sweep)
+    assert "\nseed1 stopped at round 0: upper_loss" in found.stdout
     wrong = command("check", "tiny.toml", "--set", "stop={metrc = 1}", code=2).stderr
     assert "stop: no measure or cost 'metrc'; did you mean metric?" in wrong
 

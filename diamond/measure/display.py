@@ -1,0 +1,255 @@
+"""The progress of runs on the error output: one live table on a terminal, plain lines elsewhere."""
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 16  # of a sparkline
+PAUSE = 2.0  # seconds between plain lines of one run, at least
+PAD = 1  # between columns of a table
+_in_use = threading.Lock()  # held by whoever shows progress: a run inside of it shows nothing
+
+
+def talk(message: str = "", style: str = "", err: bool = True) -> None:
+    """One line to whoever watches; results go to the standard output, talk to the error output."""
+    from rich.console import Console
+
+    Console(stderr=err, soft_wrap=True, highlight=False).print(message, style=style, markup=False)
+
+
+@dataclass
+class Row:
+    """Where one run stands."""
+
+    rounds: int = 0
+    status: str = "waiting"
+    entries: list[dict[str, float]] = field(default_factory=list)
+    since: float = 0.0
+    first: tuple[float, float] = (0.0, 0.0)  # round and time of the first evaluation seen
+    last: float = 0.0  # time of the last
+
+    def pace(self) -> float:
+        """Rounds a second since the first evaluation seen, measuring included."""
+        made = self.entries[-1]["round"] - self.first[0] if self.entries else 0
+        took = self.last - self.first[1]
+        return made / took if made and took else 0.0
+
+    def left(self) -> str:
+        """How long it will take yet."""
+        pace = self.pace()
+        return duration((self.rounds - self.entries[-1]["round"]) / pace) if pace else ""
+
+
+def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
+    """The course of positive values as a line of bars, on a logarithmic scale."""
+    step = max(1, -(-len(values) // width))
+    seen = [math.log10(v) for v in values[::step] if v > 0 and math.isfinite(v)]
+    if not seen:
+        return ""
+    low, high = min(seen), max(seen)
+    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BARS[round((value - low) * scale)] for value in seen)
+
+
+class Board:
+    """All runs as rows; what both displays know."""
+
+    def __init__(self, names: Sequence[str], rounds: int):
+        self.rows = {name: Row(rounds) for name in names}
+
+    def begin(self, name: str, rounds: int) -> None:
+        self.rows[name] = Row(rounds, "starting", since=time.monotonic())
+
+    def stage(self, name: str, said: str) -> None:
+        self.rows[name].status = said
+
+    def progress(self, name: str, entries: list[dict[str, float]]) -> None:
+        row = self.rows[name]
+        if not row.entries:
+            row.first = entries[-1]["round"], time.monotonic()
+        row.entries, row.status, row.last = entries, "running", time.monotonic()
+
+    def say(self, name: str, message: str) -> None:
+        talk(f"{name}: {message}", "yellow")
+
+    def end(self, name: str, manifest: dict[str, Any]) -> None:
+        self.rows[name].status = manifest["status"]
+
+
+class Lines(Board):
+    """A line of key=value now and then, the same for every eye and every parser."""
+
+    def __init__(self, names: Sequence[str], rounds: int):
+        super().__init__(names, rounds)
+        self.said = 0.0
+
+    def stage(self, name: str, said: str) -> None:
+        super().stage(name, said)
+        if said != "running":
+            talk(f"{name}: {said} ...", "dim")
+
+    def progress(self, name: str, entries: list[dict[str, float]]) -> None:
+        super().progress(name, entries)
+        row, last = self.rows[name], entries[-1]
+        ends = last["round"] in (0, row.rounds)
+        if not ends and time.monotonic() - self.said < PAUSE:
+            return
+        self.said = time.monotonic()
+        talk(
+            f"run={name} round={last['round']}/{row.rounds} metric={last['metric']:.4g} "
+            f"upper_loss={last['upper_loss']:.4g} consensus={last['consensus']:.3g} "
+            f"samples={last['samples']:.0f} MB={last['bytes'] / 1e6:.3g} "
+            f"rounds_per_s={row.pace():.4g} eta={row.left() or '-'}"
+        )
+
+
+class Quiet(Board):
+    """Nothing but warnings."""
+
+
+class Live(Board):
+    """A table that is drawn anew while the runs go on."""
+
+    COLUMNS = "run round metric loss consensus samples MB r/s left course".split()
+    GOING = "course consensus MB samples loss r/s metric left".split()  # where not all fit
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, padding=(0, PAD, 0, 0))
+        blank = [""] * len(self.COLUMNS)
+        rows = [[*self.cells(name, row), *blank] for name, row in self.rows.items()]
+        needs = {c: max(map(len, (c, *(r[i] for r in rows)))) for i, c in enumerate(self.COLUMNS)}
+        kept = narrowed(needs, self.GOING, options.max_width)
+        for column in kept:
+            right = column not in ("run", "course")
+            table.add_column(
+                column, justify="right" if right else "left", no_wrap=right, overflow="fold"
+            )
+        for row in rows:
+            table.add_row(*(row[self.COLUMNS.index(column)] for column in kept))
+        yield table
+
+    def cells(self, name: str, row: Row) -> list[str]:
+        """One run."""
+        if not row.entries:
+            waited = f" {duration(time.monotonic() - row.since)}" if row.since else ""
+            return [name, row.status + waited]
+        last = row.entries[-1]
+        return [
+            name,
+            f"{last['round']:.0f}/{row.rounds}",
+            f"{last['metric']:.3g}",
+            f"{last['upper_loss']:.4g}",
+            f"{last['consensus']:.2g}",
+            f"{last['samples']:,.0f}",
+            f"{last['bytes'] / 1e6:,.3g}",
+            f"{row.pace():,.0f}" if row.pace() else "",
+            row.left() if row.status == "running" else row.status,
+            sparkline([entry["metric"] for entry in row.entries]),
+        ]
+
+
+class Line(Board):
+    """One line that is written over, for a notebook."""
+
+    def stage(self, name: str, said: str) -> None:
+        super().stage(name, said)
+        self.write(f"{name}: {said} ...")
+
+    def progress(self, name: str, entries: list[dict[str, float]]) -> None:
+        super().progress(name, entries)
+        row, last = self.rows[name], entries[-1]
+        loss = f"metric {last['metric']:.3g}, upper loss {last['upper_loss']:.4g}"
+        self.write(f"{name}: round {last['round']:.0f}/{row.rounds}, {loss} {row.left()}")
+
+    def write(self, text: str) -> None:
+        """Replace the line by `text`."""
+        sys.stderr.write(f"\r{text:<79}")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave an empty line, to be written over."""
+        self.write("")
+        self.write("\r")
+
+
+@contextmanager
+def live(names: Sequence[str], rounds: int, transient: bool = False) -> Iterator[Live]:
+    """A table of runs on the terminal; `transient`: removed at the end."""
+    from rich.console import Console
+    from rich.live import Live as Display
+
+    board = Live(names, rounds)
+    options: dict[str, Any] = {"refresh_per_second": 4, "transient": transient}
+    # What the user prints to a file must not end up on the terminal.
+    options["redirect_stdout"] = bool(sys.stdout and sys.stdout.isatty())
+    with Display(board, console=Console(stderr=True), **options):
+        yield board
+
+
+@contextmanager
+def displayed(names: Sequence[str], rounds: int, progress: bool = True) -> Iterator[Board]:
+    """Show the progress of runs that are called from Python.
+
+    A table on a terminal, a line in a notebook, nothing elsewhere, without `progress`, or inside of
+    another display. Nothing is imported where nothing is shown.
+    """
+    with undisplayed() as free:
+        place = _place() if progress and free else ""
+        if place == "terminal":
+            with live(names, rounds, transient=True) as board:
+                yield board
+        elif place == "notebook":
+            line = Line(names, rounds)
+            try:
+                yield line
+            finally:
+                line.clear()
+        else:
+            yield Quiet(names, rounds)
+
+
+@contextmanager
+def undisplayed() -> Iterator[bool]:
+    """Show no progress of the runs inside; yields whether there is no display around it."""
+    free = _in_use.acquire(blocking=False)
+    try:
+        yield free
+    finally:
+        if free:
+            _in_use.release()
+
+
+def _place() -> str:
+    """Where the error output goes: "terminal", "notebook", or "" for neither."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        return "terminal"
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "notebook" if type(shell).__name__ == "ZMQInteractiveShell" else ""
+
+
+def narrowed(needs: Mapping[str, int], order: Sequence[str], width: int) -> list[str]:
+    """The columns, of which each `needs` so much, without those that `order` gives up to fit."""
+    kept = dict(needs)
+    for column in order:
+        if sum(need + PAD for need in kept.values()) - PAD <= width:
+            break
+        kept.pop(column, None)
+    return list(kept)
+
+
+def duration(seconds: float) -> str:
+    """0.31 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 99.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,90 @@
+"""Runs and comparisons saved from Python: loaded, resumed and extended."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from commands import command
+from compiling import quickly
+from helpers import quad, ring, same_bits
+
+import diamond
+
+CHAIN = diamond.hypergradient.neumann(3, 1.6)
+OPTIONS = dict(alpha=0.05, eta=0.5, gamma=0.5, batch=3, hypergradient=CHAIN)
+MINE = diamond.diamond(beta=0.2, **OPTIONS)
+GIVEN = quad().problem, ring(4), MINE
+
+
+def same(run, other):
+    """Whether two runs agree in every bit, but for the seconds."""
+    names = [*run.history.keys() - {"seconds"}]
+    counts = all(np.array_equal(run.history[name], other.history[name]) for name in names)
+    return counts and same_bits(run.state, other.state) and same_bits(run.costs, other.costs)
+
+
+def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
+    with quickly():
+        whole = diamond.simulate(*GIVEN, 200, seed=1, every=50)
+        diamond.simulate(*GIVEN, 100, seed=1, every=50).save(tmp_path / "run")
+        loaded = diamond.load(tmp_path / "run", quad().problem)
+        assert loaded.rounds == 100 and loaded.snapshot.entries[-1]["round"] == 100
+        longer = diamond.simulate(*GIVEN, 200, seed=1, every=50, resume=loaded)
+        assert same(longer, whole) and longer.best.round == whole.best.round
+        with pytest.raises(ValueError, match="the run has seed=1"):
+            diamond.simulate(*GIVEN, 200, every=50, resume=loaded)
+        longer.save(tmp_path / "longer")
+    again = diamond.load(tmp_path / "longer", quad().problem)
+    assert again.rounds == 200 and again.message == ""
+    with pytest.raises(ValueError, match="has no snapshot"):
+        diamond.simulate(*GIVEN, 300, resume=replace(again, snapshot=None))
+    with pytest.warns(RuntimeWarning, match="rows of the problem are not those of the run"):
+        diamond.load(tmp_path / "run", quad(seed=5).problem)
+    said = command("resume", tmp_path / "run", code=2).stderr
+    assert "diamond.simulate(problem, network, algorithm, rounds, seed, resume=diamond" in said
+
+
+def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
+    algorithms = {"mine": MINE, "wild": diamond.diamond(beta=40.0, **OPTIONS)}
+    given = quad().problem, algorithms, ring(4)
+    with quickly():
+        whole = diamond.compare(*given, rounds=200, seeds=2, every=50)
+        first = diamond.compare(*given, rounds=100, seeds=[0], every=50)
+        first.save(tmp_path / "some")
+        loaded = diamond.load(tmp_path / "some", quad().problem)
+        longer = diamond.compare(*given, rounds=200, seeds=2, every=50, resume=loaded)
+    assert isinstance(loaded, diamond.Comparison) and loaded.table() == first.table()
+    assert (loaded.rounds, loaded.every, loaded.diverged) == (100, 50, first.diverged)
+    assert list(longer.runs) == list(whole.runs) and set(longer.diverged) == set(whole.diverged)
+    assert all(same(longer.runs["mine", seed], whole.runs["mine", seed]) for seed in (0, 1))
+    assert longer.runs["wild", 0] is loaded.runs["wild", 0]
+    assert longer.diverged["wild", 0] == first.diverged["wild", 0]
+    assert diamond.load(tmp_path / "some").rows() == first.rows()  # without its problem
+    with pytest.raises(ValueError, match="no algorithm is labelled mine"):
+        diamond.compare(quad().problem, {"other": MINE}, ring(4), 200, resume=loaded)
+    said = command("resume", tmp_path / "some", code=2).stderr
+    assert "diamond.compare(problem, algorithms, network, rounds, seeds, resume=" in said
+
+
+def test_seeds_of_one_program_are_extended_too():
+    algorithms = {"mine": MINE}
+    fixed = dict(seeds=2, every=50)
+    with quickly():
+        lanes = diamond.compare(quad().problem, algorithms, ring(4), 100, batched=True, **fixed)
+        longer = diamond.compare(quad().problem, algorithms, ring(4), 200, resume=lanes, **fixed)
+        whole = diamond.simulate(*GIVEN, 200, seed=1, every=50)
+    assert longer.runs["mine", 1].history["round"].tolist() == [0, 50, 100, 150, 200]
+    for name in ("metric", "samples", "bytes"):
+        np.testing.assert_allclose(longer.runs["mine", 1].history[name], whole.history[name], 1e-6)
+
+
+def test_a_comparison_of_a_file_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from tiny import TOML
+
+    (tmp_path / "tiny.toml").write_text(TOML)
+    with quickly():
+        command("compare", "tiny.toml", "--set", "seed=[0, 1]", "--set", "rounds=6", "--quiet")
+        loaded = diamond.load("runs/tiny")
+    assert list(loaded.runs) == [("diamond", 0), ("diamond", 1)]
+    assert loaded.problem.agents == 3 and list(loaded.algorithms) == ["diamond"]
