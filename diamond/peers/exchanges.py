@@ -185,15 +185,15 @@ class Exchanges:
             after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
         except FloatingPointError as error:
             said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
-            self._look(t, away)
+            self._look(t, turn, away)
             raise FloatingPointError("; ".join([said, *self.suspicion.told()])) from None
-        self._look(t, away)
+        self._look(t, turn, away)
         return after, messages
 
-    def _look(self, t: int, away: list[int]) -> None:
-        """Notice messages of exchange t that are absurd."""
+    def _look(self, t: int, turn: int, away: list[int]) -> None:
+        """Notice outliers among the messages of exchange t, the `turn`-th of its round."""
         if self.agent.spread is not None:
-            self.suspicion.look(self.clock.round(t), *self.agent.spread, away)
+            self.suspicion.look(self.clock.round(t), *self.agent.spread, away, turn)
 
     async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
         told = await self.work(self.agent.tell, progress, turn, thought)
