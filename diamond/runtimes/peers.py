@@ -1,6 +1,7 @@
 """Agents as peers: one process a site, its own rows only, neighbours by mutual TLS, no server."""
 
 import asyncio
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from ..network import Network
 from ..peers.agent import Agent
 from ..peers.in_process import Wire, inline, play
 from ..peers.node import Missing, Node
+from ..peers.programs import CLIP_WARNING
 from ..peers.progress import Progress
 from ..peers.run_folder import SiteFolder
 from ..peers.timeouts import Limits
@@ -156,6 +158,8 @@ def rehearse(
             wire.close()
 
     _check(rounds, seed)
+    if clip is not None:
+        warnings.warn(CLIP_WARNING, RuntimeWarning, stacklevel=2)
     if len(problems) != network.agents:
         raise ValueError(f"{len(problems)} problems for a network of {network.agents} agents")
     return play(everyone())
