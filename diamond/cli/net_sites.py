@@ -37,6 +37,10 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
         talk(said, "yellow")
     sites = {member.name: member.address for member in site.roster.members}
     federation = agreed(site.roster.federation, site.roster.terms, sites)
+    if federation.clip is not None:
+        from ..peers.programs import CLIP_WARNING
+
+        talk(CLIP_WARNING, "yellow")
     with jax.enable_x64(federation.precision == "float64"):
         yield site, federation
 
@@ -92,16 +96,16 @@ def plainly() -> Iterator[None]:
 
         try:
             yield
-        except (BadBundle, OtherRun, DamagedJournal) as error:
-            talk(str(error), "red")
-            raise typer.Exit(BAD_INPUT) from None
         except (FloatingPointError, Stopped) as error:
             talk(str(error), "red")
             raise typer.Exit(DIVERGED) from None
+        except (BadBundle, OtherRun, DamagedJournal, Refused) as error:
+            talk(str(error), "red")
+            raise typer.Exit(BAD_INPUT) from None
         except Halted as error:
             talk(f"{error}; the same command goes on", "yellow")
             raise typer.Exit(INTERRUPTED) from None
-        except (Refused, GaveUp) as error:
+        except GaveUp as error:
             talk(str(error), "red")
             raise typer.Exit(FAILED) from None
         except OSError as error:
