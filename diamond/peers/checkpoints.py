@@ -96,8 +96,8 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: i
         why = damage[0] if damage else "set aside"
         raise OtherRun(
             f"{folder}: none of its checkpoints can be read ({why}); restore one from a copy, or "
-            f"start all sites with `diamond net start ... --onward`, and a new run begins where they "
-            f"stood"
+            f"start all sites with `diamond net start ... --onward`, and a new run begins where "
+            f"they stood"
         )
     _log(damage, "the run begins again at round 0")
     return start

@@ -14,8 +14,9 @@ instant, and no third party to ask. The lower number of the two, i, leads; the o
     2. i, with j's message in hand, asks j for its word. j, with i's message in hand, says "yes",
        and is bound by what i decides from then on.
     3. i, with that yes, decides "up". j asks i for its word, and does as i does.
-    4. An end that hears nothing at all for the time of a round takes the edge for down: i always
-       may, j unless it has said yes. It says "down" whenever it is asked about this round again.
+    4. An end that hears nothing at all for the time of a round, or a message with numbers that are
+       not finite, takes the edge for down: i always may, j unless it has said yes. It says "down"
+       whenever it is asked about this round again.
 
 Every word is on the disk before it is told or acted on (`ledger`). So:
 
@@ -38,7 +39,7 @@ from typing import Any, TypeVar
 
 from . import frame
 from .edge_journal import DOWN, UP, YES, EdgeJournal
-from .frame import Ask, Frame, FrameError
+from .frame import Ask, Frame, FrameError, NotFinite
 from .outbox import NEVER
 from .site_names import UNKNOWN, Names, called
 from .timeouts import PAUSES, Limits, Wait, insist
@@ -81,6 +82,7 @@ class Edges:
         self.agent, self.ledger, self.limits, self.waits = agent, ledger, limits, waits
         self.call, self.read, self.greet, self.work = call, read, greet, work
         self.wake: Callable[[], None] = lambda: None  # tells those who wait for a word
+        self.note: Callable[[str, str], None] = lambda name, line: None  # for the log
         self.away: dict[int, asyncio.Task[None]] = {}  # neighbours that are sought
         self.stuck: set[int] = set()  # those whose decision this agent cannot do without
         self._in_hand: dict[int, int] = {}  # neighbour to the round of the message that is here
@@ -167,11 +169,21 @@ class Edges:
         async def attempt() -> tuple[Frame, list[Any]] | None:
             answer = await self.call(j, "ask", t)
             if len(answer) > SHORT:
-                return answer, self.read(j, t, answer)
+                return answer, self._read(j, t, answer)
             self._heed(j, t, hear(answer))
             return None
 
         return await self._insist(attempt, f"message of round {t} of {called(self.names, j)}", j, t)
+
+    def _read(self, j: int, t: int, answer: Frame) -> list[Any]:
+        """The arrays of a message of j; `Absent` if they are not finite, which asking cannot cure."""
+        try:
+            return self.read(j, t, answer)
+        except NotFinite as cause:
+            if self._bound(j, t):
+                raise
+            self.note(called(self.names, j), f"its message of round {t} has {cause}: not used")
+            raise Absent(told=False) from None
 
     async def _agree(self, j: int, t: int) -> None:
         """Until j has said yes, if this agent leads, or up; raises `Absent` if it says down."""
