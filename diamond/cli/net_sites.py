@@ -1,6 +1,7 @@
 """What the commands of `diamond net` share: the bundle of a site, its problem, its troubles."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -30,6 +31,7 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     from ..experiment.federation import agreed
     from ..machine.compilation_cache import compile_cache
     from ..peers.roster import fresh, load
+    from ..peers.site_names import by_name
 
     compile_cache()
     site = load(bundle)
@@ -41,7 +43,12 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
         from ..peers.programs import CLIP_WARNING
 
         talk(CLIP_WARNING, "yellow")
-    with jax.enable_x64(federation.precision == "float64"):
+    names = {member.number: member.name for member in site.roster.members}
+    with jax.enable_x64(federation.precision == "float64"), warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = lambda message, *_, **__: talk(
+            by_name(str(message), names), "yellow"
+        )
         yield site, federation
 
 

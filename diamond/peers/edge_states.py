@@ -176,7 +176,7 @@ class Edges:
         return await self._insist(attempt, f"message of round {t} of {called(self.names, j)}", j, t)
 
     def _read(self, j: int, t: int, answer: Frame) -> list[Any]:
-        """The arrays of a message of j; `Absent` if they are not finite, which asking cannot cure."""
+        """The arrays of a message of j; raises `Absent` if they are not finite."""
         try:
             return self.read(j, t, answer)
         except NotFinite as cause:

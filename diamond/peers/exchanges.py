@@ -19,6 +19,7 @@ from .onward import Point
 from .programs import Thought
 from .progress import Progress
 from .service import Service
+from .site_names import by_name
 from .suspicion import Suspicion
 from .worker_thread import Work
 
@@ -184,7 +185,7 @@ class Exchanges:
         try:
             after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
         except FloatingPointError as error:
-            said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
+            said = by_name(str(error), self.service.names)
             self._look(t, turn, away)
             raise FloatingPointError("; ".join([said, *self.suspicion.told()])) from None
         self._look(t, turn, away)

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +62,32 @@ def _csv(run: Stored, out: Path | None) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     found = arrays(run)
     names = run.manifest.get("answer", {}).get("names")
-    levels = {level: _level(found, level, names if level == "x" else None) for level in "xy"}
-    columns = [name for name in run.last if name != "agents"]
+    agents = columns(run.manifest, len(next(iter(found.values()))))
+    levels = {
+        level: _level(found, level, names if level == "x" else None, agents) for level in "xy"
+    }
+    measures = [name for name in run.last if name != "agents"]
     tables: dict[str, Any] = levels | {
-        "history": [columns, *([line[name] for name in columns] for line in run.lines)]
+        "history": [measures, *([line[name] for name in measures] for line in run.lines)]
     }
     return [_table(folder / f"{name}.csv", rows) for name, rows in tables.items()]
 
 
-def _level(found: dict[str, np.ndarray], level: str, names: list[str] | None) -> list[list[Any]]:
+def columns(manifest: Mapping[str, Any], agents: int) -> list[str]:
+    """The name of each agent whose values are in the run: its site's, where sites have names."""
+    if "site" in manifest:
+        return [str(manifest["site"]["name"])]
+    sites = manifest["network"].get("sites", [])
+    return [str(name) for name in sites] or [f"agent {i}" for i in range(agents)]
+
+
+def _level(
+    found: dict[str, np.ndarray], level: str, names: list[str] | None, agents: list[str]
+) -> list[list[Any]]:
     """A line an entry, a column an agent; of x, which they share, their mean as well."""
     leaves = {n: a for n, a in found.items() if n == level or n.startswith(f"{level}/")}
-    agents = len(next(iter(leaves.values())))
     mean = ["mean"] if level == "x" else []
-    rows: list[list[Any]] = [["entry", *mean, *(f"agent {i}" for i in range(agents))]]
+    rows: list[list[Any]] = [["entry", *mean, *agents]]
     for name, leaf in leaves.items():
         for place in np.ndindex(leaf.shape[1:]):
             values = leaf[(slice(None), *place)]

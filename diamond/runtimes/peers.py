@@ -92,9 +92,14 @@ def run(
     site = load(bundle)
     agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
     if tuple(agent.neighbours) != site.me.neighbours:
+        names = [member.name for member in site.roster.members]
+        own, listed = (
+            ", ".join(names[j] if j < len(names) else f"agent {j}" for j in found)
+            for found in (agent.neighbours, site.me.neighbours)
+        )
         raise ValueError(
-            f"the network gives agent {agent.number} the neighbours {agent.neighbours}, the roster "
-            f"{list(site.me.neighbours)}; use the network that the federation was founded with"
+            f"the network gives {site.me.name} the neighbours {own}, the roster {listed}; use the "
+            f"network that the federation was founded with"
         )
 
     room(folder, room_for(agent, every, missing).disk)

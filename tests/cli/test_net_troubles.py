@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import stat
+import warnings
 
 import numpy as np
 import pytest
@@ -71,6 +72,13 @@ def test_how_a_run_failed_is_said_in_one_sentence(capsys, error, code, said):
     assert found.value.exit_code == code
     told = capsys.readouterr().err
     assert told.startswith(said) and told.count("\n") == 1
+
+
+def test_agents_are_called_by_the_names_of_their_sites(trial, capsys):
+    with net_sites.agreed(trial / "trial" / "north"):
+        warnings.warn("g_yy of agent 2 is -0.1; agent 12", RuntimeWarning, stacklevel=1)
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert told.startswith("g_yy of west is -0.1; agent 12") and "warnings.warn" not in told
 
 
 def test_clip_is_warned_of_where_it_is_set(trial, command):
