@@ -61,7 +61,7 @@ class Outbox:
         content = self._reads.get(place)
         if content is None:
             content = self._reads[place] = place.read()
-        return memoryview(content)
+        return content.data
 
     def heard(self, neighbour: int, durable: int) -> None:
         """The neighbour will never ask for rounds before `durable`."""

@@ -63,6 +63,23 @@ def test_one_that_returns_catches_up_and_is_heard_again(tmp_path, victim):
     assert missed and missed == list(range(4, 4 + len(missed))) and missed[-1] < ROUNDS - 2
 
 
+def test_one_that_returns_learns_of_all_rounds_it_has_missed_at_once(tmp_path):
+    asked = []
+
+    async def hop(hop, content):
+        header, _ = frame.unpack(content, 2**20) if not hop.back else ({}, b"")
+        if hop.sender == 0 and header.get("kind") == "ask":
+            asked.append((hop.receiver, header["round"]))
+        return content
+
+    town = Town(tmp_path, away=[(0, 3.5, 10.5)])
+    town.wire.faults = (hop,)
+    sound(town)
+    missed = downs(town, 0, 1)
+    questions = [t for j, t in asked if j == 1 and t in missed]
+    assert len(missed) >= 3 and len(set(questions)) == 1
+
+
 def test_a_link_that_flaps_is_up_and_down_at_both_ends(tmp_path):
     town = Town(tmp_path, cut=[(0, 1, 2.5, 8.5), (0, 1, 9.2, 15.5)])
     sound(town)
