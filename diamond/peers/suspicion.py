@@ -11,9 +11,9 @@ neighbours' distances (of a single neighbour: its own largest distance before). 
 
 Sites agree on what is averaged, so that a flipped sign or a constant stands out there. They do not
 agree on trackers, which follow each site's own mini-batches, nor on anything in the first rounds,
-when x has barely left the start: on rows that differ between sites, honest messages were up to 83
-times as far as the scale and the usual distance, later up to 16 times for trackers and 12 times the
-usual distance for x. A neighbour that lies by little is not noticed.
+when x has barely left the start. FAR and WILD were chosen by trial, above the distances
+of honest sites whose rows differ; noisier rows may need more. A neighbour that lies by little is
+not noticed.
 """
 
 from collections import defaultdict, deque
