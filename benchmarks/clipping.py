@@ -1,5 +1,9 @@
 """What `clip` saves where one site lies, and what it costs where none does: `clipping.py [ROUNDS]`.
 
+`clipping.py clinics [ROUNDS]`: the same on the rows of docs/three_sites.md, with steps that the
+sites find: the local losses f_i(x_i, y_i) of the honest sites. There the last site may also tell
+10 x and 10 u, or x + 1 to some neighbours and x - 1 to others.
+
 Eight sites, all joined, each with rows of its own kind, rehearsed: GT-SGD with steps given. The
 last one may lie in all it tells, while it goes on as an honest one does:
 
@@ -14,6 +18,7 @@ y_i*, and in brackets how far they are from it; inf is a run that diverged.
 
 import logging
 import sys
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +26,12 @@ import numpy as np
 
 import diamond
 from diamond.peers.agent import Agent
-from diamond.runtimes.peers import rehearse
 
 SITES, WIDTH = 8, 6
 GIVEN = diamond.gt_sgd(0.5, 0.1, 16, diamond.hypergradient.conjugate_gradient(20))
 NETWORK = diamond.network.complete(SITES)
 CLIPS = (None, 3.0, 1.0)
+CLINIC_LIES = ("scaled", "flipped", "constant", "two-faced")
 
 
 def upper(x, y, rows):
@@ -54,30 +59,52 @@ def problem(site: int) -> diamond.Problem:
     return diamond.Problem(upper, lower, start, [train], [valid])
 
 
-ATTACKS = {
-    "flipped": lambda x, u, random: (-x, -u),
-    "constant": lambda x, u, random: (np.ones_like(x), u),
-    "biased": lambda x, u, random: (x, u + 0.3),
-    "noise": lambda x, u, random: (
+ATTACKS = {  # (x, u, random numbers, receiver) -> what the receiver gets
+    "flipped": lambda x, u, random, to: (-x, -u),
+    "constant": lambda x, u, random, to: (np.ones_like(x), u),
+    "biased": lambda x, u, random, to: (x, u + 0.3),
+    "noise": lambda x, u, random, to: (
         x + random.normal(size=x.shape),
         u + random.normal(size=u.shape),
     ),
+    "scaled": lambda x, u, random, to: (10 * x, 10 * u),
+    "two-faced": lambda x, u, random, to: (x + (-1) ** to, u),
 }
 
 
-class Liar(Agent):
-    """Tells lies, of which its own rounds know nothing."""
+class Deceived(Agent):
+    """Hears lies of the last site, which itself goes on as an honest one does."""
 
-    attack = "flipped"
-
-    def tell(self, progress, turn, thought):
-        """See `Agent`."""
-        self.honest = super().tell(progress, turn, thought)
-        return list(ATTACKS[self.attack](*self.honest, np.random.default_rng(progress.t)))
+    attack: str | None = None
 
     def step(self, progress, turn, thought, messages):
         """See `Agent`."""
-        return super().step(progress, turn, thought, {**messages, self.number: self.honest})
+        liar = self.network.agents - 1
+        if self.attack and self.number != liar and liar in messages:
+            told = *messages[liar], np.random.default_rng(progress.t), self.number
+            lies = [np.asarray(lie, a.dtype) for lie, a in zip(ATTACKS[self.attack](*told), told)]
+            messages = {**messages, liar: lies}
+        return super().step(progress, turn, thought, messages)
+
+
+def rehearsed(problems, network, algorithm, rounds, clip, attack):
+    """Where the sites of a rehearsal stand at its end; None if it diverged for good."""
+    from diamond.runtimes import peers
+
+    def deceived(*given, **named):
+        made = Deceived(*given, **named)
+        made.attack = attack
+        return made
+
+    kept, peers.Agent = peers.Agent, deceived
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `clip` is tried here on purpose
+            return peers.rehearse(problems, network, algorithm, rounds, clip=clip)
+    except FloatingPointError:
+        return None
+    finally:
+        peers.Agent = kept
 
 
 def objective(x: np.ndarray, honest: list[int]) -> float:
@@ -94,22 +121,9 @@ def objective(x: np.ndarray, honest: list[int]) -> float:
 
 def trial(rounds: int, clip: float | None, attack: str | None) -> tuple[float, float]:
     """The two numbers at the end of a run."""
-    from diamond.runtimes import peers
-
-    kept = peers.Agent
-
-    def agent(*given, **named):
-        made = (Liar if attack and given[3] == SITES - 1 else kept)(*given, **named)
-        made.attack = attack
-        return made
-
-    peers.Agent = agent
-    try:
-        found = rehearse(list(map(problem, range(SITES))), NETWORK, GIVEN, rounds, clip=clip)
-    except FloatingPointError:
+    found = rehearsed(list(map(problem, range(SITES))), NETWORK, GIVEN, rounds, clip, attack)
+    if found is None:
         return np.inf, np.inf
-    finally:
-        peers.Agent = kept
     honest = list(range(SITES - 1))
     x = np.stack([np.asarray(found[i].state.x, float) for i in honest])
     return objective(x.mean(0), honest), float(((x - x.mean(0)) ** 2).sum(1).mean())
@@ -119,7 +133,9 @@ def main(rounds: int) -> None:
     """The table."""
     start = objective(np.zeros(WIDTH), list(range(SITES - 1)))
     print(f"{rounds} rounds; the objective is {start:.4f} at the start")
-    kinds = {"all honest": None, **{name: name for name in ATTACKS}}
+    kinds = {"all honest": None} | {
+        name: name for name in ATTACKS if name not in ("scaled", "two-faced")
+    }
     print(f"{'clip':<8}" + "".join(f"{name:>20}" for name in kinds))
     for clip in CLIPS:
         ends = [trial(rounds, clip, attack) for attack in kinds.values()]
@@ -127,7 +143,59 @@ def main(rounds: int) -> None:
         print(f"{clip or 'none':<8}{said}", flush=True)
 
 
+def squares(x, y, rows):
+    """The loss of docs/three_sites.md."""
+    return jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
+
+
+def penalized(x, y, rows):
+    """Its lower level."""
+    return squares(x, y, rows) + jnp.mean(jnp.exp(x) * y**2)
+
+
+def clinic(site: int, shift: float) -> diamond.Problem:
+    """A site of docs/three_sites.md; with a shift of 0, all sites have rows of one distribution."""
+    a = np.random.default_rng(site).normal(shift * site, 1, (60, 4)).astype(np.float32)
+    own = {"a": a, "b": a[:, 0] - a[:, 1]}
+    train, valid = ({k: v[part] for k, v in own.items()} for part in (slice(30), slice(30, 60)))
+    start = lambda key: (jnp.zeros(4, np.float32), jnp.zeros(4, np.float32))
+    return diamond.Problem(squares, penalized, start, [train], [valid])
+
+
+def clinics(rounds: int) -> None:
+    """Local losses f_i(x_i, y_i) of the honest sites, and how often the run rolled back."""
+    rollbacks = []
+    log = logging.getLogger("diamond.peers")
+    log.setLevel(logging.WARNING)
+    log.addHandler(handler := logging.Handler())
+    log.propagate = False
+    handler.emit = lambda one: "back to round" in one.getMessage() and rollbacks.append(one)
+    five = diamond.network.complete(5)
+    cases = {
+        "ring of 3": (diamond.network.ring(3), 1.0, diamond.gt_sgd(batch=8), (None, *CLINIC_LIES)),
+        "complete, 5": (five, 0.0, diamond.gt_sgd(batch=8), (None,)),
+        "alpha = 1": (diamond.network.ring(3), 1.0, diamond.gt_sgd(alpha=1.0, batch=8), (None,)),
+    }
+    for name, (network, shift, method, attacks) in cases.items():
+        problems = [clinic(site, shift) for site in range(network.agents)]
+        for attack in attacks:
+            for clip in (None, 3.0):
+                rollbacks.clear()
+                found = rehearsed(problems, network, method, rounds, clip, attack)
+                losses = "diverged"
+                if found is not None:
+                    points = [(p.state.x, p.state.y) for p in found[: -1 if attack else None]]
+                    each = [squares(*at, one.rows["valid"][0]) for at, one in zip(points, problems)]
+                    losses = " ".join(f"{loss:.2g}" for loss in each)
+                times = len(rollbacks) // network.agents
+                told = f"{name:<12} {attack or 'all honest':<11} clip {clip or 'none':<5}"
+                print(f"{told} rollbacks {times}  losses {losses}", flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["clinics"]:
+        clinics(int(sys.argv[2]) if len(sys.argv) > 2 else 300)
+        sys.exit()
     jax.config.update("jax_enable_x64", True)
     logging.getLogger("diamond.peers").setLevel(logging.ERROR)  # it would say who lies
     main(int(sys.argv[1]) if len(sys.argv) > 1 else 150)

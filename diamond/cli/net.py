@@ -57,8 +57,11 @@ def init(
         installed()
         from ..experiment.federation import load
         from ..peers.authority import found_federation
+        from ..peers.programs import CLIP_WARNING
 
         federation = load(file)
+        if federation.clip is not None:
+            talk(CLIP_WARNING, "yellow")
         place = out or Path(federation.name)
         bundles = found_federation(
             place, federation.name, federation.sites, federation.graph(), federation.terms()

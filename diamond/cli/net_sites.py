@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -31,6 +32,7 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     from ..experiment.federation import agreed
     from ..machine.compilation_cache import compile_cache
     from ..peers.roster import fresh, load
+    from ..peers.site_names import by_name
 
     compile_cache()
     site = load(bundle)
@@ -38,7 +40,16 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
         talk(said, "yellow")
     sites = {member.name: member.address for member in site.roster.members}
     federation = agreed(site.roster.federation, site.roster.terms, sites)
-    with jax.enable_x64(federation.precision == "float64"):
+    if federation.clip is not None:
+        from ..peers.programs import CLIP_WARNING
+
+        talk(CLIP_WARNING, "yellow")
+    names = {member.number: member.name for member in site.roster.members}
+    with jax.enable_x64(federation.precision == "float64"), warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = lambda message, *_, **__: talk(
+            by_name(str(message), names), "yellow"
+        )
         yield site, federation
 
 
@@ -95,16 +106,16 @@ def plainly() -> Iterator[None]:
 
         try:
             yield
-        except (BadBundle, OtherRun, DamagedJournal) as error:
-            talk(str(error), "red")
-            raise typer.Exit(BAD_INPUT) from None
         except (FloatingPointError, Stopped) as error:
             talk(str(error), "red")
             raise typer.Exit(DIVERGED) from None
+        except (BadBundle, OtherRun, DamagedJournal, Refused) as error:
+            talk(str(error), "red")
+            raise typer.Exit(BAD_INPUT) from None
         except Halted as error:
             talk(f"{error}; the same command goes on", "yellow")
             raise typer.Exit(INTERRUPTED) from None
-        except (Refused, GaveUp) as error:
+        except GaveUp as error:
             talk(str(error), "red")
             raise typer.Exit(FAILED) from None
         except OSError as error:

@@ -63,23 +63,27 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: i
     was one only, since neighbours keep all messages until there are two (`safe`). Raises `OtherRun`
     where more than one is damaged and none is left: the neighbours have forgotten what it takes.
     """
-    states, damage = folder / STATES, ""
+    states = folder / STATES
+    damage: list[str] = []
     for round in reversed(checkpoint.rounds(states)):
         try:
             kept = checkpoint.load(states, round)
             counted = kept.notes["messages"] if kept.notes["run"] == run else {}
             frames, whole = kept_messages.load(folder / MESSAGES, round, counted, run)
         except Damaged as found_out:
-            damage = damage or str(found_out)
-            for file in checkpoint.files(states, round):
+            moved = [(file, unused(file)) for file in checkpoint.files(states, round)]
+            for file, aside in moved:
                 if file.exists():
-                    os.rename(file, unused(file))
+                    os.rename(file, aside)
+            names = ", ".join(aside.name for _, aside in moved if aside.exists())
+            damage.append(f"{found_out}; set aside as {names}")
             continue
         if kept.notes["run"] != run:
             raise OtherRun(
                 f"{folder} has a checkpoint of another run (another problem, algorithm, network, "
                 f"seed or number of rounds); choose another folder or remove it"
             )
+        _log(damage, f"the run resumes from the checkpoint of round {round}")
         store.restore(frames, kept.notes["durable"], 0 if whole else exchanges * round)
         own = tree.like(_Own(start.state, start.spent, start.kept), kept.arrays)
         numbers = resolved_numbers.from_json(kept.notes["found"])
@@ -89,12 +93,19 @@ def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: i
         return start._replace(t=kept.round - base, found=numbers, **own._asdict(), **back)
     once = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
     if len(once) > 1:
+        why = damage[0] if damage else "set aside"
         raise OtherRun(
-            f"{folder}: none of its checkpoints can be read ({damage or 'set aside'}); restore one "
-            f"from a copy, or start all sites with `diamond net start ... --onward`, and a new run "
-            f"begins where they stood"
+            f"{folder}: none of its checkpoints can be read ({why}); restore one from a copy, or "
+            f"start all sites with `diamond net start ... --onward`, and a new run begins where "
+            f"they stood"
         )
+    _log(damage, "the run begins again at round 0")
     return start
+
+
+def _log(damage: list[str], consequence: str) -> None:
+    for description in damage:
+        LOG.warning(f"{description}: {consequence}")
 
 
 def _marks(start: Progress, notes: Any, arrays: Any) -> dict[str, Mark]:

@@ -37,6 +37,11 @@ class Words:
         place = bisect_right(self.runs, t, key=lambda run: run[0]) - 1
         return self.runs[place][1] if t < self.end and place >= 0 else ""
 
+    def until(self, t: int) -> int:
+        """The first round after t that has another word than round t, or none yet."""
+        after = bisect_right(self.runs, t, key=lambda run: run[0])
+        return self.runs[after][0] if after < len(self.runs) else self.end
+
     def put(self, t: int, word: str) -> None:
         """The word of round t; only a `YES` is ever replaced."""
         held = self.get(t)
@@ -71,10 +76,17 @@ class EdgeJournal:
         """What became of the edge to j in round t."""
         return self.words[j].get(t)
 
-    def write(self, j: int, t: int, word: str, message: Frame = b"") -> None:
-        """Write the word down; it holds from when this returns."""
-        self._append(_entry(self._header(j, t, word), message))
-        self.words[j].put(t, word)
+    def write(
+        self, j: int, t: int, word: str, message: Frame = b"", until: int | None = None
+    ) -> None:
+        """Write the word of round t down, or of all rounds from t to before `until`.
+
+        It holds from when this returns.
+        """
+        rounds = range(t, t + 1 if until is None else until)
+        self._append(b"".join(_entry(self._header(j, s, word), message) for s in rounds))
+        for s in rounds:
+            self.words[j].put(s, word)
 
     def turn(self, t: int, safe: int, wanted: int) -> None:
         """A checkpoint of round t is there: begin a new file; `safe` and `wanted`: what to keep.

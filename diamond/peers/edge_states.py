@@ -14,8 +14,9 @@ instant, and no third party to ask. The lower number of the two, i, leads; the o
     2. i, with j's message in hand, asks j for its word. j, with i's message in hand, says "yes",
        and is bound by what i decides from then on.
     3. i, with that yes, decides "up". j asks i for its word, and does as i does.
-    4. An end that hears nothing at all for the time of a round takes the edge for down: i always
-       may, j unless it has said yes. It says "down" whenever it is asked about this round again.
+    4. An end that hears nothing at all for the time of a round, or a message with numbers that are
+       not finite, takes the edge for down: i always may, j unless it has said yes. It says "down"
+       whenever it is asked about this round again.
 
 Every word is on the disk before it is told or acted on (`ledger`). So:
 
@@ -24,12 +25,13 @@ Every word is on the disk before it is told or acted on (`ledger`). So:
     j down by itself  =>  j never says yes  =>  i is never up
 
 What is silent is away: nothing is asked of it in later rounds, which are down at once, until it
-answers a greeting again. What answers "not yet" is alive and is waited for, in particular while
-it catches up. No agreement over a link that can break is without a moment in which one end does
-not know (the two generals); here it is the flight of one small request, between yes and up. If i is
-gone in that moment, j cannot know whether i has used its message. It waits for i, and tells those
-who ask that it is stuck, so that they do not wait for j. Should i have finished meanwhile, it can
-be started again to say so.
+answers a greeting again. Back, it learns by one answer of all rounds that were down meanwhile, so
+it plays them without asking or writing more. What answers "not yet" is alive and is waited for, in
+particular while it catches up. No agreement over a link that can break is without a moment in which
+one end does not know (the two generals); here it is the flight of one small request, between yes
+and up. If i is gone in that moment, j cannot know whether i has used its message. It waits for i,
+and tells those who ask that it is stuck, so that they do not wait for j. Should i have finished
+meanwhile, it can be started again to say so.
 """
 
 import asyncio
@@ -38,7 +40,7 @@ from typing import Any, TypeVar
 
 from . import frame
 from .edge_journal import DOWN, UP, YES, EdgeJournal
-from .frame import Ask, Frame, FrameError
+from .frame import Ask, Frame, FrameError, NotFinite
 from .outbox import NEVER
 from .site_names import UNKNOWN, Names, called
 from .timeouts import PAUSES, Limits, Wait, insist
@@ -47,15 +49,19 @@ from .worker_thread import Work
 
 T = TypeVar("T")
 STUCK = "stuck"
+MANY = 1000  # rounds that one answer says to be down, at most
 SHORT = 64  # bytes; a word is shorter than that, and no message is
 Call = Callable[[int, str, int], Awaitable[Frame]]  # (neighbour, kind, round) -> answer
 
 
 class Absent(Exception):
-    """A neighbour that the round is made without; `told` if its own word says so."""
+    """A neighbour that the round is made without; `told` if its own word says so.
 
-    def __init__(self, told: bool):
-        self.told = told
+    That may be its word on all rounds before `until`.
+    """
+
+    def __init__(self, told: bool, until: int | None = None):
+        self.told, self.until = told, until
 
 
 class Edges:
@@ -81,6 +87,7 @@ class Edges:
         self.agent, self.ledger, self.limits, self.waits = agent, ledger, limits, waits
         self.call, self.read, self.greet, self.work = call, read, greet, work
         self.wake: Callable[[], None] = lambda: None  # tells those who wait for a word
+        self.note: Callable[[str, str], None] = lambda name, line: None  # for the log
         self.away: dict[int, asyncio.Task[None]] = {}  # neighbours that are sought
         self.stuck: set[int] = set()  # those whose decision this agent cannot do without
         self._in_hand: dict[int, int] = {}  # neighbour to the round of the message that is here
@@ -106,7 +113,8 @@ class Edges:
             try:
                 return await self._exchange(j, t)
             except Absent as absent:
-                if await self._commit(j, t, DOWN, alone=not absent.told):
+                alone = not absent.told
+                if await self._commit(j, t, DOWN, alone=alone, until=absent.until):
                     return None
 
     async def _exchange(self, j: int, t: int) -> list[Any]:
@@ -133,7 +141,7 @@ class Edges:
             await self._commit(j, t, YES)
         held = self.ledger.word(j, t)
         if held == DOWN:
-            return tell(DOWN)
+            return tell(DOWN, min(self.ledger.words[j].until(t), t + MANY))
         if kind == "word" and held:
             return tell(UP if leads else YES)
         return None
@@ -167,26 +175,38 @@ class Edges:
         async def attempt() -> tuple[Frame, list[Any]] | None:
             answer = await self.call(j, "ask", t)
             if len(answer) > SHORT:
-                return answer, self.read(j, t, answer)
-            self._heed(j, t, hear(answer))
+                return answer, self._read(j, t, answer)
+            self._heed(j, t, *hear(answer))
             return None
 
         return await self._insist(attempt, f"message of round {t} of {called(self.names, j)}", j, t)
+
+    def _read(self, j: int, t: int, answer: Frame) -> list[Any]:
+        """The arrays of a message of j; raises `Absent` if they are not finite."""
+        try:
+            return self.read(j, t, answer)
+        except NotFinite as cause:
+            if self._bound(j, t):
+                raise
+            self.note(called(self.names, j), f"its message of round {t} has {cause}: not used")
+            raise Absent(told=False) from None
 
     async def _agree(self, j: int, t: int) -> None:
         """Until j has said yes, if this agent leads, or up; raises `Absent` if it says down."""
         good = YES if self.agent < j else UP
 
         async def attempt() -> bool | None:
-            said = hear(await self.call(j, "word", t))
-            self._heed(j, t, said)
+            said, until = hear(await self.call(j, "word", t))
+            self._heed(j, t, said, until)
             return True if said == good else None
 
         await self._insist(attempt, f"word of {called(self.names, j)} on round {t}", j, t)
 
-    def _heed(self, j: int, t: int, said: str) -> None:
-        if said == DOWN or (said == STUCK and not self._bound(j, t)):
-            raise Absent(told=said == DOWN)
+    def _heed(self, j: int, t: int, said: str, until: int) -> None:
+        if said == DOWN:
+            raise Absent(told=True, until=until if t < until <= t + MANY else None)
+        if said == STUCK and not self._bound(j, t):
+            raise Absent(told=False)
 
     async def _insist(
         self, attempt: Callable[[], Awaitable[T | None]], whose: str, j: int, t: int
@@ -211,7 +231,13 @@ class Edges:
         return silent
 
     async def _commit(
-        self, j: int, t: int, word: str, message: Frame = b"", alone: bool = False
+        self,
+        j: int,
+        t: int,
+        word: str,
+        message: Frame = b"",
+        alone: bool = False,
+        until: int | None = None,
     ) -> bool:
         """Write a word down, to the end, even if whoever asked for it stops waiting.
 
@@ -230,7 +256,7 @@ class Edges:
                         f"lost its journal; restore its newer checkpoint"
                     )
                 if held == "" or (held == YES and word != YES and not alone):
-                    await self.work(self.ledger.write, j, t, word, message)
+                    await self.work(self.ledger.write, j, t, word, message, until)
             self.wake()
             return self.ledger.word(j, t) == word
 
@@ -255,16 +281,18 @@ class Edges:
             pause = min(2 * pause, PAUSES[1])
 
 
-def tell(word: str) -> Frame:
-    """A word as an answer."""
-    return frame.pack({"kind": "word", "word": word})
+def tell(word: str, until: int = 0) -> Frame:
+    """A word as an answer; of an edge that is down, all rounds before `until` were."""
+    return frame.pack({"kind": "word", "word": word, "until": until})
 
 
-def hear(answer: Frame) -> str:
-    """The word in an answer; empty if there is none yet."""
+def hear(answer: Frame) -> tuple[str, int]:
+    """The word in an answer, empty if there is none yet, and before which round it holds."""
     if not answer:
-        return ""
+        return "", 0
     header, _ = frame.unpack(answer, REQUEST)
     if header.get("kind") != "word" or header.get("word") not in (UP, DOWN, YES, STUCK):
         raise FrameError("an answer that is neither a message nor a word")
-    return str(header["word"])
+    if type(header.get("until")) is not int:
+        raise FrameError("a word that does not say of which rounds")
+    return str(header["word"]), header["until"]

@@ -19,6 +19,7 @@ from .onward import Point
 from .programs import Thought
 from .progress import Progress
 from .service import Service
+from .site_names import by_name
 from .suspicion import Suspicion
 from .worker_thread import Work
 
@@ -184,16 +185,16 @@ class Exchanges:
         try:
             after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
         except FloatingPointError as error:
-            said = str(error).replace(f"agent {self.agent.number}", self.name, 1)
-            self._look(t, away)
+            said = by_name(str(error), self.service.names)
+            self._look(t, turn, away)
             raise FloatingPointError("; ".join([said, *self.suspicion.told()])) from None
-        self._look(t, away)
+        self._look(t, turn, away)
         return after, messages
 
-    def _look(self, t: int, away: list[int]) -> None:
-        """Notice messages of exchange t that are absurd."""
+    def _look(self, t: int, turn: int, away: list[int]) -> None:
+        """Notice outliers among the messages of exchange t, the `turn`-th of its round."""
         if self.agent.spread is not None:
-            self.suspicion.look(self.clock.round(t), *self.agent.spread, away)
+            self.suspicion.look(self.clock.round(t), *self.agent.spread, away, turn)
 
     async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
         told = await self.work(self.agent.tell, progress, turn, thought)

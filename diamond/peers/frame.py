@@ -39,6 +39,10 @@ class FrameError(ValueError):
     """Bytes that are not the frame they should be; the message says in what."""
 
 
+class NotFinite(FrameError):
+    """A sound message with numbers that are not finite: it is the same whenever it is asked for."""
+
+
 class Leaf(NamedTuple):
     """One array of a message."""
 
@@ -213,7 +217,7 @@ def _fields(header: Mapping[str, Any], wanted: Any) -> None:
 def _finite(arrays: Sequence[np.ndarray]) -> None:
     for array in arrays:
         if not np.logical_and.reduce(np.isfinite(array), axis=None):
-            raise FrameError("numbers that are not finite")
+            raise NotFinite("numbers that are not finite")
 
 
 def _raw(array: np.ndarray) -> Any:

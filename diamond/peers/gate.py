@@ -1,7 +1,9 @@
 """Connections that have yet to prove who they are: few at a time, and not for long.
 
-Where there are too many of one address, or of all, the oldest goes: a neighbour proves itself in
-milliseconds, so a flood of silent connections cannot keep it out.
+Where there are too many of one address, its oldest goes. Where there are too many of all, the
+oldest of the address that has most goes: a neighbour has one, so it has the time to prove itself
+while others flood. Addresses that the roster gives for neighbours are counted by themselves, so no
+other address can take their places.
 """
 
 from collections.abc import Callable
@@ -29,14 +31,18 @@ class Gate:
     each: int = EACH
     waiting: dict[int, tuple[str, Callable[[], None]]] = field(default_factory=dict)
     came: int = 0
+    reserved: set[str] = field(default_factory=set)  # addresses of neighbours
 
     def enter(self, address: str, close: Callable[[], None]) -> int:
         """One more of that address, which `close` sends away; the number to `leave` by."""
-        same = [number for number, (where, _) in self.waiting.items() if where == address]
-        if len(same) >= self.each:
+        by_address: dict[str, list[int]] = {}
+        for number, (where, _) in self.waiting.items():
+            by_address.setdefault(where, []).append(number)
+        strangers = [each for where, each in by_address.items() if where not in self.reserved]
+        if len(same := by_address.get(address, [])) >= self.each:
             self._out(same[0])
-        elif len(self.waiting) >= self.all:
-            self._out(next(iter(self.waiting)))
+        elif address not in self.reserved and sum(map(len, strangers)) >= self.all:
+            self._out(max(strangers, key=len)[0])
         self.came += 1
         self.waiting[self.came] = address, close
         return self.came

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..runs import checkpoint
 from ..runs.checkpoint import Damaged
 from ..runs.recovery import unused
@@ -29,11 +31,9 @@ class Written(NamedTuple):
     start: int
     length: int
 
-    def read(self) -> bytes:
-        """The message; whoever gets it checks it."""
-        with self.path.open("rb") as stream:
-            stream.seek(self.start)
-            return stream.read(self.length)
+    def read(self) -> np.ndarray:
+        """The bytes of the message; whoever gets them checks them."""
+        return np.fromfile(self.path, np.uint8, self.length, offset=self.start)
 
 
 def save(folder: Path, round: int, frames: Mapping[Key, Any]) -> dict[Key, Written]:

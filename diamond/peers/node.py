@@ -118,7 +118,7 @@ class Node:
         ways = self.asking.call, self.asking.read, self.asking.hello
         means = self.limits, self.waits, *ways, self.work
         edges = self.service.edges = Edges(self.agent.number, ledger, *means, self.names)
-        edges.wake = self.service.wake
+        edges.wake, edges.note = self.service.wake, self.service.audit.note
         self.service.outbox.spared = lambda j, t: ledger.word(j, t) == DOWN
         return edges
 

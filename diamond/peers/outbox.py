@@ -1,6 +1,9 @@
 """The messages an agent has told and a neighbour may still ask for."""
 
 from collections.abc import Callable, Iterable, Mapping
+from weakref import WeakValueDictionary
+
+import numpy as np
 
 from .frame import Frame
 from .kept_messages import Key, Written
@@ -25,6 +28,7 @@ class Outbox:
     ):
         self.durable, self.spared = dict.fromkeys(neighbours, 0), spared
         self.frames: dict[Key, Frame | Written] = {}
+        self._reads: WeakValueDictionary[Written, np.ndarray] = WeakValueDictionary()
         self.since = 0  # the first round of which the disk has all messages
 
     @property
@@ -50,7 +54,14 @@ class Outbox:
                 f"the message of round {round} is damaged on the disk; restore the asker's newer "
                 f"checkpoint, or start all sites with --onward"
             )
-        return found.read() if isinstance(found, Written) else found
+        return self._read(found) if isinstance(found, Written) else found
+
+    def _read(self, place: Written) -> memoryview:
+        """The message that lies there, read once for all who hold it at the same time."""
+        content = self._reads.get(place)
+        if content is None:
+            content = self._reads[place] = place.read()
+        return content.data
 
     def heard(self, neighbour: int, durable: int) -> None:
         """The neighbour will never ask for rounds before `durable`."""

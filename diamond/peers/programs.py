@@ -153,6 +153,13 @@ def mix(messages: Any, weights: jax.Array, here: int) -> Message:
     return jax.tree.map(change, *messages)
 
 
+CLIP_WARNING = (
+    "clip shortens honest messages too where rows differ between sites: the run can end far from "
+    "where it would end without clip, and few lies are stopped (docs/peers.md has figures); leave "
+    "out clip, or compare both in a rehearsal first"
+)
+
+
 def clipped(messages: Any, weights: jax.Array, here: int, far: Any, clip: float) -> Message:
     """The same with every difference shortened to `clip` times the median of their lengths.
 

@@ -13,7 +13,8 @@ from ..measure.link_costs import LinkCosts
 from ..numbers.open_numbers import agreed_bytes, by_name, talked
 from ..rounds.traffic import traffic
 from ..runs.manifest import Origin, now, opening
-from ..runs.recovery import manifest, unused
+from ..runs.recovery import last, manifest, unused
+from ..runs.solution import entry_names
 from ..runs.solution import shown as answer
 from ..runs.trajectory_digest import digest
 from ..runs.writer import Writer
@@ -26,6 +27,7 @@ from .site_names import called
 from .transport import Stopped
 
 TIMES = ("seconds", "waited")  # of rounds, and of these what went into waiting for neighbours
+LOST = "measurements of those rounds are lost, the run itself is not"
 SPENT = ("round", "bytes", *Cost._fields)
 
 
@@ -87,22 +89,29 @@ class SiteFolder:
 
     def _open(self, progress: Progress) -> None:
         """Begin, or go on after what was written up to where the agent stands."""
-        known = self._known()
+        known = self._known(progress.clock)
         if progress.clock == 0 or not known:
             self.writer.begin(self._opening(), self.config, anew=progress.clock == 0)
         else:
             self.writer.manifest(status="running", message="", finished=None)
             self.wall = known.get("wall_seconds", 0.0)
-        if lines := self._keep(progress.t):
+        lines, due = self._keep(progress.t), progress.t - progress.t % self.node.every
+        if progress.clock and last(lines) < due:
+            LOG.warning(f"{self.writer.metrics.path} lacks round {due}: {LOST}")
+        if lines:
             self.past = {name: lines[-1][name] for name in TIMES}
 
     def _keep(self, round: int) -> list[dict[str, Any]]:
         """Drop what was measured after `round`; what there is."""
+        path, whole = self.writer.metrics.path, self.writer.metrics.readable()[1]
+        copy = unused(path)
         lines = self.writer.after(round)
+        if not whole:
+            LOG.warning(f"{path} has damaged lines; a copy is in {copy.name}: {LOST}")
         self.entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
         return lines
 
-    def _known(self) -> dict[str, Any]:
+    def _known(self, clock: int) -> dict[str, Any]:
         """The manifest; one that is damaged is set aside, since the checkpoint does not need it."""
         path = self.writer.path / "manifest.json"
         known, wrong = manifest(path)
@@ -110,6 +119,8 @@ class SiteFolder:
             aside = unused(path)
             os.rename(path, aside)
             LOG.warning(f"{path} is damaged ({wrong}) and set aside as {aside.name}; written anew")
+        elif not known and clock:
+            LOG.warning(f"{path} is missing and written again: when the run began is not known")
         return known
 
     @contextmanager
@@ -156,7 +167,7 @@ class SiteFolder:
         rounds = progress.made * agent.exchanges + talks * agent.network.diameter
         return {
             "resolved": resolved,
-            "answer": answer(progress.state.x, agent.problem.names),
+            "answer": answer(progress.state.x, agent.problem.names) | entry_names(agent.problem),
             "compile_seconds": self.node.compiling,
             "costs": {name: self._alone(count) for name, count in spent},
             "traffic": [[*edge, both] for edge in edges],

@@ -2,7 +2,8 @@
 
 Every connection proves a key by mutual TLS and is held against the roster once, when it is opened;
 it is closed when its certificate expires. Strangers stand at the gate. A neighbour has a few
-connections at most, the newest ones, with a few requests under way on each.
+connections at most, the newest ones, and on all of them together a few requests under way and a
+few answers that it has yet to read.
 """
 
 import asyncio
@@ -27,6 +28,9 @@ from .visit import CODES, GRACE, Visit
 
 Answer = Callable[[int, Frame], Awaitable[Frame | Feed]]  # (sender, request) -> answer
 CONNECTIONS = 8  # of one neighbour
+HELD = 32  # requests of one neighbour under way, on all its connections
+QUEUED = 8  # answers for one neighbour in memory that it has yet to read
+RESOLVE = 300.0  # seconds between two lookups of the neighbours' host names
 SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -46,7 +50,21 @@ class Server:
 
     async def __aenter__(self) -> "Server":
         self._accepting = [asyncio.ensure_future(self._accept(one)) for one in self._sockets]
+        self.begin(self._reserve())
         return self
+
+    async def _reserve(self) -> None:
+        """Keep places at the gate for the machines that the roster names as neighbours."""
+        loop = asyncio.get_running_loop()
+        hosts = {one.address.rsplit(":", 1)[0].strip("[]") for one in self._bundle.neighbours}
+        while True:
+            known: set[str] = set()
+            for host in hosts:
+                with suppress(OSError):  # an unknown name may be known at the next lookup
+                    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                    known |= {str(place[0]) for *_, place in found}
+            self.gate.reserved = known
+            await asyncio.sleep(RESOLVE)
 
     async def __aexit__(self, *error: object) -> None:
         for task in self._accepting:
@@ -134,6 +152,31 @@ class Server:
         self.visits.append(visit)
         visit.packets.on_lost = lambda: self._left(visit)
 
+    def admits(self, visit: Visit) -> bool:
+        """Whether one more request may be begun; of too many, the oldest connection is closed."""
+        same = self._of(visit)
+        if sum(len(one.replies) for one in same) < HELD:
+            return True
+        oldest = next(one for one in same if one.replies)
+        self._close(oldest, f"more than {HELD} requests at once")
+        return oldest is not visit
+
+    def limit_queued(self, visit: Visit) -> None:
+        """Close the oldest connection of a neighbour that does not read its answers."""
+        same = self._of(visit)
+        if sum(one.queued for one in same) > QUEUED:
+            oldest = next(one for one in same if one.queued)
+            self._close(oldest, f"more than {QUEUED} answers that it does not read")
+
+    def _of(self, visit: Visit) -> list[Visit]:
+        """The open connections of the same member."""
+        same = [one for one in self.visits if one.member == visit.member]
+        return [one for one in same if not one.packets.transport.is_closing()]
+
+    def _close(self, visit: Visit, why: str) -> None:
+        self.audit.note(visit.source, f"closed: {why}")
+        visit.packets.fail(ConnectionAbortedError(why))
+
     def _left(self, visit: Visit) -> None:
         self.visits.remove(visit)
         visit.timer.cancel()
@@ -156,7 +199,7 @@ class Server:
             self.audit.note(visit.source, f"sent what cannot be read: {reason}")
             code, body = MISREAD, str(reason).encode()[:LONGEST]
         try:
-            await visit.packets.send(number, code, body)
+            await visit.send(number, code, body)
         except ConnectionError:
             pass  # whoever asked is gone, and will ask again
 

@@ -1,72 +1,90 @@
-"""Messages that are finite and still absurd: noticed, counted, and said.
+"""Outliers among the messages of the neighbours: noticed, counted and logged; nothing else changes.
 
-d_j = ||s_j - s_i|| is how far the message of neighbour j is from the agent's own, of what is to be
-averaged and of what keeps its total, each on its own. It is absurd if it is longer than the agent's
-own message and
+d_j = ||s_j - s_i|| is the distance of the message of neighbour j to the agent's own, of the part
+that is averaged (x) and of the part whose total is kept (u) separately. Over the last `ROUNDS`
+rounds, the scale is the largest ||s_i||, and the usual distance is the largest median of the other
+neighbours' distances (of a single neighbour: its own largest distance before). An outlier has
 
-    FAR times the median of the others' d, or FAR times the most it was in the last rounds.
+    d_j > WILD max(scale, usual)          in any round and part, or
+    d_j > scale and d_j > FAR usual       for the averaged part, once `ROUNDS` rounds are known or
+                                          where the others agree exactly, as they do at the start.
 
-That is what a flipped sign, a constant, or numbers of 1e38 come to once the others nearly agree. A
-neighbour that lies by little is not noticed: nothing here can tell it from one with other rows.
+Sites agree on what is averaged, so that a flipped sign or a constant stands out there. They do not
+agree on trackers, which follow each site's own mini-batches, nor on anything in the first rounds,
+when x has barely left the start. FAR and WILD were chosen by trial, above the distances
+of honest sites whose rows differ; noisier rows may need more. A neighbour that lies by little is
+not noticed.
 """
 
-import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from .audit import Audit
 
-FAR = 20.0
+FAR, WILD = 15.0, 300.0
+HUGE = 1e30  # farther than this is an outlier even where all else is zero
 ROUNDS = 10  # that are remembered
-PARTS = 2  # of a message
+AVERAGED = 0  # the part of a message on which the sites agree in the end
+
+
+def _window() -> deque[float]:
+    return deque(maxlen=ROUNDS)
 
 
 class Suspicion:
-    """Of an agent towards its neighbours: `counts` has the absurd messages of each."""
+    """Of an agent towards its neighbours: `counts` has the outliers of each."""
 
     def __init__(self, heard: Sequence[int], here: int, names: Sequence[str], audit: Audit):
         self.heard, self.here, self.names, self.audit = heard, here, names, audit
         self.counts = {j: 0 for place, j in enumerate(heard) if place != here}
-        self._past: dict[int, list[deque[float]]] = {
-            j: [deque(maxlen=ROUNDS) for _ in range(PARTS)] for j in self.counts
-        }
+        # By exchange of the round, part and neighbour.
+        self._scales: dict[tuple[int, int], deque[float]] = defaultdict(_window)
+        self._usual: dict[tuple[int, int, int], deque[float]] = defaultdict(_window)
 
     def look(
-        self, t: int, spread: np.ndarray, own: np.ndarray, away: Collection[int] = ()
+        self,
+        t: int,
+        spread: np.ndarray,
+        own: np.ndarray,
+        away: Collection[int] = (),
+        turn: int = 0,
     ) -> dict[int, str]:
-        """What is absurd in round t, by neighbour; `spread` has a row a part, `own` its length.
+        """Describe the outliers of exchange `turn` of round t, by neighbour.
 
-        Those `away` have said nothing: the agent's own message stands in their place.
+        `spread` has a row of distances for each part of the message, `own` the length of each part
+        of the agent's own. Neighbours `away` sent nothing: the agent's own message stands in.
         """
         found: dict[int, str] = {}
-        rows, lengths = spread.tolist(), own.tolist()
         silent = {self.here, *(k for k, j in enumerate(self.heard) if j in away)}
-        for place, j in enumerate(self.heard):
-            if place == self.here or j in away:
-                continue
-            for row, length, past in zip(rows, lengths, self._past[j]):
-                far = row[place]
-                if far <= length:
-                    past.append(far)
+        for part, (row, length) in enumerate(zip(spread.tolist(), own.tolist())):
+            scales = self._scales[turn, part]
+            scale = max(length, *scales) if scales else length
+            known = len(scales) == ROUNDS
+            scales.append(length)
+            for place, j in enumerate(self.heard):
+                if place in silent:
                     continue
+                distance, past = row[place], self._usual[turn, part, j]
                 others = sorted(d for k, d in enumerate(row) if k not in (place, *silent))
-                usual = others[(len(others) - 1) // 2] if others else math.inf
-                before = max(past) if len(past) == ROUNDS else math.inf
-                if far > FAR * min(usual, before):
-                    whose = "the others'" if usual <= before else "its own before"
-                    times = far / max(min(usual, before), 1e-30)
-                    found[j] = f"is {times:.2g} times as far from this site's as {whose}"
-                else:
-                    past.append(far)
-        for j, said in found.items():
+                median = others[(len(others) - 1) // 2] if others else distance
+                usual = max([*past, *([median] if others else [])], default=0.0)
+                bound = WILD * max(scale, usual) or HUGE
+                if part == AVERAGED and (known or (others and usual == 0)):
+                    bound = min(bound, max(scale, FAR * usual))
+                if distance > bound:
+                    times = distance / (usual or scale or 1.0)
+                    found[j] = f"is {times:.2g} times as far from this site's as is usual"
+                    median = min(median, usual)
+                past.append(median)
+        for j, description in found.items():
             self.counts[j] += 1
-            name = self.names[self.heard.index(j)]
-            self.audit.note(name, f"its message of round {t} {said} ({self.counts[j]} such so far)")
+            name, so_far = self.names[self.heard.index(j)], f"({self.counts[j]} such so far)"
+            self.audit.note(name, f"its message of round {t} {description} {so_far}")
         return found
 
     def told(self) -> list[str]:
-        """Whose messages were absurd, and how many."""
+        """Whose messages were outliers, and how many."""
         names = dict(zip(self.heard, self.names))
         return [f"{names[j]} has told {n} absurd messages" for j, n in self.counts.items() if n]

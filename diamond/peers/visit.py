@@ -10,6 +10,7 @@ from .frame import Frame, FrameError
 from .packets import (
     ANSWER,
     ASK,
+    CHUNK,
     DIFFERS,
     LONGEST,
     MISREAD,
@@ -26,7 +27,6 @@ from .transport import REQUEST, Differs, Outdated, Refused, Stopped
 if TYPE_CHECKING:
     from .server import Server
 
-HELD = 32  # requests under way
 CODES: dict[type[Exception], int] = {
     Outdated: OUTDATED,
     Stopped: STOPPED,
@@ -46,6 +46,7 @@ class Visit:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.packets.on_lost, self.packets.on_too_long = self._lost_early, self._too_long
         self.replies: set[asyncio.Task[Any]] = set()
+        self.sending = 0  # long answers to requests that the other end has yet to read
         self.pushing: list[asyncio.Task[Any]] = []  # that have to wait
         self.timer: Any = None
         self.begun = self.evicted = False
@@ -70,13 +71,28 @@ class Visit:
             if not self.opened.done():
                 self._open(number, body)
             return
-        if code != ASK or len(self.replies) >= HELD:
-            self.server.audit.note(self.source, f"closed: more than {HELD} requests at once")
+        if code != ASK or not self.server.admits(self):
             self.packets.fail(ConnectionAbortedError("too many requests at once"))
             return
         task = self.server.begin(self.server.reply(self, number, bytes(body)))
         self.replies.add(task)
         task.add_done_callback(self.replies.discard)
+
+    @property
+    def queued(self) -> int:
+        """Answers in memory that the other end has yet to read."""
+        return self.sending + len(self.pushing)
+
+    async def send(self, number: int, code: int, body: Frame) -> None:
+        """Send an answer; a long one counts until the other end has read it."""
+        if len(body) <= CHUNK:
+            return await self.packets.send(number, code, body)
+        self.sending += 1
+        try:
+            self.server.limit_queued(self)
+            await self.packets.send(number, code, body)
+        finally:
+            self.sending -= 1
 
     def carry(self, number: int, feed: Feed) -> None:
         """Let what the feed brings be answers to that request."""
@@ -100,6 +116,7 @@ class Visit:
         task = self.server.begin(self._later(before, number, code, content))
         self.pushing.append(task)
         task.add_done_callback(self.pushing.remove)
+        self.server.limit_queued(self)
         return True
 
     async def _later(self, before: Any, number: int, code: int, content: Frame) -> None:

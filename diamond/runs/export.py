@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,22 +64,22 @@ def _csv(run: Stored, out: Path | None) -> list[Path]:
     names = {"x": answer["names"]} if answer.get("names") else {}
     for leaf, own in answer.get("y_names", {}).items():
         names["/".join(["y", *STEPS.findall(leaf)])] = own
-    columns = [name for name in run.last if name != "agents"]
-    history = [columns, *([line[name] for name in columns] for line in run.lines)]
+    agents = columns(run.manifest, len(next(iter(found.values()))))
+    measures = [name for name in run.last if name != "agents"]
     tables: dict[str, Any] = {
-        "x": _level(found, "x", names, _agents(run), answer.get("meaning", "")),
-        "y": _level(found, "y", names, _agents(run)),
-        "history": history,
+        "x": _level(found, "x", names, agents, answer.get("meaning", "")),
+        "y": _level(found, "y", names, agents),
+        "history": [measures, *([line[name] for name in measures] for line in run.lines)],
     }
     return [_table(folder / f"{name}.csv", rows) for name, rows in tables.items()]
 
 
-def _agents(run: Stored) -> list[str]:
-    """The names of the agents whose numbers a run has."""
-    network, site = run.manifest["network"], run.manifest.get("site")
-    numbers = range(network["agents"]) if site is None else [site["agent"]]
-    sites = network.get("sites")
-    return [sites[i] if sites else f"agent {i}" for i in numbers]
+def columns(manifest: Mapping[str, Any], agents: int) -> list[str]:
+    """The name of each agent whose values are in the run: its site's, where sites have names."""
+    if "site" in manifest:
+        return [str(manifest["site"]["name"])]
+    sites = manifest["network"].get("sites") or []
+    return [str(name) for name in sites] or [f"agent {i}" for i in range(agents)]
 
 
 def _level(

@@ -1,6 +1,7 @@
 """Agents as peers: one process a site, its own rows only, neighbours by mutual TLS, no server."""
 
 import asyncio
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from ..network import Network
 from ..peers.agent import Agent
 from ..peers.in_process import Wire, inline, play
 from ..peers.node import Missing, Node
+from ..peers.programs import CLIP_WARNING
 from ..peers.progress import Progress
 from ..peers.run_folder import SiteFolder
 from ..peers.timeouts import Limits
@@ -90,9 +92,14 @@ def run(
     site = load(bundle)
     agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
     if tuple(agent.neighbours) != site.me.neighbours:
+        names = [member.name for member in site.roster.members]
+        own, listed = (
+            ", ".join(names[j] if j < len(names) else f"agent {j}" for j in found)
+            for found in (agent.neighbours, site.me.neighbours)
+        )
         raise ValueError(
-            f"the network gives agent {agent.number} the neighbours {agent.neighbours}, the roster "
-            f"{list(site.me.neighbours)}; use the network that the federation was founded with"
+            f"the network gives {site.me.name} the neighbours {own}, the roster {listed}; use the "
+            f"network that the federation was founded with"
         )
 
     room(folder, room_for(agent, every, missing).disk)
@@ -156,6 +163,8 @@ def rehearse(
             wire.close()
 
     _check(rounds, seed)
+    if clip is not None:
+        warnings.warn(CLIP_WARNING, RuntimeWarning, stacklevel=2)
     if len(problems) != network.agents:
         raise ValueError(f"{len(problems)} problems for a network of {network.agents} agents")
     return play(everyone())

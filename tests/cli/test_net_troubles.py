@@ -4,18 +4,22 @@ import asyncio
 import errno
 import json
 import stat
+import warnings
 
 import numpy as np
 import pytest
 import typer
 from sites import certified, federation
 
+import diamond
 from diamond.cli import net_sites
 from diamond.cli.net_status import _ask, _said
 from diamond.peers import roster
 from diamond.peers.frame import pack
 from diamond.peers.server import Server
-from diamond.peers.transport import Stopped
+from diamond.peers.timeouts import GaveUp
+from diamond.peers.transport import Differs, Refused, Stopped
+from diamond.runtimes.peers import rehearse
 
 
 @pytest.mark.parametrize(
@@ -55,6 +59,9 @@ def test_a_folder_that_cannot_be_written_to_is_named(trial, command):
     ("error", "code", "said"),
     [
         (Stopped("south diverged in round 3"), 3, "south diverged in round 3"),
+        (Differs("west runs something else than all"), 2, "west runs something else than all"),
+        (Refused("its key is not in roster 2 of north"), 2, "its key is not in roster 2"),
+        (GaveUp("waited 9 s for the message"), 1, "waited 9 s for the message"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device: the fold"),
         (OSError("127.0.0.1:1 cannot be listened on"), 1, "127.0.0.1:1 cannot be"),
     ],
@@ -65,6 +72,27 @@ def test_how_a_run_failed_is_said_in_one_sentence(capsys, error, code, said):
     assert found.value.exit_code == code
     told = capsys.readouterr().err
     assert told.startswith(said) and told.count("\n") == 1
+
+
+def test_agents_are_called_by_the_names_of_their_sites(trial, capsys):
+    with net_sites.agreed(trial / "trial" / "north"):
+        warnings.warn("g_yy of agent 2 is -0.1; agent 12", RuntimeWarning, stacklevel=1)
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert told.startswith("g_yy of west is -0.1; agent 12") and "warnings.warn" not in told
+
+
+def test_clip_is_warned_of_where_it_is_set(trial, command):
+    file = trial / "clipped.toml"
+    file.write_text("clip = 3.0\n" + (trial / "trial.toml").read_text())
+    found = command("init", file, "--out", trial / "clipped")
+    examined = command("doctor", trial / "clipped" / "north", "--connect", "0.1")
+    for told in (found, examined):
+        assert "clip shortens honest messages too" in told.stderr.replace("\n", " ")
+    calm = command("doctor", trial / "trial" / "north", "--connect", "0.1")
+    assert "clip" not in calm.stderr
+    with pytest.warns(RuntimeWarning, match="clip shortens honest messages too"):
+        with pytest.raises(ValueError, match="0 problems"):
+            rehearse([], diamond.network.ring(3), diamond.gt_sgd(), 3, clip=3.0)
 
 
 def test_an_expired_certificate_of_ones_own_is_named_and_warned_of(trial, command):

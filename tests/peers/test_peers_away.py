@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leaving import FOREVER, LABOUR, LIMITS, PATH, ROUNDS, Town, team
 
+from diamond.peers import frame
 from diamond.peers.edge_journal import DOWN, UP, YES, EdgeJournal, Words
 from diamond.peers.handshake import differing, digest
 
@@ -62,6 +63,23 @@ def test_one_that_returns_catches_up_and_is_heard_again(tmp_path, victim):
     assert missed and missed == list(range(4, 4 + len(missed))) and missed[-1] < ROUNDS - 2
 
 
+def test_one_that_returns_learns_of_all_rounds_it_has_missed_at_once(tmp_path):
+    asked = []
+
+    async def hop(hop, content):
+        header, _ = frame.unpack(content, 2**20) if not hop.back else ({}, b"")
+        if hop.sender == 0 and header.get("kind") == "ask":
+            asked.append((hop.receiver, header["round"]))
+        return content
+
+    town = Town(tmp_path, away=[(0, 3.5, 10.5)])
+    town.wire.faults = (hop,)
+    sound(town)
+    missed = downs(town, 0, 1)
+    questions = [t for j, t in asked if j == 1 and t in missed]
+    assert len(missed) >= 3 and len(set(questions)) == 1
+
+
 def test_a_link_that_flaps_is_up_and_down_at_both_ends(tmp_path):
     town = Town(tmp_path, cut=[(0, 1, 2.5, 8.5), (0, 1, 9.2, 15.5)])
     sound(town)
@@ -112,6 +130,30 @@ def test_cut_off_at_any_instant_of_an_exchange(tmp_path):
         held += town.ended[1] > begin + 5 * LIMITS.round
         assert downs(town, 0, 1) and town.ended[2] < begin + 4 * LIMITS.round
     assert 1 <= held <= 4
+
+
+@pytest.mark.parametrize("liar", [0, 2])
+def test_one_whose_messages_are_not_finite_is_done_without_at_once(tmp_path, caplog, liar):
+    def spoil(frames):
+        """A sound frame of the same message, with a number that is not finite."""
+        header, content = frame.unpack(frames, 2**20)
+        numbers = np.frombuffer(content, float).copy()
+        numbers[0] = np.nan
+        return frame.pack(header, numbers.tobytes())
+
+    async def hop(hop, content):
+        message = hop.back and hop.receiver == liar and len(content) > 200
+        return spoil(content) if message and b"arrays" in bytes(content) else content
+
+    town = Town(tmp_path)
+    town.wire.faults = (hop,)
+    sound(town)
+    assert max(town.ended.values()) < (ROUNDS + 2) * LABOUR  # nobody waits for what cannot come
+    left, right = (liar - 1) % 4, (liar + 1) % 4
+    assert downs(town, liar, left) == downs(town, liar, right) == list(range(ROUNDS))
+    assert downs(town, (liar + 2) % 4, left) == []
+    said = f"agent {liar}: its message of round 3 has numbers that are not finite"
+    assert said in caplog.text
 
 
 TIMES = st.floats(0, 14).map(lambda time: round(time, 4))

@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from itertools import cycle
+from itertools import count, cycle
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from compiling import quickly, unchecked
 from helpers import quad, ring
 from peering import agents, given
 
+import diamond
 from diamond.peers import programs
 from diamond.peers.agent import Agent
 from diamond.peers.audit import Audit
@@ -20,6 +21,7 @@ from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.suspicion import FAR, ROUNDS, Suspicion
 from diamond.peers.transport import Stopped
+from diamond.problem import Problem
 from diamond.rounds.algorithm import Message
 
 LIAR = 0
@@ -82,6 +84,38 @@ def test_whose_message_made_a_site_diverge_is_said(team):
     assert all("; north has told 1 absurd messages" in said for said in own)
 
 
+@pytest.fixture(scope="module")
+def clinics():
+    """Three sites whose rows differ: those of docs/three_sites.md."""
+    loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
+    lower = lambda x, y, rows: loss(x, y, rows) + jnp.mean(jnp.exp(x) * y**2)
+    start = lambda key: (jnp.zeros(4, np.float32), jnp.zeros(4, np.float32))
+    made = []
+    for i in range(3):
+        a = np.random.default_rng(i).normal(i, 1, (60, 4)).astype(np.float32)
+        rows = {"a": a, "b": a[:, 0] - a[:, 1]}
+        halves = [{k: v[part] for k, v in rows.items()} for part in (slice(30), slice(30, 60))]
+        made.append(Problem(loss, lower, start, *([half] for half in halves)))
+    method = diamond.gt_sgd(batch=8)
+    return [Agent(one, diamond.network.ring(3), method, i) for i, one in enumerate(made)]
+
+
+def test_honest_sites_whose_rows_differ_are_not_accused(clinics, caplog):
+    nodes, ends = run(clinics, rounds=100)
+    assert [end.t for end in ends] == [100] * 3
+    assert [set(node.exchanges.suspicion.counts.values()) for node in nodes] == [{0}] * 3
+    assert "its message of round" not in caplog.text
+
+
+@pytest.mark.parametrize("since", [0, 20])
+def test_one_that_scales_by_a_thousand_is_named_and_nobody_else_is(clinics, since):
+    lie = lambda arrays, rounds=count(): [(1000 if next(rounds) >= since else 1) * arrays[0]]
+    nodes, _ = run(clinics, lambda arrays: lie(arrays) + arrays[1:], rounds=30)
+    for number, other in ((1, 2), (2, 1)):
+        counts = nodes[number].exchanges.suspicion.counts
+        assert counts[LIAR] > 0 and counts[other] == 0
+
+
 def test_clipped_messages_are_those_of_the_formula():
     random, weights, here = np.random.default_rng(0), jnp.asarray([0.2, 0.5, 0.1, 0.2]), 1
     with jax.enable_x64(True):
@@ -127,6 +161,6 @@ def test_a_jump_is_noticed_where_there_is_no_other_to_compare_with():
         assert alone.look(t, np.array([[0.0, 0.5]]), own) == {}
     assert alone.look(ROUNDS, np.array([[0.0, 0.5 * FAR]]), own) == {}
     assert alone.look(ROUNDS + 1, np.array([[0.0, 11 * FAR]]), own) == {
-        1: "is 22 times as far from this site's as its own before"
+        1: "is 22 times as far from this site's as is usual"
     }
     assert len(lines) == 1 and lines[0].startswith(f"west: its message of round {ROUNDS + 1} is 22")

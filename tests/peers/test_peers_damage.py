@@ -1,5 +1,6 @@
 """Files of a site that are damaged: what is refused is named, and nothing is lost or invented."""
 
+import json
 import shutil
 
 import pytest
@@ -11,8 +12,9 @@ from diamond.peers.checkpoints import OtherRun
 from diamond.peers.edge_journal import DOWN, LENGTH, UP, DamagedJournal, EdgeJournal
 from diamond.peers.in_process import Wire
 from diamond.peers.node import Node
+from diamond.peers.outbox import Outbox
 from diamond.peers.run_folder import SiteFolder
-from diamond.runs import Origin, Writer
+from diamond.runs import Origin, Writer, checkpoint
 
 
 def written(folder, rounds=6):
@@ -86,6 +88,44 @@ def test_a_damaged_note_of_who_has_finished_is_set_aside(tmp_path, caplog, conte
     assert checkpoints.finished(tmp_path, "r") == set()
     assert (tmp_path / "finished.json.damaged-1").read_bytes() == content
     assert "finished.json is damaged" in caplog.text and "started once more" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "kind", ["checkpoint/*.json", "checkpoint/*.safetensors", "messages/*.log"]
+)
+def test_a_damaged_newest_checkpoint_is_logged_with_what_follows(tmp_path, caplog, kind):
+    with quickly():
+        Cluster(tmp_path).run()
+        folder, agent = tmp_path / "1", team()[1]
+        run = json.loads((folder / "finished.json").read_bytes())["run"]
+        newest = max(folder.glob(kind))
+        content = newest.read_bytes()
+        newest.write_bytes(content[: len(content) // 2])
+        store = Outbox(agent.neighbours)
+        found = checkpoints.restore(folder, run, agent.begin(), store)
+        before = checkpoint.rounds(folder / "checkpoint")[-1]
+    assert found.clock == before < int(newest.name[:10])
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert str(newest.with_suffix("")) in line and "damaged-1" in line
+    assert f"the run resumes from the checkpoint of round {before}" in line
+
+
+def test_damaged_lines_of_metrics_and_a_missing_manifest_are_logged(tmp_path, caplog):
+    agent, origin = team()[0], Origin("north", "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
+    with Writer(tmp_path) as writer, quickly():
+        for round in range(3):
+            writer.metrics.append({"round": round, "seconds": 0.0, "waited": 0.0}, {})
+        path = writer.metrics.path
+        path.write_bytes(path.read_bytes().replace(b'"round": 2', b'"round": @', 1))
+        node = Node(agent, 7, Wire().end(0), every=1)
+        SiteFolder(writer, node, origin, "")._open(agent.begin()._replace(t=2))
+    assert "metrics.jsonl has damaged lines; a copy is in metrics.jsonl.damaged-1" in caplog.text
+    assert "measurements of those rounds are lost, the run itself is not" in caplog.text
+    assert "manifest.json is missing" in caplog.text and "written again" in caplog.text
+    caplog.clear()
+    with Writer(tmp_path) as writer, quickly():
+        SiteFolder(writer, node, origin, "")._open(agent.begin()._replace(t=2))
+    assert "metrics.jsonl lacks round 2" in caplog.text
 
 
 def test_a_damaged_manifest_is_set_aside_and_written_anew(tmp_path, caplog):

@@ -20,6 +20,7 @@ from diamond.peers.run_folder import SiteFolder
 from diamond.peers.transport import Stopped
 from diamond.report.payload import payload
 from diamond.runs import Origin, Writer, open_run, runs
+from diamond.runs.export import columns, export
 
 SITES = ["north", "south", "west"]
 AT = [0, 2, 4, 6, 7]  # rounds that are measured
@@ -170,3 +171,13 @@ def test_show_list_and_report_read_it(calm):
     assert keys == ["local_loss", "lower_error", "disagreement", "solver_error", "waited"]
     page = invoke("report", calm, "--out", calm / "report.html")
     assert page.exit_code == 0 and "GT-SGD at west" in (calm / "report.html").read_text()
+
+
+def test_tables_of_a_site_have_its_name_above_its_column(calm, tmp_path):
+    found = open_run(calm / "west")
+    x, y, _ = export(found, "csv", tmp_path)
+    assert x.read_text().splitlines()[0] == "entry,mean,west"
+    assert y.read_text().splitlines()[0] == "entry,west"
+    named = found.manifest["network"] | {"sites": SITES}
+    assert columns({"network": named}, 3) == SITES  # of a run that has all sites
+    assert columns({"network": {}}, 2) == ["agent 0", "agent 1"]

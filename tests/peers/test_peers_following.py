@@ -96,6 +96,9 @@ def test_whoever_does_not_read_loses_the_order_and_takes_no_memory():
         def begin(self, work):
             return asyncio.ensure_future(work)
 
+        def limit_queued(self, visit):
+            assert visit.queued <= AHEAD
+
     async def push():
         visit, feed = Visit(Door(), "here:1"), Feed(0)
         visit.packets.connection_made(way := Stuck())

@@ -24,7 +24,7 @@ def frames(rounds):
 def test_each_message_is_written_once_and_read_back(tmp_path):
     held = frames(range(3))
     places = kept_messages.save(tmp_path, 3, held)
-    assert {key: place.read() for key, place in places.items()} == held
+    assert {key: place.read().tobytes() for key, place in places.items()} == held
     more = kept_messages.save(tmp_path, 5, places | frames([3, 4]))
     assert sorted(more) == [(3, 0), (4, 0)]  # the others are there
     counts = kept_messages.counts(places | more)

@@ -17,7 +17,7 @@ from diamond.peers.gate import Gate
 from diamond.peers.packets import ASK, Packets
 from diamond.peers.plain_text import printable
 from diamond.peers.rpc import Client
-from diamond.peers.server import Server
+from diamond.peers.server import HELD, Server
 from diamond.peers.tls import context
 from diamond.peers.transport import Refused, Unreachable
 
@@ -106,7 +106,7 @@ def test_a_neighbour_that_asks_too_much_at_once_is_closed(bundles, caplog):
     async def attempt():
         async with site(two) as node, Client(one, limit(layout()), SOON) as caller:
             later = encode_ask(Ask(node.run_digest, 0, 3, 0))  # held until round 3 is there
-            asked = [asyncio.ensure_future(caller.call(1, later)) for _ in range(visit.HELD + 1)]
+            asked = [asyncio.ensure_future(caller.call(1, later)) for _ in range(HELD + 1)]
             found = await asyncio.gather(*asked, return_exceptions=True)
             assert {type(one) for one in found} == {Unreachable}
             return await caller.call(1, pack({"kind": "ping", "sender": 0}))  # dialled anew
