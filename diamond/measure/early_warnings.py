@@ -34,31 +34,28 @@ class EarlyWarnings:
 
     def look(self, entry: dict[str, float], state: Any, algorithm: Algorithm) -> list[str]:
         """What `entry` and the state it was measured at give reason to say."""
-        if self.first is None:
+        measured = bool(np.isfinite(entry["metric"]))
+        if measured and self.first is None:
             self.first = entry["stationarity"]
-        if not np.isfinite(entry["metric"]):
+        if not measured and np.isfinite(entry["solver_error"]):
             return []  # on its way to diverge: that will be said
         numbers = partial(_numbers, algorithm, int(entry["round"]))  # rarely asked for
         found = {
+            "solution": _solution(entry),
             "solver": self._solver(entry),
             "chain": _chain(entry, algorithm),
             "growth": self._growth(entry, state, numbers),
-            "momentum": _momentum(entry, state, numbers),
-            "collapse": self._collapse(entry),
         }
+        if measured:
+            found["momentum"] = _momentum(entry, state, numbers)
+            found["collapse"] = self._collapse(entry)
         new = {kind: said for kind, said in found.items() if said and kind not in self.said}
         self.said |= new.keys() - {"solver"}
         return list(new.values())
 
     def _solver(self, entry: dict[str, float]) -> str | None:
-        if entry["solver_error"] <= 100 * self.tolerance:
+        if not 100 * self.tolerance < entry["solver_error"] < np.inf:
             return None
-        if entry["solver_error"] == np.inf:
-            return (
-                f"y* cannot be found at round {entry['round']}: g_yy is not positive definite on "
-                f"the way to it, so the measures there mean nothing; the lower level must be "
-                f"strongly convex in y: add a term such as 0.01 ||y||^2 to it"
-            )
         return (
             f"y* is known to {entry['solver_error']:.1e} only at round {entry['round']} "
             f"({self.tolerance:.1e} is wanted), so the measures there are rough; is the lower "
@@ -99,6 +96,23 @@ class EarlyWarnings:
             f"prediction that ignores the features ({level:.4g}), and its gradient has vanished: "
             f"the shared features have collapsed; start again with an alpha a third as large"
         )
+
+
+def _solution(entry: dict[str, float]) -> str | None:
+    """Where there is no y*, or more than one."""
+    if np.isnan(entry["solver_error"]):
+        return (
+            f"y* is not unique at round {entry['round']}: g_yy is singular, and the upper loss "
+            f"differs between the minimizers of the lower level, so the measures that need y* "
+            f"are not a number there; add a term such as 0.01 ||y||^2 to the lower level"
+        )
+    if entry["solver_error"] == np.inf:
+        return (
+            f"y* cannot be found at round {entry['round']}: g_yy is not positive definite on the "
+            f"way to it, so the measures that need y* are not a number there; the lower level must "
+            f"be strongly convex in y: add a term such as 0.01 ||y||^2 to it"
+        )
+    return None
 
 
 def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:

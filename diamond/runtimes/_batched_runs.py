@@ -14,7 +14,7 @@ from ..core.cost import Cost
 from ..core.sampling import Sampling, key
 from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..machine.memory import Budget, Fitted
-from ..measure.divergence import ROUGH
+from ..measure.divergence import is_sound
 from ..measure.link_costs import LinkCosts
 from ..measure.measures import Metrics, looked_at, survey
 from ..measure.record import MEASURING
@@ -153,8 +153,8 @@ class BatchedRuns:
 
     def _lost(self, found: Mapping[str, Any], last: bool) -> np.ndarray:
         """The lanes that end here for what was measured of them, as `Simulation.judge` has it."""
-        sound = lambda names: np.all([np.isfinite(found[name]) for name in names], axis=0)
-        names = [name for name in found if name not in ROUGH]
+        sound = lambda names: np.all([is_sound(found, name) for name in names], axis=0)
+        names = list(found)
         if last or self.t == 0:
             return ~sound(names)
         small = np.asarray(jax.vmap(tree.norm)((self.state.x, self.state.y))) <= watch.LOST
