@@ -65,7 +65,8 @@ class BatchedRuns:
         told = self.resolved[0].algorithm, self.objectives, *starts[0]
         self.traffic = traffic(*told, network.channels)
         self.link_costs = {seed: LinkCosts(network, self.traffic, seed) for seed in once}
-        self.t, self.seconds = 0, 0.0
+        self.t, self.seconds, self.compile_seconds = 0, 0.0, 0.0
+        self.compiled: Any = None  # the algorithms that the rounds were compiled for last
         budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
         self.rounds = Fitted(_advance, size, budget, WORK, REMEDY)
@@ -80,7 +81,7 @@ class BatchedRuns:
         begun = time.perf_counter()
         self.rounds.ready(*self._rounds(0), **self._options)
         self.observe.ready(*self._look())
-        self.compile_seconds = time.perf_counter() - begun
+        self.compile_seconds += time.perf_counter() - begun
         left = self.rounds.budget.left(0)
         needed = max(self.rounds.need or 0, self.observe.need or 0)
         return left is None or 2 * needed < left
@@ -106,6 +107,11 @@ class BatchedRuns:
 
     def advance(self, until: int) -> None:
         """All lanes on to round `until`."""
+        if self.compiled is not self.algorithms:  # no round: the time is the compiler's
+            begun = time.perf_counter()
+            jax.block_until_ready(self.rounds(*self._rounds(self.t), **self._options))
+            self.compile_seconds += time.perf_counter() - begun
+            self.compiled = self.algorithms
         begun = time.perf_counter()
         after = self.rounds(*self._rounds(until), **self._options)
         self.state, self.spent, self.kept, self.failed = jax.block_until_ready(after)
