@@ -102,7 +102,7 @@ def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
 
 def hypergradient(problem: Objectives, x: Tree, y: Tree) -> Tree:
     """f_x - g_xy [g_yy]^-1 f_y at (x, y) on all rows, eq. (4): exact at y = y*(x), eq. (3)."""
-    return implicit(Own(problem), x, y).h
+    return implicit(Own(problem), x, y)
 
 
 def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
@@ -153,7 +153,12 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
     return Solution(y, jnp.where(size == 0, 0, error), cost)
 
 
-def implicit(oracle: Oracle, x: Tree, y: Tree) -> Hypergradient:
+def implicit(oracle: Oracle, x: Tree, y: Tree) -> Tree:
+    """f_x - g_xy [g_yy]^-1 f_y at (x, y)."""
+    return inspected_implicit(oracle, x, y).h
+
+
+def inspected_implicit(oracle: Oracle, x: Tree, y: Tree) -> Hypergradient:
     """f_x - g_xy [g_yy]^-1 f_y at (x, y), and whether g_yy has that inverse.
 
     Where g_yy is singular along a part of f_y, y*(x) is not unique, and f differs between the

@@ -155,7 +155,7 @@ def _measure(
         oracle: lower_solution.Oracle, found: lower_solution.Solution
     ) -> tuple[lower_solution.Solution, Tree]:
         """A solution at xbar, whose error is not finite where it is none, and the hypergradient."""
-        h, error = lower_solution.implicit(oracle, mean, found.y)
+        h, error = lower_solution.inspected_implicit(oracle, mean, found.y)
         error = jnp.where(jnp.isfinite(found.error), found.error + error, found.error)
         return found._replace(error=error), h
 
