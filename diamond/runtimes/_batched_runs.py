@@ -1,6 +1,7 @@
 """Runs side by side as one program, the runs being an axis of their own."""
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..core.sampling import Sampling, key
 from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..machine.memory import Budget, Fitted
 from ..measure.divergence import is_sound
+from ..measure.early_warnings import standstill
 from ..measure.link_costs import LinkCosts
 from ..measure.measures import Metrics, looked_at, survey
 from ..measure.record import MEASURING
@@ -26,6 +28,8 @@ from ..rounds.algorithm import Algorithm
 from ..rounds.traffic import traffic
 from ..runs.run import Run
 from ._round import REMEDY, WORK, Mixing, Progress, begin, play, together
+
+NEEDED = "stationarity", "upper_loss"  # to tell whether x stands still
 
 
 class BatchedRuns:
@@ -147,6 +151,17 @@ class BatchedRuns:
                 **self._on_links(),
             }
         )
+
+    def warn_of_standstill(self) -> None:
+        """Say of which lanes x is where it began, as a run alone does."""
+        first, now = ({k: self.entries[i][k] for k in NEEDED} for i in (0, -1))
+        for lane in np.flatnonzero(np.asarray(self.failed) < 0).tolist():
+            entry = {"round": self.t, **{k: float(v[lane]) for k, v in now.items()}}
+            x = jax.tree.map(lambda a: a[lane], self.state.x)
+            start = self.problem.start(self.seeds[lane])[0]
+            before, algorithm = float(first["stationarity"][lane]), self.resolved[lane].algorithm
+            if said := standstill(start, x, entry, before, algorithm, self.t):
+                warnings.warn(f"seed {self.seeds[lane]}: {said}", RuntimeWarning, stacklevel=4)
 
     def _on_links(self) -> dict[str, np.ndarray]:
         """What each lane would have taken on the network's links."""

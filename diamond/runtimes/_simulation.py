@@ -145,9 +145,11 @@ class Simulation:
             stops.append(self.t - self.t % _rewind.EVERY + _rewind.EVERY)
         return min(stops)
 
-    def measure(self, on_evaluation: Callable[[dict[str, float]], None] | None) -> None:
-        """An entry of the history."""
-        self.record.add(self.progress, self.seconds, on_evaluation)
+    def measure(
+        self, on_evaluation: Callable[[dict[str, float]], None] | None, rounds: int
+    ) -> None:
+        """An entry of the history of a run of `rounds` rounds."""
+        self.record.add(self.progress, self.seconds, on_evaluation, rounds)
 
     def judge(self, last: bool = False) -> None:
         """If what was measured last is not finite, go back or raise: that is no success.

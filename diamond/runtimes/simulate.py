@@ -102,7 +102,7 @@ def simulate(
         tell("running")
 
         def note() -> None:
-            run.measure(on_evaluation)
+            run.measure(on_evaluation, rounds)
             if on_progress:
                 on_progress(run.snapshot())
 

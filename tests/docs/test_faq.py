@@ -215,6 +215,7 @@ PROVOKED = {
     "A y* that is not unique": singular,
     "A direction that grows": growing,
     "Momentum that gathers correction": stale,
+    "x stands still": lambda: run(steps(alpha=1e-9), 100),
     "Features that have collapsed": collapsed,
     "A mistake in a file": wrong_keys,
     "Several where one is wanted": two_seeds,
