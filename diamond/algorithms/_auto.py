@@ -8,9 +8,10 @@ from ..auto import step_sizes as automatic
 from ..auto.step_sizes import Order
 from ..core.whole_numbers import whole
 from ..hypergradient import Hypergradient, neumann
-from ..numbers.schedule import Number, Schedule, schedule
+from ..numbers.schedule import Number, Schedule, schedule, step_size
 
 Step = Schedule | Number | None  # None: chooses itself
+STEPS = "alpha", "beta", "delta"  # the others are weights, which rounds clip to [0, 1]
 Steps = Literal["auto"] | Mapping[str, Schedule | Number]
 
 
@@ -58,7 +59,8 @@ def choose(
     }
     if found.get("delta", 0) is None:  # the step of z is that of y
         found["delta"] = rules["beta"]() if found["beta"] is None else found["beta"]
-    return order, {n: rules[n]() if v is None else schedule(v) for n, v in found.items()}
+    given_one = lambda n, v: step_size(n, v) if n in STEPS else schedule(v, n)
+    return order, {n: rules[n]() if v is None else given_one(n, v) for n, v in found.items()}
 
 
 def loops(inner: int | None, y: str = "local") -> Any:

@@ -21,7 +21,8 @@ phi = 2 sqrt(beta mu), at most 1, is how fast y follows: its directions do so at
 beta mu and 1, and the geometric middle is taken, of the worst agent. Where y lags (beta mu < 0.15)
 the largest L_l counts, k = 0.6, and alpha never grows again: x does not see the l whose curvature
 was measured. Where y follows, the mean of the L_l counts, which bounds the curvature of the mean,
-k = 1.25, and alpha may grow, at most four times at a look. c = 1.5. Where y makes several steps
+k = 1.25, and alpha may grow, at most four times at a look. The largest L_l counts for at most
+100 times the next: one agent cannot stop the others. c = 1.5. Where y makes several steps
 for one of x, beta mu is 1 - (1 - beta mu)^inner. Where links go one way or change, alpha max_i L_l
 is at most half of what tracking takes there (`Network.tracking`).
 
@@ -75,6 +76,8 @@ AVERAGED, LEAST = 0.2, 0.1  # share of ||h||^2 that noise in p may have at first
 LENGTH = 1.5  # c: alpha L_l / phi
 BEHIND = 0.5  # c where y is solved for: it is that of the round before, so 1 is the limit
 EMPTY = -1e30  # in the place of another agent's number: below any, and finite to be told
+STEEPEST = 100.0  # the largest L_l over the next, at most
+FLAT = 1e-6  # of the largest L_l: the next counts as 0; steps that are 1e4 too long still shrink
 FOLLOWS = 0.15  # beta mu from which y follows x
 MANY = 64  # agents: for more, the largest curvature stands for the mean, which costs less to tell
 
@@ -277,6 +280,16 @@ def theta() -> Schedule:
     return Scaled(Deferred("eta", _eta), SLOWING)
 
 
+def _without_outlier(curvatures: np.ndarray) -> np.ndarray:
+    """The L_l of all agents, the largest at most STEEPEST times the next; unless all others are 0.
+
+    One agent, whose probe may have met a spike, then slows the others down but does not stop them.
+    If it really is as steep, the run goes back with smaller steps (`diamond.auto.watch`).
+    """
+    *_, second, largest = [0.0, *np.sort(curvatures)]
+    return np.minimum(curvatures, STEEPEST * second if second > FLAT * largest else np.inf)
+
+
 def _upper(setting: Setting) -> np.ndarray:
     """L_l, the largest and the mean; r and sigma_L, the worst, with noise averaged over all; l.
 
@@ -307,7 +320,10 @@ def _upper(setting: Setting) -> np.ndarray:
 
         found, cost = setting.talk.largest("upper", measure)
         (largest, ratio, shaky), each = found[:3], found[3:].reshape(2, -1)
-        mean, loss = each.mean(1) if every else (largest, math.nan)
+        mean, loss = largest, math.nan
+        if every:
+            own = _without_outlier(each[0])
+            largest, mean, loss = own.max(), own.mean(), each[1].mean()
         told = [largest, mean, -m * ratio, shaky / math.sqrt(m), loss]
         return Found(np.array(told, float), cost, agreed=3 + 2 * every, talks=1)
 

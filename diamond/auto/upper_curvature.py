@@ -18,7 +18,10 @@ from ..numbers.open_numbers import agent_numbers
 from ..problem import Objectives, Rows
 
 PROBES = 3  # differences of hypergradients that find L_l
-FAR = 4.0  # shares of a step that led to where nothing is finite
+FAR = 4.0  # by which a step is shortened that led too far
+BACKTRACKS = 6  # of the step against h, at most
+STEEP = 100.0  # times L_l: a curvature that lies beyond the steps that x takes
+RISEN = 1e-3  # of |l|: a rise beyond rounding
 NOISY = 16  # mini-batches that tell the noise
 
 
@@ -111,36 +114,43 @@ def _steepest(few: Any, x: Tree, y: Tree) -> tuple[Exact, tuple[Tree, Tree], jax
     """L_l: the largest ||h(x + s d) - h(x)|| / s seen.
 
     First at x itself; then PROBES times with d by power iteration from h; last, one step of length
-    ||h|| / L_l against h. Where h is not finite, L_l is taken FAR times as large: no step may lead
-    there. One loop, so that h is compiled once. Also what was found at x, the point (x + s d, y*)
-    of the last power iteration, and what all of it cost.
+    s = ||h|| / L_l against h. Where h is not finite, L_l is taken FAR times as large: no step may
+    lead there. The last step backtracks in the same way while it finds a curvature above STEEP L_l,
+    or l rises by more than the s ||h|| by which it should fall: what lies beyond the steps that
+    x takes does not count. One loop, so that h is compiled once. Also what was found at x, the
+    point (x + s d, y*) of the last power iteration, and what all of it cost.
     """
     small = 1e-2 * (1 + tree.norm(x))
     tiny = jnp.finfo(small.dtype).tiny
     unit = lambda a: tree.scale(1 / jnp.maximum(tree.norm(a), tiny), a)
 
-    def step(k: Any, carry: Any) -> Any:
-        here, there, d, s, largest, spent = carry
+    def step(carry: Any) -> Any:
+        (k, backtracks), here, there, d, s, largest, spent = carry
         moved = tree.axpy(s, d, x)
         found, cost = hypergradient(few, moved, here.y)
         here = tree.select(k == 0, found, here)
         change = tree.scale(1 / jnp.maximum(s, tiny), tree.sub(found.h, here.h))
         size = tree.norm(change)
-        fine = jnp.isfinite(size)
+        rise = found.loss - here.loss - s * tree.norm(here.h)
+        near = (rise <= RISEN * jnp.abs(here.loss)) & (size <= STEEP * largest)
+        fine = jnp.isfinite(size) & ((k <= PROBES) | near)
         largest = jnp.where(fine, jnp.maximum(largest, size), FAR * largest)
         there = tree.select(fine & (k <= PROBES), (moved, found.y), there)
         d = tree.select(k == 0, unit(here.h), tree.select(fine, unit(change), d))
-        d = tree.select(k == PROBES, tree.scale(-1, unit(here.h)), d)
+        d = tree.select(k >= PROBES, tree.scale(-1, unit(here.h)), d)
         long = jnp.maximum(tree.norm(here.h) / jnp.maximum(largest, tiny), tiny)
-        s = jnp.where(k == PROBES, long, small)
-        return here, there, d, s, largest, tree.add(spent, cost)
+        s = jnp.where(k >= PROBES, long, small)
+        again = (k == PROBES + 1) & ~fine & (largest > 0) & (backtracks < BACKTRACKS)
+        count = jnp.where(again, k, k + 1), backtracks + again
+        return count, here, there, d, s, largest, tree.add(spent, cost)
 
     nothing = Cost(*(jnp.zeros((), jnp.int32) for _ in Cost._fields))
     zero = jnp.zeros_like(small)
-    begin = tree.zeros(x), tree.zeros(y), zero, nothing
-    h, z, zero, nothing = tree.mapped_with(begin, small)
-    first = Exact(h, z, y, zero), (x, y), h, zero, zero, nothing
-    here, there, _, _, largest, spent = jax.lax.fori_loop(0, PROBES + 2, step, first)
+    begin = tree.zeros(x), tree.zeros(y), zero, nothing, (jnp.int32(0), jnp.int32(0))
+    h, z, zero, nothing, count = tree.mapped_with(begin, small)
+    first = count, Exact(h, z, y, zero), (x, y), h, zero, zero, nothing
+    unfinished = lambda carry: carry[0][0] < PROBES + 2
+    _, here, there, _, _, largest, spent = jax.lax.while_loop(unfinished, step, first)
     return here, there, largest, spent
 
 

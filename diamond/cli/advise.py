@@ -20,7 +20,8 @@ def advise(
     file: File,
     set: Set = [],  # noqa: B006
     target: Annotated[
-        float | None, typer.Option(help="Average metric to reach; a tenth of the best pilot's.")
+        float | None,
+        typer.Option(help="Metric to reach; a tenth of the best pilot at its end."),
     ] = None,
     pilot: Annotated[int, typer.Option(help="Rounds of each pilot.", min=10)] = 100,
     algorithm: Annotated[
@@ -103,7 +104,7 @@ def _show(found: "Advice") -> None:
         f"network         {lam}diameter {found.diameter}, {found.rounds_to_mix} "
         f"rounds to mix to 1/1000"
     )
-    table = Table(title=f"to an average metric of {found.target:.2g}, extrapolated from a pilot")
+    table = Table(title=f"to a metric of {found.target:.2g}, extrapolated from a pilot")
     linked = ["on links"] if found.topologies else []
     for column in ("", "alpha", "beta", "eta", "K", "pilot", "rounds", "samples", "MB", *linked):
         justify: Any = "right" if column else "left"

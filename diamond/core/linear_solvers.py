@@ -21,6 +21,13 @@ class Tridiagonal(NamedTuple):
     beside: Any  # as many: the last is beside the entry that would be next
 
 
+class Curvatures(NamedTuple):
+    """The least and the largest w^T H w / w^T w of all directions w that a solver took."""
+
+    least: jax.Array
+    largest: jax.Array
+
+
 class Ends(NamedTuple):
     """The ends of a spectrum; each is within `error` of an eigenvalue, inside of the true ends."""
 
@@ -39,28 +46,41 @@ def conjugate_gradient(
     b is brought to size 1 by a power of two, which rounds nothing: the squares of small residuals
     would be 0 in float32.
     """
+    return curvature_aware_solve(product, b, steps, tolerance)[:2]
+
+
+def curvature_aware_solve(
+    product: Product, b: Tree, steps: int, tolerance: float = 0.0
+) -> tuple[Tree, jax.Array, Curvatures]:
+    """As `conjugate_gradient`, and the curvatures of the directions it took.
+
+    They lie between the ends of the spectrum, and reach 0 where H is singular and b is not in its
+    range. Without a direction they are infinite and 0.
+    """
     by = tree.power_of_two(b)
     b = tree.scale(by, b)
     squared = tree.dot(b, b)
 
     def unfinished(carry: Any) -> jax.Array:
-        _, _, _, rr, k, sound = carry
+        _, _, _, rr, k, sound, _ = carry
         return (k < steps) & sound & (rr > tolerance**2 * squared)
 
     def iterate(carry: Any) -> Any:
-        z, r, w, rr, k, _ = carry
+        z, r, w, rr, k, _, seen = carry
         hw = product(w)
         curvature = tree.dot(w, hw)
         sound = curvature > 0
         alpha = jnp.where(sound, rr / jnp.where(sound, curvature, 1), 0)
         z, r = tree.axpy(alpha, w, z), tree.axpy(-alpha, hw, r)
-        new = tree.dot(r, r)
-        return z, r, tree.axpy(new / rr, w, r), new, k + 1, sound
+        new, bent = tree.dot(r, r), curvature / tree.dot(w, w)
+        seen = Curvatures(jnp.minimum(seen.least, bent), jnp.maximum(seen.largest, jnp.abs(bent)))
+        return z, r, tree.axpy(new / rr, w, r), new, k + 1, sound, seen
 
-    zero, first = tree.mapped_with((tree.zeros(b), jnp.int32(0)), squared)
-    start = (zero, b, b, squared, first, squared > 0)
-    z, _, _, _, k, _ = jax.lax.while_loop(unfinished, iterate, start)
-    return tree.scale(1 / by, z), k
+    none = Curvatures(jnp.full_like(squared, jnp.inf), jnp.zeros_like(squared))
+    zero, first, none = tree.mapped_with((tree.zeros(b), jnp.int32(0), none), squared)
+    start = (zero, b, b, squared, first, squared > 0, none)
+    z, _, _, _, k, _, seen = jax.lax.while_loop(unfinished, iterate, start)
+    return tree.scale(1 / by, z), k, seen
 
 
 def dense(product: Product, b: Tree) -> Tree:

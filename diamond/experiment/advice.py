@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import NamedTuple
 
+import numpy as np
+
 from .. import theory
 from ..auto import inverse
 from ..catalogue import maker, names, row, solving
@@ -20,7 +22,7 @@ from . import standings
 from .topologies import topologies
 
 PILOT = 100  # rounds from which costs are extrapolated
-# -d log(average metric) / d log T: the guarantees for momentum, plain sampling and full gradients
+# -d log(metric) / d log T, as guaranteed on average: for momentum, plain sampling, full gradients
 RATES = dict.fromkeys(("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3)
 RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
 OWN = 1 / 2  # that of a method which is none of these
@@ -35,8 +37,8 @@ class Prospect(NamedTuple):
 
     algorithm: str
     numbers: dict[str, float]  # alpha, beta, K, ... as found
-    metric: float  # average over the pilot
-    rounds: float  # to the target; infinite if the pilot diverged
+    metric: float  # at the end of the pilot: the mean over its last fifth
+    rounds: float  # until the metric is at the target; infinite if the pilot diverged
     samples: float  # of an agent
     bytes: float  # over the whole network
     network_seconds: float | None = None  # on its links, if it has any
@@ -92,7 +94,7 @@ class Advice:
         c, best = self.constants, self.best.algorithm
         linked = self.best.network_seconds is not None
         needs = "takes the fewest seconds on these links" if linked else "needs the fewest samples"
-        said = [f"{best} {needs} to an average metric of {self.target:.2g}"]
+        said = [f"{best} {needs} to a metric of {self.target:.2g}"]
         known = {one.method: one for one in standings.standings().get(self.suite, [])}
         if best in known:
             said.append(standings.said(known[best], self.suite))
@@ -146,9 +148,11 @@ def advise(
     `algorithms` by name, with `batch` and steps that choose themselves, or {"mine": algorithm};
     None: the first in the benchmark for problems of this kind (`standings`). Constants are those of
     each agent's own f_i and g_i, also where the lower level is common; without one there are none.
-    The cost of reaching an average metric `target` (by default a tenth of the best pilot's) is
-    extrapolated from the pilot at the rate that is guaranteed: T^(-2/3) with momentum, T^(-1/2)
-    without, which is also taken for a method of your own. A forecast for choosing, not a promise.
+    The cost until the metric is at most `target` (by default a tenth of what the best pilot ends
+    with) is that of the pilot up to there, if it comes there; else it is extrapolated at the rate
+    of the pilot's second half, or at the rate that is guaranteed on average if that is faster:
+    T^(-2/3) with momentum, T^(-1/2) without, which is also taken for a method of your own. A
+    forecast for choosing, not a promise.
 
     Where the network has links, methods are ranked by their seconds there, and the best of them is
     tried on the `diamond.experiment.topologies` of the same agents.
@@ -158,12 +162,13 @@ def advise(
     algorithms = tried(*kind) if algorithms is None else algorithms
     named = algorithms if isinstance(algorithms, Mapping) else by_name(algorithms, batch)
     runs = {label: _pilot(one, problem, network, pilot, seed) for label, one in named.items()}
-    reached = {name: _average(run) for name, run in runs.items()}
+    reached = {name: _end(run) for name, run in runs.items()}
     lowest = min(reached.values())
     if not math.isfinite(lowest):
         raise ValueError(
-            f"every pilot of {pilot} rounds diverged with the steps found for it; is the lower "
-            f"level strongly convex in y, and are the losses smooth?"
+            f"no pilot of {pilot} rounds ended with a metric: each diverged with the steps found "
+            f"for it, or y* was not found; is the lower level strongly convex in y, and are the "
+            f"losses smooth?"
         )
     aim = lowest / 10 if target is None else target
     ahead = runs[min(reached, key=lambda name: reached[name])]
@@ -171,7 +176,7 @@ def advise(
     known = None
     if problem.lower_level != "none" and network.kind == "symmetric":
         known = theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y))
-    prospects = [_prospect(name, run, reached[name], aim) for name, run in runs.items()]
+    prospects = [_prospect(name, run, aim) for name, run in runs.items()]
     if network.links is not None:
         prospects.sort(key=_cost)
     alike = known is not None and known.heterogeneity < ALIKE
@@ -209,22 +214,41 @@ def _pilot(
         return None
 
 
-def _average(run: Run | None) -> float:
+def _end(run: Run | None) -> float:
+    """The metric at the end of a pilot: the mean over its last fifth; infinite without one."""
     if run is None:
         return math.inf
-    return float(theory.averages(run.history["round"], run.history["metric"])[-1])
+    rounds, metric = run.history["round"], run.history["metric"]
+    found = float(metric[rounds > 0.8 * run.rounds].mean())
+    return found if math.isfinite(found) else math.inf
 
 
-def _prospect(name: str, run: Run | None, average: float, target: float) -> Prospect:
-    if run is None:
+def _rounds_to(target: float, run: Run, rate: float) -> float:
+    """Rounds until the metric is at most `target`: seen in the pilot, or extrapolated from it.
+
+    The metric goes on like T^-r, r being that of the pilot's second half and at least `rate`.
+    """
+    rounds, metric = run.history["round"], run.history["metric"]
+    if (metric <= target).any():
+        return float(rounds[np.argmax(metric <= target)])
+    late = (rounds >= run.rounds / 2) & (rounds > 0)
+    if late.sum() > 1:
+        slope = np.polyfit(np.log(rounds[late]), np.log(metric[late]), 1)[0]
+        rate = max(rate, -float(slope))
+    return run.rounds * max(_end(run) / target, 1.0) ** (1 / rate)
+
+
+def _prospect(name: str, run: Run | None, target: float) -> Prospect:
+    end = _end(run)
+    if run is None or not math.isfinite(end):
         return Prospect(name, {}, math.inf, math.inf, math.inf, math.inf)
-    rounds = run.rounds * max(average / target, 1.0) ** (1 / RATES.get(name, OWN))
+    rounds = _rounds_to(target, run, RATES.get(name, OWN))
     counted = [k for k in ("samples", "bytes", "network_seconds") if k in run.history]
     first, last = ({k: run.history[k][i] for k in counted} for i in (0, -1))
     cost = lambda k: first[k] + (last[k] - first[k]) / run.rounds * rounds
     seconds = cost("network_seconds") if "network_seconds" in first else None
     costs = cost("samples"), cost("bytes"), seconds
-    return Prospect(name, run.resolved, average, rounds, *costs)
+    return Prospect(name, run.resolved, end, rounds, *costs)
 
 
 def _topology(
@@ -238,7 +262,7 @@ def _topology(
 ) -> Topology:
     """What `algorithm` would take on another network with links."""
     run = _pilot(algorithm, problem, network, pilot, seed)
-    return _standing(network, _prospect(name, run, _average(run), target))
+    return _standing(network, _prospect(name, run, target))
 
 
 def _standing(network: Network, prospect: Prospect) -> Topology:

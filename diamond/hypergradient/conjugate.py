@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import jax
+
 from ..core import linear_solvers, tree
 from ..core.cost import Cost
 from ..core.sampling import Sample
@@ -18,8 +20,9 @@ from .protocol import Point
 class ConjugateGradient:
     """z = the `steps`-th CG iterate for g_yy(zeta_1, .., zeta_links) z = b, from zero.
 
-    Or an earlier one, with a residual of `tolerance` ||b||. g_yy is the mean over the blocks drawn;
-    without any, over all rows.
+    Or an earlier one: the first with a residual of `tolerance` ||b||; without a tolerance, the one
+    after as many steps as b has numbers, which is the solution but for rounding. g_yy is the mean
+    over the blocks drawn; without any, over all rows.
     """
 
     steps: int = field(metadata={"static": True})
@@ -34,14 +37,17 @@ class ConjugateGradient:
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         products, rows, fresh = pooled(problem, points, sample, self.links)
+        size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
+        steps = self.steps if self.tolerance else min(self.steps, size)
         solve = linear_solvers.conjugate_gradient
-        solved = [solve(h, b, self.steps, self.tolerance) for h, b in zip(products, b)]
+        solved = [solve(h, b, steps, self.tolerance) for h, b in zip(products, b)]
         return [z for z, _ in solved], Cost(fresh, hvps=sum(k for _, k in solved) * rows)
 
 
 def conjugate_gradient(steps: int = 10) -> Implicit:
     """At most `steps` CG iterations; all of them on the same rows, without which CG is not CG.
 
+    At most as many as y has numbers too: these many solve the system but for rounding.
     The error shrinks like ((sqrt(kappa) - 1) / (sqrt(kappa) + 1))^steps. No L_g to get wrong. On a
     mini-batch its mean is not that of the full Hessian's inverse: use it with large batches, or on
     all rows (INTERACT).

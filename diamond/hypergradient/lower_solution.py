@@ -19,6 +19,7 @@ from ..problem import Objectives
 
 NEWTON_STEPS = 50
 CG_STEPS = 500
+SINGULAR = 8.0  # times the precision: a least curvature, relative to the largest, that counts as 0
 
 
 class Solution(NamedTuple):
@@ -27,6 +28,13 @@ class Solution(NamedTuple):
     y: Tree  # y*(x)
     error: jax.Array  # the last Newton step relative to 1 + ||y||: about the distance to y*(x)
     cost: Cost  # in rows
+
+
+class Hypergradient(NamedTuple):
+    """The hypergradient at (x, y*(x))."""
+
+    h: Tree
+    error: jax.Array  # 0; inf where g_yy is not positive definite, nan where it is singular
 
 
 def tolerance(dtype: Any) -> float:
@@ -147,9 +155,20 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
 
 def implicit(oracle: Oracle, x: Tree, y: Tree) -> Tree:
     """f_x - g_xy [g_yy]^-1 f_y at (x, y)."""
+    return inspected_implicit(oracle, x, y).h
+
+
+def inspected_implicit(oracle: Oracle, x: Tree, y: Tree) -> Hypergradient:
+    """f_x - g_xy [g_yy]^-1 f_y at (x, y), and whether g_yy has that inverse.
+
+    Where g_yy is singular along a part of f_y, y*(x) is not unique, and f differs between the
+    minimizers.
+    """
     f_x, f_y = oracle.upper(x, y)
     product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
-    z, _ = linear_solvers.conjugate_gradient(
-        product, f_y, CG_STEPS, tolerance(tree.norm(f_y).dtype)
-    )
-    return tree.sub(f_x, oracle.cross(x, y, z))
+    kind = tree.norm(f_y).dtype
+    solve = linear_solvers.curvature_aware_solve
+    z, _, seen = solve(product, f_y, CG_STEPS, tolerance(kind))
+    flat = SINGULAR * jnp.finfo(kind).eps * seen.largest
+    error = jnp.where(seen.least < -flat, jnp.inf, jnp.where(seen.least <= flat, jnp.nan, 0))
+    return Hypergradient(tree.sub(f_x, oracle.cross(x, y, z)), error.astype(kind))

@@ -13,8 +13,10 @@ from ..hypergradient.lipschitz import SAFETY, bends, bounds, hardest, in_use
 from ..numbers.open_numbers import Setting
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
+from .standard_errors import SUFFIX
 
-ROUGH = ("solver_error",)  # infinite where the lower level could not be solved, which is said
+ROUGH = "solver_error"  # not finite where the lower level could not be solved, which is said
+NEED_SOLUTION = ("stationarity", "lower_error", "metric", "definition1", "upper_loss")
 
 
 class Diverged(RuntimeError):
@@ -45,8 +47,20 @@ def culprit(lost: np.ndarray, state: Any) -> str:
 
 
 def unsound(entry: Mapping[str, float]) -> list[str]:
-    """The measures of an evaluation that are not finite."""
-    return [n for n, value in entry.items() if n not in ROUGH and not np.isfinite(value)]
+    """The measures of an evaluation that are not finite, but for those that need a y* not found."""
+    return [name for name in entry if not is_sound(entry, name)]
+
+
+def is_sound(entry: Mapping[str, Any], name: str) -> Any:
+    """Whether a measure is finite or, since it needs a y* that was not found, need not be.
+
+    Of several runs at once, if the entry is of several.
+    """
+    if name == ROUGH:
+        return np.full(np.shape(entry[name]), True)
+    finite = np.isfinite(entry[name])
+    needs = name.removesuffix(SUFFIX) in NEED_SOLUTION
+    return finite | ~np.isfinite(entry[ROUGH]) if needs and ROUGH in entry else finite
 
 
 def whose(names: Collection[str], entry: Mapping[str, float], own: Mapping[str, Any]) -> str:

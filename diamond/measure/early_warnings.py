@@ -1,6 +1,6 @@
 """Early signs that a run goes wrong, each said once, with cause and remedy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,11 @@ STABLE = 1.0  # beta times the curvature of g_yy; 2 is the limit
 STALE = 10.0  # ||mean of p|| / ||grad l||: momentum has gathered more than the gradient
 VANISHED = 1e-3  # of the first ||grad l||^2
 NEAR = 5e-3  # of the loss of a prediction that ignores the features
+PATIENCE = 100  # rounds, and half of those planned, before a run is said to stand still
+STILL = 1e-2  # of 1 + ||x_0||: no agent has moved x further
+UNCHANGED = 0.9  # of the first ||grad l||^2, that is left
+SLIGHT = 1e-3  # of |l|: a change that ||grad l|| (1 + ||x_0||) must exceed to matter
+ENDED = 1e-2  # of the first alpha: a schedule that is over
 Numbers = Callable[[], dict[str, float]]
 
 
@@ -27,38 +32,44 @@ class EarlyWarnings:
 
     def __init__(self, problem: Problem, seed: int):
         self.problem = problem
+        self.start: Tree = problem.start(seed)[0]
         self.tolerance = lower_solution.tolerance(jax.tree.leaves(problem.start(seed))[0].dtype)
         self.said: set[str] = set()
         self.least: dict[str, tuple[float, int]] = {}  # of each direction: its size, the round
         self.first: float | None = None  # ||grad l||^2 at the first evaluation
 
-    def look(self, entry: dict[str, float], state: Any, algorithm: Algorithm) -> list[str]:
-        """What `entry` and the state it was measured at give reason to say."""
-        if self.first is None:
+    def look(
+        self, entry: dict[str, float], state: Any, algorithm: Algorithm, rounds: int = 0
+    ) -> list[str]:
+        """What `entry` and the state it was measured at give reason to say.
+
+        `rounds`: of the whole run, as far as they are known.
+        """
+        measured = bool(np.isfinite(entry["metric"]))
+        if measured and self.first is None:
             self.first = entry["stationarity"]
-        if not np.isfinite(entry["metric"]):
+        if not measured and np.isfinite(entry["solver_error"]):
             return []  # on its way to diverge: that will be said
         numbers = partial(_numbers, algorithm, int(entry["round"]))  # rarely asked for
         found = {
+            "solution": _solution(entry),
             "solver": self._solver(entry),
             "chain": _chain(entry, algorithm),
             "growth": self._growth(entry, state, numbers),
-            "momentum": _momentum(entry, state, numbers),
-            "collapse": self._collapse(entry),
         }
+        if measured:
+            found["momentum"] = _momentum(entry, state, numbers)
+            found["collapse"] = self._collapse(entry)
+            if "standstill" not in self.said:
+                about = self.start, state.x, entry, self.first, algorithm, rounds
+                found["standstill"] = standstill(*about)
         new = {kind: said for kind, said in found.items() if said and kind not in self.said}
         self.said |= new.keys() - {"solver"}
         return list(new.values())
 
     def _solver(self, entry: dict[str, float]) -> str | None:
-        if entry["solver_error"] <= 100 * self.tolerance:
+        if not 100 * self.tolerance < entry["solver_error"] < np.inf:
             return None
-        if entry["solver_error"] == np.inf:
-            return (
-                f"y* cannot be found at round {entry['round']}: g_yy is not positive definite on "
-                f"the way to it, so the measures there mean nothing; the lower level must be "
-                f"strongly convex in y: add a term such as 0.01 ||y||^2 to it"
-            )
         return (
             f"y* is known to {entry['solver_error']:.1e} only at round {entry['round']} "
             f"({self.tolerance:.1e} is wanted), so the measures there are rough; is the lower "
@@ -99,6 +110,56 @@ class EarlyWarnings:
             f"prediction that ignores the features ({level:.4g}), and its gradient has vanished: "
             f"the shared features have collapsed; start again with an alpha a third as large"
         )
+
+
+def standstill(
+    start: Tree,
+    x: Tree,
+    entry: Mapping[str, float],
+    first: float | None,
+    algorithm: Algorithm,
+    rounds: int,
+) -> str | None:
+    """What to say of a run whose x is where it began, though l falls from there.
+
+    `x` is that of all agents, `start` that of each before round 0, `first` the stationarity there.
+    Nothing is said of a run that has made progress and then stays, as one that has converged does,
+    nor where the user's schedule of alpha has ended.
+    """
+    t, slope = int(entry["round"]), entry["stationarity"]
+    if t < max(PATIENCE, rounds / 2) or first is None or not slope >= UNCHANGED * first > 0:
+        return None
+    size = 1 + float(_lengths(jax.tree.map(lambda a: np.asarray(a)[None], start))[0])
+    off = jax.tree.map(lambda a, begin: a - np.asarray(begin), host.at_hand(x), start)
+    moved = float(np.max(_lengths(off)))
+    if moved > STILL * size or slope**0.5 * size <= SLIGHT * abs(entry["upper_loss"]):
+        return None
+    alpha, before = (_numbers(algorithm, s).get("alpha") for s in (t, 0))
+    if alpha is not None and before is not None and alpha <= ENDED * before:
+        return None
+    cause = "its steps are" if alpha is None else f"alpha = {alpha:.3g} is"
+    return (
+        f"x stands still: after {t} rounds no agent has moved it by more than {moved:.1e}, while "
+        f"the stationarity is {slope:.3g} ({first:.3g} at the start): {cause} far too small; give "
+        f"an alpha of your own, ten times as large or more, or compare several with diamond tune"
+    )
+
+
+def _solution(entry: dict[str, float]) -> str | None:
+    """Where there is no y*, or more than one."""
+    if np.isnan(entry["solver_error"]):
+        return (
+            f"y* is not unique at round {entry['round']}: g_yy is singular, and the upper loss "
+            f"differs between the minimizers of the lower level, so the measures that need y* "
+            f"are not a number there; add a term such as 0.01 ||y||^2 to the lower level"
+        )
+    if entry["solver_error"] == np.inf:
+        return (
+            f"y* cannot be found at round {entry['round']}: g_yy is not positive definite on the "
+            f"way to it, so the measures that need y* are not a number there; the lower level must "
+            f"be strongly convex in y: add a term such as 0.01 ||y||^2 to it"
+        )
+    return None
 
 
 def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:

@@ -37,8 +37,10 @@ def measure(
 
     Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with
     the consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
-    `lower.tolerance`, and `solver_error` is the largest error that was left. `upper_loss` is the
-    objective itself, l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is the mean of
+    `lower.tolerance`, and `solver_error` is the largest error that was left: infinite where g_yy is
+    not positive definite, so that no y* was found, and not a number where g_yy is singular and f
+    differs between the values of y*. Measures that need y* are not a number there. `upper_loss` is
+    the objective itself, l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is the mean of
     f_i(x_i, y_i), which agents can lower by not agreeing on x. Both are on all validation rows.
     Metrics are averages over the agents, each at its own (x_i, y_i).
 
@@ -139,21 +141,32 @@ def _measure(
     average = lambda each: jax.tree.map(lambda a: total(a) / count, each)
     mean, level = average(x), problem.lower_level
 
+    def known(value: jax.Array, error: jax.Array) -> jax.Array:
+        """`value`, which needs y*; not a number where y* was not found."""
+        return jnp.where(jnp.isfinite(error), value, jnp.nan)
+
     def asked(function: Callable[..., Tree], *given: Tree) -> Tree:
         """The mean of function(own, ...) over all agents."""
         everywhere = lambda a: jnp.broadcast_to(a, (problem.train.count.shape[0], *a.shape))
         each = _each(lambda own, *given: function(lower_solution.Own(own), *given), shared, size)
         return average(each(problem, *jax.tree.map(everywhere, given)))
 
+    def slope(
+        oracle: lower_solution.Oracle, found: lower_solution.Solution
+    ) -> tuple[lower_solution.Solution, Tree]:
+        """A solution at xbar, whose error is not finite where it is none, and the hypergradient."""
+        h, error = lower_solution.inspected_implicit(oracle, mean, found.y)
+        error = jnp.where(jnp.isfinite(found.error), found.error + error, found.error)
+        return found._replace(error=error), h
+
     def agreed(oracle: lower_solution.Oracle) -> tuple[lower_solution.Solution, Tree]:
         """y*(xbar) of a common lower level, and the hypergradient there."""
-        found = lower_solution.newton(oracle, mean, average(y))
-        return found, lower_solution.implicit(oracle, mean, found.y)
+        return slope(oracle, lower_solution.newton(oracle, mean, average(y)))
 
     def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any, Any]:
         if level == "personal":
             mine, there = _solved(problem, (x, mean), y)
-            gradient = lower_solution.hypergradient(problem, mean, there.y)
+            there, gradient = slope(lower_solution.Own(problem), there)
         elif level == "common":
             mine, gradient = common
             there = mine
@@ -161,12 +174,13 @@ def _measure(
             mine = there = lower_solution.Solution(None, jnp.zeros(()), Cost())
             gradient = jax.grad(problem.f)(mean, None, None)
         off, gap = tree.sub(x, mean), tree.sub(mine.y, y)
+        error = jnp.maximum(mine.error, there.error)
         own = {
             "consensus": tree.dot(off, off),
-            "lower_error": tree.dot(gap, gap),
-            "upper_loss": problem.f(mean, there.y, None),
+            "lower_error": known(tree.dot(gap, gap), error),
+            "upper_loss": known(problem.f(mean, there.y, None), error),
             "local_loss": problem.f(x, y, None),
-            "solver_error": jnp.maximum(mine.error, there.error),
+            "solver_error": error,
         }
         solved = (mine.y, there.y) if sampled and level == "personal" else (None, None)
         return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}, solved
@@ -195,7 +209,8 @@ def _measure(
             errors = standard_errors(problem, rows, metrics, about, ways)
     gradient = shown(gradient)
     regularizer = 0.0 if problem.prox is None else problem.prox.value(mean)
-    stationarity = tree.dot(gradient, gradient)
+    error = own["solver_error"].max()
+    stationarity = known(tree.dot(gradient, gradient), error)
     apart = {}
     if level == "common":
 
@@ -216,7 +231,7 @@ def _measure(
         "upper_loss": sums["upper_loss"] / count + regularizer,
         "local_loss": sums["local_loss"] / count,
         **{name: sums[name] / count for name, _ in metrics},
-        "solver_error": own["solver_error"].max(),
+        "solver_error": error,
         **errors,
     }
     return together, own

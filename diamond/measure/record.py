@@ -85,8 +85,9 @@ class Record:
         progress: Any,
         seconds: float,
         on_evaluation: Callable[[dict[str, float]], None] | None = None,
+        rounds: int = 0,
     ) -> None:
-        """Measure where the run stands after `seconds` of rounds."""
+        """Measure where the run stands after `seconds` of rounds, of a run of `rounds` rounds."""
         found, own = self.observe(*self._look(progress.state))
         state, spent = self.place.whole((progress.state, progress.spent))
         spent = cost.total(spent)
@@ -95,7 +96,7 @@ class Record:
         sent = self.network.messages(self.rounds_made(progress)) * self.traffic.bytes
         entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}
         entry |= self.link_costs.after(self.rounds_made(progress), self.resolved, seconds)
-        for said in self.signs.look(entry, state, self.algorithm):
+        for said in self.signs.look(entry, state, self.algorithm, rounds):
             warnings.warn(said, RuntimeWarning, stacklevel=4)
         self.entries.append(entry)
         self.best = best_point.better(self.best, entry, state.x, state.y)
@@ -127,6 +128,8 @@ class Record:
     def restore(self, saved: Snapshot, state: Any) -> None:
         """Go on after what was measured before; `state` is one of all agents, for its shapes."""
         self.entries, self.own = list(saved.entries), list(saved.own)
+        if self.entries and np.isfinite(self.entries[0]["stationarity"]):
+            self.signs.first = self.entries[0]["stationarity"]
         self.best = best_point.restored(state.x, state.y, saved.arrays)
 
     def renumber(self, algorithm: Algorithm, resolved: Resolved) -> None:

@@ -5,8 +5,10 @@ compile it anew. Any callable of t (optax's schedules, a lambda) is a schedule t
 function object does.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -90,27 +92,27 @@ class Custom:
 
 def constant(c: Number) -> Constant:
     """c in every round."""
-    return Constant(c * 1.0)
+    return Constant(number("c", c))
 
 
 def power(c: Number, omega: Number = 2.0, exponent: Number = 1 / 3) -> Power:
     """c (omega + t)^-exponent: alpha_t of Theorem 1, for the exponent 1/3."""
-    return Power(c * 1.0, omega * 1.0, exponent * 1.0)
+    return Power(number("c", c), number("omega", omega), number("exponent", exponent))
 
 
 def scaled(c: Number, of: Schedule | Number) -> Scaled:
     """c s_t: beta_t = c_beta alpha_t of Theorem 1."""
-    return Scaled(c * 1.0, schedule(of))
+    return Scaled(number("c", c), schedule(of))
 
 
 def squared(c: Number, of: Schedule | Number) -> Squared:
     """c s_{t-1}^2: eta_{t+1} = c_eta alpha_t^2 of Theorem 1 (and c s_0^2 at t = 0)."""
-    return Squared(c * 1.0, schedule(of))
+    return Squared(number("c", c), schedule(of))
 
 
 def ramp(of: Schedule | Number, rounds: Number) -> Ramp:
     """s_t, reached from below in so many rounds."""
-    return Ramp(schedule(of), rounds * 1.0)
+    return Ramp(schedule(of), number("rounds", rounds))
 
 
 def paper(
@@ -139,11 +141,56 @@ def ttsa(c_alpha: Number, c_beta: Number) -> dict[str, Schedule]:
     return {"alpha": power(c_alpha, 1.0, 3 / 5), "beta": power(c_beta, 1.0, 2 / 5)}
 
 
-def schedule(value: Schedule | Number) -> Schedule:
-    """A number or any function of t, as a schedule."""
+def schedule(value: Schedule | Number, name: str = "a schedule") -> Schedule:
+    """A number or any function of t, as a schedule; `name`: the argument that an error names."""
     if isinstance(value, Constant | Power | Scaled | Squared | Ramp | Custom):
         return value
-    return Custom(value) if callable(value) else Constant(value * 1.0)
+    return Custom(value) if callable(value) else Constant(number(name, value))
+
+
+def step_size(name: str, value: Schedule | Number) -> Schedule:
+    """The schedule of a step size; raises ValueError where it is negative.
+
+    A function of the user's own is evaluated in round 0 for that.
+    """
+    found = schedule(value, name)
+    for factor in _factors(name, found):
+        if factor < 0:
+            raise ValueError(
+                f"{name} = {value}: a step size must not be negative ({factor:g}), since each "
+                f"step goes against the gradient already; give a positive number"
+            )
+    return found
+
+
+def _factors(name: str, of: Any) -> list[float]:
+    """The numbers whose product has the sign of the schedule, if they are known."""
+    if isinstance(of, Custom):
+        known = [number(f"{name}, a function of t, in round 0", of(0))]
+    else:
+        known = [of.c] if hasattr(of, "c") else []
+    known = [float(c) for c in known if _is_known(c)]
+    return known + (_factors(name, of.of) if hasattr(of, "of") else [])
+
+
+def _is_known(value: Any) -> bool:
+    """Whether a number has its value: not if it is traced, or left to the run."""
+    return hasattr(value, "__float__") and not isinstance(value, jax.core.Tracer)
+
+
+def number(name: str, value: Any) -> Number:
+    """`value` in floating point; raises ValueError where it is no finite number."""
+    try:
+        traced = isinstance(value, jax.core.Tracer)
+        finite = traced or (not isinstance(value, bool | str) and math.isfinite(value))
+    except (TypeError, ValueError, OverflowError):
+        finite = False
+    if not finite:
+        raise ValueError(
+            f"{name} = {value!r} must be a finite number without quotes, such as 0.1; a step size "
+            f"may also be a function of the round t, such as diamond.schedule.power(0.3)"
+        )
+    return value * 1.0
 
 
 def weight(eta: Schedule, t: Number) -> jax.Array:

@@ -1,6 +1,7 @@
 """Runs side by side as one program, the runs being an axis of their own."""
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from ..core.cost import Cost
 from ..core.sampling import Sampling, key
 from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..machine.memory import Budget, Fitted
-from ..measure.divergence import ROUGH
+from ..measure.divergence import is_sound
+from ..measure.early_warnings import standstill
 from ..measure.link_costs import LinkCosts
 from ..measure.measures import Metrics, looked_at, survey
 from ..measure.record import MEASURING
@@ -27,6 +29,8 @@ from ..rounds.traffic import traffic
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ._round import REMEDY, WORK, Mixing, Progress, begin, play, together
+
+NEEDED = "stationarity", "upper_loss"  # to tell whether x stands still
 
 
 class BatchedRuns:
@@ -66,7 +70,8 @@ class BatchedRuns:
         told = self.resolved[0].algorithm, self.objectives, *starts[0]
         self.traffic = traffic(*told, network.channels)
         self.link_costs = {seed: LinkCosts(network, self.traffic, seed) for seed in once}
-        self.t, self.seconds = 0, 0.0
+        self.t, self.seconds, self.compile_seconds = 0, 0.0, 0.0
+        self.compiled: Any = None  # the algorithms that the rounds were compiled for last
         budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
         self.rounds = Fitted(_advance, size, budget, WORK, REMEDY)
@@ -81,7 +86,7 @@ class BatchedRuns:
         begun = time.perf_counter()
         self.rounds.ready(*self._rounds(0), **self._options)
         self.observe.ready(*self._look())
-        self.compile_seconds = time.perf_counter() - begun
+        self.compile_seconds += time.perf_counter() - begun
         left = self.rounds.budget.left(0)
         needed = max(self.rounds.need or 0, self.observe.need or 0)
         return left is None or 2 * needed < left
@@ -107,6 +112,11 @@ class BatchedRuns:
 
     def advance(self, until: int) -> None:
         """All lanes on to round `until`."""
+        if self.compiled is not self.algorithms:  # no round: the time is the compiler's
+            begun = time.perf_counter()
+            jax.block_until_ready(self.rounds(*self._rounds(self.t), **self._options))
+            self.compile_seconds += time.perf_counter() - begun
+            self.compiled = self.algorithms
         begun = time.perf_counter()
         after = self.rounds(*self._rounds(until), **self._options)
         self.state, self.spent, self.kept, self.failed = jax.block_until_ready(after)
@@ -143,6 +153,17 @@ class BatchedRuns:
             }
         )
 
+    def warn_of_standstill(self) -> None:
+        """Say of which lanes x is where it began, as a run alone does."""
+        first, now = ({k: self.entries[i][k] for k in NEEDED} for i in (0, -1))
+        for lane in np.flatnonzero(np.asarray(self.failed) < 0).tolist():
+            entry = {"round": self.t, **{k: float(v[lane]) for k, v in now.items()}}
+            x = jax.tree.map(lambda a: a[lane], self.state.x)
+            start = self.problem.start(self.seeds[lane])[0]
+            before, algorithm = float(first["stationarity"][lane]), self.resolved[lane].algorithm
+            if said := standstill(start, x, entry, before, algorithm, self.t):
+                warnings.warn(f"seed {self.seeds[lane]}: {said}", RuntimeWarning, stacklevel=4)
+
     def _on_links(self) -> dict[str, np.ndarray]:
         """What each lane would have taken on the network's links."""
         share = self.seconds / len(self.given)
@@ -154,8 +175,8 @@ class BatchedRuns:
 
     def _lost(self, found: Mapping[str, Any], last: bool) -> np.ndarray:
         """The lanes that end here for what was measured of them, as `Simulation.judge` has it."""
-        sound = lambda names: np.all([np.isfinite(found[name]) for name in names], axis=0)
-        names = [name for name in found if name not in ROUGH]
+        sound = lambda names: np.all([is_sound(found, name) for name in names], axis=0)
+        names = list(found)
         if last or self.t == 0:
             return ~sound(names)
         small = np.asarray(jax.vmap(tree.norm)((self.state.x, self.state.y))) <= watch.LOST

@@ -64,18 +64,19 @@ class Simulation:
         first = self.place.begin(self.numbers.algorithm, *problem.start(seed))
         self.progress = begin = self.place.place(first)
         self.seconds = 0.0
+        self.compiled: Algorithm | None = None  # that the rounds were compiled for last
         self._charge(self.numbers.resolved.cost)
         about = problem, network, self.numbers.algorithm, self.place, seed, sampling
         self.record = Record(*about, self.numbers.resolved)
         tell("compiling")
         begun = time.perf_counter()
         self.record.begin(self.progress)
-        self._rounds(self.progress, 0)  # no round at all: the time is the compiler's
         self.record.compile_seconds = time.perf_counter() - begun
+        self._compile()
         self.rewind = Rewind(begin, [])
         if resume:
             self.progress = self.place.place(tree.like(first, resume.arrays))
-            self.seconds = resume.seconds
+            self.seconds, self.compiled = resume.seconds, None
             self.record.restore(resume, first.state)
             self.rewind = _rewind.restored(begin, first, resume.arrays, self.place.place)
 
@@ -97,10 +98,23 @@ class Simulation:
 
     def advance(self, until: int) -> tuple[Progress, bool]:
         """What the rounds up to `until` come to, and whether all of it is finite."""
+        self._compile()
         begun = time.perf_counter()
         found = self._rounds(self.progress, until)
         self.seconds += time.perf_counter() - begun
         return found
+
+    def _compile(self) -> None:
+        """Compile the rounds for the present numbers, which may need another program.
+
+        No round is made, so that the time is the compiler's and not part of `seconds`.
+        """
+        if self.compiled is self.numbers.algorithm:
+            return
+        begun = time.perf_counter()
+        self._rounds(self.progress, self.t)
+        self.record.compile_seconds += time.perf_counter() - begun
+        self.compiled = self.numbers.algorithm
 
     def check(self, after: Progress, sound: bool) -> bool:
         """Take `after` as where the run stands; False if it had to go back instead."""
@@ -134,9 +148,11 @@ class Simulation:
             stops.append(self.t - self.t % _rewind.EVERY + _rewind.EVERY)
         return min(stops)
 
-    def measure(self, on_evaluation: Callable[[dict[str, float]], None] | None) -> None:
-        """An entry of the history."""
-        self.record.add(self.progress, self.seconds, on_evaluation)
+    def measure(
+        self, on_evaluation: Callable[[dict[str, float]], None] | None, rounds: int
+    ) -> None:
+        """An entry of the history of a run of `rounds` rounds."""
+        self.record.add(self.progress, self.seconds, on_evaluation, rounds)
 
     def judge(self, last: bool = False) -> None:
         """If what was measured last is not finite, go back or raise: that is no success.

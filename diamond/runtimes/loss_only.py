@@ -75,15 +75,18 @@ class _Run:
         self.traffic = traffic(self.numbers.algorithm, place.objectives, *start, network.channels)
         self.links = LinkCosts(network, self.traffic, seed)
         self.seconds, self.entries = 0.0, list[dict[str, float]]()
+        self.compiled: Algorithm | None = None  # that the rounds were compiled for last
         self._charge()
 
     def play(self, rounds: int, every: Every) -> Outcome:
         """All rounds, or until it diverges."""
         place, numbers = self.place, self.numbers
-        place.advance(numbers.algorithm, key(self.seed), self.progress, 0)  # compiled
         lost = self._measure()
         while lost is None and (t := int(self.progress.t)) < rounds:
             later = [r for r in refreshes(rounds) if r > t] if numbers.change else []
+            if self.compiled is not numbers.algorithm:  # no round: the time is the compiler's
+                place.advance(numbers.algorithm, key(self.seed), self.progress, t)
+                self.compiled = numbers.algorithm
             begun = time.perf_counter()
             until = min([following(every, t, rounds), *later])
             after, sound = place.advance(numbers.algorithm, key(self.seed), self.progress, until)

@@ -5,6 +5,7 @@ axis of their own: small problems leave it idle otherwise. On a CPU they run one
 which is as fast there.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -66,7 +67,9 @@ def many(
 
     def alone(algorithm: Algorithm, seed: int) -> Outcome:
         given = problem, network, algorithm, rounds, seed, every, sampling
-        run, diverged = _alone(*given, memory=memory)
+        with warnings.catch_warnings():  # of trials, steps that are too small are some
+            warnings.filterwarnings("ignore", "x stands still", RuntimeWarning)
+            run, diverged = _alone(*given, memory=memory)
         return Outcome(run.history, diverged)
 
     with displayed([NAME], rounds, progress) as display:
@@ -114,6 +117,7 @@ def seeds_together(
     runs = [(algorithm, whole("seed", seed)) for seed in seeds]
     made: dict[int, Run | None] = {}
     for table, lanes in _all(problem, network, runs, rounds, every, sampling):
+        lanes.warn_of_standstill()
         made |= zip(table.ravel().tolist(), lanes.runs())
         for i in table.ravel()[lanes.risen].tolist():  # as `many` has it
             given = problem, network, algorithm, rounds, seeds[i], every, sampling

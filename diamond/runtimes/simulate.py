@@ -119,7 +119,7 @@ def simulate(
         tell("running")
 
         def note() -> None:
-            run.measure(on_evaluation)
+            run.measure(on_evaluation, rounds)
             display.progress(NAME, run.record.entries)
             if on_progress:
                 on_progress(run.snapshot())

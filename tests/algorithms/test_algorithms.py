@@ -19,6 +19,7 @@ from helpers import (
 
 import diamond
 from diamond import hypergradient as hg
+from diamond.core import cost
 from diamond.core.sampling import key
 from diamond.network.mixer import mixer
 from diamond.numbers.open_numbers import Setting, agent_numbers, resolve
@@ -94,6 +95,17 @@ def test_interact_is_exact_also_with_noisy_and_unequal_rows():
         q.problem, ring(4), diamond.interact(0.1, 0.5, hg.conjugate_gradient(4)), 1500
     ).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-12)
+
+
+def test_interact_takes_no_more_cg_steps_than_y_has_numbers():
+    counts = [12, 5, 1, 9]
+    problem = quad(noise=1.0, rows=tuple(counts)).problem
+    found, exact = (
+        end(problem, ring(4), diamond.interact(0.1, 0.5, *given), 3)
+        for given in ([], [hg.conjugate_gradient(4)])
+    )
+    assert cost.total(found.spent)[:, 2].tolist() == [3 * 4 * n for n in counts]  # y has 4
+    assert same_bits(found.state, exact.state)
 
 
 def test_diamond_comes_closer_with_more_rounds():

@@ -103,10 +103,12 @@ def test_eta_is_a_fifth_of_the_ratio_within_its_limits(monkeypatch, ratio, eta):
     assert step_sizes._eta(Setting(past={})).value == pytest.approx(eta)
 
 
-def test_the_worst_agent_counts_and_noise_is_that_of_a_mean_over_all(monkeypatch):
+@pytest.mark.parametrize("steep, counted", [(6, 6), (1e5, 300), (1e12, 1e12)])
+def test_the_worst_agent_counts_and_noise_is_that_of_a_mean_over_all(monkeypatch, steep, counted):
+    """The steepest counts for 100 times the next at most, unless the others are flat beside it."""
     m = 4
     bends, ratios, shaky = (
-        np.array([1.0, 2, 3, 6]),
+        np.array([1.0, 2, 3, steep]),
         np.array([5.0, 2, 9, 4]),
         np.array([1, 7, 3, 2.0]),
     )
@@ -119,7 +121,8 @@ def test_the_worst_agent_counts_and_noise_is_that_of_a_mean_over_all(monkeypatch
     problem = SimpleNamespace(lower_level="personal")
     about = dict(problem=problem, estimator=None, agents=m, seed=0, batch=2, point=(0, 0))
     found = step_sizes._upper(Setting(**about, each=each, talk=AllHere(), past={}))
-    np.testing.assert_allclose(found, [6, 3, m * 2, 7 / math.sqrt(m), 2])
+    mean = (1 + 2 + 3 + counted) / m
+    np.testing.assert_allclose(found, [counted, mean, m * 2, 7 / math.sqrt(m), 2])
 
 
 def of_rows(x, rows):
@@ -153,6 +156,25 @@ def test_the_last_probe_looks_where_a_step_would_lead():
     few = problem.objectives(1)
     found, *_ = upper_curvature.look(None, few, few, jnp.ones((1, 1)), None, key(0), jnp.arange(1))
     assert found[0] == pytest.approx(1 - (0 - 4.5), rel=1e-5)  # from slope 1 to -4.5, one away
+
+
+def walled(x, rows):
+    """As x^2 / 2, but for a wall below 0.3."""
+    return jnp.sum(x**2 / 2 + 5e5 * jnp.minimum(x - 0.3, 0.0) ** 2) + 0 * jnp.mean(rows)
+
+
+def rippled(x, rows):
+    """As x^2 / 2, but for ripples below 0.3 that are steep and hardly change the loss."""
+    ripples = jnp.where(x < 0.3, 1e-4 * jnp.sin(1e7 * x), 0.0)
+    return jnp.sum(x**2 / 2 + ripples) + 0 * jnp.mean(rows)
+
+
+@pytest.mark.parametrize("loss", [walled, rippled])
+def test_the_last_probe_backtracks_from_where_no_step_leads(loss):
+    problem = Problem(loss, None, lambda key: jnp.ones(1), [np.zeros(4)])
+    few = problem.objectives(1)
+    found, *_ = upper_curvature.look(None, few, few, jnp.ones((1, 1)), None, key(0), jnp.arange(1))
+    assert found[0] == pytest.approx(4)  # a step of 1 / 1 led too far, one of 1 / 4 did not
 
 
 def test_where_y_is_solved_for_it_is_one_round_behind_and_alpha_never_grows(alpha, monkeypatch):

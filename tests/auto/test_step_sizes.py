@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from compiling import losses_only, quickly, unmeasured
 from helpers import ESTIMATORS, build, flat, logistic, quad, ring, same_bits
+from survival import BATCH, survival
 
 import diamond
 from diamond.numbers.open_numbers import Setting, agent_numbers, resolve
@@ -337,3 +338,8 @@ def test_the_schedules_shrink_as_written():
     assert alpha[0] == pytest.approx(resolved.numbers["alpha"] / 25)  # it rises at first
     assert eta[0] == 1  # there is no past in round 0
     assert eta[1] == pytest.approx(resolved.numbers["eta"] * 21 ** (-2 / 3))
+
+
+def test_an_explosion_one_step_away_does_not_stop_all_agents(float32):
+    numbers = found(survival(16), diamond.gt_sgd(batch=BATCH), ring(5), BATCH).numbers
+    assert numbers["alpha"] > 0.1

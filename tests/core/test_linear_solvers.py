@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.core.linear_solvers import conjugate_gradient
+from diamond.core.linear_solvers import conjugate_gradient, curvature_aware_solve
 from diamond.core.tree import power_of_two
 
 pytestmark = pytest.mark.quick
@@ -33,3 +33,17 @@ def test_nothing_to_solve_is_solved_by_nothing():
 def test_the_power_of_two_is_of_the_largest_number():
     given = {"a": jnp.array([3.0, -5.0]), "b": jnp.array([0.1])}
     assert power_of_two(given) == 1 / 8 and power_of_two(jnp.zeros(2)) == 1
+
+
+def test_curvatures_tell_whether_the_matrix_is_definite():
+    b = jnp.arange(1.0, 5.0)
+
+    def curvatures(*eigenvalues):
+        return curvature_aware_solve(lambda w: jnp.array(eigenvalues) * w, b, 20, 1e-8)[2]
+
+    fine, singular, bent = curvatures(1, 2, 3, 4), curvatures(0, 1, 2, 3), curvatures(-1, 2, 3, 4)
+    assert 1 <= fine.least < fine.largest <= 4
+    assert abs(singular.least) < 1e-12 * singular.largest
+    assert bent.least < -0.01
+    nothing = curvature_aware_solve(lambda w: w, jnp.zeros(3), 5)[2]
+    assert nothing.least == jnp.inf and nothing.largest == 0

@@ -48,14 +48,31 @@ def pilot():
     return advise(quad().problem, ring(4), batch=4, pilot=20, algorithms=("gt_sgd",))
 
 
-def test_costs_are_extrapolated_at_the_rate_of_the_theory(pilot):
+def test_costs_are_extrapolated_to_a_tenth_of_the_end(pilot):
     (found,) = pilot.prospects
     assert pilot.target == pytest.approx(found.metric / 10)
-    assert found.rounds == pytest.approx(20 * 10**2)  # T^(-1/2): a tenth takes a hundred times
+    assert 20 < found.rounds <= 20 * 10**2  # T^(-1/2) at the slowest: a hundred times
     assert found.numbers["alpha"] > 0 and found.samples > 0
     sent = 2 * 4 * 2 * 3 * 8  # both ways, four edges, x and u
     assert found.bytes == pytest.approx(found.rounds * sent, rel=0.05)
     assert np.isclose(pilot.constants.mu_g, 0.5, rtol=1e-3) and pilot.diameter == 2
+
+
+@pytest.mark.parametrize("power, rate", [(0.25, 0.5), (2.0, 2.0)])
+def test_rounds_are_those_until_the_metric_is_at_the_target(power, rate):
+    """A metric of T^-power: seen within the pilot, beyond it at its own rate or the guaranteed."""
+    rounds = np.arange(0, 101, 10)
+    metric = np.maximum(rounds, 1.0) ** -power
+    run = SimpleNamespace(history={"round": rounds, "metric": metric}, rounds=100)
+    assert module._rounds_to(50.0**-power, run, 0.5) == 50  # its average is there far later
+    end = metric[-2:].mean()
+    assert module._rounds_to(end / 8, run, 0.5) == pytest.approx(100 * 8 ** (1 / rate))
+
+
+def test_a_pilot_without_a_metric_is_no_prospect():
+    lost = {"round": np.array([0, 10]), "metric": np.full(2, np.nan)}
+    run = SimpleNamespace(history=lost, rounds=10)
+    assert module._prospect("gt_sgd", run, 1.0).rounds == np.inf
 
 
 def test_noise_is_measured_where_the_run_is(monkeypatch):

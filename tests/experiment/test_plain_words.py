@@ -141,3 +141,12 @@ def test_labels_do_not_lead_out_of_the_folder(tmp_path):
     found.save(tmp_path / "inside")
     assert [path.name for path in tmp_path.iterdir()] == ["inside"]
     assert [path.name for path in (tmp_path / "inside").iterdir()] == ["evil-seed0"]
+
+
+def test_check_refuses_negative_step_sizes(file):
+    for wrong in ("-0.05", '"power(-0.05)"'):
+        given = ["check", str(file), "--set", f"algorithm.steps.alpha={wrong}"]
+        found = CliRunner().invoke(cli.app, given)
+        assert found.exit_code == 2, found.output
+        assert "algorithm: alpha = " in found.stderr
+        assert "a step size must not be negative (-0.05)" in found.stderr

@@ -26,7 +26,7 @@ MOMENTUM = diamond.diamond(0.1, 0.2, 0.01, 0.01, 4, ESTIMATORS["neumann"])
 
 def state(p=1.0, v=1.0, u=1.0):
     full = lambda value: jnp.full((4, 3), value)
-    return SimpleNamespace(p=full(p), v=full(v), u=full(u))
+    return SimpleNamespace(x=full(1.0), p=full(p), v=full(v), u=full(u))
 
 
 def look(*entries, problem=None, algorithm=MOMENTUM):
@@ -122,3 +122,62 @@ def test_a_direction_may_be_large():
     found = _lengths({"a": np.full((2, 3), 1e25, np.float32)})
     np.testing.assert_allclose(found, 3**0.5 * 1e25, rtol=1e-6)
     assert np.isinf(_lengths(np.full((1, 1), 1e200))).all()
+
+
+STANDING = {"round": 150, "stationarity": 3.0}
+BEGUN = STANDING | {"round": 0}
+
+
+def standing(x, entry=STANDING, alpha=1e-9, rounds=300, first=BEGUN):
+    """What is said of a run whose agents are all at `x` after starting at 0."""
+    algorithm = diamond.gt_sgd(alpha, 0.2, 4, ESTIMATORS["neumann"])
+    signs = EarlyWarnings(quad().problem, 0)
+    begin = signs.start + jnp.zeros((4, 3))
+    at = lambda x: SimpleNamespace(x=begin + x)
+    assert signs.look(CALM | first, at(0.0), algorithm, rounds) == []
+    found = signs.look(CALM | entry, at(x), algorithm, rounds)
+    assert signs.look(CALM | entry, at(x), algorithm, rounds) == []  # once
+    return found
+
+
+def test_a_run_that_stands_still_is_named():
+    (said,) = standing(1e-6)
+    assert said.startswith(
+        "x stands still: after 150 rounds no agent has moved it by more than 1.7"
+    )
+    assert "the stationarity is 3 (3 at the start): alpha = 1e-09 is far too small" in said
+    one = jnp.zeros((4, 3)).at[2].set(1.0)
+    assert standing(one) == []  # one agent has moved
+
+
+@pytest.mark.parametrize(
+    "calm",
+    [
+        dict(x=1e-6, entry=STANDING | {"stationarity": 1e-4}),  # it has converged nearby
+        dict(x=0.0, entry=STANDING | {"stationarity": 1e-9}, first=BEGUN | {"stationarity": 1e-9}),
+        dict(x=0.0, entry=STANDING | {"stationarity": 0.0}, first=BEGUN | {"stationarity": 0.0}),
+        dict(x=1.0),  # it has moved, and is not there yet
+        dict(x=1e-6, alpha=lambda t: jnp.where(t < 20, 1e-5, 0.0)),  # its steps have ended
+        dict(x=0.0, alpha=0.0),  # x is to stay
+        dict(x=1e-6, rounds=1000),  # it has hardly begun
+        dict(x=1e-6, entry=STANDING | {"round": 99}, rounds=99),
+    ],
+    ids="converged at-the-optimum exactly moving ended fixed long short".split(),
+)
+def test_a_run_for_which_standing_is_right_is_not(calm):
+    assert standing(**calm) == []
+
+
+def test_every_kind_of_run_says_that_it_stands_still():
+    """One with steps of its own, and several at once; those that converge do not."""
+    still = diamond.gt_sgd(1e-9, 0.2, 4, ESTIMATORS["neumann"])
+    fine = diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"])
+    given = quad().problem, ring(4)
+    with pytest.warns(RuntimeWarning, match="^x stands still: after 100 rounds") as said:
+        diamond.simulate(*given, still, 110, every=10)
+    assert len(said) == 1
+    both = {"fine": fine, "still": still}
+    with pytest.warns(RuntimeWarning, match="^seed [01]: x stands still: after 110") as said:
+        found = diamond.compare(given[0], both, given[1], 110, seeds=2, every=55, batched=True)
+    assert len(said) == 2 and len(found.runs) == 4
+    diamond.simulate(*given, fine, 110, every=10)

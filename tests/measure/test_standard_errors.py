@@ -7,10 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import quickly
-from streaming import AGENTS, NOISE, WEIGHTS, draw, endless, loss, solved, upper_loss
+from helpers import agent_of
+from streaming import AGENTS, NOISE, WEIGHTS, draw, endless, loss, ridge, solved, upper_loss
 
 import diamond
+from diamond.hypergradient.lower_solution import Own, Together
 from diamond.measure.measures import _measure
+from diamond.measure.standard_errors import Agents, Asked, Found, _alone, _directions, _lower
 
 ROWS, SEEDS = 100, 100
 X = np.array([[0.1, 0.2]] * AGENTS) + np.arange(AGENTS)[:, None] / 10
@@ -82,6 +85,75 @@ def test_they_cover_the_truth_without_one():
     slope = 2 * (mean - WEIGHTS.mean(0))
     covers(found, {"upper_loss": at(mean), "stationarity": slope @ slope, "error": own})
     assert (found["lower_error_se"] == 0).all()
+
+
+def part(seed, rows):
+    random = np.random.default_rng(seed)
+    return {"a": random.normal(size=(rows, 2)), "b": random.normal(size=rows)}
+
+
+def sampled(objectives):
+    """The same, as if its rows were a sample."""
+    parts = {name: getattr(objectives, name) for name in ("train", "valid")}
+    return replace(objectives, **{n: replace(rows, sampled=True) for n, rows in parts.items()})
+
+
+def solution(x, *agents):
+    """y*(x) of agents (rows, their weights) with one lower level, in closed form."""
+    heavy = [weights[:, None] * rows["a"] for rows, weights in agents]
+    square = sum(a.T @ rows["a"] for a, (rows, _) in zip(heavy, agents)) / len(agents)
+    right = sum(a.T @ rows["b"] for a, (rows, _) in zip(heavy, agents)) / len(agents)
+    return jnp.linalg.solve(square + jnp.diag(jnp.exp(x)), right)
+
+
+def spread(influences):
+    """The variance of a sum of means over rows, from the derivative by the weight of each row."""
+    return sum(jnp.var(each, ddof=1) / len(each) for each in influences)
+
+
+def test_influences_are_derivatives_by_the_weights_of_rows():
+    """dq = alpha df + v dh + u dy*."""
+    train, valid, x = part(1, 6), part(2, 5), jnp.array([0.3, -0.4])
+    alpha, v, u = 0.7, jnp.array([1.0, -2.0]), jnp.array([0.5, 1.5])
+
+    def quantity(lower, upper):
+        fit = lambda x: upper @ (valid["a"] @ solution(x, (train, lower)) - valid["b"]) ** 2
+        return alpha * fit(x) + v @ jax.grad(fit)(x) + u @ solution(x, (train, lower))
+
+    @jax.jit
+    def both(own, lower, upper):
+        asked = Asked(jnp.array([alpha]), v[None], u[None])
+        found = _alone(own, x, solution(x, (train, lower)), asked)[0]
+        return found, spread(jax.grad(quantity, (0, 1))(lower, upper))
+
+    own = sampled(agent_of(ridge([train], [valid]).objectives(1), 0))
+    with quickly():
+        found, wanted = both(own, jnp.full(6, 1 / 6), jnp.full(5, 1 / 5))
+    assert float(found) == pytest.approx(float(wanted), rel=1e-7)
+
+
+def test_at_a_common_solution_the_error_is_that_of_every_agent():
+    """y_i = y* = y + e: sum_i ||y* - y_i||^2 = m |e|^2, of which sqrt(3) m E |e|^2 is given."""
+    train, x, m = [part(1, 6), part(3, 6)], jnp.array([0.3, -0.4]), 2
+    weights = [jnp.full(6, 1 / 6)] * m
+
+    @jax.jit
+    def both(problem):
+        def mean(function, *given):
+            each = jax.vmap(lambda own: function(Own(own), *given))(problem)
+            return jax.tree.map(lambda a: a.mean(0), each)
+
+        y = solution(x, *zip(train, weights))
+        everywhere = lambda a: jnp.tile(a, (m, 1))
+        at = Found(everywhere(x), everywhere(y), x, y, y, x, lambda a: a)
+        agents = Agents(jax.vmap, lambda a: a.sum(0), m, Together(mean, 12))
+        along = lambda d: lambda *weights: d @ solution(x, *zip(train, weights))
+        each = [spread(jax.grad(along(d), (0, 1))(*weights)) for d in _directions(1, x)]
+        return _lower(problem, at, agents), jnp.sqrt(3.0) * m * sum(each) / len(each)
+
+    with quickly():
+        found, wanted = both(sampled(ridge(train, train, "common").objectives(1)))
+    assert float(found) == pytest.approx(float(wanted), rel=1e-7)
 
 
 def test_rows_that_are_all_there_is_have_none():

@@ -65,3 +65,27 @@ def test_an_optax_schedule_is_a_step_size():
     own = diamond.interact(lambda t: 0.05 * 0.5 ** (t / 3), 0.1, ESTIMATORS["neumann_sum"])
     np.testing.assert_allclose(end(quad().problem, ring(4), own, 9).state.x, x, rtol=1e-12)
     assert np.abs(x).min() > 0
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, "0.1", True, [0.1, 0.2], lambda t: np.nan])
+def test_a_step_size_that_is_no_finite_number_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"^beta.* must be a finite number without quotes"):
+        diamond.gt_sgd(alpha=0.1, beta=wrong)
+
+
+def test_a_negative_step_size_is_refused_wherever_it_is_given():
+    for wrong in (-0.1, np.float32(-0.1), power(-0.3), scaled(-2, 0.1), ramp(-1, 5), lambda t: -1):
+        with pytest.raises(ValueError, match=r"^alpha = .*a step size must not be negative \(-"):
+            diamond.diamond(alpha=wrong)
+    with pytest.raises(ValueError, match=r"^delta = -1: a step size"):
+        diamond.soba(delta=-1)
+    with pytest.raises(ValueError, match=r"^alpha = -1"):
+        diamond.gt_sgd(steps={"alpha": -1})
+    with pytest.raises(ValueError, match=r"^scale = -1"):
+        diamond.adasdbo(scale=-1)
+    with pytest.raises(ValueError, match=r"^omega = 'a' must be a finite number"):
+        power(0.1, omega="a")
+    frozen = diamond.gt_sgd(alpha=0.0, beta=jax.numpy.float32(0.1))  # 0 leaves x where it is
+    assert frozen.numbers(3)["alpha"] == 0
+    traced = jax.jit(lambda step: diamond.gt_sgd(step, 0.1).numbers(0)["alpha"])
+    assert traced(0.25) == 0.25

@@ -213,7 +213,7 @@ def carried(differences: bool = False) -> Carried:
 
 def penalty(lam: Schedule | Number = 20.0) -> Penalty:
     """First-order: the lower level as a penalty, with a bias of order 1 / lam."""
-    return Penalty(schedule(lam))
+    return Penalty(schedule(lam, "lam"))
 
 
 def along(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:

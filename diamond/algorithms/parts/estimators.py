@@ -251,12 +251,12 @@ def plain(full: bool = False) -> Plain:
 
 def average(theta: Schedule | Number, gamma: Schedule | Number | None = None) -> Average:
     """A moving average of the direction of x and, with `gamma`, of those of y and z."""
-    return Average(schedule(theta), None if gamma is None else schedule(gamma))
+    return Average(schedule(theta, "theta"), None if gamma is None else schedule(gamma, "gamma"))
 
 
 def momentum(eta: Schedule | Number, gamma: Schedule | Number | None = None) -> Momentum:
     """STORM, eqs. (6) and (7): `eta` for x, `gamma` (eta if None) for y and z."""
-    return Momentum(schedule(eta), schedule(eta if gamma is None else gamma))
+    return Momentum(schedule(eta, "eta"), schedule(eta if gamma is None else gamma, "gamma"))
 
 
 def recursive(period: int | None = None) -> Recursive:
