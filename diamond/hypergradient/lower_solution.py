@@ -34,7 +34,7 @@ class Hypergradient(NamedTuple):
     """The hypergradient at (x, y*(x))."""
 
     h: Tree
-    error: jax.Array  # 0; inf where g_yy is not positive definite, nan where it is singular
+    error: jax.Array  # 0; infinite where g_yy is not positive definite
 
 
 def tolerance(dtype: Any) -> float:
@@ -170,5 +170,5 @@ def inspected_implicit(oracle: Oracle, x: Tree, y: Tree) -> Hypergradient:
     solve = linear_solvers.curvature_aware_solve
     z, _, seen = solve(product, f_y, CG_STEPS, tolerance(kind))
     flat = SINGULAR * jnp.finfo(kind).eps * seen.largest
-    error = jnp.where(seen.least < -flat, jnp.inf, jnp.where(seen.least <= flat, jnp.nan, 0))
-    return Hypergradient(tree.sub(f_x, oracle.cross(x, y, z)), error.astype(kind))
+    error = jnp.where(seen.least <= flat, jnp.inf, 0).astype(kind)
+    return Hypergradient(tree.sub(f_x, oracle.cross(x, y, z)), error)

@@ -48,7 +48,7 @@ class EarlyWarnings:
         measured = bool(np.isfinite(entry["metric"]))
         if measured and self.first is None:
             self.first = entry["stationarity"]
-        if not measured and np.isfinite(entry["solver_error"]):
+        if not measured and entry["solver_error"] != np.inf:
             return []  # on its way to diverge: that will be said
         numbers = partial(_numbers, algorithm, int(entry["round"]))  # rarely asked for
         found = {
@@ -146,20 +146,15 @@ def standstill(
 
 
 def _solution(entry: dict[str, float]) -> str | None:
-    """Where there is no y*, or more than one."""
-    if np.isnan(entry["solver_error"]):
-        return (
-            f"y* is not unique at round {entry['round']}: g_yy is singular, and the upper loss "
-            f"differs between the minimizers of the lower level, so the measures that need y* "
-            f"are not a number there; add a term such as 0.01 ||y||^2 to the lower level"
-        )
-    if entry["solver_error"] == np.inf:
-        return (
-            f"y* cannot be found at round {entry['round']}: g_yy is not positive definite on the "
-            f"way to it, so the measures that need y* are not a number there; the lower level must "
-            f"be strongly convex in y: add a term such as 0.01 ||y||^2 to it"
-        )
-    return None
+    """Where there is no y*, or more than one between which f differs."""
+    if entry["solver_error"] != np.inf:
+        return None
+    return (
+        f"y* is not known at round {entry['round']}: g_yy is not positive definite on the way to "
+        f"it, so that it does not exist or is not unique (as with fewer rows than numbers in y), "
+        f"and the measures that need y* are not a number; add a term such as 0.01 ||y||^2 to the "
+        f"lower level, which must be strongly convex in y"
+    )
 
 
 def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:

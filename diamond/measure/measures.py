@@ -38,10 +38,10 @@ def measure(
     Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with
     the consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
     `lower.tolerance`, and `solver_error` is the largest error that was left: infinite where g_yy is
-    not positive definite, so that no y* was found, and not a number where g_yy is singular and f
-    differs between the values of y*. Measures that need y* are not a number there. `upper_loss` is
-    the objective itself, l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is the mean of
-    f_i(x_i, y_i), which agents can lower by not agreeing on x. Both are on all validation rows.
+    not positive definite, so that there is no y* or, where f differs between several, not one.
+    Measures that need y* are not a number there. `upper_loss` is the objective itself,
+    l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is the mean of f_i(x_i, y_i), which
+    agents can lower by not agreeing on x. Both are on all validation rows.
     Metrics are averages over the agents, each at its own (x_i, y_i).
 
     Where the lower level is common, y*(xbar) is that of 1/m sum_i g_i, `lower_error` the sum of

@@ -60,12 +60,6 @@ def flat():
     diamond.simulate(problem(lower=slope), diamond.network.complete(1), steps(alpha=0.0), 0)
 
 
-def singular():
-    """One row for two numbers in y, and no penalty."""
-    one = {"train": [rows([[1, 2]])], "valid": [rows([[2, 1]])]}
-    diamond.simulate(problem(**one), diamond.network.complete(1), steps(alpha=0.0, batch=1), 0)
-
-
 def too_large_alpha():
     run(steps(alpha=1e6))
 
@@ -212,7 +206,6 @@ PROVOKED = {
         steps(hypergradient=diamond.hypergradient.neumann(3, 0.5)), 1
     ),
     "No y* to be found": flat,
-    "A y* that is not unique": singular,
     "A direction that grows": growing,
     "Momentum that gathers correction": stale,
     "x stands still": lambda: run(steps(alpha=1e-9), 100),

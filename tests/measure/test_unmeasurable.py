@@ -140,6 +140,9 @@ def test_only_the_error_of_the_solver_and_what_needs_y_may_be_infinite():
     assert unsound({"metric": np.nan, "solver_error": 1e-9}) == ["metric"]
 
 
+UNKNOWN = "y. is not known at round 0: g_yy is not positive definite"
+
+
 def fit(x, y, rows):
     return jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
 
@@ -148,10 +151,7 @@ def bent_fit(x, y, rows):
     return fit(x, y, rows) + jnp.mean(rows["bend"]) * jnp.sum(y**2) + 0.1 * jnp.sum(x * y)
 
 
-@pytest.mark.parametrize(
-    "bend, warning",
-    [(-5.0, "y. cannot be found at round 0"), (0.0, "y. is not unique at round 0"), (0.5, "")],
-)
+@pytest.mark.parametrize("bend, warning", [(-5.0, True), (0.0, True), (0.5, False)])
 def test_measures_that_need_a_y_that_does_not_exist_are_no_numbers_and_stop_nothing(bend, warning):
     """Four rows for eight numbers in y: singular, unless a quadratic term is added."""
     random = np.random.default_rng(0)
@@ -167,14 +167,14 @@ def test_measures_that_need_a_y_that_does_not_exist_are_no_numbers_and_stop_noth
     method = diamond.dsgd(0.01, 0.01, 4, diamond.hypergradient.conjugate_gradient(2))
     given = problem, diamond.network.complete(2), method, 4
     needing = ["metric", "stationarity", "lower_error", "definition1", "upper_loss"]
-    with pytest.warns(RuntimeWarning, match=warning) if warning else nullcontext():
+    with pytest.warns(RuntimeWarning, match=UNKNOWN) if warning else nullcontext():
         run = diamond.simulate(*given, every=2, stop={"metric": 1e-3, "upper_loss": 1e9})
     if not warning:  # the same program finds what there is to be found
         assert run.rounds == 0 and all(np.isfinite(run.history[name]).all() for name in needing)
         return
     assert run.rounds == 4 and run.message == "" and run.best is None
     assert all(np.isnan(run.history[name]).all() for name in needing)
-    assert not np.isfinite(run.history["solver_error"]).any()
+    assert np.isinf(run.history["solver_error"]).all()
     assert np.isfinite(run.history["local_loss"]).all()
     if bend < 0:
         (outcome,) = many(*given[:2], [(method, 0)], 4, every=2, batched=True)

@@ -105,6 +105,9 @@ class Lanes(SimpleNamespace):
     def runs(self):
         return [None] * 3
 
+    def warn_of_standstill(self):
+        pass
+
 
 def test_a_lane_that_has_risen_is_made_again_alone(monkeypatch):
     table, made = np.array([[0, 1, 2]]), []
