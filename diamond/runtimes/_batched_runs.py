@@ -26,6 +26,7 @@ from ..numbers.open_numbers import Setting, resolve
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
 from ..rounds.traffic import traffic
+from ..runs.inputs import describe
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ._round import REMEDY, WORK, Mixing, Progress, begin, play, together
@@ -222,6 +223,7 @@ class BatchedRuns:
             problem=self.problem,
             turns=self.traffic.turns,
             snapshot=self._snapshot(lane, history),
+            inputs=describe(self.network, self.given[lane]),
         )
 
     def _snapshot(self, lane: int, history: dict[str, np.ndarray]) -> Snapshot:

@@ -19,6 +19,7 @@ from ..network import Network
 from ..numbers.open_numbers import Setting, refreshes
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
+from ..runs.inputs import describe
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from . import _rewind
@@ -68,6 +69,7 @@ class Simulation:
         self._charge(self.numbers.resolved.cost)
         about = problem, network, self.numbers.algorithm, self.place, seed, sampling
         self.record = Record(*about, self.numbers.resolved)
+        self.record.inputs = describe(network, algorithm)
         tell("compiling")
         begun = time.perf_counter()
         self.record.begin(self.progress)

@@ -19,6 +19,7 @@ from ..numbers.open_numbers import open_numbers, suited, swap
 from ..problem import Problem
 from ..rounds.algorithm import NETWORKS, Algorithm
 from ..rounds.traffic import messages
+from ..runs.inputs import check_same
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ._precision import Precision, products
@@ -98,6 +99,7 @@ def simulate(
     if on_divergence is None:
         on_divergence = "shrink" if can and "alpha" in open_numbers(algorithm) else "stop"
     if isinstance(resume, Run):
+        check_same(resume.inputs, network, algorithm)
         resume = _snapshot_of(resume, seed, sampling)
     stop = stopping.checked(stop, problem.metrics, network.links)
     measured = network.links is not None and network.links.compute is None
