@@ -29,7 +29,7 @@ from ..runs.run import Run
 from ..runs.saving import keep, lines, manifest, plain_stop
 from ..runs.table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
 from ..runtimes.many import depth_known, seeds_together
-from ..runtimes.simulate import check, simulate
+from ..runtimes.simulate import check_algorithm, check_setting, simulate
 from .folder_names import apart, folder_name
 
 TOGETHER = "comparison"  # the experiment in the manifests of the runs of one comparison
@@ -195,7 +195,11 @@ def compare(
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         seeds = range(whole("seeds", seeds, 1))
     chosen = [whole("seed", seed) for seed in seeds]
-    stop = dict(stop or {})
+    check_setting(problem, network, rounds, every, sampling)
+    for label, algorithm in named.items():
+        with _labelled(label):
+            check_algorithm(problem, network, algorithm)
+    stop = stopping.checked(stop, problem.metrics, network.links)
     if batched and (stop or resume):
         raise ValueError("batched=True runs all rounds from the start: leave out stop and resume")
     earlier = _resumable(resume, named, network)
@@ -203,8 +207,6 @@ def compare(
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}
     errors: dict[tuple[str, int], Exception] = {}
-    for algorithm in named.values():
-        check(problem, network, algorithm, rounds, every, sampling)
     names = [_name(label, seed) for label in named for seed in chosen]
     with displayed(names, rounds, progress) as display:
         for label, algorithm in named.items():
@@ -309,7 +311,8 @@ def _labelled(label: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{label}: {error}") from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{label}: {error}") from error
 
 
 def _is_over(run: Run, rounds: int) -> bool:

@@ -77,7 +77,7 @@ def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
         ValueError, match=r"mine: resume: the run has another network .ring\(4\), not"
     ):
         diamond.compare(*given[:2], diamond.network.complete(4), 100, resume=loaded)
-    with pytest.raises(ValueError, match="wild: .*beta = 40, not 41"):
+    with pytest.raises(ValueError, match=r"wild: .*beta = 40, not 41"):
         other = algorithms | {"wild": diamond.diamond(beta=41.0, **OPTIONS)}
         diamond.compare(given[0], other, ring(4), 100, resume=loaded)
     with pytest.raises(ValueError, match="no algorithm is labelled mine"):
@@ -110,5 +110,5 @@ def test_a_comparison_of_a_file_is_loaded(tmp_path, monkeypatch):
     assert loaded.problem.agents == 3 and list(loaded.algorithms) == ["diamond"]
     mine = loaded.algorithms["diamond"]
     run, path = loaded.runs["diamond", 0], diamond.network.path(3)
-    with pytest.raises(ValueError, match="another network .ring.3., not path"):
+    with pytest.raises(ValueError, match=r"another network .ring.3., not path"):
         diamond.simulate(loaded.problem, path, mine, 9, resume=run)
