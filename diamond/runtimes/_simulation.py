@@ -27,7 +27,7 @@ from ._diagnosis import diverged
 from ._numbers import Numbers
 from ._precision import Precision
 from ._rewind import Rewind
-from ._round import Progress
+from ._round import Progress, first_stop
 from .spmd import Devices, placed
 
 _added = jax.jit(cost.add)
@@ -109,12 +109,12 @@ class Simulation:
     def _compile(self) -> None:
         """Compile the rounds for the present numbers, which may need another program.
 
-        No round is made, so that the time is the compiler's and not part of `seconds`.
+        The result is dropped: the time is the compiler's and not part of `seconds`.
         """
         if self.compiled is self.numbers.algorithm:
             return
         begun = time.perf_counter()
-        self._rounds(self.progress, self.t)
+        self._rounds(self.progress, first_stop(self.t, self.progress.kept))
         self.record.compile_seconds += time.perf_counter() - begun
         self.compiled = self.numbers.algorithm
 
