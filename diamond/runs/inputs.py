@@ -79,8 +79,8 @@ def flatten(node: Any, place: str = "") -> Description:
         parts = {field.name: getattr(node, field.name) for field in fields(node)}
         return _inside(place, parts, type(node).__name__)
     if isinstance(node, partial):
-        parts = dict(enumerate(node.args)) | node.keywords
-        return _inside(place, parts, _name_of(node.func))
+        given = {**dict(enumerate(node.args)), **node.keywords}
+        return _inside(place, given, _name_of(node.func))
     if isinstance(node, tuple) and hasattr(node, "_asdict"):
         return _inside(place, node._asdict(), type(node).__name__)
     if isinstance(node, Mapping):

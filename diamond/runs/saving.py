@@ -1,12 +1,12 @@
 """A run made in Python, as a folder."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..core import tree
-from ..measure.stopping import Stop
 from . import best_point, checkpoint
 from .digest_chain import follow
 from .manifest import Origin, closing, opening
@@ -56,7 +56,7 @@ def manifest(run: Run, name: str, label: str = "", experiment: str = PYTHON) -> 
     return opening(origin, run.problem, run.network, *fixed) | more | {"inputs": run.inputs}
 
 
-def plain_stop(stop: Stop) -> dict[str, float | str]:
+def plain_stop(stop: Mapping[str, float | str]) -> dict[str, float | str]:
     """`stop` in types that JSON has."""
     return {name: v if isinstance(v, str) else float(v) for name, v in stop.items()}
 
