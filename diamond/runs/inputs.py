@@ -79,7 +79,7 @@ def flatten(node: Any, place: str = "") -> Description:
         parts = {field.name: getattr(node, field.name) for field in fields(node)}
         return _inside(place, parts, type(node).__name__)
     if isinstance(node, partial):
-        given = {**dict(enumerate(node.args)), **node.keywords}
+        given: dict[Any, Any] = {**dict(enumerate(node.args)), **node.keywords}
         return _inside(place, given, _name_of(node.func))
     if isinstance(node, tuple) and hasattr(node, "_asdict"):
         return _inside(place, node._asdict(), type(node).__name__)

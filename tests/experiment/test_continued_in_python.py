@@ -45,6 +45,8 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
         for said, other in others.items():
             with pytest.raises(ValueError, match=f"constants .{said}.; give what it was made with"):
                 diamond.simulate(*GIVEN[:2], other, 200, seed=1, resume=loaded)
+        old = replace(loaded, inputs={})  # saved without them
+        assert diamond.simulate(*GIVEN, 101, seed=1, resume=old).rounds == 101
     again = diamond.load(tmp_path / "longer", quad().problem)
     assert again.rounds == 200 and again.message == ""
     with pytest.raises(ValueError, match="has no snapshot"):
