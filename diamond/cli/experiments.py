@@ -1,5 +1,7 @@
 """new, check, run, compare, resume: experiments from files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +27,7 @@ Rounds = Annotated[
 Out = Annotated[Path, typer.Option(help="Where the folder of the run goes.")]
 Devices = Annotated[
     str,
-    typer.Option(help="AgentSharding the agents over 'cores', 'all' devices, or so many of them."),
+    typer.Option(help="Devices to shard the agents over: 'cores', 'all', or a number."),
 ]
 Hosts = Annotated[
     str,
@@ -88,16 +90,18 @@ def run(
 ) -> None:
     """Run the experiment of a file once: a folder with all numbers, gone on with if interrupted."""
     with reported(), interruptible(), joined(hosts, rank, size):
-        start()
-        from ..experiment.config import load
-        from ..experiment.runner import single
+        with continuable():
+            start()
+            from ..experiment.config import load
+            from ..experiment.runner import single
 
-        asked = asked_for(devices, hosts)
-        more = [] if rounds is None else [f"rounds={rounds}"]
-        experiment = load(file, [*set, *asked, *more])
-        show_cores(experiment.devices)
-        plan = None if rounds is None else _extended(experiment, out, quiet)
-        _go(plan or single(experiment, out, str(file)), quiet, json, estimate=not hosts)
+            asked = asked_for(devices, hosts)
+            more = [] if rounds is None else [f"rounds={rounds}"]
+            experiment = load(file, [*set, *asked, *more])
+            show_cores(experiment.devices)
+            plan = None if rounds is None else _extended(experiment, out, quiet)
+            plan = plan or single(experiment, out, str(file))
+        _go(plan, quiet, json, estimate=not hosts)
 
 
 @app.command()
@@ -110,13 +114,14 @@ def compare(
 ) -> None:
     """Run every algorithm of a file on every network from every seed: lists are sweeps."""
     with reported(), interruptible():
-        start()
-        from ..experiment.config import load
-        from ..experiment.runner import begin, comparison
-        from ..runs.writable import room
+        with continuable():
+            start()
+            from ..experiment.config import load
+            from ..experiment.runner import begin, comparison
+            from ..runs.writable import room
 
-        plan = comparison(load(file, set), out, str(file))
-        room(plan.path, plan.size)
+            plan = comparison(load(file, set), out, str(file))
+            room(plan.path, plan.size)
         begin(plan)
         _go(plan, quiet, json)
 
@@ -195,13 +200,14 @@ def _go(
     room(plan.path, plan.size)
     compiled: dict[str, float] = {}
     if estimate:
-        if not quiet:
-            talk("compiling, and trying a few rounds ...", "dim")
-        found = plan.forecasts(skip_failures=True)
-        check_interrupt()
-        compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
-        if not quiet:
-            talk(summary(plan, found), "dim")
+        with continuable(plan.path):
+            if not quiet:
+                talk("compiling, and trying a few rounds ...", "dim")
+            found = plan.forecasts(skip_failures=True)
+            check_interrupt()
+            compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
+            if not quiet:
+                talk(summary(plan, found), "dim")
     manifests = executed(plan, quiet, compiled, permits)
     table = rows([open_run(path) for _, path in plan.jobs])
     stopped = {one["name"]: one["message"] for one in manifests if _has_stopped(one)}
@@ -229,12 +235,22 @@ def executed(
     from ..experiment.execute import Permits
     from .progress import watching
 
+    with continuable(plan.path), gently() as stopped, watching(plan, quiet) as watch:
+        return plan.execute(watch, stopped, compiled, permits or Permits())
+
+
+@contextmanager
+def continuable(folder: Path | None = None) -> Iterator[None]:
+    """On Ctrl-C, say how to continue: by `diamond resume`, once `folder` exists."""
     try:
-        with gently() as stopped, watching(plan, quiet) as watch:
-            return plan.execute(watch, stopped, compiled, permits or Permits())
+        yield
     except KeyboardInterrupt:
-        begun = plan.path.exists()
-        remedy = f"go on with:  diamond resume {plan.path}" if begun else "nothing was begun"
+        written = folder is not None and folder.exists()
+        remedy = (
+            f"go on with:  diamond resume {folder}"
+            if written
+            else "nothing was written: repeat the command to begin"
+        )
         talk(f"interrupted; {remedy}", "yellow")
         raise typer.Exit(INTERRUPTED) from None
 

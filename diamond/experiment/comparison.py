@@ -5,7 +5,8 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,11 +24,12 @@ from ..measure.stopping import Stop
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
+from ..runs.inputs import check_same
 from ..runs.run import Run
-from ..runs.saving import keep, lines, manifest
+from ..runs.saving import keep, lines, manifest, plain_stop
 from ..runs.table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
 from ..runtimes.many import depth_known, seeds_together
-from ..runtimes.simulate import check, simulate
+from ..runtimes.simulate import check_algorithm, check_setting, simulate
 from .folder_names import apart, folder_name
 
 TOGETHER = "comparison"  # the experiment in the manifests of the runs of one comparison
@@ -153,7 +155,8 @@ class Comparison:
         return {"algorithm": about, "network": network, "seed": seed, "status": status}
 
     def _manifest(self, label: str, seed: int) -> Row:
-        return manifest(self.runs[label, seed], _name(label, seed), label, TOGETHER)
+        about = manifest(self.runs[label, seed], _name(label, seed), label, TOGETHER)
+        return about | {"stop": plain_stop(self.stop)}
 
 
 def compare(
@@ -192,16 +195,18 @@ def compare(
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         seeds = range(whole("seeds", seeds, 1))
     chosen = [whole("seed", seed) for seed in seeds]
-    stop = dict(stop or {})
+    check_setting(problem, network, rounds, every, sampling)
+    for label, algorithm in named.items():
+        with _labelled(label):
+            check_algorithm(problem, network, algorithm)
+    stop = stopping.checked(stop, problem.metrics, network.links)
     if batched and (stop or resume):
         raise ValueError("batched=True runs all rounds from the start: leave out stop and resume")
-    earlier = _resumable(resume, named)
+    earlier = _resumable(resume, named, network)
     runs: dict[tuple[str, int], Run] = {}
     diverged: dict[tuple[str, int], str] = {}
     wall: dict[tuple[str, int], float] = {}
     errors: dict[tuple[str, int], Exception] = {}
-    for algorithm in named.values():
-        check(problem, network, algorithm, rounds, every, sampling)
     names = [_name(label, seed) for label in named for seed in chosen]
     with displayed(names, rounds, progress) as display:
         for label, algorithm in named.items():
@@ -287,14 +292,27 @@ def _name(label: str, seed: int) -> str:
 
 
 def _resumable(
-    resume: Comparison | None, algorithms: Mapping[str, Algorithm]
+    resume: Comparison | None, algorithms: Mapping[str, Algorithm], network: Network
 ) -> dict[tuple[str, int], Run]:
-    """The runs to continue; refuses labels that no algorithm has."""
+    """The runs to continue; refuses labels that no algorithm has, and runs of other inputs."""
     runs = resume.runs if resume else {}
     if unknown := {label for label, _ in runs} - {*algorithms}:
         labels = ", ".join(sorted(unknown))
         raise ValueError(f"resume: no algorithm is labelled {labels}; give it the label it had")
+    for (label, _), run in runs.items():
+        with _labelled(label):
+            check_same(run.inputs, network, algorithms[label])
     return runs
+
+
+@contextmanager
+def _labelled(label: str) -> Iterator[None]:
+    """Name the label in an error about its algorithm."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{label}: {error}") from error
 
 
 def _is_over(run: Run, rounds: int) -> bool:

@@ -23,6 +23,7 @@ from ..problem import Problem
 from ..runs import best_point, checkpoint
 from ..runs.best_point import Best
 from ..runs.checkpoint import Checkpoint
+from ..runs.inputs import describe
 from ..runs.manifest import data
 from ..runs.reader import Stored, as_begun, below, open_run
 from ..runs.recovery import manifest as written
@@ -83,7 +84,7 @@ def _comparison(path: Path, inside: list[Stored], problem: Problem | None) -> Co
         {one: about.get("wall_seconds", 0.0) for one, about in zip(who, manifests)},
         max(about["rounds"] for about in manifests),
         manifests[0]["every"],
-        dict(known.stop) if known else {},
+        dict(known.stop) if known else manifests[0].get("stop", {}),
     )
 
 
@@ -105,6 +106,7 @@ def _run(path: Path, problem: Problem | None) -> Run:
             _check_rows(path, stored.manifest, problem)
     found = stored.manifest
     kind = {name: found[name] for name in ("resolved", "sampling", "seed", "status", "message")}
+    network, inputs = _network_and_inputs(found, experiment)
     run = Run(
         x=state.x,
         y=state.y,
@@ -112,7 +114,7 @@ def _run(path: Path, problem: Problem | None) -> Run:
         agents=_columns([line["agents"] for line in stored.lines]),
         state=state,
         rounds=kept.round,
-        network=experiment.network[0].build() if experiment else _network(found["network"]),
+        network=network,
         costs={name: np.array(spent) for name, spent in found.get("costs", {}).items()},
         traffic={(i, j): sent for i, j, sent in found.get("traffic", [])},
         messages=found.get("messages", 0),
@@ -121,11 +123,25 @@ def _run(path: Path, problem: Problem | None) -> Run:
         config=asked,
         problem=problem,
         snapshot=_snapshot(stored, kept),
+        inputs=inputs,
         **kind,
     )
     lost = {(i, j): Losses(*counts) for i, j, *counts in found.get("losses", [])}
     vars(run)["losses"] = lost  # as they were counted, rather than drawn again
     return run
+
+
+def _network_and_inputs(
+    manifest: Mapping[str, Any], experiment: Any
+) -> tuple[Network, dict[str, dict[str, str]]]:
+    """The network of a run, and the description of its inputs; none where it was not saved."""
+    if experiment is None:
+        return _network(manifest["network"]), manifest.get("inputs", {})
+    network = experiment.network[0].build()
+    try:
+        return network, describe(network, experiment.algorithm[0].build())
+    except (ImportError, OSError, ValueError):
+        return network, {}  # a method of the user's own that is not there any more
 
 
 def _snapshot(stored: Stored, kept: Checkpoint) -> Snapshot | None:

@@ -135,13 +135,18 @@ def standstill(
     if moved > STILL * size or slope**0.5 * size <= SLIGHT * abs(entry["upper_loss"]):
         return None
     alpha, before = (_numbers(algorithm, s).get("alpha") for s in (t, 0))
-    if alpha is not None and before is not None and alpha <= ENDED * before:
+    if alpha is not None and before and alpha <= ENDED * before:
         return None
     cause = "its steps are" if alpha is None else f"alpha = {alpha:.3g} is"
+    remedy = (
+        f"{cause} far too small; give an alpha of your own, ten times as large or more, or compare "
+        f"several with diamond tune"
+    )
+    if alpha == 0:
+        remedy = "alpha = 0 does not move x; give an alpha above 0, or leave it out"
     return (
         f"x stands still: after {t} rounds no agent has moved it by more than {moved:.1e}, while "
-        f"the stationarity is {slope:.3g} ({first:.3g} at the start): {cause} far too small; give "
-        f"an alpha of your own, ten times as large or more, or compare several with diamond tune"
+        f"the stationarity is {slope:.3g} ({first:.3g} at the start): {remedy}"
     )
 
 

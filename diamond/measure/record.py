@@ -79,6 +79,7 @@ class Record:
         self.entries: list[dict[str, float]] = []
         self.own: list[dict[str, np.ndarray]] = []
         self.best: Best | None = None
+        self.inputs: dict[str, dict[str, str]] = {}  # of `runs.inputs.describe`
 
     def add(
         self,
@@ -173,6 +174,7 @@ class Record:
             config={"seed": self.seed, "sampling": self.sampling, "algorithm": self._about()},
             problem=self.problem,
             turns=self.traffic.turns,
+            inputs=self.inputs,
         )
 
     def _about(self) -> dict[str, Any]:

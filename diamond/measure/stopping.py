@@ -29,6 +29,8 @@ def checked(
 
     `links`: those of the network, without which nothing is known of seconds and joules on it.
     """
+    if not isinstance(stop, Mapping | None):
+        raise TypeError(f'stop = {stop!r}: give a dict such as {{"metric": 0.001}}')
     known = (*MEASURES, *COSTS, *ON_LINKS, *own)
     for name, given in (stop or {}).items():
         if name not in known:

@@ -87,7 +87,14 @@ class Custom:
     function: Schedule = field(metadata={"static": True})
 
     def __call__(self, t: Number) -> Number:
-        return self.function(t)
+        try:
+            return self.function(t)
+        except Exception as error:
+            raise ValueError(
+                f"a step size or weight given as a function of the round raised "
+                f"{type(error).__name__} ({error}); it must return a number for every round t, "
+                f"which is a traced array: use jnp.where instead of if"
+            ) from error
 
 
 def constant(c: Number) -> Constant:
@@ -151,7 +158,8 @@ def schedule(value: Schedule | Number, name: str = "a schedule") -> Schedule:
 def step_size(name: str, value: Schedule | Number) -> Schedule:
     """The schedule of a step size; raises ValueError where it is negative.
 
-    A function of the user's own is evaluated in round 0 for that.
+    A function of the user's own is evaluated in round 0 for that; an error that it raises is left
+    to the run.
     """
     found = schedule(value, name)
     for factor in _factors(name, found):
@@ -166,7 +174,11 @@ def step_size(name: str, value: Schedule | Number) -> Schedule:
 def _factors(name: str, of: Any) -> list[float]:
     """The numbers whose product has the sign of the schedule, if they are known."""
     if isinstance(of, Custom):
-        known = [number(f"{name}, a function of t, in round 0", of(0))]
+        try:
+            first = of(0)
+        except ValueError:
+            return []
+        known = [number(f"{name}, a function of t, in round 0", first)]
     else:
         known = [of.c] if hasattr(of, "c") else []
     known = [float(c) for c in known if _is_known(c)]

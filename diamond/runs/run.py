@@ -35,6 +35,7 @@ class Run:
     "diverged", and why it ended before its time. `config`: what was asked for. `problem`: that of
     the run; None where `diamond.load` cannot make it again. `snapshot`: the state that
     `simulate(..., resume=run)` continues from; None for a run that cannot be resumed.
+    `inputs`: a plain description of the network and the algorithm, which `resume` compares.
     """
 
     x: Tree
@@ -58,6 +59,7 @@ class Run:
     problem: Problem | None = None
     turns: tuple[int | None, ...] = ()  # of a round, those that tell something
     snapshot: Snapshot | None = None
+    inputs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @cached_property
     def losses(self) -> dict[tuple[int, int], Losses]:

@@ -1,5 +1,6 @@
 """A run made in Python, as a folder."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,13 @@ def manifest(run: Run, name: str, label: str = "", experiment: str = PYTHON) -> 
     every = int(gaps.max()) if len(gaps) else max(run.rounds, 1)
     rounds = run.config.get("rounds", run.rounds)
     fixed = run.seed, rounds, every, about.get("batch", 1), run.sampling
-    return opening(origin, run.problem, run.network, *fixed) | {"status": run.status}
+    more = {"status": run.status, "stop": plain_stop(run.config.get("stop", {}))}
+    return opening(origin, run.problem, run.network, *fixed) | more | {"inputs": run.inputs}
+
+
+def plain_stop(stop: Mapping[str, float | str]) -> dict[str, float | str]:
+    """`stop` in types that JSON has."""
+    return {name: v if isinstance(v, str) else float(v) for name, v in stop.items()}
 
 
 def lines(run: Run) -> list[dict[str, Any]]:

@@ -26,9 +26,10 @@ from ..numbers.open_numbers import Setting, resolve
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
 from ..rounds.traffic import traffic
+from ..runs.inputs import describe
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
-from ._round import REMEDY, WORK, Mixing, Progress, begin, play, together
+from ._round import REMEDY, WORK, Mixing, Progress, begin, first_stop, play, together
 
 NEEDED = "stationarity", "upper_loss"  # to tell whether x stands still
 
@@ -112,9 +113,10 @@ class BatchedRuns:
 
     def advance(self, until: int) -> None:
         """All lanes on to round `until`."""
-        if self.compiled is not self.algorithms:  # no round: the time is the compiler's
+        if self.compiled is not self.algorithms:  # dropped: the time is the compiler's
             begun = time.perf_counter()
-            jax.block_until_ready(self.rounds(*self._rounds(self.t), **self._options))
+            stop = first_stop(self.t, self.kept)
+            jax.block_until_ready(self.rounds(*self._rounds(stop), **self._options))
             self.compile_seconds += time.perf_counter() - begun
             self.compiled = self.algorithms
         begun = time.perf_counter()
@@ -222,6 +224,7 @@ class BatchedRuns:
             problem=self.problem,
             turns=self.traffic.turns,
             snapshot=self._snapshot(lane, history),
+            inputs=describe(self.network, self.given[lane]),
         )
 
     def _snapshot(self, lane: int, history: dict[str, np.ndarray]) -> Snapshot:

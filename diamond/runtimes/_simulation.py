@@ -19,6 +19,7 @@ from ..network import Network
 from ..numbers.open_numbers import Setting, refreshes
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
+from ..runs.inputs import describe
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from . import _rewind
@@ -26,7 +27,7 @@ from ._diagnosis import diverged
 from ._numbers import Numbers
 from ._precision import Precision
 from ._rewind import Rewind
-from ._round import Progress
+from ._round import Progress, first_stop
 from .spmd import Devices, placed
 
 _added = jax.jit(cost.add)
@@ -68,6 +69,7 @@ class Simulation:
         self._charge(self.numbers.resolved.cost)
         about = problem, network, self.numbers.algorithm, self.place, seed, sampling
         self.record = Record(*about, self.numbers.resolved)
+        self.record.inputs = describe(network, algorithm)
         tell("compiling")
         begun = time.perf_counter()
         self.record.begin(self.progress)
@@ -107,12 +109,12 @@ class Simulation:
     def _compile(self) -> None:
         """Compile the rounds for the present numbers, which may need another program.
 
-        No round is made, so that the time is the compiler's and not part of `seconds`.
+        The result is dropped: the time is the compiler's and not part of `seconds`.
         """
         if self.compiled is self.numbers.algorithm:
             return
         begun = time.perf_counter()
-        self._rounds(self.progress, self.t)
+        self._rounds(self.progress, first_stop(self.t, self.progress.kept))
         self.record.compile_seconds += time.perf_counter() - begun
         self.compiled = self.numbers.algorithm
 

@@ -26,6 +26,7 @@ from ..rounds.traffic import traffic
 from ._numbers import Numbers
 from ._one_device import OneDevice
 from ._rewind import Rewind
+from ._round import first_stop
 from .many import Outcome
 from .simulate import check
 
@@ -84,8 +85,9 @@ class _Run:
         lost = self._measure()
         while lost is None and (t := int(self.progress.t)) < rounds:
             later = [r for r in refreshes(rounds) if r > t] if numbers.change else []
-            if self.compiled is not numbers.algorithm:  # no round: the time is the compiler's
-                place.advance(numbers.algorithm, key(self.seed), self.progress, t)
+            if self.compiled is not numbers.algorithm:  # dropped: the time is the compiler's
+                stop = first_stop(t, self.progress.kept)
+                place.advance(numbers.algorithm, key(self.seed), self.progress, stop)
                 self.compiled = numbers.algorithm
             begun = time.perf_counter()
             until = min([following(every, t, rounds), *later])

@@ -19,6 +19,7 @@ from ..numbers.open_numbers import open_numbers, suited, swap
 from ..problem import Problem
 from ..rounds.algorithm import NETWORKS, Algorithm
 from ..rounds.traffic import messages
+from ..runs.inputs import check_same
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ._precision import Precision, products
@@ -98,6 +99,7 @@ def simulate(
     if on_divergence is None:
         on_divergence = "shrink" if can and "alpha" in open_numbers(algorithm) else "stop"
     if isinstance(resume, Run):
+        check_same(resume.inputs, network, algorithm)
         resume = _snapshot_of(resume, seed, sampling)
     stop = stopping.checked(stop, problem.metrics, network.links)
     measured = network.links is not None and network.links.compute is None
@@ -165,6 +167,14 @@ def check(
     sampling: Sampling,
 ) -> None:
     """Refuse what is not what it must be, or does not fit together."""
+    check_setting(problem, network, rounds, every, sampling)
+    check_algorithm(problem, network, algorithm)
+
+
+def check_setting(
+    problem: Problem, network: Network, rounds: int, every: Every, sampling: Sampling
+) -> None:
+    """The part of `check` that all algorithms have in common."""
     if not isinstance(problem, Problem):
         inner = getattr(problem, "problem", None)
         remedy = "give its .problem" if isinstance(inner, Problem) else "give a diamond.Problem"
@@ -174,6 +184,22 @@ def check(
             f"the network is of type {type(network).__name__}: give one such as "
             f"diamond.network.ring({problem.agents})"
         )
+    whole("rounds", rounds)
+    often = every if isinstance(every, Sequence) and not isinstance(every, str) else [every]
+    least = min((whole("every", value) for value in often), default=1)
+    if problem.agents != network.agents:
+        raise ValueError(
+            f"the problem has {problem.agents} agents, the network {network.agents}; make a "
+            f"network of {problem.agents}"
+        )
+    if rounds < 0 or least < 1:
+        raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
+    if sampling not in ("blocks", "rows"):
+        raise ValueError(f"no sampling {sampling!r}; there are 'blocks' and 'rows'")
+
+
+def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) -> None:
+    """Refuse an algorithm that does not fit the problem or the network."""
     if isinstance(algorithm, str | type) or not hasattr(algorithm, "batch"):
         name = (
             algorithm if isinstance(algorithm, str) else getattr(algorithm, "__name__", "diamond")
@@ -182,26 +208,13 @@ def check(
             f"the algorithm is {algorithm!r}: give what its function returns, as in "
             f"diamond.{name}(), with the brackets"
         )
-    for what, value in {"rounds": rounds, "batch": algorithm.batch}.items():
-        whole(what, value)
-    often = every if isinstance(every, Sequence) and not isinstance(every, str) else [every]
-    least = min((whole("every", value) for value in often), default=1)
-    if problem.agents != network.agents:
-        raise ValueError(
-            f"the problem has {problem.agents} agents, the network {network.agents}; make a "
-            f"network of {problem.agents}"
-        )
+    if whole("batch", algorithm.batch) < 1:
+        raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
     fits(problem, algorithm)
     suits(network, algorithm, problem)
     if problem.streams:  # traced, for a method that asks for all rows
         outline = swap(suited(algorithm, problem), lambda open: 1)
         messages(outline, problem.objectives(algorithm.batch), *problem.start(0))
-    if rounds < 0 or least < 1:
-        raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
-    if algorithm.batch < 1:
-        raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
-    if sampling not in ("blocks", "rows"):
-        raise ValueError(f"no sampling {sampling!r}; there are 'blocks' and 'rows'")
 
 
 def warn_of_repeated_rows(problem: Problem, batch: int) -> None:

@@ -26,6 +26,11 @@ def command(monkeypatch):
     return lambda *words: runner.invoke(cli.app, [str(w) for w in words], env=WIDE)
 
 
+def test_help_of_devices_says_which_values_there_are(command):
+    said = " ".join(command("run", "--help").stdout.replace("│", " ").split())
+    assert "Devices to shard the agents over: 'cores', 'all', or a number." in said
+
+
 def test_help_lists_the_commands(command):
     found = command("--help")
     assert found.exit_code == 0

@@ -58,8 +58,12 @@ def before(monkeypatch, owner, name, pressing, when=lambda *given: True):
 def test_before_the_first_round_nothing_is_run(here, monkeypatch, pressing):
     before(monkeypatch, runner, "forecast", pressing)
     found = command("run", "tiny.toml", code=130)
-    assert "interrupted" in found.stderr and "round=" not in found.stderr
-    assert not (here / "runs").exists() and "resume" not in found.stderr
+    assert "interrupted; nothing was written: repeat the command" in found.stderr
+    assert (
+        "round=" not in found.stderr
+        and not (here / "runs").exists()
+        and "resume" not in found.stderr
+    )
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -155,6 +155,29 @@ def test_a_method_that_fails_stops_no_other(monkeypatch, tmp_path):
             )
 
 
+def test_a_step_size_function_that_raises_fails_its_method_alone(monkeypatch):
+    unmeasured(monkeypatch)
+    methods = {"mine": diamond.dsgd(lambda t: 1 / 0, 0.2, 3), "theirs": diamond.dsgd(0.05, 0.2, 3)}
+    said = "a step size or weight given as a function of the round raised ZeroDivisionError"
+    with quickly(), pytest.warns(RuntimeWarning, match=f"mine, seed 0, failed: ValueError: {said}"):
+        made = diamond.compare(quad().problem, methods, ring(4), 2)
+    assert list(made.runs) == [("theirs", 0)] and "division by zero" in made.failed["mine", 0]
+
+
+def test_an_error_before_the_first_run_names_the_method():
+    good, given = diamond.dsgd(0.05, 0.2, 3), (ring(4), 2)
+    one_way = diamond.network.random_digraph(4, 0.5, seed=1)
+    with pytest.raises(ValueError, match=r"^second: .* is directed, and this algorithm needs"):
+        methods = {"first": diamond.gt_sgd(0.05, 0.2, 3), "second": diamond.extra(0.05)}
+        diamond.compare(quad().problem, methods, one_way, 2)
+    with pytest.raises(TypeError, match=r"^second: the algorithm is 'dsgd'"):
+        diamond.compare(quad().problem, {"first": good, "second": "dsgd"}, *given)
+    with pytest.raises(ValueError, match=r"^rounds = -1 must be 0 or more"):  # not the method's
+        diamond.compare(quad().problem, {"first": good}, ring(4), -1)
+    with pytest.raises(TypeError, match=r"^stop = 5: give a dict such as {\"metric\": 0.001}"):
+        diamond.compare(quad().problem, {"first": good}, *given, stop=5)
+
+
 def test_an_error_of_the_callback_is_no_failure_of_a_method(monkeypatch):
     unmeasured(monkeypatch)
 

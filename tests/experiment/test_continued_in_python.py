@@ -34,6 +34,19 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
         with pytest.raises(ValueError, match="the run has seed=1"):
             diamond.simulate(*GIVEN, 200, every=50, resume=loaded)
         longer.save(tmp_path / "longer")
+        lossy = ring(4).through(diamond.network.channels.drops(0.1))
+        with pytest.raises(ValueError, match=r"network \(ring\(4\), not ring\(4\) through drops"):
+            diamond.simulate(GIVEN[0], lossy, MINE, 300, seed=1, resume=longer)
+        others = {
+            "alpha = 0.05, not 0.06": diamond.diamond(beta=0.2, **OPTIONS | {"alpha": 0.06}),
+            "batch = 3, not 2": diamond.diamond(beta=0.2, **OPTIONS | {"batch": 2}),
+            "estimator = Momentum, not Plain": diamond.gt_sgd(0.05, 0.2, 3, CHAIN),
+        }
+        for said, other in others.items():
+            with pytest.raises(ValueError, match=f"constants .{said}.; give what it was made with"):
+                diamond.simulate(*GIVEN[:2], other, 200, seed=1, resume=loaded)
+        old = replace(loaded, inputs={})  # saved without them
+        assert diamond.simulate(*GIVEN, 101, seed=1, resume=old).rounds == 101
     again = diamond.load(tmp_path / "longer", quad().problem)
     assert again.rounds == 200 and again.message == ""
     with pytest.raises(ValueError, match="has no snapshot"):
@@ -49,7 +62,7 @@ def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
     given = quad().problem, algorithms, ring(4)
     with quickly():
         whole = diamond.compare(*given, rounds=200, seeds=2, every=50)
-        first = diamond.compare(*given, rounds=100, seeds=[0], every=50)
+        first = diamond.compare(*given, rounds=100, seeds=[0], every=50, stop={"metric": 1e-9})
         first.save(tmp_path / "some")
         loaded = diamond.load(tmp_path / "some", quad().problem)
         longer = diamond.compare(*given, rounds=200, seeds=2, every=50, resume=loaded)
@@ -60,6 +73,15 @@ def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
     assert longer.runs["wild", 0] is loaded.runs["wild", 0]
     assert longer.diverged["wild", 0] == first.diverged["wild", 0]
     assert diamond.load(tmp_path / "some").rows() == first.rows()  # without its problem
+    assert loaded.stop == first.stop
+    assert str(loaded.costs_to_target()) == str(first.costs_to_target())
+    with pytest.raises(
+        ValueError, match=r"mine: resume: the run has another network .ring\(4\), not"
+    ):
+        diamond.compare(*given[:2], diamond.network.complete(4), 100, resume=loaded)
+    with pytest.raises(ValueError, match=r"wild: .*beta = 40, not 41"):
+        other = algorithms | {"wild": diamond.diamond(beta=41.0, **OPTIONS)}
+        diamond.compare(given[0], other, ring(4), 100, resume=loaded)
     with pytest.raises(ValueError, match="no algorithm is labelled mine"):
         diamond.compare(quad().problem, {"other": MINE}, ring(4), 200, resume=loaded)
     said = command("resume", tmp_path / "some", code=2).stderr
@@ -88,3 +110,7 @@ def test_a_comparison_of_a_file_is_loaded(tmp_path, monkeypatch):
         loaded = diamond.load("runs/tiny")
     assert list(loaded.runs) == [("diamond", 0), ("diamond", 1)]
     assert loaded.problem.agents == 3 and list(loaded.algorithms) == ["diamond"]
+    mine = loaded.algorithms["diamond"]
+    run, path = loaded.runs["diamond", 0], diamond.network.path(3)
+    with pytest.raises(ValueError, match=r"another network .ring.3., not path"):
+        diamond.simulate(loaded.problem, path, mine, 9, resume=run)

@@ -146,6 +146,8 @@ def test_a_run_that_stands_still_is_named():
         "x stands still: after 150 rounds no agent has moved it by more than 1.7"
     )
     assert "the stationarity is 3 (3 at the start): alpha = 1e-09 is far too small" in said
+    (said,) = standing(0.0, alpha=0.0)
+    assert said.endswith("alpha = 0 does not move x; give an alpha above 0, or leave it out")
     one = jnp.zeros((4, 3)).at[2].set(1.0)
     assert standing(one) == []  # one agent has moved
 
@@ -158,11 +160,10 @@ def test_a_run_that_stands_still_is_named():
         dict(x=0.0, entry=STANDING | {"stationarity": 0.0}, first=BEGUN | {"stationarity": 0.0}),
         dict(x=1.0),  # it has moved, and is not there yet
         dict(x=1e-6, alpha=lambda t: jnp.where(t < 20, 1e-5, 0.0)),  # its steps have ended
-        dict(x=0.0, alpha=0.0),  # x is to stay
         dict(x=1e-6, rounds=1000),  # it has hardly begun
         dict(x=1e-6, entry=STANDING | {"round": 99}, rounds=99),
     ],
-    ids="converged at-the-optimum exactly moving ended fixed long short".split(),
+    ids="converged at-the-optimum exactly moving ended long short".split(),
 )
 def test_a_run_for_which_standing_is_right_is_not(calm):
     assert standing(**calm) == []

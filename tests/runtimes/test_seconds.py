@@ -10,7 +10,9 @@ from compiling import quickly
 from helpers import ESTIMATORS, quad, ring
 
 import diamond
+from diamond.machine.memory import Fitted
 from diamond.runtimes import _batched_runs, _simulation, loss_only
+from diamond.runtimes._round import WORK
 from diamond.runtimes.loss_only import LossOnly
 from diamond.runtimes.many import many
 
@@ -48,6 +50,28 @@ def test_a_program_that_is_compiled_on_the_way_is_not_part_of_seconds(monkeypatc
         assert clock.perf_counter() > 10  # JAX reports its work
     np.testing.assert_array_equal(run.history["seconds"], 0)
     assert run.compile_seconds > 0
+
+
+def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
+    """The first round that draws for links takes longer, and no event of JAX reports it."""
+    calls, real = [], Fitted.__call__
+
+    def listen(self, *given, **named):
+        if self.work == WORK:
+            calls.append(int(given[-1]))  # the round to stop at
+        return real(self, *given, **named)
+
+    monkeypatch.setattr(Fitted, "__call__", listen)
+    algorithm = diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"])
+    lossy = ring(4).through(diamond.network.channels.drops(0.1))
+    with quickly():
+        for network, before in ((ring(4), 0), (lossy, 1)):
+            diamond.simulate(quad().problem, network, algorithm, 4, every=2)
+            given = quad().problem, network, [(algorithm, 0)], 4, [2, 4]
+            LossOnly()(*given)
+            many(*given, batched=True)
+            assert calls == [before, 2, 4] * 2 + [before, 0, 2, 4]
+            calls.clear()
 
 
 def test_nor_is_it_where_several_runs_share_programs(monkeypatch):

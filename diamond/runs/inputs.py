@@ -1,0 +1,149 @@
+"""Plain descriptions of the network and the algorithm of a run, which `resume` compares."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from ..network import Network
+from ..numbers.open_numbers import Deferred
+from ..numbers.schedule import Constant
+from ..rounds.algorithm import Algorithm
+
+FEW = 16  # numbers of an array that are written out; of more, a digest
+DIGITS = 9  # of the weights: another machine may round the last ones differently
+STEPS = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
+Description = dict[str, str]  # text by place, such as {"class": "Loop", "alpha": "0.05"}
+
+
+def describe(network: Network, algorithm: Algorithm) -> dict[str, Description]:
+    """Describe the network and the algorithm that a run is given, the same in every process."""
+    about = {"batch": str(algorithm.batch)} | flatten(algorithm)
+    return {"network": describe_network(network), "algorithm": dict(map(_named, about.items()))}
+
+
+def describe_network(network: Network) -> Description:
+    """The name, a digest of all weights, and the channels, damping and links where there are any.
+
+    Messages of a sequence of networks are mixed by one after another, so that their order counts.
+    """
+    hashed = hashlib.sha256()
+    for one in network.rounds:
+        for matrix in (one.weights, one.weights if one.shares is None else one.shares):
+            entries = csr_array(matrix, copy=True)
+            entries.sum_duplicates()
+            hashed.update(f"{entries.shape} {entries.indptr.tolist()}".encode())
+            hashed.update(f"{entries.indices.tolist()}".encode())
+            hashed.update((np.round(entries.data, DIGITS) + 0.0).tobytes())
+    found = {"name": network.title, "weights": hashed.hexdigest()[:16]}
+    found |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
+    return found | (flatten(network.links.table(), "links") if network.links else {})
+
+
+def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm) -> None:
+    """Refuse to resume the run that `before` describes on another network or by another method.
+
+    A run saved without a description is accepted.
+    """
+    if not before:
+        return
+    now, found = describe(network, algorithm), []
+    old, new = (_without_name(one["network"]) for one in (before, now))
+    if changed := _changes(old, new):
+        names = [one["network"]["name"] for one in (before, now)]
+        said = ", not ".join(names) if names[0] != names[1] else "; ".join(changed)
+        found.append(f"another network ({said})")
+    if changed := _changes(before["algorithm"], now["algorithm"]):
+        found.append(f"another method or other constants ({'; '.join(changed)})")
+    if found:
+        raise ValueError(
+            f"resume: the run has {' and '.join(found)}; give what it was made with, or "
+            f"leave out resume to begin at round 0"
+        )
+
+
+def flatten(node: Any, place: str = "") -> Description:
+    """Every number and choice of `node` as text, by its place.
+
+    Functions and numbers left to the run are described by name, never by address.
+    """
+    if isinstance(node, Constant):
+        return flatten(node.c, place)
+    if isinstance(node, Deferred):
+        return {place: f"{node.name} found by the run"}
+    if is_dataclass(node) and not isinstance(node, type):
+        parts = {field.name: getattr(node, field.name) for field in fields(node)}
+        return _inside(place, parts, type(node).__name__)
+    if isinstance(node, partial):
+        given: dict[Any, Any] = {**dict(enumerate(node.args)), **node.keywords}
+        return _inside(place, given, _name_of(node.func))
+    if isinstance(node, tuple) and hasattr(node, "_asdict"):
+        return _inside(place, node._asdict(), type(node).__name__)
+    if isinstance(node, Mapping):
+        return _inside(place, node)
+    if isinstance(node, tuple | list):
+        return _inside(place, dict(enumerate(node)))
+    return {place or "class": _text(node)}
+
+
+def _inside(place: str, parts: Mapping[Any, Any], kind: str = "") -> Description:
+    found = {_at(place, "class"): kind} if kind else {}
+    for name, part in parts.items():
+        found |= flatten(part, _at(place, name))
+    return found
+
+
+def _at(place: str, name: Any) -> str:
+    return f"{place}.{name}" if place else str(name)
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, bool | str):
+        return str(value)
+    if callable(value):
+        return _name_of(value)
+    try:
+        array = np.asarray(value, float)
+    except (TypeError, ValueError):
+        return type(value).__name__
+    if array.ndim == 0:
+        return repr(float(array)).removesuffix(".0")
+    if array.size <= FEW:
+        return str(array.tolist())
+    return f"{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
+
+
+def _name_of(function: Any) -> str:
+    """The name of a function or class; of another callable object, that of its class."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return str(named.__qualname__)
+
+
+def _named(entry: tuple[str, str]) -> tuple[str, str]:
+    """An entry by the letter of its step size, where its place is one."""
+    place, text = entry
+    for step, letter in STEPS.items():
+        if place == step or place.startswith(f"{step}."):
+            return letter + place.removeprefix(step), text
+    return entry
+
+
+def _without_name(network: Mapping[str, str]) -> Description:
+    return {place: text for place, text in network.items() if place != "name"}
+
+
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """The places that differ; where the class of a part does, not the places inside the part."""
+    found: dict[str, str] = {}
+    for place in {**old, **new}:
+        steps = place.removesuffix(".class").split(".")
+        for part in (".".join(steps[: i + 1]) for i in range(len(steps))):
+            then, now = (one.get(part, one.get(f"{part}.class", "none")) for one in (old, new))
+            if then != now:
+                found[part] = f"{part} = {then}, not {now}"
+                break
+    return list(found.values())
