@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..core import tree
 from ..core.sampling import Sample
 from ..core.tree import Tree
-from ..numbers.schedule import Number, number, step_size
+from ..numbers.schedule import Number, step_factor
 from ..problem import Objectives
 from ..rounds.algorithm import Message
 from .parts.directions import carried
@@ -76,7 +76,4 @@ def adasdbo(scale: Number = 1.0, first: Number = 1.0, batch: int = 64) -> AdaSdb
     a^2, b^2, c^2 are `first`^2 and the squared lengths of all trackers of x, y, z so far, mixed:
     without trackers they would grow for ever where agents differ, and progress would stall.
     """
-    known = {"scale": number("scale", scale), "first": number("first", first)}
-    for name, value in known.items():
-        step_size(name, value)
-    return AdaSdbo(**known, batch=batch)
+    return AdaSdbo(step_factor("scale", scale), step_factor("first", first), batch)

@@ -205,6 +205,12 @@ def number(name: str, value: Any) -> Number:
     return value * 1.0
 
 
+def step_factor(name: str, value: Number) -> Number:
+    """A factor of steps in floating point; raises ValueError where it is negative or not finite."""
+    step_size(name, value)
+    return number(name, value)
+
+
 def weight(eta: Schedule, t: Number) -> jax.Array:
     """A momentum weight: eta_t clipped to [0, 1], and 1 in round 0, where there is no past."""
     return jnp.where(jnp.asarray(t) == 0, 1.0, jnp.clip(eta(t), 0.0, 1.0))

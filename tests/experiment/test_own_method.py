@@ -136,9 +136,11 @@ def test_own_methods_are_extrapolated_as_plain_sampling(here, monkeypatch):
     alike = SimpleNamespace(heterogeneity=0.0, condition=1.0)
     monkeypatch.setattr(theory, "estimate", lambda *given, **named: alike)
     one = experiment(here, {"name": "mine.py:make", "alpha": 0.05, "beta": 0.2})
-    built = {"mine": one.algorithm[0].build()}
+    built, rates = {"mine": one.algorithm[0].build()}, []
+    rounds_to = lambda target, run, rate: rates.append(rate) or 1000.0
+    monkeypatch.setattr(advice, "_rounds_to", rounds_to)
     parts = one.problem.build(), one.network[0].build()
     found = advice.advise(*parts, batch=2, pilot=10, algorithms=built)
     (prospect,) = found.prospects
     assert prospect.algorithm == "mine" and found.best.algorithm == "mine"
-    assert prospect.rounds == pytest.approx(10 * 10**2)  # T^(-1/2): a tenth takes a hundred times
+    assert rates == [1 / 2] and prospect.rounds == 1000.0

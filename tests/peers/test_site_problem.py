@@ -91,7 +91,7 @@ def test_the_site_and_the_place_are_named(here):
     (here / "north.csv").write_text("age,dose,ill\n50,1,no\n51,,yes\n")
     start = "net", "start", "trial/north", "--quiet"
     said = command(*start, code=2).stderr
-    assert "north" in said and "north.csv: row 3, column 'dose': '' is not a finite number" in said
+    assert "north" in said and "north.csv: row 3, column 'dose': '' is a missing value" in said
     (here / "north.csv").write_text("age,dose,ill\n50,1,perhaps\n51,2,yes\n")
     assert "label 'perhaps' is none of no, yes" in command(*start, code=2).stderr
     (here / "north.csv").unlink()
