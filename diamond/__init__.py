@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .problem import Problem, prox, stream
     from .runs.run import Run
     from .runtimes.simulate import simulate
+    from .runtimes.solve import solve
 
 __all__ = [
     "Comparison",
@@ -127,6 +128,7 @@ __all__ = [
     "simulate",
     "sldbo",
     "soba",
+    "solve",
     "sparkle",
     "stable",
     "stocbio",
@@ -162,7 +164,8 @@ _MODULES = {
     "tree": "core.tree",
 }
 _ALGORITHMS = {path.stem for path in Path(__file__).parent.glob("algorithms/[!_]*.py")}
-_HOMES |= {name: f"algorithms.{name}" for name in _ALGORITHMS}  # a file there is a name here
+# A file there is a name here; `solve` runs the method of that name.
+_HOMES |= {name: f"algorithms.{name}" for name in _ALGORITHMS} | {"solve": "runtimes.solve"}
 
 
 def __getattr__(name: str) -> Any:

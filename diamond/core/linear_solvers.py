@@ -37,7 +37,7 @@ class Ends(NamedTuple):
 
 
 def conjugate_gradient(
-    product: Product, b: Tree, steps: int, tolerance: float = 0.0
+    product: Product, b: Tree, steps: int, tolerance: Any = 0.0
 ) -> tuple[Tree, jax.Array]:
     """About H^-1 b, from zero, and the iterations made.
 
@@ -50,7 +50,7 @@ def conjugate_gradient(
 
 
 def curvature_aware_solve(
-    product: Product, b: Tree, steps: int, tolerance: float = 0.0
+    product: Product, b: Tree, steps: int, tolerance: Any = 0.0
 ) -> tuple[Tree, jax.Array, Curvatures]:
     """As `conjugate_gradient`, and the curvatures of the directions it took.
 

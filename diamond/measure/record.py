@@ -93,6 +93,9 @@ class Record:
         state, spent = self.place.whole((progress.state, progress.spent))
         spent = cost.total(spent)
         entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
+        if hasattr(self.algorithm, "learned"):
+            learned = self.algorithm.learned(state)
+            entry |= {name: float(np.mean(value)) for name, value in learned.items()}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
         sent = self.network.messages(self.rounds_made(progress)) * self.traffic.bytes
         entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}

@@ -13,7 +13,8 @@ from ..core.suggestions import did_you_mean
 from ..network.links import Links
 
 Stop = Mapping[str, float | str]
-COSTS = (*Cost._fields, "bytes", "seconds")
+CALLS = ("gradients", "hvps", "jvps")  # what "calls" adds up
+COSTS = (*Cost._fields, "calls", "bytes", "seconds")
 ON_LINKS = ("network_seconds", "joules")  # costs as well, where the network has links
 MEASURES = (
     *("metric", "upper_loss", "stationarity", "consensus", "lower_error"),
@@ -49,10 +50,9 @@ def reached(stop: Stop, entry: Mapping[str, float]) -> str:
     """Why the run ends at this evaluation; empty if it goes on."""
     for name, given in stop.items():
         sign, value = _rule(name, given)
-        if entry[name] <= value if sign == "<=" else entry[name] >= value:
-            return (
-                f"stopped at round {entry['round']:.0f}: {name} {entry[name]:.4g} {sign} {value:g}"
-            )
+        now = sum(entry[call] for call in CALLS) if name == "calls" else entry[name]
+        if now <= value if sign == "<=" else now >= value:
+            return f"stopped at round {entry['round']:.0f}: {name} {now:.4g} {sign} {value:g}"
     return ""
 
 

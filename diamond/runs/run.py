@@ -61,6 +61,11 @@ class Run:
     snapshot: Snapshot | None = None
     inputs: dict[str, dict[str, str]] = field(default_factory=dict)
 
+    @property
+    def description(self) -> str:
+        """What `diamond.solve` has chosen, and why; empty for other runs."""
+        return str(self.config.get("description", ""))
+
     @cached_property
     def losses(self) -> dict[tuple[int, int], Losses]:
         """Messages `sent` and `lost` over each edge, both ways; nothing where none can be lost."""

@@ -1,0 +1,130 @@
+"""One agent follows its own lower level: inexact Newton steps for y, conjugate gradients for z.
+
+z solves g_yy z = f_y. Both start from the values of the round before, so few products are enough.
+Nothing here is sent to anyone.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..core import tree
+from ..core.cost import Cost
+from ..core.linear_solvers import conjugate_gradient
+from ..core.sampling import Sample, Where, endless
+from ..core.tree import Tree
+from ..problem import Objectives
+
+TOLERANCE = 0.3  # relative residual of conjugate gradients
+SETTLED_AT_START, SETTLED = 0.1, 0.3  # of ||g_y||: what Newton's steps reduce it to
+NEWTON_STEPS_AT_START, NEWTON_STEPS = 20, 1
+PRODUCTS_AT_START, PRODUCTS = 40, 8  # of conjugate gradients, at most
+LARGER = 1.5  # ||g_y|| after a Newton step, at most; else a quarter of the step is taken
+
+
+class LocalSolution(NamedTuple):
+    """y and z of one agent after local work."""
+
+    y: Tree
+    z: Tree
+    reference: jax.Array  # ||g_y|| before
+    cost: Cost
+
+
+def run_if(condition: jax.Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
+    """The result of `work` where `condition` holds, else `otherwise`.
+
+    Mapped over agents, `jax.lax.cond` would do the work of all agents in every round; a loop of at
+    most one iteration does it in the rounds in which some agent needs it.
+    """
+    once = lambda carry: (jnp.zeros_like(carry[0]), jax.tree.map(_like, work(), carry[1]))
+    return jax.lax.while_loop(lambda carry: carry[0], once, (condition, otherwise))[1]
+
+
+def _like(value: Any, example: jax.Array) -> jax.Array:
+    return jnp.asarray(value).astype(example.dtype)
+
+
+class LocalRows(NamedTuple):
+    """Rows that local work uses, and their number."""
+
+    where: Where
+    number: Any
+
+
+def local_rows(rows: Any, where: Where, batches: int) -> LocalRows:
+    """All rows of an agent, or `batches` batches from `where` on where it may have more.
+
+    Of a stream: the batch that was drawn.
+    """
+    if endless(where):
+        return LocalRows(where, rows.size(where))
+    axis = 0 if rows.agent is None else 1
+    stored = jax.tree.leaves(rows.data)[0].shape[axis] - rows.batch + 1
+    number = batches * rows.batch
+    if where is None or stored <= number:
+        return LocalRows(None, rows.count)
+    begin = where if jnp.ndim(where) == 0 else where[0]
+    return LocalRows((begin + jnp.arange(number)) % rows.count, number)
+
+
+def solve_locally(
+    problem: Objectives,
+    x: Tree,
+    y: Tree,
+    z: Tree,
+    sample: Sample,
+    batches: int,
+    at_start: bool,
+) -> LocalSolution:
+    """Improve y and z at x.
+
+    Args:
+        batches: mini-batches to use, at most, where the agent has more rows.
+        at_start: settle y before x moves for the first time, with more steps than later.
+
+    Returns:
+        y, z, ||g_y|| before, and the rows that were paid for.
+    """
+    train = local_rows(problem.train, sample.lower, batches)
+    valid = local_rows(problem.valid, sample.upper, batches)
+    lower_gradient = lambda y: jax.grad(problem.g, 1)(x, y, train.where)
+    newton_steps = NEWTON_STEPS_AT_START if at_start else NEWTON_STEPS
+    products = PRODUCTS_AT_START if at_start else PRODUCTS
+    goal = SETTLED_AT_START if at_start else SETTLED
+    value = lower_gradient(y)
+    reference = tree.norm(value)
+
+    def unsettled(carry: Any) -> jax.Array:
+        _, value, steps, _, _ = carry
+        return (steps < newton_steps) & (tree.norm(value) > goal * reference)
+
+    def newton(carry: Any) -> Any:
+        y, value, steps, gradients, count = carry
+        product = jax.linearize(lower_gradient, y)[1]
+        move, iterations = conjugate_gradient(product, value, products, TOLERANCE)
+        moved = tree.sub(y, move)
+        new = lower_gradient(moved)
+        worse = ~(tree.norm(new) < LARGER * tree.norm(value))
+        shorter = tree.axpy(-0.25, move, y)
+        again = run_if(worse, lambda: lower_gradient(shorter), new)
+        moved = tree.select(worse, shorter, moved)
+        return moved, again, steps + 1, gradients + 1 + worse, count + iterations
+
+    zero, one = tree.mapped_with((jnp.int32(0), jnp.int32(1)), reference)
+    start = y, value, zero, one, zero
+    y, _, _, gradients, count = jax.lax.while_loop(unsettled, newton, start)
+
+    f_y = jax.grad(problem.f, 1)(x, y, valid.where)
+    product = jax.linearize(lower_gradient, y)[1]
+    residual = tree.sub(f_y, product(z))
+    ratio = tree.norm(f_y) / jnp.maximum(tree.norm(residual), jnp.finfo(reference.dtype).tiny)
+    move, iterations = conjugate_gradient(product, residual, products, TOLERANCE * ratio)
+    cost = Cost(
+        samples=train.number + valid.number,
+        gradients=gradients * train.number + valid.number,
+        hvps=(count + iterations + 1) * train.number,
+    )
+    return LocalSolution(y, tree.add(z, move), reference, cost)

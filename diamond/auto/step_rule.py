@@ -1,0 +1,143 @@
+"""A step size of x that is learned from the gradient trackers which every round computes.
+
+Two phases, both free of units. While **ramping**, a step has a given length: the first one changes
+the lower gradient g_y by FIRST of its norm at the start, and each one is up to twice as long as the
+one before, as long as successive trackers agree. The ramp ends where the trackers turn, or where
+the tracker points back to the start. From there on the step size is distance over gradients (DoG:
+Ivgi, Hinder and Carmon, 2023),
+
+    alpha_t = max_s ||x_s - x_0|| / sqrt(sum_s ||u_s||^2)
+
+with a sum that begins as if RESTART rounds had seen the tracker of the last one. Where the tracker
+points back to the start, the distance may grow by sqrt(1 + k / WIDENING) in k rounds only: a sum of
+squares alone cannot hold an oscillation back whose amplitude grows by a factor in every round.
+
+**Delay.** x sees the effect of a step only after y has followed it, tau rounds later. A step that
+doubles in every round would have grown 2^tau times by then, so it grows by 2^(1 / tau), and the
+steps after the ramp are divided by 1 + DAMPING (tau - 1).
+
+**Oscillation.** Where x swings around its own moving average, the tracker points back to that
+average. Each such round makes all later steps up to SHORTENING shorter, sqrt(1 + t) times at most
+in t rounds: noise looks like that too.
+
+The scalars travel with x and are averaged like it, so that all agents come to the same step.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..core import tree
+from ..core.tree import Tree
+
+FIRST, TRUST = 0.1, 0.5  # of the lower gradient's norm at the start: its change by a step
+GROWTH = 2.0  # of the length of a step while ramping, in the time in which y follows
+AGREE, ALIGNED = 0.7, 0.95  # cosine of successive trackers: no growth below, all of it above
+ONWARD, FAR_ONWARD = 0.2, 0.5  # the same of the tracker and the way made, averaged
+RESTART = 8.0  # rounds that the sum of squares begins with
+CAP = 0.3  # the length of a step, of the distance from the start
+WIDENING = 10.0
+LONGEST_DELAY, DAMPING = 6.0, 0.3
+RECENT = 0.2  # weight of the newest x in its moving average
+RESTORING, SHORTENING = 0.2, 0.3  # cosine of the tracker and the way from that average
+TINY = 1e-30
+
+
+class StepScalars(NamedTuple):
+    """What an agent knows of the step size: averaged with its neighbors in every round."""
+
+    distance: jax.Array  # the largest from the start so far
+    confirmed_distance: jax.Array  # the largest from which the tracker pointed on
+    gradient_sum: jax.Array  # of squared norms of trackers
+    length: jax.Array  # of the last step
+    first_length: jax.Array
+    ramping: jax.Array  # 1 or 0; in between where agents differ
+    rounds_since: jax.Array  # the distance was confirmed
+    cosine: jax.Array  # of successive trackers, averaged
+    onward: jax.Array  # cosine of the tracker and the way back to the start, averaged
+    unsettled: jax.Array  # 1 where the lower gradient is larger than at the start
+    delay: jax.Array  # tau: rounds in which y follows x
+    shortening: jax.Array  # by which steps are divided, since x has swung
+    alpha: jax.Array  # the last step size
+
+
+def initial_scalars(x: Tree) -> StepScalars:
+    """The scalars before the first round."""
+    zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
+    return StepScalars(*[zero] * 13)._replace(
+        ramping=zero + 1, cosine=zero + 1, delay=zero + 1, shortening=zero + 1
+    )
+
+
+class StepInputs(NamedTuple):
+    """What a step is chosen from, beside the scalars."""
+
+    x: Tree
+    start: Tree
+    average: Tree  # of x over the last rounds
+    tracker: Tree
+    previous_tracker: Tree
+    trusted_length: Any  # of a step that does not shift g_y too far, while ramping
+    t: Any
+    is_first: Any  # whether x moves for the first time
+    smoothing_delay: Any  # rounds by which averaged directions lag
+
+
+def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
+    """The scalars after this round; `alpha` is the step size to take."""
+    u, before, first = inputs.tracker, inputs.previous_tracker, inputs.is_first
+    size, size_before = tree.norm(u), tree.norm(before)
+    offset = tree.sub(inputs.x, inputs.start)
+    here = tree.norm(offset)
+    distance = jnp.maximum(scalars.distance, here)
+    first_length = jnp.where(first, inputs.trusted_length, scalars.first_length)
+
+    successive = tree.dot(u, before) / (size * size_before + TINY)
+    downhill = -tree.dot(u, offset) / (size * here + TINY)
+    cosine = jnp.where(first, scalars.cosine, (scalars.cosine + successive) / 2)
+    onward = jnp.where(first, 0.0, 0.8 * scalars.onward + 0.2 * downhill)
+    was_ramping = scalars.ramping > 0.5
+    ramping = was_ramping & (first | ((cosine > 0) & (downhill > 0)))
+    ending = was_ramping & ~ramping
+
+    delay = jnp.clip(scalars.delay, 1.0, LONGEST_DELAY) + inputs.smoothing_delay
+    agreement = jnp.clip((successive - AGREE) / (ALIGNED - AGREE), 0.0, 1.0)
+    persistence = jnp.clip((onward - ONWARD) / (FAR_ONWARD - ONWARD), 0.0, 1.0)
+    agreement = jnp.maximum(agreement, persistence)
+    growth = 1 + (GROWTH ** (1 / delay) - 1) * agreement * (scalars.unsettled <= 0.5)
+    ramp_length = jnp.where(first, first_length, growth * scalars.length)
+    ramp_length = jnp.minimum(ramp_length, inputs.trusted_length)
+
+    squares = scalars.gradient_sum + size**2
+    restarted = RESTART * jnp.maximum(size, size_before) ** 2
+    gradient_sum = jnp.where(ramping, size**2, jnp.where(ending, restarted, squares))
+    confirmed = was_ramping | ((downhill > 0) & (here >= scalars.distance))
+    rounds = jnp.where(confirmed, 0.0, scalars.rounds_since + 1)
+    confirmed_distance = jnp.where(confirmed, distance, scalars.confirmed_distance)
+    widest = jnp.maximum(confirmed_distance, first_length) * jnp.sqrt(1 + rounds / WIDENING)
+    bounded = jnp.minimum(distance, widest)
+    length = jnp.maximum(bounded, first_length) * size / jnp.sqrt(gradient_sum + TINY)
+    length = jnp.minimum(length, jnp.maximum(CAP * bounded, first_length))
+    swing = tree.sub(inputs.x, inputs.average)
+    restoring = tree.dot(u, swing) / (size * tree.norm(swing) + TINY)
+    strength = jnp.clip((restoring - RESTORING) / (1 - RESTORING), 0.0, 1.0)
+    shortening = jnp.where(was_ramping, 1.0, scalars.shortening * (1 + SHORTENING * strength))
+    shortening = jnp.minimum(shortening, jnp.sqrt(1.0 + inputs.t))
+    length = length / (1 + DAMPING * (delay - 1)) / shortening
+    length = jnp.where(ramping, ramp_length, length)
+    return StepScalars(
+        distance=distance,
+        confirmed_distance=confirmed_distance,
+        gradient_sum=gradient_sum,
+        length=length,
+        first_length=first_length,
+        ramping=ramping.astype(size.dtype),
+        rounds_since=rounds,
+        cosine=cosine,
+        onward=onward,
+        unsettled=scalars.unsettled,
+        delay=scalars.delay,
+        shortening=shortening,
+        alpha=length / (size + TINY),
+    )

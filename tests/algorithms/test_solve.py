@@ -1,0 +1,199 @@
+"""The method that learns its step sizes: where it ends, its rule, its local work, its costs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import LOWER, quad, ring
+
+import diamond
+from diamond.algorithms.solve import solve
+from diamond.auto import local_solver, step_rule
+from diamond.auto.step_rule import StepInputs, initial_scalars, propose_step
+from diamond.core.sampling import Sample
+from diamond.problem import Problem
+
+
+def gap(given, run):
+    """The distance to the minimizer, relative to that of the start."""
+    wanted = given.minimizer()
+    return np.linalg.norm(np.asarray(run.x) - wanted, axis=1).max() / np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("level", ["personal", "common", "none"])
+def test_it_ends_at_the_minimizer(level):
+    given = quad(noise=0.0, lower_level=level)
+    run = diamond.simulate(given.problem, ring(4), solve(batch=4), 400, every=400)
+    assert gap(given, run) < 0.02
+    assert {"alpha"} <= set(run.history) and run.history["alpha"][-1] > 0
+    assert (level == "none") == ("beta" not in run.history)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        diamond.network.one_way_ring(4),
+        diamond.network.one_peer(4),
+        ring(4).through(diamond.network.channels.drops(0.2)),
+    ],
+    ids=["one way", "changing", "lossy"],
+)
+def test_it_is_right_on_every_kind_of_network(network):
+    given = quad(noise=0.0)
+    run = diamond.simulate(given.problem, network, solve(batch=4), 400, every=400)
+    assert gap(given, run) < 0.05
+
+
+def test_trackers_add_up_to_directions():
+    run = diamond.simulate(quad().problem, ring(4), solve(batch=3), 7, every=7)
+    state = run.state
+    np.testing.assert_allclose(state.tracker.x.sum(0), state.direction.x.sum(0), atol=1e-12)
+
+
+def scaled(problem, x_scale, y_scale, value):
+    """The same problem in other units of x, y, and of both losses."""
+    f, g = problem.upper, problem.lower
+    rows = [[part[i] for i in range(problem.agents)] for part in map(problem.rows.get, PARTS)]
+    x, y = problem.start(0)
+    return Problem(
+        lambda x, y, r: value * f(x / x_scale, y / y_scale, r),
+        lambda x, y, r: value * g(x / x_scale, y / y_scale, r),
+        lambda key: (x * x_scale, y * y_scale),
+        *rows,
+        shuffle=False,
+    )
+
+
+PARTS = ("train", "valid")
+
+
+@pytest.mark.parametrize(
+    ("x_scale", "y_scale", "value"),
+    [(1e6, 1.0, 1.0), (1.0, 1e-6, 1.0), (1.0, 1.0, 1e6), (1e-6,) * 3],
+)
+def test_units_do_not_matter(x_scale, y_scale, value):
+    problem = quad().problem
+    changed = scaled(problem, x_scale, y_scale, value)
+    runs = [diamond.simulate(p, ring(4), solve(batch=3), 30, every=30) for p in (problem, changed)]
+    np.testing.assert_allclose(np.asarray(runs[1].x) / x_scale, runs[0].x, rtol=1e-6, atol=1e-9)
+    assert [list(r.costs["gradients"]) for r in runs] == [list(runs[0].costs["gradients"])] * 2
+
+
+def stepped(trackers, first_length=0.1):
+    """Scalars after a step along each of these trackers in one dimension."""
+    x, before, scalars = 0.0, jnp.zeros(1), initial_scalars(jnp.zeros(1))
+    for t, u in enumerate(trackers):
+        tracker = jnp.array([float(u)])
+        at = jnp.array([x])
+        trusted = first_length if t == 0 else 1e9
+        inputs = StepInputs(at, jnp.zeros(1), at, tracker, before, trusted, t, t == 0, 0.0)
+        scalars = propose_step(scalars, inputs)
+        x, before = x - float(scalars.alpha) * u, tracker
+    return x, scalars
+
+
+def test_steps_double_while_trackers_agree():
+    x, scalars = stepped([5.0, 5.0, 5.0])
+    assert x == pytest.approx(-0.1 * (1 + 2 + 4)) and scalars.ramping == 1
+
+
+def test_after_the_ramp_steps_are_distance_over_gradients():
+    """The tracker turns at the fourth: a sum that begins with RESTART of them, then grows."""
+    _, turned = stepped([5.0, 5.0, 5.0, -5.0])
+    wanted = 0.7 * 5.0 / np.sqrt(step_rule.RESTART * 25.0)
+    assert turned.ramping == 0
+    assert turned.length == pytest.approx(min(wanted, step_rule.CAP * 0.7))
+    _, later = stepped([5.0, 5.0, 5.0, -5.0, 1.0])
+    assert later.gradient_sum == pytest.approx(step_rule.RESTART * 25.0 + 1.0)
+    assert later.length == pytest.approx(0.7 * 1.0 / np.sqrt(step_rule.RESTART * 25.0 + 1.0))
+
+
+def test_steps_grow_more_slowly_where_y_follows_late():
+    x, before, lengths = jnp.zeros(1), jnp.ones(1), {}
+    for delay in (1.0, 4.0):
+        scalars = initial_scalars(x)._replace(length=jnp.array(1.0), delay=jnp.array(delay))
+        inputs = StepInputs(x - 1, x, x - 1, before, before, 1e9, 5, False, 0.0)
+        lengths[delay] = float(propose_step(scalars, inputs).length)
+    assert lengths[1.0] == pytest.approx(2.0) and lengths[4.0] == pytest.approx(2.0**0.25)
+
+
+def test_steps_are_shortened_where_x_swings():
+    """The tracker points back to the average of x: by SHORTENING a round, sqrt(1 + t) at most."""
+    zero, one = jnp.zeros(1), jnp.ones(1)
+    scalars = initial_scalars(zero)._replace(ramping=jnp.zeros(()), shortening=jnp.array(1.5))
+    inputs = StepInputs(one, zero - 1, zero, one, one, 1.0, 99, False, 0.0)
+    assert propose_step(scalars, inputs).shortening == pytest.approx(1.5 * 1.3)
+    assert propose_step(scalars, inputs._replace(tracker=-one)).shortening == 1.5
+    assert propose_step(scalars, inputs._replace(t=2)).shortening == pytest.approx(3**0.5)
+
+
+def test_local_work_solves_the_lower_level():
+    """y and z of one agent beside dense solutions in float64, and the rows they were paid with."""
+    given = quad(noise=0.3)
+    own = given.problem.objectives(3).of(1)
+    x, y = given.problem.start(0)
+    sample = Sample(0, 0, 0, None, None)
+    given_x = x + 0.5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_solver, "TOLERANCE", 1e-10)
+        patch.setattr(local_solver, "SETTLED_AT_START", 1e-10)
+        found = local_solver.solve_locally(own, given_x, y, y, sample, 64, True)
+    A, wanted = given.A[1], given.lower_solution(np.asarray(given_x))[1]
+    np.testing.assert_allclose(found.y, wanted, rtol=1e-8)
+    f_y = wanted - given.a[1] + given.D[1].T @ np.asarray(given_x)
+    np.testing.assert_allclose(found.z, np.linalg.solve(A, f_y), rtol=1e-7)
+    rows = 12
+    assert found.cost.samples == 2 * rows and found.cost.gradients == rows * (1 + 1 + 1)
+    assert found.cost.hvps <= rows * (2 * LOWER + 1)
+
+
+def test_few_batches_stand_for_many_rows():
+    own = quad().problem.objectives(3).of(0)
+    assert local_solver.local_rows(own.train, 2, 4).where is None
+    few = local_solver.local_rows(own.train, 11, 2)
+    assert few.number == 6 and list(few.where) == [11, 0, 1, 2, 3, 4]
+
+
+def test_work_is_done_where_it_is_needed():
+    needed = jnp.array([True, False])
+    work = lambda one, x: local_solver.run_if(one, lambda: x + 1, x)
+    assert list(jax.vmap(work)(needed, jnp.array([1.0, 5.0]))) == [2.0, 5.0]
+
+
+def test_an_ill_conditioned_lower_level_is_solved_for():
+    """At condition 100; gradient steps alone of y would take hundreds of rounds to follow x once."""
+    given = quad(mu=0.01, L=1.0, noise=0.05)
+    run = diamond.simulate(given.problem, ring(4), solve(batch=3), 300, every=300)
+    first, last = run.history["stationarity"]
+    assert last < 0.01 * first
+    assert run.costs["hvps"].min() > 2 * 300 * 3  # more than the two products of every round
+
+
+def test_resumed_it_ends_in_the_same_bits():
+    given = quad().problem, ring(4), solve(batch=3)
+    whole = diamond.simulate(*given, 20, every=10)
+    half = diamond.simulate(*given, 10, every=10)
+    again = diamond.simulate(*given, 20, every=10, resume=half.snapshot)
+    np.testing.assert_array_equal(again.x, whole.x)
+    np.testing.assert_array_equal(again.history["gradients"], whole.history["gradients"])
+
+
+def test_one_call_chooses_everything():
+    given = quad(noise=0.1)
+    run = diamond.solve(given.problem, ring(4))
+    assert gap(given, run) < 0.1 and "has fallen by" in run.message
+    assert "mini-batches of 2 rows, for 4 agents on ring(4)" in run.description
+    short = diamond.solve(given.problem, ring(4), calls=500)
+    assert short.message.startswith("stopped at round") and "calls" in short.message
+    spent = sum(short.history[name][-1] for name in ("gradients", "hvps", "jvps"))
+    assert spent >= 500 and short.rounds < run.rounds
+    at = (run.history["upper_loss"][0] + run.history["upper_loss"][-1]) / 2
+    assert "upper_loss" in diamond.solve(given.problem, ring(4), target=at).message
+    assert diamond.solve(given.problem, ring(4), rounds=3).rounds == 3
+
+
+def test_one_agent_needs_no_network():
+    run = diamond.solve(quad(agents=1).problem, rounds=5)
+    assert run.rounds == 5 and "one agent" in run.description
+    with pytest.raises(ValueError, match=r"4 agents, which need a network.*ring\(4\)"):
+        diamond.solve(quad().problem)
