@@ -86,7 +86,8 @@ def made(suite: Suite, name: str, method: str, folder: Path, **parts: Any) -> Pa
     (case,) = [case for case in suite.cases if case.name == name]
     problem, network = case.make()
     known = tunable(method, problem, network, case.batch, TUNING, **parts)
-    tried = [known.at(drawn) for drawn in factors(suite.settings)]
+    settings = suite.settings if known.base else 1  # a method without numbers has nothing to tune
+    tried = [known.at(drawn) for drawn in factors(settings)]
     make = LossOnly() if jax.default_backend() == "cpu" else many
 
     def runs(given: list[Any], seeds: range, rounds: int, measured: list[int]) -> list[list[Trial]]:

@@ -10,7 +10,7 @@ from .. import catalogue
 from ..core.suggestions import did_you_mean
 from ..network import Network
 from ..problem import Problem
-from . import cases
+from . import cases, unseen_cases
 from .cases import Case
 
 TUNING = 100  # seeds of the trials are from here on; those of the runs from 0
@@ -50,12 +50,12 @@ class Suite:
 
 
 PERSONAL = "diamond gt_sgd dsgd m_sgd interact svr_interact k_free lopa prometheus extra"
-PERSONAL += " exact_diffusion f2sa"
+PERSONAL += " exact_diffusion f2sa solve"
 COMMON = "diamond_common sparkle d_soba ma_dsbo dsbo gossip_dsbo mdbo vrdbo dsgda_gt fab adasdbo"
-COMMON += " sldbo"
+COMMON += " sldbo solve"
 ALONE = "diamond aid amigo bsa f2sa itd k_free ma_soba mrbo rsvrb saba soba stable stocbio sustain"
-ALONE += " ttsa vrbo"
-LINKS = "diamond gt_sgd dsgd m_sgd k_free push_diging sgp"
+ALONE += " ttsa vrbo solve"
+LINKS = "diamond gt_sgd dsgd m_sgd k_free push_diging sgp solve"
 PAPER = "diamond gt_sgd dsgd m_sgd"
 SUITES: dict[str, Suite] = {
     "personal": Suite(
@@ -106,6 +106,18 @@ SUITES: dict[str, Suite] = {
             cases.links_one_peer,
         ),
         tuple(LINKS.split()),
+    ),
+    "unseen": Suite(  # drawn before the method `solve` was written
+        "unseen",
+        (
+            unseen_cases.network_below,
+            unseen_cases.condition_10000,
+            unseen_cases.sparse_64,
+            unseen_cases.heavy_tails,
+            unseen_cases.uneven,
+            unseen_cases.tiny_x,
+        ),
+        tuple(PERSONAL.split()),
     ),
     "paper": Suite("paper", (cases.meta_learning, cases.penalties), tuple(PAPER.split())),
 }

@@ -1,0 +1,78 @@
+"""What `diamond.solve` needs to reach the targets of the benchmark, beside the best tuned method.
+
+    python benchmarks/solve.py                            # all cases with results in docs/benchmark
+    python benchmarks/solve.py --seeds 10 quadratic ridge
+
+Prints one row a case: calls and rounds of the best tuned method, those of `solve` in the median
+over the seeds (a dash where fewer than half of them reach the target), and each seed's own.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import warnings
+from pathlib import Path
+from typing import Any
+
+import diamond
+from diamond.bench.suites import SUITES
+
+RESULTS = Path(__file__).parent.parent / "docs" / "benchmark"
+CALLS = ("gradients", "hvps", "jvps")
+
+
+def known() -> dict[str, tuple[float, dict[str, float]]]:
+    """The target of each case, and the smallest calls and rounds of a tuned method."""
+    found = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        results = json.loads(path.read_text())
+        for case, goal in results["targets"].items():
+            rows = [row for row in results["costs"]["tuned"] if row["case"] == case]
+            best = {
+                name: min((row[name] for row in rows if row[name]), default=math.nan)
+                for name in ("calls", "round")
+            }
+            found[case] = goal["target"], best
+    return found
+
+
+def reach(case: Any, target: float, seed: int) -> tuple[float, float]:
+    """Calls and rounds of `solve` from this seed; infinite where it does not reach the target."""
+    problem, network = case.make()
+    given = dict(target=target, rounds=case.rounds, every=case.measured, batch=case.batch)
+    try:
+        run = diamond.solve(problem, network, seed=seed, on_divergence="stop", **given)
+    except diamond.Diverged:
+        return math.inf, math.inf
+    last = {name: values[-1] for name, values in run.history.items()}
+    if not last["upper_loss"] <= target:
+        return math.inf, math.inf
+    return sum(last[name] for name in CALLS), last["round"]
+
+
+def shown(number: float) -> str:
+    return f"{number:,.0f}" if math.isfinite(number) else "-"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", help="names of cases; all by default")
+    parser.add_argument("--seeds", type=int, default=4)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", RuntimeWarning)
+    targets = known()
+    cases = {case.name: case for suite in SUITES.values() for case in suite.cases}
+    print("| case | best tuned | rounds | solve | rounds | each seed |")
+    print("| --- | ---: | ---: | ---: | ---: | --- |")
+    for name in given.cases or targets:
+        target, best = targets[name]
+        runs = [reach(cases[name], target, seed) for seed in range(given.seeds)]
+        calls, rounds = (statistics.median_low(column) for column in zip(*runs))
+        each = ", ".join(shown(calls) for calls, _ in runs)
+        numbers = best["calls"], best["round"], calls, rounds
+        print("|", name, "|", *(f"{shown(n)} |" for n in numbers), each, "|", flush=True)
+
+
+if __name__ == "__main__":
+    main()
