@@ -161,7 +161,7 @@ def test_work_is_done_where_it_is_needed():
 
 
 def test_an_ill_conditioned_lower_level_is_solved_for():
-    """At condition 100; gradient steps alone of y would take hundreds of rounds to follow x once."""
+    """At condition 100 gradient steps of y alone would take hundreds of rounds to follow x once."""
     given = quad(mu=0.01, L=1.0, noise=0.05)
     run = diamond.simulate(given.problem, ring(4), solve(batch=3), 300, every=300)
     first, last = run.history["stationarity"]
