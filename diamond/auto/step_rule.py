@@ -82,6 +82,7 @@ class StepInputs(NamedTuple):
     t: Any
     is_first: Any  # whether x moves for the first time
     smoothing_delay: Any  # rounds by which averaged directions lag
+    boldness: Any = 1.0  # below 1 after a rollback: a slower ramp, and shorter steps after it
 
 
 def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
@@ -105,8 +106,8 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     agreement = jnp.clip((successive - AGREE) / (ALIGNED - AGREE), 0.0, 1.0)
     persistence = jnp.clip((onward - ONWARD) / (FAR_ONWARD - ONWARD), 0.0, 1.0)
     agreement = jnp.maximum(agreement, persistence)
-    growth = 1 + (GROWTH ** (1 / delay) - 1) * agreement * (scalars.unsettled <= 0.5)
-    ramp_length = jnp.where(first, first_length, growth * scalars.length)
+    growth = 1 + (GROWTH ** (inputs.boldness / delay) - 1) * agreement * (scalars.unsettled <= 0.5)
+    ramp_length = jnp.where(first, inputs.boldness * first_length, growth * scalars.length)
     ramp_length = jnp.minimum(ramp_length, inputs.trusted_length)
 
     squares = scalars.gradient_sum + size**2
@@ -124,7 +125,7 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     strength = jnp.clip((restoring - RESTORING) / (1 - RESTORING), 0.0, 1.0)
     shortening = jnp.where(was_ramping, 1.0, scalars.shortening * (1 + SHORTENING * strength))
     shortening = jnp.minimum(shortening, jnp.sqrt(1.0 + inputs.t))
-    length = length / (1 + DAMPING * (delay - 1)) / shortening
+    length = inputs.boldness * length / (1 + DAMPING * (delay - 1)) / shortening
     length = jnp.where(ramping, ramp_length, length)
     return StepScalars(
         distance=distance,

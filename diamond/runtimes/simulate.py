@@ -97,7 +97,8 @@ def simulate(
     if on_divergence == "shrink" and not can:
         raise ValueError("on_divergence='shrink' needs an algorithm with shrunk(factor)")
     if on_divergence is None:
-        on_divergence = "shrink" if can and "alpha" in open_numbers(algorithm) else "stop"
+        finds_alpha = "alpha" in open_numbers(algorithm) or hasattr(algorithm, "learned")
+        on_divergence = "shrink" if can and finds_alpha else "stop"
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)
         resume = _snapshot_of(resume, seed, sampling)

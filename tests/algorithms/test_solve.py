@@ -169,6 +169,25 @@ def test_an_ill_conditioned_lower_level_is_solved_for():
     assert run.costs["hvps"].min() > 2 * 300 * 3  # more than the two products of every round
 
 
+def test_a_run_that_is_lost_rolls_back_and_continues_with_smaller_steps():
+    """The upper loss is not a number where x is too far, which the first ramp does not know."""
+    given = quad(noise=0.1)
+    wanted = given.minimizer()
+    far = 1.5 * np.linalg.norm(wanted)
+
+    def upper(x, y, rows):
+        poison = jnp.where(jnp.sum(x**2) > far**2, jnp.nan, 1.0)
+        return poison * given.problem.upper(x, y, rows)
+
+    rows = [[given.problem.rows[part][i] for i in range(4)] for part in PARTS]
+    start = lambda key: given.problem.start(0)
+    problem = Problem(upper, given.problem.lower, start, *rows, shuffle=False)
+    with pytest.warns(RuntimeWarning, match="back to round 0 with steps"):
+        run = diamond.simulate(problem, ring(4), solve(batch=2), 200, every=200)
+    assert run.rounds == 200 and gap(given, run) < 0.2
+    assert 0.01 < run.resolved["shrunk"] < 1
+
+
 def test_resumed_it_ends_in_the_same_bits():
     given = quad().problem, ring(4), solve(batch=3)
     whole = diamond.simulate(*given, 20, every=10)

@@ -42,7 +42,7 @@ class State(NamedTuple):
 class LearnedSteps:
     """One exchange a round; every number is learned."""
 
-    boldness: Any = 1.0  # scales all steps of x; smaller after a rollback
+    boldness: Any = 1.0  # of the steps of x; smaller after a rollback
     share: Any = COMMON_SHARE
     prox: Any = None
     batch: int = field(default=64, metadata=STATIC)
@@ -130,12 +130,12 @@ class LearnedSteps:
             t,
             t <= begin,
             1 / learned_estimate.average_weight(t) - 1,
+            self.boldness,
         )
         step = propose_step(state.step, inputs)
         step = step._replace(unsettled=unsettled.astype(delay.dtype), delay=delay)
-        moves = jnp.where(t < begin, 0.0, self.boldness)
-        step = step._replace(alpha=moves * step.alpha, length=moves * step.length)
-        return tracker, _cast(step, state.step)
+        alpha = jnp.where(t < begin, 0.0, step.alpha)
+        return tracker, _cast(step._replace(alpha=alpha), state.step)
 
     def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message:
         tracker, step = self._propose(state, estimate, t)
