@@ -249,7 +249,7 @@ def test_the_heat_map_has_a_cell_for_every_agent_and_evaluation(opened, compared
     assert opened.locator("#heat-chart .bars path").count() == 25
     known = [line["agents"]["consensus"] for line in folders.lines(compared / "diamond-seed0")]
     told = {(c[1], c[0]): float(c[2]) for c in cells["customdata"]}
-    assert told[40, 3] == pytest.approx(known[4][3], rel=1e-2)
+    assert told[40, "agent 3"] == pytest.approx(known[4][3], rel=1e-2)
     most = np.unravel_index(np.argmax(known), (5, 5))
     assert cells["marker"]["color"][5 * most[0] + most[1]] == "rgb(253,231,37)"
 
