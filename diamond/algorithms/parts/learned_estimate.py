@@ -40,7 +40,6 @@ class Memory(NamedTuple):
     residual: jax.Array  # ||g_y|| on the last mini-batch
     rest: jax.Array  # rounds to the next local solution,
     wait: jax.Array  # and how many of them are left
-    upper_loss: jax.Array  # f on the last mini-batch, at the agent's own y
 
 
 class Estimate(NamedTuple):
@@ -71,7 +70,7 @@ def estimate_directions(
     y, z, spent = state.y, state.z, Cost(*(0 * memory.rest.astype(jnp.int32) for _ in range(4)))
     if problem.lower_level == "personal":
         y, z, memory, spent = _work_locally(problem, state, t, sample)
-    f, (f_x, f_y) = jax.value_and_grad(problem.f, (0, 1))(x, y, sample.upper)
+    f_x, f_y = jax.grad(problem.f, (0, 1))(x, y, sample.upper)
     lower_gradient = lambda x, y: jax.grad(problem.g, 1)(x, y, sample.cross)
     v, transposed = jax.vjp(lower_gradient, x, y)
     cross, product = transposed(z)
@@ -94,7 +93,6 @@ def estimate_directions(
         lag=lag,
         reference=reference,
         residual=residual,
-        upper_loss=f,
     )
     ramping = state.step.ramping > 0.5
     moves_first = jnp.asarray(t <= first_move)
@@ -181,11 +179,10 @@ def estimate_without_lower_level(
     problem: Objectives, state: Any, t: Number, sample: Sample
 ) -> tuple[Estimate, Cost]:
     """The gradient of f, and the length of Newton's step along it."""
-    gradient = jax.grad(problem.f, 0)
-    f, new = jax.value_and_grad(problem.f)(state.x, None, sample.upper)
+    f_x = lambda x: jax.grad(problem.f)(x, None, sample.upper)
+    new = f_x(state.x)
     p = _averaged(state, new, t)
     along, size = unit_vector(p), tree.norm(p)
-    f_x = lambda x: gradient(x, None, sample.upper)
     ramping, moves_first = state.step.ramping > 0.5, jnp.asarray(t == 0)
     slope = lambda: tree.norm(jax.jvp(f_x, (state.x,), (along,))[1])
     change = run_if(tree.mapped_with(moves_first, size), slope, jnp.zeros_like(size))
@@ -193,10 +190,9 @@ def estimate_without_lower_level(
     longest = jnp.where(moves_first, far, GROWTH * state.step.length)
     shift = lambda s: tree.norm(tree.sub(f_x(tree.axpy(-s, along, state.x)), new))
     length, probes = _backtrack(shift, longest, size, ramping)
-    memory = state.memory._replace(upper_loss=f)
     rows = problem.valid.size(sample.upper)
     cost = Cost(rows, rows * (1 + probes), rows * moves_first)
-    return Estimate(Point(p), None, None, length, memory), cost
+    return Estimate(Point(p), None, None, length, state.memory), cost
 
 
 def unit_vector(a: Tree) -> Tree:

@@ -97,7 +97,7 @@ class LearnedSteps:
         zero = scalars.distance
         wave = lambda a: jnp.cos(1.7 * jnp.arange(a.size, dtype=a.dtype) + 0.3).reshape(a.shape)
         power_vector = learned_estimate.unit_vector(jax.tree.map(wave, y))
-        memory = Memory(power_vector, *[zero] * 7)
+        memory = Memory(power_vector, *[zero] * 6)
         point = tree.zeros(Point(x, y, y) if self.level == "common" else Point(x))
         return State(x, y, tree.zeros(y), point, point, point.x, x, x, scalars, memory)
 
