@@ -7,7 +7,7 @@
     python benchmarks/gallery.py cleaning     accuracy and F1, on three draws of wrong labels
     python benchmarks/gallery.py mnist FOLDER the same on 12,500 rows of MNIST, which is there
 
-Games: 9 agents, Erdos-Renyi (p = 0.3), all states in every round, steps that choose themselves.
+Games: 9 agents, Erdos-Renyi (p = 0.3), all states in every round, learned steps.
 Cleaning: half of the labels are wrong; alpha of every method is the best of one grid on the first
 draw, by the upper loss.
 """

@@ -3,8 +3,8 @@
     python benchmarks/navigation.py [FOLDER]      navigation.png, navigation.gif, the table
 
 Four agents on a plane, each paid for how near the next one comes to a landmark that it alone knows.
-DIAMOND over ten seeds of what is drawn, GT-SGD and D-SGD over three, with steps that choose
-themselves; independent learners, each of whom changes its own moves for its own reward; the best,
+DIAMOND over ten seeds of what is drawn, GT-SGD and D-SGD over three, with learned
+steps; independent learners, each of whom changes its own moves for its own reward; the best,
 by planning.
 """
 

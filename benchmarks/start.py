@@ -48,7 +48,7 @@ batch = 4
 
 
 def run() -> None:
-    """`diamond run` of a small file whose steps choose themselves."""
+    """`diamond run` of a small file with learned steps."""
     from diamond.cli import app
 
     Path("small.toml").write_text(SMALL)

@@ -25,7 +25,7 @@ def aid(
     z starts anew in every round (the paper starts from the last).
     """
     inner = loops(inner)
-    _, s = choose(steps, "atc", inner=inner, full=True, x="gossip", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(full=True),

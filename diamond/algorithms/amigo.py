@@ -22,9 +22,7 @@ def amigo(
 ) -> Loop:
     """`inner` steps of y along g_y, as many of z along g_yy z - f_y; x along f_x - g_xy z."""
     inner = loops(inner)
-    _, s = choose(
-        steps, "atc", lags=2, inner=inner, x="gossip", alpha=alpha, beta=beta, delta=delta
-    )
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     return Loop(
         carried(),
         plain(),

@@ -27,7 +27,7 @@ def bsa(
     averaged with the neighbours'.
     """
     inner = loops(inner)
-    _, s = choose(steps, "atc", inner=inner, x="gossip", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(),

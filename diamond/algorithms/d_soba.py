@@ -25,17 +25,7 @@ def d_soba(
 
     `first_order` (D-SOBA-FO) takes differences of gradients for both products.
     """
-    _, s = choose(
-        steps,
-        "atc",
-        lags=2,
-        x="gossip",
-        y="gossip",
-        alpha=alpha,
-        beta=beta,
-        delta=delta,
-        theta=theta,
-    )
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta, theta=theta)
     return Loop(
         carried(differences=first_order),
         Average(s["theta"]),

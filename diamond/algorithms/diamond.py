@@ -3,8 +3,8 @@
 Rule: [S].
 """
 
-from ..hypergradient import Hypergradient
-from ._auto import Order, Step, Steps, choose, inverted
+from ..hypergradient import Hypergradient, warm_start
+from ._auto import Order, Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit
 from .parts.estimators import Momentum
@@ -19,7 +19,7 @@ def diamond(
     eta: Step = None,
     gamma: Step = None,
     batch: int = 64,
-    hypergradient: Hypergradient | None = None,
+    hypergradient: Hypergradient = warm_start(),
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
@@ -34,16 +34,12 @@ def diamond(
     below 2 / L_g. `diamond.schedule.paper` gives the paper's four schedules. Without a lower level
     it is GT-STORM.
     """
-    hypergradient, newton = inverted(hypergradient, steps, alpha, beta)
-    order, s = choose(
-        steps, order, newton=newton is not False, alpha=alpha, beta=beta, eta=eta, gamma=gamma
-    )
+    order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma)
     return Loop(
         implicit(hypergradient),
         Momentum(s["eta"], s["gamma"]),
         x=Variable(s["alpha"], tracking(order)),
         y=Variable(s["beta"], local()),
         batch=batch,
-        newton=newton,
         solves=("personal", "none"),
     )

@@ -26,9 +26,7 @@ def diamond_common(
 
     p along f_x - g_xy z, v along g_y, w along g_yy z - f_y. No published guarantee is known.
     """
-    order, s = choose(
-        steps, order, lags=2, y="gt", alpha=alpha, beta=beta, delta=delta, eta=eta, gamma=gamma
-    )
+    order, s = choose(steps, order, alpha=alpha, beta=beta, delta=delta, eta=eta, gamma=gamma)
     return Loop(
         carried(),
         Momentum(s["eta"], s["gamma"]),

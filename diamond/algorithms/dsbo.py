@@ -21,18 +21,8 @@ def dsbo(
     steps: Steps = "auto",
 ) -> Loop:
     """`ma_dsbo` without trackers and without averaging: a bias of the order of the steps."""
-    inner = loops(inner, "gossip")
-    _, s = choose(
-        steps,
-        "atc",
-        lags=2,
-        inner=inner,
-        x="gossip",
-        y="gossip",
-        alpha=alpha,
-        beta=beta,
-        delta=delta,
-    )
+    inner = loops(inner)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     return Loop(
         carried(),
         plain(),

@@ -22,7 +22,7 @@ def dsgda_gt(
     steps: Steps = "auto",
 ) -> Loop:
     """The penalty of `f2sa` for a common lower level, all three tracked; bias of order 1 / lam."""
-    _, s = choose(steps, "atc", lags=2, y="gt", alpha=alpha, beta=beta, delta=delta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     return Loop(
         penalty(lam),
         plain(),

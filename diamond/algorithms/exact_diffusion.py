@@ -3,7 +3,7 @@
 Rule: [S][V].
 """
 
-from ..hypergradient import Hypergradient, neumann
+from ..hypergradient import Hypergradient, warm_start
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit
@@ -17,14 +17,14 @@ def exact_diffusion(
     alpha: Step = None,
     beta: Step = None,
     batch: int = 64,
-    hypergradient: Hypergradient = neumann(),
+    hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> Loop:
     """psi_t = x_t - alpha d_t, phi_t = psi_t + x_t - psi_{t-1}, x_{t+1} = W phi_t.
 
     d is f_x or, where there is a lower level, the hypergradient; W = M or (I + M) / 2.
     """
-    _, s = choose(steps, "atc", x="ed", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(),

@@ -3,7 +3,7 @@
 Rule: [S][V].
 """
 
-from ..hypergradient import Hypergradient, neumann
+from ..hypergradient import Hypergradient, warm_start
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit
@@ -18,7 +18,7 @@ def extra(
     alpha: Step = None,
     beta: Step = None,
     batch: int = 64,
-    hypergradient: Hypergradient = neumann(),
+    hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> Loop:
     """x_{t+2} = (I + M) x_{t+1} - (I + M) / 2 x_t - alpha (d_{t+1} - d_t).
@@ -26,7 +26,7 @@ def extra(
     d is f_x or, where there is a lower level, the hypergradient. What it tells it knows before it
     computes.
     """
-    _, s = choose(steps, "atc", x="extra", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(),

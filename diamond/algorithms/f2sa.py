@@ -29,7 +29,7 @@ def f2sa(
     shrink as lam grows; lam may be a schedule. On several agents x is tracked, y and z are each
     agent's own.
     """
-    order, s = choose(steps, order, lags=2, inner=inner, alpha=alpha, beta=beta, delta=delta)
+    order, s = choose(steps, order, alpha=alpha, beta=beta, delta=delta)
     return Loop(
         penalty(lam),
         plain(),

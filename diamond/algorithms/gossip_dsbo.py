@@ -46,6 +46,9 @@ class GossipDsbo(Single):
     def estimate(self, problem: Objectives, state: State, t: Number, sample: Sample) -> Any:
         return ingredients(problem, state.x, state.y, sample)
 
+    def x_direction(self, estimate: Ingredients, state: State) -> Tree:
+        return like(hypergradient(state.kept, self.floor), state.x)
+
     def outgoing(self, state: State, estimate: Ingredients, t: Number) -> Message:
         return Message(state)
 
@@ -71,5 +74,5 @@ def gossip_dsbo(
     x along f_x - g_xy [g_yy]^-1 f_y of these averages, y along g_y, both mixed. Biased by theta
     and the steps where agents differ. It tells whole matrices: for small y.
     """
-    _, s = choose(steps, "paper", 2, x="gossip", y="gossip", alpha=alpha, beta=beta, theta=theta)
+    _, s = choose(steps, "paper", alpha=alpha, beta=beta, theta=theta)
     return GossipDsbo(s["alpha"], s["beta"], s["theta"], floor, batch)

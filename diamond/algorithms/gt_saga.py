@@ -19,7 +19,7 @@ def gt_saga(
     steps: Steps = "auto",
 ) -> Loop:
     """d(b) - table(b) + mean of the table, b the block of rows drawn, which `batch` must divide."""
-    order, s = choose(steps, order, full=True, alpha=alpha)
+    order, s = choose(steps, order, alpha=alpha)
     return Loop(
         gradient(),
         saga(),

@@ -20,7 +20,7 @@ def gt_sarah(
     steps: Steps = "auto",
 ) -> Loop:
     """`svr_interact` without a lower level."""
-    order, s = choose(steps, order, full=True, alpha=alpha)
+    order, s = choose(steps, order, alpha=alpha)
     return Loop(
         gradient(),
         recursive(period),

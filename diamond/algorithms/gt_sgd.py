@@ -3,8 +3,8 @@
 Rule: [S].
 """
 
-from ..hypergradient import Hypergradient
-from ._auto import Order, Step, Steps, choose, inverted
+from ..hypergradient import Hypergradient, warm_start
+from ._auto import Order, Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit
 from .parts.estimators import plain
@@ -17,7 +17,7 @@ def gt_sgd(
     alpha: Step = None,
     beta: Step = None,
     batch: int = 64,
-    hypergradient: Hypergradient | None = None,
+    hypergradient: Hypergradient = warm_start(),
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
@@ -25,14 +25,12 @@ def gt_sgd(
 
     `diamond`.
     """
-    hypergradient, newton = inverted(hypergradient, steps, alpha, beta)
-    order, s = choose(steps, order, newton=newton is not False, alpha=alpha, beta=beta)
+    order, s = choose(steps, order, alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(),
         x=Variable(s["alpha"], tracking(order)),
         y=Variable(s["beta"], local()),
         batch=batch,
-        newton=newton,
         solves=("personal", "none"),
     )

@@ -21,7 +21,7 @@ def interact(
     steps: Steps = "auto",
 ) -> Loop:
     """`gt_sgd` with p_t and v_t on all of an agent's rows, and a deterministic hypergradient."""
-    order, s = choose(steps, order, full=True, alpha=alpha, beta=beta)
+    order, s = choose(steps, order, alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(full=True),

@@ -3,7 +3,6 @@
 Rule: [M hi][V]; y steps once x has moved.
 """
 
-from ..auto.step_sizes import rate
 from ..hypergradient import unrolled
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
@@ -24,9 +23,9 @@ def itd(
 
     The bias shrinks as (1 - beta mu)^N.
     """
-    _, s = choose(steps, "atc", inner=inner, full=True, x="gossip", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
-        implicit(unrolled(inner, s["beta"](0) if beta is not None else rate())),
+        implicit(unrolled(inner, s["beta"](0))),
         plain(full=True),
         x=Variable(s["alpha"], gossip()),
         y=Variable(s["beta"], local()),

@@ -32,9 +32,7 @@ def k_free(
     condition number smaller than DIAMOND's, whose truncated chain damps (benchmarks/k_free.py).
     Three mini-batches a round instead of k + 3. No published guarantee is known.
     """
-    order, s = choose(
-        steps, order, lags=2, alpha=alpha, beta=beta, eta=eta, gamma=gamma, delta=delta
-    )
+    order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma, delta=delta)
     return Loop(
         carried(),
         Momentum(s["eta"], s["gamma"]),

@@ -31,7 +31,7 @@ def lopa(
     `x` "gt": LoPA-GT, u_t tracks r_t; "gossip": LoPA-LG, along r_t itself, with a bias of order
     alpha where agents differ. `relax`, tau of the paper: x goes that share of the way.
     """
-    order, s = choose(steps, order, lags=2, x=x, alpha=alpha, beta=beta, delta=delta, theta=theta)
+    order, s = choose(steps, order, alpha=alpha, beta=beta, delta=delta, theta=theta)
     return Loop(
         carried(),
         Average(s["theta"]),

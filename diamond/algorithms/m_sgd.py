@@ -3,8 +3,8 @@
 Rule: [S].
 """
 
-from ..hypergradient import Hypergradient
-from ._auto import Order, Step, Steps, choose, inverted
+from ..hypergradient import Hypergradient, warm_start
+from ._auto import Order, Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit
 from .parts.estimators import Momentum
@@ -19,21 +19,17 @@ def m_sgd(
     eta: Step = None,
     gamma: Step = None,
     batch: int = 64,
-    hypergradient: Hypergradient | None = None,
+    hypergradient: Hypergradient = warm_start(),
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
     """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t, with p_t, v_t and y_{t+1} as in `diamond`."""
-    hypergradient, newton = inverted(hypergradient, steps, alpha, beta)
-    order, s = choose(
-        steps, order, newton=newton is not False, alpha=alpha, beta=beta, eta=eta, gamma=gamma
-    )
+    order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma)
     return Loop(
         implicit(hypergradient),
         Momentum(s["eta"], s["gamma"]),
         x=Variable(s["alpha"], gossip(order)),
         y=Variable(s["beta"], local()),
         batch=batch,
-        newton=newton,
         solves=("personal", "none"),
     )

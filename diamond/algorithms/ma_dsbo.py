@@ -26,18 +26,8 @@ def ma_dsbo(
     `inner` None: as many as halve the error of y, 10 at most. Trackers are kept from round to
     round: restarted ones leave a bias that only shrinks with `inner`.
     """
-    inner = loops(inner, "gt")
-    _, s = choose(
-        steps,
-        "atc",
-        lags=2,
-        inner=inner,
-        y="gt",
-        alpha=alpha,
-        beta=beta,
-        delta=delta,
-        theta=theta,
-    )
+    inner = loops(inner)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta, theta=theta)
     return Loop(
         carried(),
         Average(s["theta"]),

@@ -21,9 +21,7 @@ def ma_soba(
     steps: Steps = "auto",
 ) -> Loop:
     """`soba` with x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z)."""
-    _, s = choose(
-        steps, "atc", lags=2, x="gossip", alpha=alpha, beta=beta, delta=delta, theta=theta
-    )
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta, theta=theta)
     return Loop(
         carried(),
         Average(s["theta"]),

@@ -30,7 +30,7 @@ def mdbo(
     [g_yy]^-1, and the inverse of a mean is not the mean of inverses: where the g_i differ, it
     converges elsewhere (`sparkle` does not).
     """
-    _, s = choose(steps, "paper", y="gt", alpha=alpha, beta=beta, theta=theta, gamma=gamma)
+    _, s = choose(steps, "paper", alpha=alpha, beta=beta, theta=theta, gamma=gamma)
     return Loop(
         implicit(hypergradient),
         Average(s["theta"], s["gamma"]),

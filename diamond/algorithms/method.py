@@ -52,7 +52,7 @@ def method(
                     "y*inner x" takes `inner`, found by the run if None
         solves      "personal", "common" or "none"; by default what the moves of y say
 
-    Steps that are not given choose themselves.
+    Steps that are not given are learned.
     """
     alone = directions == "gradient"
     z = y if z is None else z
@@ -64,7 +64,7 @@ def method(
     if x == "local":
         raise ValueError("x must be agreed upon: it cannot be 'local'")
     fixed = re.search(r"y\w*\*(\d+)", plan)  # how often y steps for one step of x
-    times = loops(inner, y) if "inner" in plan else int(fixed.group(1)) if fixed else 1
+    times = loops(inner) if "inner" in plan else int(fixed.group(1)) if fixed else 1
     lags = 2 if directions in ("carried", "penalty") else 1
     named: dict[str, Any] = {"alpha": alpha} | ({} if alone else {"beta": beta})
     named |= {"delta": delta} if lags == 2 else {}
@@ -73,8 +73,7 @@ def method(
     given = {"beta": beta, "delta": delta, "eta": eta, "gamma": gamma, "theta": theta}
     if unused := [name for name, value in given.items() if value is not None and name not in named]:
         raise ValueError(f"{unused[0]} is no number of these parts; they have {', '.join(named)}")
-    full = estimator in ("full", "recursive", "saga")
-    _, s = choose(steps, order, lags=lags, full=full, inner=times, x=x, y=y, **named)
+    _, s = choose(steps, order, **named)
     moves = zip("xyz", ("alpha", "beta", "delta"), (x, y, z))
     return Loop(
         along(directions, hypergradient, lam),

@@ -23,7 +23,7 @@ def mrbo(
     steps: Steps = "auto",
 ) -> Loop:
     """SUSTAIN with the whole Neumann sum for eq. (5)."""
-    _, s = choose(steps, "atc", x="gossip", alpha=alpha, beta=beta, eta=eta, gamma=gamma)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, eta=eta, gamma=gamma)
     return Loop(
         implicit(hypergradient),
         Momentum(s["eta"], s["gamma"]),

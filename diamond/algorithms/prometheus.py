@@ -29,7 +29,7 @@ def prometheus(
     default). h is the `prox` of the problem (`diamond.prox`: box, ball, simplex, l1, l2); x stays
     feasible whatever relax is. Without one, it is SVR-INTERACT that mixes after the step.
     """
-    _, s = choose(steps, "atc", full=True, alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         recursive(period),

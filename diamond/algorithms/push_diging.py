@@ -3,7 +3,7 @@
 Rule: [M hi][V]; the step is mixed too.
 """
 
-from ..hypergradient import Hypergradient, neumann
+from ..hypergradient import Hypergradient, warm_start
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit
@@ -17,7 +17,7 @@ def push_diging(
     alpha: Step = None,
     beta: Step = None,
     batch: int = 64,
-    hypergradient: Hypergradient = neumann(),
+    hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> Loop:
     """u <- C (u + h - h'), q <- C (q - alpha u), w <- C w, x = q / w; ' is the round before.
@@ -25,7 +25,7 @@ def push_diging(
     By weights of the sender alone: an agent need not know whom it hears. With weights of both ends,
     `gt_sgd` is AB (push-pull) on the same networks.
     """
-    _, s = choose(steps, "atc", x="push_gt", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(),

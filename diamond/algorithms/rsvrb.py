@@ -42,5 +42,5 @@ def rsvrb(
 
     W has no eigenvalue below mu / 2; y along g_y with momentum. For small y.
     """
-    _, s = choose(steps, "atc", x="gossip", alpha=alpha, beta=beta, eta=eta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, eta=eta)
     return Rsvrb(s["alpha"], s["beta"], s["eta"], floor, batch)

@@ -23,7 +23,7 @@ def saba(
 
     The table takes, for every block, the memory of x, y and z twice. `batch` must divide the rows.
     """
-    _, s = choose(steps, "atc", lags=2, full=True, x="gossip", alpha=alpha, beta=beta, delta=delta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     return Loop(
         carried(),
         saga(),

@@ -3,7 +3,7 @@
 Rule: [S][V].
 """
 
-from ..hypergradient import Hypergradient, neumann
+from ..hypergradient import Hypergradient, warm_start
 from ._auto import Step, Steps, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit
@@ -17,14 +17,14 @@ def sgp(
     alpha: Step = None,
     beta: Step = None,
     batch: int = 64,
-    hypergradient: Hypergradient = neumann(),
+    hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> Loop:
     """q <- C (q - alpha h(x, y)), w <- C w, x = q / w: D-SGD where links go one way or change.
 
     C are the weights of the sender. Where agents differ, x has a bias of order alpha, as D-SGD has.
     """
-    _, s = choose(steps, "atc", x="push", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(),

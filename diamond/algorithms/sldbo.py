@@ -25,7 +25,7 @@ def sldbo(
 
     The radius must be at least ||f_y|| / mu, so that z* is inside; None projects on nothing.
     """
-    _, s = choose(steps, "atc", lags=2, full=True, y="gt", alpha=alpha, beta=beta, delta=delta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     kept = None if radius is None else ball(radius)
     return Loop(
         carried(),

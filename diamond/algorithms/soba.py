@@ -20,7 +20,7 @@ def soba(
     steps: Steps = "auto",
 ) -> Loop:
     """x along f_x - g_xy z, y along g_y, z along g_yy z - f_y (z is -v of the paper)."""
-    _, s = choose(steps, "atc", lags=2, x="gossip", alpha=alpha, beta=beta, delta=delta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     return Loop(
         carried(),
         plain(),

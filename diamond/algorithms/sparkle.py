@@ -31,7 +31,7 @@ def sparkle(
     EXTRA or plain gossip (`d_soba`). `plan` "y z x" takes y_{t+1} for z and both for x, in three
     exchanges a round instead of one.
     """
-    _, s = choose(steps, "atc", lags=2, x=x, y=yz, alpha=alpha, beta=beta, delta=delta, theta=theta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta, theta=theta)
     return Loop(
         carried(),
         Average(s["theta"]),

@@ -62,5 +62,5 @@ def stable(
     G_xy and G_yy have the momentum of eq. (6), with eta for tau of the paper; G_yy has no
     eigenvalue below mu / 2. For small y.
     """
-    _, s = choose(steps, "atc", x="gossip", alpha=alpha, beta=beta, eta=eta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta, eta=eta)
     return Stable(s["alpha"], s["beta"], s["eta"], floor, batch)

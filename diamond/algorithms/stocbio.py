@@ -23,7 +23,7 @@ def stocbio(
 ) -> Loop:
     """`bsa` with the whole Neumann sum instead of eq. (5): less noise for more products."""
     inner = loops(inner)
-    _, s = choose(steps, "atc", inner=inner, x="gossip", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(),

@@ -28,7 +28,7 @@ def svr_interact(
     the same number as the batch). Tracked as in `interact`. The Neumann sum is used at both kinds
     of rounds, so that they have the same bias.
     """
-    order, s = choose(steps, order, full=True, alpha=alpha, beta=beta)
+    order, s = choose(steps, order, alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         recursive(period),

@@ -24,7 +24,7 @@ def ttsa(
 
     `diamond.schedule.ttsa` gives its own decay: alpha (1 + t)^(-3/5), beta (1 + t)^(-2/5).
     """
-    _, s = choose(steps, "atc", x="gossip", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
         implicit(hypergradient),
         plain(),

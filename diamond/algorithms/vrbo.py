@@ -61,6 +61,6 @@ def vrbo(
     Every `period` rounds, by default the root of the rows, p and v are those of all rows. The
     first inner step sees the change of x (in one public code it does not).
     """
-    _, s = choose(steps, "atc", full=True, inner=inner, x="gossip", alpha=alpha, beta=beta)
+    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     q = recursive(period).period
     return Vrbo(s["alpha"], s["beta"], implicit(hypergradient), q, inner, batch)

@@ -25,7 +25,7 @@ def vrdbo(
     steps: Steps = "auto",
 ) -> Loop:
     """`mdbo` with the momentum of eqs. (6) and (7) for its averages; the same bias."""
-    _, s = choose(steps, "paper", y="gt", alpha=alpha, beta=beta, eta=eta, gamma=gamma)
+    _, s = choose(steps, "paper", alpha=alpha, beta=beta, eta=eta, gamma=gamma)
     return Loop(
         implicit(hypergradient),
         Momentum(s["eta"], s["gamma"]),

@@ -1,4 +1,4 @@
-"""Schedules around the steps that a run chooses for itself: what is tried where they are tuned."""
+"""Schedules around the steps that a run learns: what is tried where they are tuned."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -6,8 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..numbers import schedule
-from .step_sizes import FADING, SLOWING, WARM
 
+SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
+SLOWING, FADING = (
+    schedule.power(SLOW ** (1 / 3), SLOW),
+    schedule.power(FADE ** (2 / 3), FADE, 2 / 3),
+)
+WARM = 25.0  # rounds in which alpha rises
 SHAPES: dict[str, Any] = {
     "alpha": schedule.ramp(SLOWING, WARM),
     "beta": SLOWING,
@@ -15,13 +20,13 @@ SHAPES: dict[str, Any] = {
     "gamma": FADING,
     "theta": SLOWING,
 }
-WEIGHTS = ("eta", "gamma", "theta")  # all found as eta
+WEIGHTS = ("eta", "gamma", "theta")
 DIGITS = 6
 
 
 def chosen(numbers: Mapping[str, float], names: Iterable[str]) -> dict[str, Any]:
-    """The schedules by these names, as they begin with `numbers`; those of them that were found."""
-    found = {name: numbers.get("eta" if name in WEIGHTS else name) for name in names}
+    """The schedules by these names, as they begin with `numbers`; weights begin with 1."""
+    found = {name: 1.0 if name in WEIGHTS else numbers.get(name) for name in names}
     return {name: times(SHAPES[name], c) for name, c in found.items() if c is not None}
 
 

@@ -2,9 +2,9 @@
 
 Two phases, both free of units. While **ramping**, a step has a given length: the first one changes
 the lower gradient g_y by FIRST of its norm at the start, and each one is up to twice as long as the
-one before, as long as successive trackers agree. The ramp ends where the trackers turn, or where
-the tracker points back to the start. From there on the step size is distance over gradients (DoG:
-Ivgi, Hinder and Carmon, 2023),
+one before, as long as successive trackers agree. The ramp ends where the trackers turn, where the
+tracker points back to the start, or where it has become small. From there on the step size is
+distance over gradients (DoG: Ivgi, Hinder and Carmon, 2023),
 
     alpha_t = max_s ||x_s - x_0|| / sqrt(sum_s ||u_s||^2)
 
@@ -36,6 +36,7 @@ GROWTH = 2.0  # of the length of a step while ramping, in the time in which y fo
 AGREE, ALIGNED = 0.7, 0.95  # cosine of successive trackers: no growth below, all of it above
 ONWARD, FAR_ONWARD = 0.2, 0.5  # the same of the tracker and the way made, averaged
 RESTART = 8.0  # rounds that the sum of squares begins with
+FLAT = 0.01  # of the largest tracker: a region where no gradient would end the ramp
 CAP = 0.3  # the length of a step, of the distance from the start
 WIDENING = 10.0
 LONGEST_DELAY, DAMPING = 6.0, 0.3
@@ -59,13 +60,14 @@ class StepScalars(NamedTuple):
     unsettled: jax.Array  # 1 where the lower gradient is larger than at the start
     delay: jax.Array  # tau: rounds in which y follows x
     shortening: jax.Array  # by which steps are divided, since x has swung
+    largest: jax.Array  # norm of a tracker so far
     alpha: jax.Array  # the last step size
 
 
 def initial_scalars(x: Tree) -> StepScalars:
     """The scalars before the first round."""
     zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
-    return StepScalars(*[zero] * 13)._replace(
+    return StepScalars(*[zero] * 14)._replace(
         ramping=zero + 1, cosine=zero + 1, delay=zero + 1, shortening=zero + 1
     )
 
@@ -82,6 +84,9 @@ class StepInputs(NamedTuple):
     t: Any
     is_first: Any  # whether x moves for the first time
     smoothing_delay: Any  # rounds by which averaged directions lag
+    magnitude: Any = None  # the norm of what x moves along, where that is not the tracker
+    newest: Any = None  # the tracker of this round, where `tracker` is a moving average
+    longest_delay: float = LONGEST_DELAY
     boldness: Any = 1.0  # below 1 after a rollback: a slower ramp, and shorter steps after it
 
 
@@ -94,15 +99,19 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     distance = jnp.maximum(scalars.distance, here)
     first_length = jnp.where(first, inputs.trusted_length, scalars.first_length)
 
-    successive = tree.dot(u, before) / (size * size_before + TINY)
+    moved = size if inputs.magnitude is None else jnp.maximum(inputs.magnitude, size)
+    newest = u if inputs.newest is None else inputs.newest
+    successive = tree.dot(newest, before) / (tree.norm(newest) * size_before + TINY)
     downhill = -tree.dot(u, offset) / (size * here + TINY)
     cosine = jnp.where(first, scalars.cosine, (scalars.cosine + successive) / 2)
     onward = jnp.where(first, 0.0, 0.8 * scalars.onward + 0.2 * downhill)
     was_ramping = scalars.ramping > 0.5
-    ramping = was_ramping & (first | ((cosine > 0) & (downhill > 0)))
+    largest = jnp.maximum(scalars.largest, size)
+    flat = size < FLAT * largest
+    ramping = was_ramping & (first | ((cosine > 0) & (downhill > 0) & ~flat))
     ending = was_ramping & ~ramping
 
-    delay = jnp.clip(scalars.delay, 1.0, LONGEST_DELAY) + inputs.smoothing_delay
+    delay = jnp.clip(scalars.delay, 1.0, inputs.longest_delay) + inputs.smoothing_delay
     agreement = jnp.clip((successive - AGREE) / (ALIGNED - AGREE), 0.0, 1.0)
     persistence = jnp.clip((onward - ONWARD) / (FAR_ONWARD - ONWARD), 0.0, 1.0)
     agreement = jnp.maximum(agreement, persistence)
@@ -110,15 +119,15 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     ramp_length = jnp.where(first, inputs.boldness * first_length, growth * scalars.length)
     ramp_length = jnp.minimum(ramp_length, inputs.trusted_length)
 
-    squares = scalars.gradient_sum + size**2
-    restarted = RESTART * jnp.maximum(size, size_before) ** 2
-    gradient_sum = jnp.where(ramping, size**2, jnp.where(ending, restarted, squares))
+    squares = scalars.gradient_sum + moved**2
+    restarted = RESTART * jnp.maximum(moved, jnp.where(flat, largest, size_before)) ** 2
+    gradient_sum = jnp.where(ramping, moved**2, jnp.where(ending, restarted, squares))
     confirmed = was_ramping | ((downhill > 0) & (here >= scalars.distance))
     rounds = jnp.where(confirmed, 0.0, scalars.rounds_since + 1)
     confirmed_distance = jnp.where(confirmed, distance, scalars.confirmed_distance)
     widest = jnp.maximum(confirmed_distance, first_length) * jnp.sqrt(1 + rounds / WIDENING)
     bounded = jnp.minimum(distance, widest)
-    length = jnp.maximum(bounded, first_length) * size / jnp.sqrt(gradient_sum + TINY)
+    length = jnp.maximum(bounded, first_length) * moved / jnp.sqrt(gradient_sum + TINY)
     length = jnp.minimum(length, jnp.maximum(CAP * bounded, first_length))
     swing = tree.sub(inputs.x, inputs.average)
     restoring = tree.dot(u, swing) / (size * tree.norm(swing) + TINY)
@@ -140,5 +149,6 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
         unsettled=scalars.unsettled,
         delay=scalars.delay,
         shortening=shortening,
-        alpha=length / (size + TINY),
+        largest=largest,
+        alpha=length / (moved + TINY),
     )

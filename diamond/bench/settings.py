@@ -1,7 +1,7 @@
-"""What is tried of a method: numbers around those that it chooses for itself on the case.
+"""What is tried of a method: numbers around those that it learns in a short run on the case.
 
 The k-th setting multiplies them by the k-th draw, the same for every method; the first multiplies
-by 1. So every method has as many trials, around numbers that one rule found for it.
+by 1. So every method has as many trials, around numbers that one rule has learned for it.
 """
 
 import inspect
@@ -17,12 +17,13 @@ from .. import catalogue
 from ..auto.around import SHAPES, WEIGHTS, chosen, first, times
 from ..hypergradient import neumann
 from ..network import Network
-from ..numbers.open_numbers import Setting, resolve
+from ..numbers.learned import learned_names
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
+from ..runtimes.pilot import learned_numbers
 
-# Each number is drawn between these multiples of what was found, evenly in its logarithm. What is
-# found is meant to be safe, so that alpha may be far too small: it reaches further up than down.
+# Each number is drawn between these multiples of what was learned, evenly in its logarithm. alpha
+# reaches further up than down.
 REACH = {"alpha": (1 / 8, 256.0), "beta": (1 / 4, 4.0), "weight": (1 / 8, 8.0), "lam": (1 / 4, 4.0)}
 # Which of them moves which argument. AdaSDBO's steps adapt: `scale` and `first` are what it has.
 MOVES = {"alpha": "alpha", "scale": "alpha", "beta": "beta", "first": "beta", "lam": "lam"}
@@ -44,12 +45,12 @@ def factors(count: int) -> list[dict[str, float]]:
 
 @dataclass(frozen=True)
 class Tunable:
-    """A method on a case: with any factors, or as it chooses its own numbers."""
+    """A method on a case: with any factors, or with numbers that it learns."""
 
     make: Callable[..., Algorithm]
     fixed: dict[str, Any]  # arguments that are not tuned
     base: dict[str, Any]  # numbers or schedules around which is tried
-    free: dict[str, Any]  # arguments of the method that chooses for itself
+    free: dict[str, Any]  # arguments of the method that learns its numbers
 
     def given(self, factors: dict[str, float]) -> dict[str, Any]:
         """Its numbers and schedules times `factors`."""
@@ -62,7 +63,7 @@ class Tunable:
         return self.make(**self.fixed, **given), {n: first(v) for n, v in given.items()}
 
     def untuned(self) -> Algorithm:
-        """The method that chooses for itself, its inverse of g_yy too where it can."""
+        """The method that learns its numbers."""
         return self.make(**self.free)
 
 
@@ -71,9 +72,8 @@ def tunable(
 ) -> Tunable:
     """The method `name`, or "method" made of `parts`, as it is tuned on this problem and network.
 
-    Where a method may choose its inverse of g_yy, it is the chain of eq. (5), as published; only
-    what is not tuned chooses. Its lengths (K of the chain, inner loops, periods) are those that it
-    finds for itself.
+    Where a method inverts g_yy by a chain or a warm start, it is tuned with the chain of eq. (5)
+    and the bound that it has learned.
     """
     make = catalogue.maker(name)
     taken = inspect.signature(make).parameters
@@ -83,15 +83,15 @@ def tunable(
     if "order" in taken:
         fixed["order"] = "atc"
     free = dict(fixed)
-    if "hypergradient" in taken and taken["hypergradient"].default is None:
-        fixed["hypergradient"] = neumann()
-    made = make(**fixed)
-    numbers = resolve(made, Setting(problem, network, made.batch, seed)).numbers
-    if "hypergradient" in taken and "terms" in numbers:
-        largest = numbers.get("most_lipschitz", numbers["lipschitz"])  # one agent has one alone
-        fixed["hypergradient"] = neumann(int(numbers["terms"]), largest)
-    fixed |= {n: int(numbers[n]) for n in ("inner", "period") if n in taken and n in numbers}
-    base = chosen(numbers, [name for name in SHAPES if name in numbered])
+    numbers = learned_numbers(problem, network, make(**fixed), seed)
+    if "hypergradient" in taken and "lipschitz" in numbers and _is_chain(taken["hypergradient"]):
+        fixed["hypergradient"] = neumann(lipschitz=numbers["lipschitz"])
+    base = chosen(numbers, [name for name in SHAPES if name in numbered and "alpha" in numbers])
     if not parts or parts["directions"] == "penalty":
         base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
     return Tunable(make, fixed, base, free)
+
+
+def _is_chain(parameter: inspect.Parameter) -> bool:
+    """Whether the default of this parameter leaves the bound of a chain to be learned."""
+    return "lipschitz" in learned_names(parameter.default)

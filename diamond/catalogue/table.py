@@ -46,6 +46,7 @@ def row(name: str, level: str | None = None) -> Row:
     solves = ", ".join(method.solves)
     if hasattr(method, "suited"):
         method = method.suited(Kind(level or method.solves[0]))
+    method = getattr(method, "method", method)  # without what it learns
     networks = getattr(method, "networks", NETWORKS[0])
     if not hasattr(method, "directions"):
         about = getattr(method, "about", "; ".join(["its own"] * 6))

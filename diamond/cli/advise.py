@@ -106,13 +106,13 @@ def _show(found: "Advice") -> None:
     )
     table = Table(title=f"to a metric of {found.target:.2g}, extrapolated from a pilot")
     linked = ["on links"] if found.topologies else []
-    for column in ("", "alpha", "beta", "eta", "K", "pilot", "rounds", "samples", "MB", *linked):
+    for column in ("", "alpha", "beta", "pilot", "rounds", "samples", "MB", *linked):
         justify: Any = "right" if column else "left"
         table.add_column(column, justify=justify, no_wrap=not column, overflow="fold")
     for p in found.prospects:
         number = lambda name: f"{p.numbers[name]:.3g}" if name in p.numbers else "-"
         cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
-        numbers = [number(name) for name in ("alpha", "beta", "eta", "terms")]
+        numbers = [number(name) for name in ("alpha", "beta")]
         cost += [_duration(p.network_seconds)] if linked else []
         table.add_row(p.algorithm, *numbers, f"{p.metric:.2g}", *cost)
     console.print(table)

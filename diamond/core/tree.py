@@ -127,6 +127,10 @@ def named(a: Tree) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
+class OtherState(ValueError):
+    """Saved arrays that are not those of the state to restore."""
+
+
 def like(a: Tree, leaves: Mapping[str, Any]) -> Tree:
     """The tree of a's structure with `leaves`, which `named` gave, in their places."""
     expected = named(a)
@@ -134,7 +138,7 @@ def like(a: Tree, leaves: Mapping[str, Any]) -> Tree:
         found = leaves.get(name)
         if found is None or (found.shape, found.dtype) != (leaf.shape, leaf.dtype):
             said = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
-            raise ValueError(
+            raise OtherState(
                 f"{name} is {said} where {leaf.dtype}{list(leaf.shape)} belongs: these arrays are "
                 f"of another problem, algorithm or precision"
             )

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import theory
-from ..auto import inverse
 from ..catalogue import maker, names, row, solving
 from ..core.whole_numbers import whole
 from ..measure.divergence import Diverged
@@ -21,6 +20,7 @@ from ..runtimes.simulate import simulate
 from . import standings
 from .topologies import topologies
 
+LEARNED = "alpha", "beta", "curvature"
 PILOT = 100  # rounds from which costs are extrapolated
 # -d log(metric) / d log T, as guaranteed on average: for momentum, plain sampling, full gradients
 RATES = dict.fromkeys(("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3)
@@ -33,10 +33,10 @@ ALIKE = 0.1  # heterogeneity below which agents need no tracking
 
 
 class Prospect(NamedTuple):
-    """One algorithm with steps that choose themselves: its pilot, and what a target would take."""
+    """One algorithm with learned steps: its pilot, and what a target would take."""
 
     algorithm: str
-    numbers: dict[str, float]  # alpha, beta, K, ... as found
+    numbers: dict[str, float]  # alpha, beta and the curvature of g_yy at the end of the pilot
     metric: float  # at the end of the pilot: the mean over its last fifth
     rounds: float  # until the metric is at the target; infinite if the pilot diverged
     samples: float  # of an agent
@@ -98,8 +98,6 @@ class Advice:
         known = {one.method: one for one in standings.standings().get(self.suite, [])}
         if best in known:
             said.append(standings.said(known[best], self.suite))
-        if why := inverse.said(self.best.numbers):
-            said.append(f"its hypergradient: {why}")
         out = [p.algorithm for p in self.prospects if untracked(p.algorithm)]
         if c is None:
             short = f"untracked methods ({', '.join(out)}) stop short where agents differ"
@@ -145,7 +143,7 @@ def advise(
     """Estimate the problem's constants, run a short pilot of each algorithm, and compare.
 
     Noise is measured where the best pilot ended: at the start, there may be none yet.
-    `algorithms` by name, with `batch` and steps that choose themselves, or {"mine": algorithm};
+    `algorithms` by name, with `batch` and learned steps, or {"mine": algorithm};
     None: the first in the benchmark for problems of this kind (`standings`). Constants are those of
     each agent's own f_i and g_i, also where the lower level is common; without one there are none.
     The cost until the metric is at most `target` (by default a tenth of what the best pilot ends
@@ -199,7 +197,7 @@ def tried(level: str, agents: int, kind: str) -> list[str]:
 
 
 def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
-    """Algorithms of the catalogue, with steps that choose themselves."""
+    """Algorithms of the catalogue, with learned steps."""
     takes = lambda make: "batch" in signature(make).parameters
     makers = {name: maker(name) for name in names}
     return {name: make(batch=batch) if takes(make) else make() for name, make in makers.items()}
@@ -248,7 +246,8 @@ def _prospect(name: str, run: Run | None, target: float) -> Prospect:
     cost = lambda k: first[k] + (last[k] - first[k]) / run.rounds * rounds
     seconds = cost("network_seconds") if "network_seconds" in first else None
     costs = cost("samples"), cost("bytes"), seconds
-    return Prospect(name, run.resolved, end, rounds, *costs)
+    learned = {k: float(run.history[k][-1]) for k in LEARNED if k in run.history}
+    return Prospect(name, learned, end, rounds, *costs)
 
 
 def _topology(

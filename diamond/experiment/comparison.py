@@ -28,7 +28,7 @@ from ..runs.inputs import check_same
 from ..runs.run import Run
 from ..runs.saving import keep, lines, manifest, plain_stop
 from ..runs.table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
-from ..runtimes.many import depth_known, seeds_together
+from ..runtimes.many import seeds_together
 from ..runtimes.simulate import check_algorithm, check_setting, simulate
 from .folder_names import apart, folder_name
 
@@ -343,7 +343,7 @@ def _alone(
 
 def _together(algorithm: Algorithm, seeds: Sequence[int]) -> bool:
     """Whether one program for all seeds is the faster way here."""
-    return jax.default_backend() != "cpu" and len(seeds) > 1 and depth_known(algorithm)
+    return jax.default_backend() != "cpu" and len(seeds) > 1
 
 
 def _replay(run: Run, tell: Callable[[dict[str, float]], None]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from ..core.tree import OtherState
 from ..measure.divergence import Diverged
 from ..measure.stopping import reached
 from ..problem import Problem
@@ -161,6 +162,11 @@ def _simulated(
             return run, "finished", run.message
         except Diverged as error:
             return error.run, "diverged", str(error)
+        except OtherState as error:
+            said = (
+                f"{error}; it was made by another version: run it from the start, in a new folder"
+            )
+            raise BadExperiment(job.name, [Mistake("checkpoint", said)]) from error
 
 
 def finished(path: Path) -> Manifest | None:

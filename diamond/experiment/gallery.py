@@ -60,7 +60,7 @@ TEXT = """\
 #   diamond run {name}.toml        one run, in runs/{name}/
 #
 # Lists are sweeps for `diamond compare`:  seed = [0, 1, 2]
-# Step sizes that are not given choose themselves.
+# Step sizes that are not given are learned.
 
 rounds = {rounds}
 every = {every}

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ..auto import around
-from ..hypergradient.lipschitz import hardest
 from ..network import Network
-from ..numbers.open_numbers import Setting, open_numbers, resolve
 from ..problem import Problem
+from ..runtimes.pilot import learned_numbers
 from . import schedules, sweeps
 from .components import algorithm
 
@@ -33,7 +32,7 @@ def grid(
     own = _own(table, problem, network, seed, base)
     fixed = {key: value for key, value in table.items() if key not in ("steps", *own)}
     if "alpha" not in _given(table):
-        fixed.setdefault("order", "atc")  # that of steps that choose themselves
+        fixed.setdefault("order", "atc")  # that of learned steps
     momentum = "eta" in own
     factors = (FACTORS if momentum else FINE, FACTORS, FACTORS if momentum else (1.0,))
     found = []
@@ -46,14 +45,10 @@ def grid(
 
 
 def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path) -> dict[str, Any]:
-    """The schedules of the algorithm by name; those that choose themselves as they are at first."""
+    """The schedules of the algorithm by name; learned ones as they are after a few rounds."""
     given, made = _given(table), algorithm(table, base).build()
-    if "inverse" in open_numbers(made):  # given steps are those of the chain
-        made = algorithm(table | {"hypergradient": "neumann"}, base).build()
-    resolved = resolve(made, Setting(problem, network, made.batch, seed))
-    has = hardest(resolved.algorithm).numbers(0)
-    names = [name for name in NAMES if name in has and name not in given]
-    return given | around.chosen(resolved.numbers, names)
+    names = [name for name in NAMES if name in made.numbers(0) and name not in given]
+    return given | around.chosen(learned_numbers(problem, network, made, seed), names)
 
 
 def _given(table: Table) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 from .. import hypergradient
 from ..core.suggestions import did_you_mean
 from ..hypergradient import Hypergradient
+from ..numbers.learned import Learned
 from ..numbers.open_numbers import Deferred
 from . import schedules
 from .validation_errors import several, wrong
@@ -26,6 +27,7 @@ HYPERGRADIENTS: dict[str, Callable[..., Any]] = {
     "conjugate_gradient": hypergradient.conjugate_gradient,
     "exact": hypergradient.exact,
     "unrolled": hypergradient.unrolled,
+    "warm_start": hypergradient.warm_start,
     "hessian_free": hypergradient.hessian_free,
 }
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
@@ -185,6 +187,8 @@ def _estimator_table(made: Any) -> dict[str, Any] | None:
         inner, wanted = getattr(made, "solve", made), getattr(sample, "solve", sample)
         if (type(made), type(inner)) == (type(sample), type(wanted)):
             values = {key: getattr(inner, key) for key in parameters(make)}
-            given = {k: v for k, v in values.items() if not isinstance(v, Deferred | None)}
+            given = {
+                k: v for k, v in values.items() if not isinstance(v, Deferred | Learned | None)
+            }
             return {"name": name, **given}
     return None

@@ -37,9 +37,9 @@ mixing = "laplacian"          # or metropolis, max_degree, best_constant
 
 # For a comparison, write [[algorithm]] and repeat it.
 [algorithm]
-name = "diamond"              # or gt_sgd, m_sgd, dsgd, interact, svr_interact, ...
+name = "solve"                # or diamond, gt_sgd, dsgd, interact, f2sa, ...: diamond methods
 batch = 16
-# Step sizes choose themselves. To choose them yourself, as numbers or functions of the round t:
+# Step sizes are learned. All but solve take your own, as numbers or functions of the round t:
 # alpha = 0.1                 # of x;  "power(0.3)" is 0.3 (2 + t)^(-1/3)
 # beta = 0.1                  # of y;  must stay below 2 / L_g
 # hypergradient = {{ name = "neumann", terms = 10 }}

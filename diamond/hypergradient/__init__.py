@@ -9,6 +9,7 @@ from .lipschitz import lipschitz
 from .neumann import neumann, neumann_sum
 from .protocol import Hypergradient
 from .unrolled import unrolled
+from .warm_start import warm_start
 
 __all__ = [
     "Hypergradient",
@@ -23,4 +24,5 @@ __all__ = [
     "neumann",
     "neumann_sum",
     "unrolled",
+    "warm_start",
 ]

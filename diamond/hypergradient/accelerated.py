@@ -7,24 +7,19 @@ the same degree.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core import tree
 from ..core.cost import Cost
 from ..core.sampling import Sample
 from ..core.tree import Tree
 from ..core.whole_numbers import whole
-from ..numbers.open_numbers import Deferred, Found, Setting
 from ..numbers.schedule import Number
 from ..problem import Objectives
-from .conditioning import smallest
 from .implicit import Implicit
-from .lipschitz import SAFETY, curvatures
 from .neumann import factors, given
 from .protocol import Point
 
@@ -37,12 +32,18 @@ class Accelerated:
     """z = the K-th iterate for g_yy z = b, from zero, by K - 1 products."""
 
     lipschitz: Any  # L, a number once the run begins
-    mu: Any  # likewise
+    mu: Any  # None: what so many terms reach, 4 L / K^2
     terms: int = field(metadata={"static": True})  # K
 
     @property
     def links(self) -> int:
         return self.terms - 1
+
+    @property
+    def least(self) -> Any:
+        """mu."""
+        reached = min(1.0, 4 / self.terms**2) * self.lipschitz
+        return reached if self.mu is None else self.mu
 
     def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
         """(z_1, z_0, r_0), and (j, carry) -> carry; apply(j, w) = w - g_yy(zeta_j) w / L."""
@@ -69,7 +70,7 @@ class Nesterov(Accelerated):
 
     def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
         most = jnp.asarray(self.lipschitz)
-        root = jnp.sqrt(self.mu / most)
+        root = jnp.sqrt(self.least / most)
 
         def step(j: Any, carry: Any) -> Any:
             z, before, c = carry
@@ -89,7 +90,7 @@ class Chebyshev(Accelerated):
 
     def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
         most = jnp.asarray(self.lipschitz)
-        middle, half = (most + self.mu) / 2, jnp.maximum((most - self.mu) / 2, CLOSE * most)
+        middle, half = (most + self.least) / 2, jnp.maximum((most - self.least) / 2, CLOSE * most)
 
         def step(j: Any, carry: Any) -> Any:
             z, before, last = carry
@@ -107,8 +108,8 @@ def nesterov(
     """Nesterov's method for g_yy z = f_y, every step on rows of its own.
 
     K = `terms`; L = `lipschitz` bounds the eigenvalues of every sampled g_yy, mu those of g_yy from
-    below. If None they are found from the data, by each agent for itself, mu no smaller than what
-    K terms reach, 4 L / K^2. Leaves out at most (1 + K sqrt(mu / L)) (1 - sqrt(mu / L))^K of the
+    below. If None, each agent learns its own L while it runs, and mu is what K terms reach,
+    4 L / K^2. Leaves out at most (1 + K sqrt(mu / L)) (1 - sqrt(mu / L))^K of the
     inverse. Of sampled rows it gathers less noise than `chebyshev`.
     """
     return _made(Nesterov, terms, lipschitz, mu)
@@ -138,11 +139,4 @@ def _made(
         raise ValueError(
             f"mu = {mu} is above lipschitz = {lipschitz}: it is the smaller of the two"
         )
-    flat = Deferred("flattest", partial(_flattest, terms=terms)) if mu is None else mu
-    return Implicit(kind(given(lipschitz), flat, terms))
-
-
-def _flattest(setting: Setting, terms: int) -> Found:
-    """mu of each agent, or what so many terms reach."""
-    reached = 4 / terms**2 * SAFETY * curvatures(setting)
-    return Found(np.clip(smallest(setting), reached, SAFETY * curvatures(setting)))
+    return Implicit(kind(given(lipschitz), mu, terms))

@@ -12,9 +12,11 @@ from ..core.cost import Cost
 from ..core.sampling import EACH, Sampling
 from ..core.tree import Tree
 from ..machine.compiler import MEASURES, compiled
+from ..numbers.learned import with_numbers
 from ..numbers.open_numbers import Setting, agent_numbers, resolve
 from ..problem import Objectives, Problem
 from .exact import exact
+from .lipschitz import lipschitz
 from .protocol import Hypergradient
 
 
@@ -53,6 +55,7 @@ def check(
 ) -> Report:
     """Bias, variance and cost of `estimator` at (x, y), by default the problem's start.
 
+    Numbers that a run would learn are those of `lipschitz`, and a warm start begins with z = 0.
     The reference is eq. (4) on all of an agent's rows, its Hessian formed and solved. A bias within
     a few `sampling_error` is not distinguishable from none.
     """
@@ -60,6 +63,9 @@ def check(
         wide = lambda a: jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), a)
         x0, y0 = problem.start(seed)
         point = wide(x0 if x is None else x), wide(y0 if y is None else y)
+        bound, _ = lipschitz(problem, *point, batch, seed)
+        known = {"lipschitz": bound, "beta": 1 / bound, "z": jax.tree.map(jnp.zeros_like, point[1])}
+        estimator = with_numbers(estimator, known)
         estimator = resolve(estimator, Setting(problem, None, batch, seed)).algorithm
         objectives = problem.objectives(batch)
         found = _moments(estimator, objectives, point, draws, _key(seed), batch, sampling)

@@ -12,7 +12,7 @@ from ..core.cost import Cost
 from ..core.linear_solvers import power_iteration
 from ..core.tree import Tree
 from ..machine.compiler import briefly
-from ..numbers.open_numbers import Deferred, Found, Measured, Own, Setting, agent_numbers
+from ..numbers.open_numbers import Own, Setting, agent_numbers
 from ..problem import Objectives, Problem
 from .implicit import hessian
 
@@ -91,29 +91,6 @@ def bends(setting: Setting, point: tuple[Tree, Tree]) -> np.ndarray:
         return curvature(objectives, *at, probes(*about))
 
     return np.asarray(setting.each(look, point))[:, None]
-
-
-def curvatures(setting: Setting) -> np.ndarray:
-    """Of each agent, the largest |eigenvalue| of g_yy over 8 mini-batches, where it stands.
-
-    At least a third of what was found before: eight batches may miss the one that bends most.
-    """
-
-    def compute(setting: Setting) -> Found:
-        def measure() -> Measured:
-            return bends(setting, setting.point), _cost(setting.batch)
-
-        found, cost = setting.talk.alone("curvature", measure)
-        return Found(np.maximum(found[:, 0], setting.before("curvature", 0.0) / 3), cost)
-
-    return setting.once("curvature", compute)
-
-
-def _bound(setting: Setting) -> Found:
-    return Found(SAFETY * curvatures(setting))
-
-
-estimated = Deferred("lipschitz", _bound)  # stands for L until the run begins
 
 
 def hardest(algorithm: Any) -> Any:

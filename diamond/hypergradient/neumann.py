@@ -13,13 +13,14 @@ from ..core.cost import Cost
 from ..core.sampling import Sample
 from ..core.tree import Tree
 from ..core.whole_numbers import whole
+from ..numbers.learned import Learned
 from ..numbers.open_numbers import Deferred, Found, Setting
 from ..numbers.schedule import Number
 from ..problem import Objectives
-from .conditioning import chosen
 from .implicit import Implicit, hessian, hessian_product
-from .lipschitz import estimated
 from .protocol import Point
+
+TERMS = 32  # K where none is given
 
 
 @tree.pytree
@@ -112,10 +113,9 @@ def neumann(
 ) -> Implicit:
     """Eq. (5): a product of random depth, unbiased for the sum of `terms` terms.
 
-    K = `terms`; L = `lipschitz` must bound the eigenvalues of every sampled g_yy. If None, both are
-    found from the data: L by each agent for itself, as `diamond.hypergradient.lipschitz` does for
-    all, K the first of 4, 8, 16, 32 with (1 - mu / L)^K < 0.05 for every agent (or 32). Bias at
-    most (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); its variance grows with K. A round costs k
+    K = `terms`, 32 by default; L = `lipschitz` must bound the eigenvalues of every sampled g_yy. If
+    None, each agent learns its own L while it runs. Bias at most
+    (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); its variance grows with K. A round costs k
     Hessian-products a point, (K - 1) / 2 on average. On all rows it is the whole sum.
 
     `depth` "common", as in the paper: all agents have the same k in a round, so that its noise does
@@ -144,12 +144,12 @@ def neumann_sum(terms: int | None = None, lipschitz: Number | None = None) -> Im
 def given(lipschitz: Number | None) -> Any:
     if isinstance(lipschitz, int | float) and not lipschitz > 0:
         raise ValueError(f"lipschitz = {lipschitz} must be positive; None estimates it")
-    return estimated if lipschitz is None else lipschitz
+    return Learned("lipschitz") if lipschitz is None else lipschitz
 
 
 def at_least_one(terms: int | None) -> Any:
     if terms is None:
-        return chosen
+        return TERMS
     if whole("terms", terms) < 1:
         raise ValueError(f"terms = {terms}: the series needs a whole number of terms, 1 or more")
     return terms

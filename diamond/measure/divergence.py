@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import tree
 from ..core.cost import Cost
-from ..hypergradient.lipschitz import SAFETY, bends, bounds, hardest, in_use
+from ..hypergradient.lipschitz import SAFETY, bends, hardest, in_use
 from ..numbers.open_numbers import Setting
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
@@ -84,9 +84,8 @@ def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str |
 
 
 def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
-    """The likely cause, from the curvature of the lower level at the start and at `state`."""
-    found = setting.memory  # the numbers that the run has found for itself
-    every, algorithm = algorithm, hardest(algorithm)
+    """The likely cause, from the curvature of the lower level at the start."""
+    algorithm = hardest(algorithm)
     numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
     start = dataclasses.replace(setting, moved=None).point
     (largest,), _ = setting.talk.largest("start", lambda: (bends(setting, start), Cost()))
@@ -94,42 +93,23 @@ def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
     said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
     betas = [(float(algorithm.numbers(s).get("beta", 0.0)), s) for s in (0, t)]
     beta, s = max(betas, key=lambda pair: pair[0])
-    if beta > limit and "beta" not in found:
+    if beta > limit:
         return (
             f"beta_{s} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
             f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
         )
-    if "lipschitz" in found and (outrun := _outrun(setting, every, state)):
-        return outrun
     chain = in_use(algorithm)
     if chain is not None and chain < largest / 2:
         return (
             f"lipschitz = {chain:.3g} lies below half of L_g = {largest:.3g}, so the chain of "
             f"eq. (5) grows; give at least {SAFETY * largest:.3g}, or None to have it estimated"
         )
+    if "alpha" not in numbers:
+        return (
+            "the steps were learned, and shortening them did not help: are the losses smooth, and "
+            "is the lower level strongly convex in y? Give an alpha of your own to go on"
+        )
     return (
         f"beta stays below 2/L_g = {limit:.3g}, so alpha is the likely cause ({said}); "
         f"try alpha ten times smaller"
-    )
-
-
-def _outrun(setting: Setting, algorithm: Algorithm, state: Any) -> str | None:
-    """Whether the lower level bends more now than an L that was found before allows."""
-    chain = bounds(algorithm)
-    if chain is None:
-        return None
-    now, _ = setting.talk.alone("now", lambda: (bends(setting, (state.x, state.y)), Cost()))
-    seen = now[:, 0]
-    off = np.nan_to_num(seen / chain, nan=np.inf)  # nan: too large for its precision
-    if off.max() <= 1:
-        return None
-    i = int(np.argmax(off))
-    by = f"by {seen[i]:.3g}" if np.isfinite(seen[i]) else "without bound"
-    remedy = "use on_divergence='shrink', or give an alpha a quarter as large"
-    if "shrunk" in setting.memory:
-        remedy = "shrinking all steps did not help: give an alpha far below the one found"
-    return (
-        f"g_yy of agent {i} bends {by} there, more than the lipschitz = "
-        f"{np.broadcast_to(chain, seen.shape)[i]:.3g} found before: x has moved too fast for what "
-        f"was found; {remedy}"
     )

@@ -90,10 +90,12 @@ class EarlyWarnings:
                 found = numbers()
                 if found.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
                     step = "beta"  # y is what grows, and takes x along
+                if step not in found:
+                    return None  # a learned step becomes shorter by itself
                 return (
                     f"{name} has grown {size / least:.0f}-fold between rounds {since} and "
-                    f"{entry['round']}: {step} = {found.get(step, np.nan):.3g} is near the limit "
-                    f"of what is stable; halve {step}, or use on_divergence='shrink'"
+                    f"{entry['round']}: {step} = {found[step]:.3g} is near the limit of what is "
+                    f"stable; halve {step}, or use on_divergence='shrink'"
                 )
         return None
 
@@ -186,17 +188,14 @@ def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | No
         return None
     return (
         f"the mean of p is {ratio:.0f} times grad l at round {entry['round']}: momentum has "
-        f"gathered more correction than gradient (eta = {found['eta']:.2g}, alpha = "
-        f"{found['alpha']:.3g}); make eta three times as large, or alpha a third"
+        f"gathered more correction than gradient (eta = {found['eta']:.2g}); "
+        f"make eta three times as large, or alpha a third"
     )
 
 
 def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
     """The step sizes and weights of round t."""
-    found = {name: float(value) for name, value in hardest(algorithm).numbers(t).items()}
-    if getattr(algorithm, "newton", False):  # beta is no step along g_y there
-        found.pop("beta", None)
-    return found
+    return {name: float(value) for name, value in hardest(algorithm).numbers(t).items()}
 
 
 def _lengths(direction: Tree) -> Any:

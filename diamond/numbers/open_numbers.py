@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -86,7 +86,6 @@ class Setting:
     network: Network | None  # None: nothing to agree on
     batch: int
     seed: int
-    estimator: Any = None  # of the hypergradient, as the algorithm has it
     memory: dict[str, Found] = field(default_factory=dict)
     past: dict[str, Found] = field(default_factory=dict)  # found before, to be found anew
     moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: they are at the start
@@ -160,13 +159,8 @@ class Setting:
 
 
 def refreshes(rounds: int) -> list[int]:
-    """When a run of `rounds` finds anew what it found for itself: rounds 25, 50, 100, ..."""
-    return list(takewhile(lambda t: t <= rounds, (25 * 2**k for k in count())))
-
-
-def next_refresh(round: int) -> int:
-    """The first of these after `round`."""
-    return next(t for t in (25 * 2**k for k in count()) if t > round)
+    """When a run of `rounds` looks at the upper loss: after rounds 1, 50, 100, 200, ..."""
+    return list(takewhile(lambda t: t <= rounds, chain([1], (50 * 2**k for k in count()))))
 
 
 @dataclass(frozen=True)
@@ -175,16 +169,6 @@ class Deferred:
 
     name: str
     compute: Callable[[Setting], Found]
-
-
-@dataclass(frozen=True)
-class Choice(Deferred):
-    """A part of an algorithm to be chosen before the run: that with the number computed.
-
-    `parts(number)` is the part, which may leave numbers open itself.
-    """
-
-    parts: Callable[[int], Any]
 
 
 class Resolved(NamedTuple):
@@ -209,8 +193,6 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     as many rounds as the network's diameter.
     """
     algorithm = suited(algorithm, setting.problem)
-    estimator = getattr(algorithm, "hypergradient", None)
-    setting = dataclasses.replace(setting, estimator=estimator)  # its memory stays the same
     filled = fill(algorithm, setting)
     diameter, sent = 0, 0
     if setting.network and agreed_bytes(setting.memory):
@@ -288,7 +270,7 @@ def fill(node: Any, setting: Setting) -> Any:
 
 
 def open_numbers(node: Any) -> list[str]:
-    """The names of the numbers that `node` leaves to the run, of the first part of a choice too."""
+    """The names of the numbers that `node` leaves to the run."""
     names: list[str] = []
 
     def first(open: Deferred) -> int:
@@ -301,8 +283,6 @@ def open_numbers(node: Any) -> list[str]:
 
 def swap(node: Any, number: Callable[[Deferred], Any]) -> Any:
     """`node` with its `Deferred`s replaced by what `number` makes of them."""
-    if isinstance(node, Choice):
-        return swap(node.parts(number(node)), number)
     if isinstance(node, Deferred):
         return number(node)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):

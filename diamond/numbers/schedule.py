@@ -69,6 +69,18 @@ class Squared:
 
 @tree.pytree
 @dataclass(frozen=True)
+class AtLeast:
+    """max(c, s_t)."""
+
+    c: Number
+    of: Schedule
+
+    def __call__(self, t: Number) -> Number:
+        return jnp.maximum(self.c, self.of(t))
+
+
+@tree.pytree
+@dataclass(frozen=True)
 class Ramp:
     """s_t min(1, (1 + t) / rounds)."""
 

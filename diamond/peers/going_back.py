@@ -19,7 +19,8 @@ import jax
 import numpy as np
 
 from ..auto import watch
-from ..numbers.open_numbers import Found, open_numbers
+from ..numbers.learned import learned_names
+from ..numbers.open_numbers import Found
 from .agent import Agent
 from .progress import Mark, Progress, mark
 
@@ -72,7 +73,7 @@ def states(agent: Agent, alone: bool) -> int:
 
     are made without those away.
     """
-    open = "alpha" in open_numbers(agent.given) and hasattr(agent.outline, "shrunk")
+    open = "alpha" in learned_names(agent.given) and hasattr(agent.outline, "shrunk")
     return watch.RECENT + 2 if open and not alone else 0
 
 

@@ -104,7 +104,7 @@ def after(plan: After) -> Callable[..., Any]:
     ) -> Any:
         algorithm = jax.tree.unflatten(plan.algorithm, numbers)
         said = [jax.tree.unflatten(plan.message, part) for part in parts]
-        far = [spread([one[part] for one in said], plan.here) for part in range(len(said[0]))]
+        far = [spread([vectors(m[k]) for m in said], plan.here) for k in range(len(said[0]))]
         change = mix(said, weights, plan.here)
         if plan.clip is not None:
             change = clipped(said, weights, plan.here, [one[0] for one in far], plan.clip)
@@ -183,6 +183,11 @@ def clipped(messages: Any, weights: jax.Array, here: int, far: Any, clip: float)
 
         parts.append(jax.tree.map(change, *(one[place] for one in messages)))
     return Message(*parts)
+
+
+def vectors(part: Any) -> Any:
+    """A part of a message without the scalars of a learned step, whose sizes are not comparable."""
+    return part["method"] if isinstance(part, dict) and "method" in part else part
 
 
 def spread(part: Any, here: int) -> tuple[jax.Array, jax.Array]:

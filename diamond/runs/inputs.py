@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..network import Network
+from ..numbers.learned import Learned
 from ..numbers.open_numbers import Deferred
 from ..numbers.schedule import Constant
 from ..rounds.algorithm import Algorithm
@@ -75,6 +76,8 @@ def flatten(node: Any, place: str = "") -> Description:
         return flatten(node.c, place)
     if isinstance(node, Deferred):
         return {place: f"{node.name} found by the run"}
+    if isinstance(node, Learned):
+        return {place: f"{node.name} learned"}
     if is_dataclass(node) and not isinstance(node, type):
         parts = {field.name: getattr(node, field.name) for field in fields(node)}
         return _inside(place, parts, type(node).__name__)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import jax
 
-from ..auto import inverse
 from ..auto.watch import LOST, smaller
 from ..core import cost, tree
 from ..core.cost import Cost
@@ -58,10 +57,7 @@ class Simulation:
         setting = Setting(
             *given, seed, memory=found, groups=self.place.groups, talk=self.place.talk
         )
-        tell("looking at the problem")
         self.numbers = Numbers(algorithm, setting)
-        if why := inverse.said(self.numbers.resolved.numbers):
-            tell(f"hypergradient: {why}")
         first = self.place.begin(self.numbers.algorithm, *problem.start(seed))
         self.progress = begin = self.place.place(first)
         self.seconds = 0.0

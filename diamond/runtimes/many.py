@@ -19,7 +19,7 @@ from ..measure.display import displayed
 from ..measure.divergence import Diverged
 from ..measure.evaluations import Every, marks
 from ..network import Network
-from ..numbers.open_numbers import open_numbers, refreshes
+from ..numbers.open_numbers import refreshes
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
@@ -59,7 +59,7 @@ def many(
     terminal or a notebook.
     """
     if batched is None:
-        batched = jax.default_backend() != "cpu" and depth_known(*(given for given, _ in runs))
+        batched = jax.default_backend() != "cpu"
     outcomes: list[Outcome] = []
     for algorithm, seed in runs:
         check(problem, network, algorithm, rounds, every, sampling)
@@ -92,11 +92,6 @@ def many(
             made |= {i: alone(*runs[i]) for i in table.ravel()[lanes.risen].tolist()}
             count(len(made))
         return [made[i] for i in range(len(runs))]
-
-
-def depth_known(*algorithms: Algorithm) -> bool:
-    """Whether none leaves K to the run to find: it is a length in the program."""
-    return not any("terms" in open_numbers(algorithm) for algorithm in algorithms)
 
 
 def seeds_together(

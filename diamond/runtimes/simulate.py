@@ -15,7 +15,8 @@ from ..measure.display import displayed
 from ..measure.evaluations import Every, due
 from ..measure.stopping import Stop
 from ..network import Network
-from ..numbers.open_numbers import open_numbers, suited, swap
+from ..numbers.learned import learned_names
+from ..numbers.open_numbers import suited, swap
 from ..problem import Problem
 from ..rounds.algorithm import NETWORKS, Algorithm
 from ..rounds.traffic import messages
@@ -59,9 +60,8 @@ def simulate(
     a `Snapshot` of the run: given back as `resume`, the run continues from there and ends in the
     same bits. `resume` may also be an earlier run of the same problem, network, algorithm and seed,
     as in `resume=diamond.load(folder, problem)`: it is continued up to `rounds`. `on_stage` is told
-    what goes on before the first entry: "looking at the problem", where numbers are to be found,
-    "compiling", and then "running". `progress` shows the same, and then the round and the loss, on
-    the error output if that is a terminal or a notebook; False shows nothing.
+    what goes on: "compiling", then "running". `progress` shows the same, and then the round and the
+    loss, on the error output if that is a terminal or a notebook; False shows nothing.
 
     `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
     {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}, on
@@ -73,9 +73,9 @@ def simulate(
     start, goes back to the last multiple of 100 rounds where they were not yet large (further, if
     that does not help) and on with steps a quarter as large, with a warning, eight times at most.
     What the rounds gone back on cost stays counted; `resolved` says by how much steps were shrunk.
-    None shrinks where the run finds alpha for itself, and stops where alpha was given. Whatever it
-    is, a run that finds alpha for itself goes back in the same way where its objective has risen
-    above the start (`diamond.auto.watch`).
+    None shrinks where alpha is learned, and stops where alpha was given. Whatever it is, a run that
+    learns alpha rolls back in the same way where its objective has risen above the start
+    (`diamond.auto.watch`).
 
     `devices` cuts the agents over several of JAX's devices: so many of them, "all", "cores" (of
     this machine's processor), or a list (`diamond.runtimes.spmd`). The trajectory is the same to
@@ -97,7 +97,7 @@ def simulate(
     if on_divergence == "shrink" and not can:
         raise ValueError("on_divergence='shrink' needs an algorithm with shrunk(factor)")
     if on_divergence is None:
-        finds_alpha = "alpha" in open_numbers(algorithm) or hasattr(algorithm, "learned")
+        finds_alpha = "alpha" in learned_names(algorithm) or hasattr(algorithm, "learned")
         on_divergence = "shrink" if can and finds_alpha else "stop"
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)

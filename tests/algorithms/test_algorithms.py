@@ -36,8 +36,9 @@ def test_the_folder_is_the_catalogue():
 def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
     algorithm = resolve(ALGORITHMS[name](), Setting(quad().problem, ring(4), 4, 0)).algorithm
     assert algorithm.batch >= 1 and algorithm.stages[0].links >= 0
-    numbers = agent_numbers(algorithm, 3).numbers(5)
-    assert numbers["alpha"] > 0 and numbers["beta"] > 0
+    x, y = quad().problem.start(0)
+    learned = agent_numbers(algorithm, 3).learned(algorithm.init(x, y))
+    assert learned.keys() == {"alpha", "beta"}
     again = jax.tree.unflatten(jax.tree.structure(algorithm), jax.tree.leaves(algorithm))
     assert same_bits(again, algorithm) and hash(jax.tree.structure(algorithm)) is not None
 

@@ -9,6 +9,7 @@ from compiling import unmeasured
 from helpers import end, quad, ring, same_bits, steps
 
 import diamond
+from diamond import hypergradient as hg
 from diamond.algorithms.parts import moves
 from diamond.core.cost import total
 from diamond.network import from_graph
@@ -156,7 +157,7 @@ def test_sparkle_with_local_y_and_z_is_lopa():
 
 @pytest.mark.quick
 def test_composed_methods_are_those_of_the_catalogue():
-    plain = dict(alpha=0.05, beta=0.2, batch=3)
+    plain = dict(alpha=0.05, beta=0.2, batch=3, hypergradient=hg.neumann())
     momentum = plain | dict(eta=0.3, gamma=0.3)
     assert diamond.method(**plain) == diamond.gt_sgd(**plain, order="atc")
     assert diamond.method(estimator="momentum", **momentum) == diamond.diamond(
@@ -296,4 +297,4 @@ def test_steps_that_choose_themselves_make_progress_unattended(method, lower_lev
     assert q.gradient(mean / 2) @ mean < 0  # l(mean) - l(0), of a quadratic
     y = 0.0 if run.y is None else np.asarray(run.y)
     assert metric(q, x, y) < metric(q, np.zeros_like(x), np.zeros_like(y))
-    assert "shrunk" not in run.resolved and run.resolved["alpha"] > 0
+    assert "shrunk" not in run.resolved and run.history["alpha"][-1] > 0

@@ -12,7 +12,6 @@ from diamond import hypergradient as hg
 from diamond.algorithms.parts.directions import Penalty
 from diamond.core import cost
 from diamond.core.cost import Cost
-from diamond.hypergradient.lipschitz import SAFETY
 from diamond.numbers.open_numbers import Setting, resolve
 
 BATCH, TRAIN, VALID, ROUNDS, PERIOD, TERMS, STEPS = 2, 7, 5, 6, 4, 5, 4
@@ -66,6 +65,8 @@ def test_every_method_counts_what_it_makes(name):
     apart = any("z" in word and "x" not in word for word in words)
     penalty = isinstance(getattr(method, "directions", None), Penalty)
     seen = oracle.counted(f_apart=apart, g_together=penalty and not apart)
+    if getattr(method, "works_locally", False):
+        seen["gradients"] += 2  # the product with f_xx before the first step, as two gradients
     assert {k: said[k] for k in seen} == seen
     assert said["gradients"] > 0 and said["samples"] > 0
 
@@ -115,18 +116,17 @@ def test_limbs_carry_beyond_32_bits():
     assert cost.total(many).tolist() == [truth, [0, 0, 0, 0]]
 
 
-def test_estimating_lipschitz_is_paid_for_once(monkeypatch):
+def test_learning_lipschitz_takes_a_product_a_round(monkeypatch):
     unmeasured(monkeypatch)
     q = quad()
     known = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5, 2.0))
     asked = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5))
     one, two = (diamond.simulate(q.problem, ring(4), a, 2, every=1) for a in (known, asked))
     assert one.history["samples"].tolist() == [0, 21, 42]  # xi, zeta, zeta_0 .. zeta_4
-    assert (two.history["samples"] - one.history["samples"]).tolist() == [8 * 3] * 3
-    assert (two.history["hvps"] - one.history["hvps"]).tolist() == [20 * 8 * 3] * 3
-    names = {"curvature", "lipschitz"}
-    assert one.resolved == {} and set(two.resolved) == names | {f"most_{n}" for n in names}
-    assert two.resolved["lipschitz"] == pytest.approx(SAFETY * 1.5, rel=0.05)
+    assert two.history["samples"].tolist() == [0, 21, 42]
+    more = two.history["hvps"] - one.history["hvps"]
+    assert more.tolist() == [0, 4 * 3, 5 * 3]  # four steps of power iteration at first
+    assert one.history["bytes"].tolist() == two.history["bytes"].tolist()
 
 
 def test_agents_pay_for_their_own_rows():

@@ -1,7 +1,6 @@
 """Costs only grow: whatever is given, left open, found anew or never asked for again."""
 
 import dataclasses
-import warnings
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,6 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core import cost
 from diamond.core.cost import Cost
-from diamond.hypergradient.conditioning import condition
 from diamond.numbers.open_numbers import Found, Setting, resolve, talked
 from diamond.runtimes.many import many
 
@@ -26,8 +24,8 @@ POINT = jnp.zeros((AGENTS, 1))
 GIVEN = {"alpha": 0.05, "beta": 0.2, "eta": 0.3, "gamma": 0.3, "period": 4}
 CHAIN = {"terms": 32, "lipschitz": 1.6}  # K as found here: one program less to compile
 GROWING = ("samples", "gradients", "hvps", "jvps", "bytes")
-OPEN = diamond.dsgd(alpha=0.05, beta=0.2, batch=4)  # L_g and K are left to the run
-ROUNDS = 30  # past the first time that numbers are found anew
+OPEN = diamond.dsgd(beta=0.2, batch=4, hypergradient=hg.neumann(8))  # alpha and L are learned
+ROUNDS = 60  # past a look at the loss
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -112,15 +110,11 @@ def grows(history):
 
 
 def test_every_runtime_counts_the_same(monkeypatch):
-    """K and L_g open, alpha and beta given: K is found once, and not asked for again."""
     unmeasured(monkeypatch)
     problem, network = quad().problem, ring(AGENTS)
     run = diamond.simulate(problem, network, OPEN, ROUNDS, every=5)
     grows(run.history)
-    before, after = (run.history["bytes"][list(run.history["round"]).index(t)] for t in (20, 30))
-    message = 3 * 8 * 2 * len(network.edges)
-    assert after - before == 10 * message  # the talk before the first round is still in both
-    assert before > 20 * message
+    assert np.diff(run.history["bytes"])[-1] < np.diff(run.history["bytes"])[-3]  # of the look
     cut = diamond.simulate(problem, network, OPEN, ROUNDS, every=5, devices=2)
     (side,) = many(problem, network, [(OPEN, 0)], ROUNDS, every=5, batched=True)
     for name in GROWING:
@@ -129,33 +123,3 @@ def test_every_runtime_counts_the_same(monkeypatch):
     peers = lockstep(agents(problem, network, OPEN), ROUNDS)
     spent = cost.total(np.stack([one.spent for one in peers]))
     np.testing.assert_array_equal(spent.T, list(run.costs.values()))
-
-
-@settings(max_examples=15, deadline=None)
-@given(kappa=st.floats(2, 5000))
-def test_a_chain_too_short_for_the_condition_says_what_it_leaves_out(kappa):
-    """K is at most 32; where that leaves out most of the inverse, a warning names it."""
-    setting = Setting(quad().problem, ring(AGENTS), 4, 0)
-    setting.memory["condition"] = Found(kappa)
-    bias = (1 - 1 / (3 * kappa)) ** 32
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        terms = resolve(hg.neumann(lipschitz=1.0), setting).numbers["terms"]
-        resolve(hg.neumann(lipschitz=1.0), setting.at(POINT, POINT))  # said once: K lasts
-    if bias <= 0.1:
-        assert not said and (terms == 32 or (1 - 1 / (3 * kappa)) ** terms < 0.05)
-    else:
-        (only,) = said
-        assert terms == 32 and f"(1 - mu/L)^K = {bias:.2g}" in str(only.message)
-        assert "conjugate_gradient() or exact()" in str(only.message)
-
-
-def test_a_lower_level_that_is_not_convex_is_said_to_be_so_once():
-    setting = Setting(quad().problem, ring(AGENTS), 4, 0)
-    bent = {"curvature": np.full(AGENTS, 2.0), "mu": np.array([0.5, -0.4, 0.5, 0.5])}
-    setting.memory.update({name: Found(value) for name, value in bent.items()})
-    with pytest.warns(RuntimeWarning, match=r"not convex in y: g_yy of agent 1 has.* -0\.4"):
-        condition(setting)
-    again = setting.at(POINT, POINT)
-    again.memory.update({name: Found(value) for name, value in bent.items()})
-    condition(again)  # a second warning would be an error

@@ -64,14 +64,6 @@ def too_large_alpha():
     run(steps(alpha=1e6))
 
 
-def outrunning():
-    """The lower level bends by exp(x), and alpha drives x up."""
-    upper = lambda x, y, rows: square(0 * x, y, rows) - jnp.sum(x)
-    lower = lambda x, y, rows: square(x, y, rows) * jnp.exp(x[0])
-    algorithm = diamond.dsgd(alpha=4.0, batch=2, hypergradient=diamond.hypergradient.neumann(32))
-    diamond.simulate(problem(upper, lower), diamond.network.complete(1), algorithm, 20, every=20)
-
-
 def growing():
     """beta beyond 2 / L_g by a little: y leaves slowly."""
     made = quadratic(agents=2, upper=2, lower=2, rows=6).problem
@@ -172,13 +164,6 @@ def unmeasurable():
     diamond.simulate(made, diamond.network.complete(1), steps(), 1)
 
 
-def short():
-    slow = np.array([1.0, 0.05])
-    bent = lambda x, y, rows: square(x, y * slow, rows) + 1e-4 * jnp.sum(y**2)
-    algorithm = diamond.dsgd(0.01, 0.1, batch=2)
-    diamond.simulate(problem(lower=bent), diamond.network.complete(1), algorithm, 0)
-
-
 PROVOKED = {
     "A loss that is a sum": lambda: problem(
         lambda x, y, rows: 8 * square(x, y, rows) * len(rows["b"]) / 8
@@ -201,7 +186,6 @@ PROVOKED = {
     "Diverged: beta": lambda: run(steps(beta=5)),
     "Diverged: lipschitz": short_chain,
     "Diverged: alpha": too_large_alpha,
-    "Diverged: faster than what was found": outrunning,
     "Eigenvalues above lipschitz": lambda: run(
         steps(hypergradient=diamond.hypergradient.neumann(3, 0.5)), 1
     ),
@@ -219,7 +203,6 @@ PROVOKED = {
         [{"a": ROWS["a"], "b": np.array([0, 1, 0, 1, 0, 2] * 2)}], [ROWS], classes=2
     ),
     "Measures that are not finite": unmeasurable,
-    "A chain too short": short,
     "No run there": lambda: command("show", "runs/none"),
 }
 

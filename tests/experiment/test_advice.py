@@ -11,6 +11,7 @@ from helpers import quad, ring
 from typer.testing import CliRunner
 
 from diamond import theory
+from diamond.auto.step_rule import StepScalars
 from diamond.cli import app
 from diamond.core.sampling import key
 from diamond.experiment import advice as module
@@ -53,7 +54,8 @@ def test_costs_are_extrapolated_to_a_tenth_of_the_end(pilot):
     assert pilot.target == pytest.approx(found.metric / 10)
     assert 20 < found.rounds <= 20 * 10**2  # T^(-1/2) at the slowest: a hundred times
     assert found.numbers["alpha"] > 0 and found.samples > 0
-    sent = 2 * 4 * 2 * 3 * 8  # both ways, four edges, x and u
+    scalars = len(StepScalars._fields)  # of the learned step
+    sent = 2 * 4 * (2 * 3 + scalars) * 8  # both ways, four edges, x and u
     assert found.bytes == pytest.approx(found.rounds * sent, rel=0.05)
     assert np.isclose(pilot.constants.mu_g, 0.5, rtol=1e-3) and pilot.diameter == 2
 

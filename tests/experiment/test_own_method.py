@@ -14,7 +14,7 @@ from diamond.experiment.config import load, read
 from diamond.experiment.execute import Permits, unchanged
 from diamond.experiment.grid import grid
 from diamond.experiment.validation_errors import BadExperiment
-from diamond.numbers.open_numbers import open_numbers
+from diamond.numbers.learned import learned_names
 
 MINE = '''
 """D-SGD whose lower level takes half the step."""
@@ -100,7 +100,7 @@ def test_lists_and_grids_work_on_it(here):
 
 def test_its_steps_can_choose_themselves(here):
     built = experiment(here, "mine.py:make").algorithm[0].build()
-    assert open_numbers(built) == ["alpha", "beta"]
+    assert learned_names(built) == {"alpha", "beta"}
 
 
 def test_a_federation_names_what_all_sites_have(here):

@@ -279,19 +279,14 @@ def test_the_same_after_a_stop_side_by_side_and_on_devices(linked, run):
             assert history[name].tolist() == run.history[name].tolist()
 
 
-def test_finding_numbers_is_counted_and_a_budget_ends_the_run():
+def test_a_budget_ends_the_run():
     made = ring(4).with_links(1e4, 0.01)
-    algorithm = build("gt_sgd", batch=3, hypergradient=CHAIN)
+    algorithm = build("gt_sgd", batch=3, hypergradient=CHAIN, alpha=0.05, beta=0.2)
     found = diamond.simulate(
         quad().problem, made, algorithm, 60, every=2, stop={"network_seconds": 0.5}
     )
-    talks = found.messages / 8 - found.rounds
-    assert talks > 0
-    talked = found.history["bytes"][0] / 8
-    first = found.history["network_seconds"][0]
-    assert first == pytest.approx(talks * 0.01 + 8 * talked / 1e4)
     each = 0.01 + 8 * 2 * SIZE / 1e4
-    assert found.rounds == 2 * np.ceil((0.5 - first) / each / 2)
+    assert found.rounds == 2 * np.ceil(0.5 / each / 2)
     assert found.message == (
         f"stopped at round {found.rounds}: network_seconds "
         f"{found.history['network_seconds'][-1]:.4g} >= 0.5"

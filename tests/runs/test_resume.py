@@ -183,7 +183,7 @@ def test_asked_to_stop_it_saves_and_says_so(whole, tmp_path):
 
 
 def test_steps_that_chose_themselves_are_kept(tmp_path):
-    """What the run found is in the checkpoint, also where it is found anew (round 25)."""
+    """What the run has learned is in the checkpoint."""
     experiment = tiny(algorithm={"name": "diamond", "batch": 2}, rounds=35, every=5)
     seen = []
     watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
@@ -195,7 +195,7 @@ def test_steps_that_chose_themselves_are_kept(tmp_path):
                 run(experiment, tmp_path / "run", watch, lambda: seen[-1] == stop, problem)
         after = run(experiment, tmp_path / "run", problem=problem)
     assert after["digest"] == expected["digest"]
-    assert after["resolved"] == expected["resolved"] and "alpha" in after["resolved"]
+    assert after["resolved"] == expected["resolved"]
     assert after["costs"] == expected["costs"] and after["traffic"] == expected["traffic"]
 
 

@@ -45,7 +45,7 @@ def test_the_manifest_says_what_the_run_was(two):
     assert (problem["agents"], problem["x_size"], problem["y_size"]) == (3, 2, 2)
     assert problem["rows"] == {"train": [6, 6, 6], "valid": [6, 6, 6]}
     assert found["algorithm"]["options"]["hypergradient"] == {"name": "neumann", "terms": 3}
-    assert found["resolved"]["lipschitz"] > 1
+    assert found["resolved"] == {}  # nothing is measured before the first round
     lines = runs.open_run(two / "both" / "seed1").lines
     assert np.mean(found["costs"]["samples"]) == lines[-1]["samples"]
     assert sum(sent for *_, sent in found["traffic"]) == lines[-1]["bytes"]

@@ -32,12 +32,8 @@ def test_a_finished_run_is_loaded_and_shown(folder, float32):
     assert "finished" in command("show", folder / "finished").output
 
 
-def test_a_stopped_run_ends_as_it_would_have_then(folder, float32):
-    """Other machines make the problem's rows to rounding only: that may be, and is said."""
-    command("resume", folder / "stopped", "--changed-data", "--quiet")
-    found = diamond.load(folder / "stopped")
-    assert found.status == "finished" and found.rounds == 24
-    assert found.history["upper_loss"][-1] == pytest.approx(7.312383651733398, rel=1e-4)
-    assert found.history["samples"][-1] == 206 and found.history["round"].tolist() == [
-        *range(0, 25, 3)
-    ]
+def test_a_stopped_run_whose_bound_was_measured_is_refused(folder, float32):
+    """It divided by an L that was measured before round 0; today L is learned, and in the state."""
+    found = command("resume", folder / "stopped", "--changed-data", "--quiet", code=2)
+    assert "these arrays are of another problem, algorithm or precision" in found.output
+    assert diamond.load(folder / "stopped").rounds > 0  # what it has is still there

@@ -17,15 +17,17 @@ from ...core import tree
 from ...core.cost import Cost
 from ...core.sampling import Sample
 from ...core.tree import Tree
+from ...numbers.learned import learned_names
 from ...numbers.schedule import Number, Scaled, Schedule
 from ...problem import Objectives, Problem
 from ...rounds.algorithm import NETWORKS, Message
 from . import estimators, moves
-from .directions import Gradient
+from .directions import Carried, Gradient
+from .learned_numbers import with_learned_numbers
 from .point import STATIC, Point
 
 STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
-Estimate = tuple[Point, Any, Tree]  # directions, what the estimator keeps, [g_yy]^-1 v or None
+Estimate = tuple[Point, Any]  # directions, what the estimator keeps
 
 
 @tree.pytree
@@ -74,7 +76,6 @@ class Loop:
     batch: int = field(default=64, metadata=STATIC)
     plan: str = field(default="xyz", metadata=STATIC)
     inner: Any = field(default=1, metadata=STATIC)  # what "*inner" in the plan stands for
-    newton: Any = field(default=False, metadata=STATIC)  # y along [g_yy]^-1 v, solved as for h
     solves: tuple[str, ...] = field(default=("personal",), metadata=STATIC)
 
     def __post_init__(self) -> None:
@@ -123,19 +124,47 @@ class Loop:
         """
         method = self
         if problem.lower_level == "none" and self.y is not None:
-            method = replace(self, directions=Gradient(), y=None, z=None, plan="x", newton=False)
+            method = replace(self, directions=Gradient(), y=None, z=None, plan="x")
         if problem.prox is not None:
             method = replace(method, x=_with_prox(method.x, problem.prox))
-        return method
+        share = 1.0 if method.y is None else method.y.move.share_of_step
+        return with_learned_numbers(method, problem, share)
 
     def shrunk(self, factor: Number) -> "Loop":
-        """The method with steps `factor` times as long."""
+        """The method with steps `factor` times as long, but for those that are learned."""
+        given = {n: v for n, v in self.variables.items() if not learned_names(v.step)}
         smaller = lambda v: replace(v, step=Scaled(factor, v.step))
-        return replace(self, **{name: smaller(v) for name, v in self.variables.items()})
+        return replace(self, **{name: smaller(v) for name, v in given.items()})
 
     def numbers(self, t: Number) -> dict[str, Number]:
         steps = {STEPS[name]: v.step(t) for name, v in self.variables.items()}
         return steps | self.estimator.numbers(t)
+
+    def auxiliary(self, state: State) -> Tree | None:
+        """z, where it solves g_yy z = f_y."""
+        return state.z if isinstance(self.directions, Carried) else None
+
+    def with_lower_level(self, state: State, y: Tree, z: Tree) -> State:
+        """The state with a y and z that were solved for; a second copy of y moves as y does."""
+        if state.z is None:
+            return state._replace(y=y)
+        if isinstance(self.directions, Carried):
+            return state._replace(y=y, z=z)
+        return state._replace(y=y, z=tree.add(state.z, tree.sub(y, state.y)))
+
+    def curvature_sample(self, sample: Sample) -> Sample:
+        """The rows that curvature is learned on: all, where directions are of all rows."""
+        return sample.full() if getattr(self.estimator, "full", False) else sample
+
+    @property
+    def statistics_weight(self) -> float:
+        plain = isinstance(self.estimator, estimators.Plain) and not self.estimator.full
+        return 0.3 if plain and self.directions.links else 1.0
+
+    def smoothing_delay(self, t: Number) -> Number:
+        """Rounds by which averaged directions lag."""
+        average = isinstance(self.estimator, estimators.Average)
+        return 1 / self.estimator.numbers(t)["theta"] - 1 if average else 0.0
 
     def init(self, x: Tree, y: Tree) -> State:
         point = self.directions.start(x, y)
@@ -175,8 +204,24 @@ class Part(NamedTuple):
 
     @property
     def links(self) -> int:
-        needed = "x" in self.names or (self.loop.newton and "y" in self.names)
-        return self.loop.directions.links if needed else 0
+        return self.loop.directions.links if self.moves_x else 0
+
+    @property
+    def moves_x(self) -> bool:
+        return "x" in self.names
+
+    def x_direction(self, estimate: Estimate, state: State) -> Tree:
+        return estimate[0].x
+
+    def lower_gradient(self, estimate: Estimate) -> Tree | None:
+        """g_y on the sample of this round, where the estimate has it."""
+        kind = self.loop.estimator
+        sampled = isinstance(kind, estimators.Plain) or getattr(kind, "gamma", 0) is None
+        return estimate[0].y if sampled else None
+
+    def tracker(self, state: State) -> Tree | None:
+        """The network's mean direction of x in the round before, where x is tracked."""
+        return self.loop.x.move.tracker(state.memory.x)
 
     @property
     def early(self) -> bool:
@@ -186,24 +231,18 @@ class Part(NamedTuple):
         self, problem: Objectives, state: State, t: Number, sample: Sample
     ) -> tuple[Estimate, Cost]:
         """p_t, v_t, w_t, of the variables of this part."""
-        loop, now, along = self.loop, Point(state.x, state.y, state.z), None
+        loop, now = self.loop, Point(state.x, state.y, state.z)
         if getattr(loop.hypergradient, "whole", False):
             sample = sample.full_below()
         taken = Taken(loop.directions, problem, self.names, t)
         last = state.last[self.number]
         given = estimators.Given(now, last, state.old, state.table, t, sample)
         found, table, cost = loop.estimator(taken, given)
-        if loop.newton and "y" in self.names:
-            solve, at = loop.hypergradient.solve, (now.x, now.y)
-            (along,), more = solve(problem, [at], [found.y], sample)
-            cost = tree.add(cost, more._replace(samples=0))  # the rows that h has
-        return (found, table, along), cost
+        return (found, table), cost
 
     def _each(self, state: State, estimate: Estimate | None, t: Number) -> Any:
         """Of every variable: its name, its move, and what the move goes by."""
         directions = Point() if estimate is None else estimate[0]
-        if estimate is not None and estimate[2] is not None:
-            directions = directions.put(y=estimate[2])
         for name, v in self.variables.items():
             of = lambda point: getattr(point, name)
             s, memory, d, old = map(of, (state, state.memory, directions, state.old))
@@ -218,7 +257,7 @@ class Part(NamedTuple):
         self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
     ) -> State:
         loop, old, memory, moved = self.loop, state.old, state.memory, {}
-        found, table, _ = estimate
+        found, table = estimate
         for name, move, given in self._each(state, estimate, t):
             of = lambda m: Message(m.average.get(name), m.total.get(name))
             moved[name], kept = move.hear(given, of(told), of(change))

@@ -112,6 +112,9 @@ class Momentum(Single):
         found = tree.axpy(1 - weight(self.eta, t), tree.sub(state.kept, old), new)
         return found, tree.add(cost, again._replace(samples=0))
 
+    def x_direction(self, estimate: Ingredients, state: State) -> Tree:
+        return like(hypergradient(estimate, self.floor), state.x)
+
     def outgoing(self, state: State, estimate: Ingredients, t: Number) -> Message:
-        h = like(hypergradient(estimate, self.floor), state.x)
+        h = self.x_direction(estimate, state)
         return Message(tree.axpy(-self.alpha(t), h, state.x))

@@ -72,11 +72,16 @@ class Local:
 
     prox: Any = None
     vectors: ClassVar[int] = 0  # that it tells
+    share_of_step: ClassVar[float] = 1.0  # of 1 / (1.5 L): the step of a y that moves so
     networks: ClassVar[str] = "directed"  # the widest kind that it is right on
     early: ClassVar[bool] = True  # whether what it tells leaves d alone
     keeps: ClassVar[bool] = False  # d of the round before
 
     def init(self, s: Tree) -> Any:
+        return None
+
+    def tracker(self, memory: Any) -> Tree | None:
+        """The mean direction of the network in the round before, if the move tracks it."""
         return None
 
     def tell(self, given: Given) -> Message:
@@ -95,6 +100,7 @@ class Gossip:
     relax: Number | None = None
     prox: Any = None
     vectors: ClassVar[int] = 1
+    share_of_step: ClassVar[float] = 1.0
     networks: ClassVar[str] = "balanced"
     keeps: ClassVar[bool] = False
 
@@ -103,6 +109,9 @@ class Gossip:
         return self.order == "paper"
 
     def init(self, s: Tree) -> Any:
+        return None
+
+    def tracker(self, memory: Any) -> Tree | None:
         return None
 
     def tell(self, given: Given) -> Message:
@@ -127,6 +136,7 @@ class Tracking:
     relax: Number | None = None
     prox: Any = None
     vectors: ClassVar[int] = 2
+    share_of_step: ClassVar[float] = 0.5
     keeps: ClassVar[bool] = True
 
     @property
@@ -140,6 +150,9 @@ class Tracking:
 
     def init(self, s: Tree) -> Any:
         return tree.zeros(s)
+
+    def tracker(self, memory: Any) -> Tree | None:
+        return memory
 
     def tell(self, given: Given) -> Message:
         if self.early:
@@ -165,12 +178,16 @@ class Diffusion:
 
     share: Any = 1.0
     vectors: ClassVar[int] = 1
+    share_of_step: ClassVar[float] = 1.0
     networks: ClassVar[str] = "symmetric"
     early: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
     def init(self, s: Tree) -> Any:
         return tree.zeros(s)
+
+    def tracker(self, memory: Any) -> Tree | None:
+        return None
 
     def tell(self, given: Given) -> Message:
         return Message(tree.sub(tree.axpy(-given.step, given.d, given.s), given.memory))
@@ -192,12 +209,16 @@ class Extra:
 
     share: Any = 1.0
     vectors: ClassVar[int] = 1
+    share_of_step: ClassVar[float] = 0.5
     networks: ClassVar[str] = "symmetric"
     early: ClassVar[bool] = True
     keeps: ClassVar[bool] = False
 
     def init(self, s: Tree) -> Any:
         return tree.zeros(s)
+
+    def tracker(self, memory: Any) -> Tree | None:
+        return None
 
     def tell(self, given: Given) -> Message:
         return Message(given.s)
@@ -229,12 +250,16 @@ class Push:
     """SGP, stochastic gradient push (Assran et al., 2019; Nedic and Olshevsky, 2016)."""
 
     vectors: ClassVar[int] = 1
+    share_of_step: ClassVar[float] = 1.0
     networks: ClassVar[str] = "directed"
     early: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
     def init(self, s: Tree) -> Any:
         return Pushed(s, _one(s))
+
+    def tracker(self, memory: Any) -> Tree | None:
+        return None
 
     def tell(self, given: Given) -> Message:
         q, w = given.memory
@@ -251,12 +276,16 @@ class PushTracking:
     """Push-DIGing (Nedic, Olshevsky and Shi, 2017): tracking by weights of the sender alone."""
 
     vectors: ClassVar[int] = 2
+    share_of_step: ClassVar[float] = 0.5
     networks: ClassVar[str] = "directed"
     early: ClassVar[bool] = False
     keeps: ClassVar[bool] = True
 
     def init(self, s: Tree) -> Any:
         return Pushed(s, _one(s)), tree.zeros(s)
+
+    def tracker(self, memory: Any) -> Tree | None:
+        return memory[1]
 
     def tell(self, given: Given) -> Message:
         (q, w), u = given.memory

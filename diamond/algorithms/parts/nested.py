@@ -32,6 +32,16 @@ class Outer(NamedTuple):
     method: Any  # alpha, beta, along, period
     times: int = 1
     early: bool = False
+    moves_x: bool = True
+
+    def x_direction(self, estimate: Any, state: State) -> Tree:
+        return estimate[0].x
+
+    def lower_gradient(self, estimate: Any) -> None:
+        return None
+
+    def tracker(self, state: State) -> None:
+        return None
 
     @property
     def links(self) -> int:
@@ -66,6 +76,7 @@ class Inner(NamedTuple):
     method: Any  # alpha, beta, along, period
     times: int
     early: bool = True
+    moves_x: bool = False
 
     @property
     def links(self) -> int:

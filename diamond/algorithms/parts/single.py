@@ -3,9 +3,12 @@
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ...hypergradient.conditioning import smallest
-from ...numbers.open_numbers import Deferred, Found, Setting
+from ...core.sampling import Sample
+from ...core.tree import Tree
+from ...numbers.learned import Learned, learned_names
 from ...numbers.schedule import Number, Scaled
+from ...problem import Problem
+from .learned_numbers import with_learned_numbers
 
 
 class Single:
@@ -26,13 +29,44 @@ class Single:
         return {name: getattr(self, name)(t) for name in self.STEPS}
 
     def shrunk(self, factor: Number) -> Any:
-        """The method with steps `factor` times as long."""
-        steps = {name: Scaled(factor, getattr(self, name)) for name in ("alpha", "beta")}
-        return replace(self, **steps)  # type: ignore[type-var]
+        """The method with steps `factor` times as long, but for those that are learned."""
+        steps = {name: getattr(self, name) for name in ("alpha", "beta")}
+        given = {name: Scaled(factor, s) for name, s in steps.items() if not learned_names(s)}
+        return replace(self, **given)  # type: ignore[type-var]
+
+    def suited(self, problem: Problem) -> Any:
+        """The method for this problem, with learned numbers where it left some open."""
+        return with_learned_numbers(self, problem, 1.0)
+
+    moves_x: ClassVar[bool] = True
+
+    def x_direction(self, estimate: Any, state: Any) -> Tree:
+        raise NotImplementedError
+
+    def lower_gradient(self, estimate: Any) -> Tree | None:
+        """g_y on the sample of this round, where the estimate has it."""
+        return None
+
+    def tracker(self, state: Any) -> Tree | None:
+        return None
+
+    def auxiliary(self, state: Any) -> Tree | None:
+        """z, where it solves g_yy z = f_y."""
+        return None
+
+    def with_lower_level(self, state: Any, y: Tree, z: Tree) -> Any:
+        """The state with a y that was solved for."""
+        return state._replace(y=y)
+
+    def curvature_sample(self, sample: Sample) -> Sample:
+        """The rows that curvature is learned on."""
+        return sample
+
+    statistics_weight: ClassVar[float] = 1.0
+
+    def smoothing_delay(self, t: Number) -> Number:
+        """Rounds by which averaged directions lag."""
+        return 0.0
 
 
-def _floor(setting: Setting) -> Found:
-    return Found(smallest(setting) / 2)
-
-
-floor = Deferred("floor", _floor)  # of the eigenvalues of an estimated g_yy: half of mu
+floor = Learned("floor")  # of the eigenvalues of an estimated g_yy

@@ -1,0 +1,56 @@
+"""The inverse Hessian by a few gradient steps from the solution of the round before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import Sample
+from ..core.tree import Tree
+from ..core.whole_numbers import whole
+from ..numbers.learned import Learned
+from ..problem import Objectives
+from .implicit import Implicit
+from .neumann import factors
+from .protocol import Point
+
+STEPS = 4
+
+
+@tree.pytree
+@dataclass(frozen=True)
+class WarmStart:
+    """z_{j+1} = z_j + (b - g_yy(zeta_j) z_j) / L, j = 0 .. steps - 1, from a learned z_0."""
+
+    z: Any
+    lipschitz: Any  # L
+    steps: int = field(metadata={"static": True})
+
+    @property
+    def links(self) -> int:
+        return self.steps
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+    ) -> tuple[list[Tree], Cost]:
+        factor = factors(self.lipschitz, problem, points, sample)
+        shift = tree.scale(1 / self.lipschitz, b)
+        step = lambda j, z: tree.add(factor(j, z), shift)
+        z = jax.lax.fori_loop(0, self.steps, step, [self.z] * len(points))
+        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        return z, Cost(self.steps * fresh, hvps=len(points) * self.steps * rows)
+
+
+def warm_start(steps: int = STEPS) -> Implicit:
+    """`steps` gradient steps for g_yy z = f_y from the z of the round before, each on its own rows.
+
+    z is carried from round to round like y, so that few steps are enough at any condition: the bias
+    is that of a z which lags behind x, not that of a truncated series. Needs a method that learns
+    its numbers: one whose `alpha` or `beta` is not given, or with this hypergradient.
+    """
+    if whole("steps", steps) < 1:
+        raise ValueError(f"steps = {steps}: a warm start needs at least one step")
+    return Implicit(WarmStart(Learned("z"), Learned("lipschitz"), steps))
