@@ -270,7 +270,7 @@ class LearnedStage(NamedTuple):
     ) -> tuple[Estimate, Cost]:
         method, curvature, step = state.method, state.curvature, state.step
         rows, spent = self.algorithm.method.curvature_sample(sample), Cost()
-        if curvature is not None and self.number == 0 and self.algorithm.works_locally:
+        if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
             method, curvature, spent = self._work(problem, method, curvature, t, sample)
         if curvature is not None and (self.stage.moves_x or self.number == 0):
             curvature, more = self._curvature(problem, method, curvature, t, rows)
@@ -374,8 +374,7 @@ class LearnedStage(NamedTuple):
             curvature = _cast(curvature._replace(work=work), curvature)
             most, delay = TRUST * reference, self._delay(curvature)
             unsettled = (residual > UNSETTLED * reference).astype(reference.dtype)
-        start = jnp.asarray(known.start)
-        about = x, start, direction, value, most, reference, scalars, first
+        about = x, known.start, direction, value, most, reference, scalars, first
         length, probes = trusted_length(gradient, *about)
         spent = Cost()
         if self.algorithm.works_locally and curvature is not None:
@@ -466,7 +465,7 @@ class LearnedStage(NamedTuple):
                 curvature = curvature._replace(largest=largest)
             told, change = (Message(m.average["method"], m.total) for m in (told, change))
         method = stage.update(before, found, told, change, t)
-        if curvature is not None and self.algorithm.works_locally:
+        if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
             solved = curvature.work.solved & jnp.asarray(t > 0)
             kept = {
                 n: getattr(before, n) for n in ("y", "z") if getattr(before, n, None) is not None
