@@ -12,7 +12,7 @@ from ..core.cost import Cost
 from ..core.linear_solvers import power_iteration
 from ..core.tree import Tree
 from ..machine.compiler import briefly
-from ..numbers.open_numbers import Own, Setting, agent_numbers
+from ..numbers.open_numbers import Setting
 from ..problem import Objectives, Problem
 from .implicit import hessian
 
@@ -93,26 +93,10 @@ def bends(setting: Setting, point: tuple[Tree, Tree]) -> np.ndarray:
     return np.asarray(setting.each(look, point))[:, None]
 
 
-def hardest(algorithm: Any) -> Any:
-    """The algorithm as that agent has it whose lower level is the most curved."""
-    leaves = jax.tree_util.tree_leaves_with_path(algorithm, is_leaf=lambda a: isinstance(a, Own))
-    for path, leaf in leaves:
-        if isinstance(leaf, Own):
-            return agent_numbers(
-                algorithm, int((np.argmax if _is_chain(path) else np.argmin)(leaf.values))
-            )
-    return algorithm
-
-
 def in_use(algorithm: object) -> float | None:
-    """The L that `algorithm` divides by, if it does; the largest, where each agent has its own."""
-    return None if (each := bounds(algorithm)) is None else float(np.max(each))
-
-
-def bounds(algorithm: object) -> np.ndarray | None:
-    """The L that `algorithm` divides by, if it does; of each agent, where each has its own."""
+    """The L that `algorithm` divides by, if it does and its user gave it."""
     leaves = jax.tree_util.tree_leaves_with_path(algorithm)
-    return next((np.asarray(leaf) for path, leaf in leaves if _is_chain(path)), None)
+    return next((float(leaf) for path, leaf in leaves if _is_chain(path)), None)
 
 
 def raised(algorithm: Any, factor: float) -> Any:

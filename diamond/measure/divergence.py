@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import tree
 from ..core.cost import Cost
-from ..hypergradient.lipschitz import SAFETY, bends, hardest, in_use
+from ..hypergradient.lipschitz import SAFETY, bends, in_use
 from ..numbers.open_numbers import Setting
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
@@ -85,7 +85,6 @@ def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str |
 
 def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
     """The likely cause, from the curvature of the lower level at the start."""
-    algorithm = hardest(algorithm)
     numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
     start = dataclasses.replace(setting, moved=None).point
     (largest,), _ = setting.talk.largest("start", lambda: (bends(setting, start), Cost()))

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import host
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
-from ..hypergradient.lipschitz import hardest, in_use
+from ..hypergradient.lipschitz import in_use
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 
@@ -195,7 +195,7 @@ def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | No
 
 def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
     """The step sizes and weights of round t."""
-    return {name: float(value) for name, value in hardest(algorithm).numbers(t).items()}
+    return {name: float(value) for name, value in algorithm.numbers(t).items()}
 
 
 def _lengths(direction: Tree) -> Any:

@@ -164,7 +164,7 @@ def test_an_ill_conditioned_lower_level_is_solved_for():
     given = quad(mu=0.01, L=1.0, noise=0.05)
     run = diamond.simulate(given.problem, ring(4), solve(batch=3), 300, every=300)
     first, last = run.history["stationarity"]
-    assert last < 0.1 * first
+    assert last < 0.01 * first
     assert run.costs["hvps"].min() > 2 * 300 * 3  # more than the two products of every round
 
 
@@ -181,10 +181,10 @@ def test_a_run_that_is_lost_rolls_back_and_continues_with_smaller_steps():
     rows = [[given.problem.rows[part][i] for i in range(4)] for part in PARTS]
     start = lambda key: given.problem.start(0)
     problem = Problem(upper, given.problem.lower, start, *rows, shuffle=False)
-    with pytest.warns(RuntimeWarning, match="back to round . with steps"):
+    with pytest.warns(RuntimeWarning, match="back to round 0 with steps"):
         run = diamond.simulate(problem, ring(4), solve(batch=2), 200, every=200)
-    assert run.rounds == 200 and gap(given, run) < 0.6
-    assert {"shrunk", "risen"} & set(run.resolved)
+    assert run.rounds == 200 and gap(given, run) < 0.2
+    assert 0.01 < run.resolved["shrunk"] < 1
 
 
 def test_resumed_it_ends_in_the_same_bits():

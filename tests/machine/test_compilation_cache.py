@@ -94,8 +94,8 @@ def test_what_measures_is_compiled_beside_the_rounds_and_said(monkeypatch):
 def test_lines_say_what_goes_on_before_the_first_evaluation(capsys):
     board = progress.Lines(["a"], 10)
     board.begin("a", 10)
-    for stage in ("looking at the problem", "compiling", "running"):
+    for stage in ("compiling", "running"):
         board.stage("a", stage)
     text = capsys.readouterr().err
-    assert "a: looking at the problem ..." in text and "a: compiling ..." in text
+    assert "a: compiling ..." in text
     assert "running" not in text and board.rows["a"].status == "running"

@@ -58,6 +58,7 @@ POWER_STEPS_AT_START = 4
 MIXED = 0.1  # of the direction of z, in power iteration: the steepest direction may change
 FORGETTING = 0.99  # of the largest curvature seen, a round
 UNSETTLED = 2.0  # times its norm at the start: a lower gradient that stops the growth of steps
+MOST_CAUTION = 4.0  # of y and z after rollbacks: where they lag, x overshoots at any step
 WARM_UP = 4  # steps of y before x moves, where y cannot be solved for locally
 
 
@@ -187,6 +188,11 @@ class LearnedNumbers:
         """The round in which x moves for the first time."""
         return math.ceil(WARM_UP / self.lower_steps) if self.level == "common" else 0
 
+    @property
+    def lower_caution(self) -> Any:
+        """The factor by which steps of y and z are shorter after rollbacks."""
+        return jnp.minimum(self.caution, MOST_CAUTION)
+
     def shrunk(self, factor: Number) -> "LearnedNumbers":
         """The method with steps `factor` times as long."""
         return replace(self, method=self.method.shrunk(factor), caution=self.caution / factor)
@@ -210,7 +216,7 @@ class LearnedNumbers:
         """Numbers at this curvature of g_yy."""
         if curvature is None:
             return {}
-        largest = jnp.maximum(self.caution * curvature.largest, TINY)
+        largest = jnp.maximum(self.lower_caution * curvature.largest, TINY)
         return {
             "beta": self.share / (MARGIN * largest),
             "lipschitz": SAFETY * largest,
@@ -324,7 +330,7 @@ class LearnedStage(NamedTuple):
         seen = jnp.maximum(steepest, tree.norm(curved))
         largest = jnp.maximum(FORGETTING * known.largest, seen)
         bend = jnp.abs(tree.dot(along, curved))
-        lag = MARGIN * largest / (self.algorithm.share * (bend + TINY))
+        lag = self._slowness(largest, bend)
         old = 0.9 if carries else 0.8
         lag = jnp.where(first, lag, old * known.lag + (1 - old) * lag)
         lag = jnp.where(products, jnp.where(size > 0, lag, 1.0), known.lag)
@@ -381,7 +387,7 @@ class LearnedStage(NamedTuple):
             point = x, method.y
             newton, bend, spent = newton_length(problem, *point, direction, first, sample)
             length = jnp.where(first, jnp.minimum(length, newton), length)
-            slow = MARGIN * curvature.largest / (self.algorithm.share * bend + TINY)
+            slow = self._slowness(curvature.largest, bend)
             slow = jnp.where(first, slow, curvature.response_lag)
             curvature = _cast(curvature._replace(response_lag=slow), curvature)
         inputs, found = self._inputs(method, known, direction, length, t)
@@ -390,6 +396,11 @@ class LearnedStage(NamedTuple):
         step = step._replace(alpha=alpha, unsettled=unsettled, delay=delay)
         cost = tree.add(spent, Cost(0, rows * (probes + again), 0, rows * first))
         return curvature, _cast(found._replace(scalars=step), known), cost
+
+    def _slowness(self, largest: jax.Array, bend: jax.Array) -> jax.Array:
+        """Rounds in which gradient steps relax along a direction of that curvature."""
+        step = self.algorithm.share / (self.algorithm.lower_caution * MARGIN * largest + TINY)
+        return 1 / (step * bend + TINY)
 
     def _delay(self, curvature: Curvature) -> jax.Array:
         """Rounds in which y follows x."""

@@ -26,7 +26,7 @@ from ...problem import Objectives
 
 LAGGING = 10.0  # rounds in which z relaxes, from which on local work is tried
 USELESS, USEFUL = 0.8, 0.5  # similarity of the hypergradient before and after local work
-LONGEST_REST = 63.0  # rounds between two local solutions
+LONGEST_REST = 15.0  # rounds between two local solutions
 EXPLODED = 10.0  # times its norm at the start: a lower gradient that asks for local work
 BATCHES_AT_START, BATCHES = 8, 64  # mini-batches that local work uses, at most
 BUDGET = 30.0  # local work, of the gradient work of the rounds that it is done for, at most
