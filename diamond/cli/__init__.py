@@ -11,7 +11,6 @@ from . import (
     net_status,
     reproduce,
     results,
-    search,
     tune,
 )
 from .app import app
@@ -28,6 +27,5 @@ __all__ = [
     "net_status",
     "reproduce",
     "results",
-    "search",
     "tune",
 ]

@@ -25,7 +25,6 @@ LONG = (
     "demo",
     "live",
     "reproduce",
-    "search",
     "tune",
 )  # minutes, or for ever: tested elsewhere
 APART = (
