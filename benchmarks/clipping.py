@@ -89,7 +89,7 @@ class Deceived(Agent):
 
 def rehearsed(problems, network, algorithm, rounds, clip, attack):
     """Where the sites of a rehearsal stand at its end; None if it diverged for good."""
-    from diamond.runtimes import peers
+    from diamond.engine import peers
 
     def deceived(*given, **named):
         made = Deceived(*given, **named)

@@ -20,7 +20,7 @@ def child(agents, devices, rank, size, where):
     """The agent-iterations a second of this process's job."""
     os.environ["JAX_NUM_CPU_DEVICES"] = str(max(devices, 1))
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    from diamond.runtimes import hosts
+    from diamond.engine import hosts
 
     if size > 1:
         hosts.join(where, rank, size)
@@ -30,8 +30,8 @@ def child(agents, devices, rank, size, where):
 
     import diamond
     from diamond.core.sampling import key
-    from diamond.runtimes._round import start
-    from diamond.runtimes.spmd import placed
+    from diamond.engine.devices import placed
+    from diamond.engine.round import start
 
     work, network = speed.problem(agents), diamond.network.ring(agents)
     alpha = diamond.schedule.power(0.1)

@@ -16,8 +16,8 @@ from gallery_entries import ENTRIES
 import diamond
 from diamond.bench.settings import tunable
 from diamond.bench.suites import TUNING
+from diamond.engine.trial_cache import Wanted, remembered, score
 from diamond.machine.cores import pool
-from diamond.runtimes.trial_cache import Wanted, remembered, score
 
 ALPHAS = tuple(4.0**k for k in range(-1, 5))
 METHODS = {

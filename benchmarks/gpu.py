@@ -28,14 +28,14 @@ import numpy as np
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
+from diamond.engine import many
+from diamond.engine.one_device import OneDevice
+from diamond.engine.precision import products
+from diamond.engine.round import advance, start
 from diamond.machine.compiler import GRAPHS, ROUNDS
 from diamond.reproduce import tune
 from diamond.reproduce.case import FULL, Case
 from diamond.reproduce.paper import METHODS
-from diamond.runtimes import many
-from diamond.runtimes._one_device import OneDevice
-from diamond.runtimes._precision import products
-from diamond.runtimes._round import advance, start
 
 PRECISIONS = ("float32", "tf32", "bf16")
 PRODUCT = 2 * 64 * 256 * 1024 * 1024

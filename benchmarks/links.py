@@ -26,10 +26,10 @@ import numpy as np
 
 import diamond
 from diamond import data, network
+from diamond.engine.many import many
 from diamond.hypergradient import neumann
 from diamond.network import Network, channels
 from diamond.network.clock import Clock
-from diamond.runtimes.many import many
 
 AGENTS, ROWS, BATCH, EVERY, WIDTH = 20, 200, 16, 20, 16
 ACCURACY, CONSENSUS = 0.68, 1.0

@@ -31,9 +31,9 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
+from diamond.engine.peers import rehearse
+from diamond.engine.round import advance, start
 from diamond.network.mixer import mixer
-from diamond.runtimes._round import advance, start
-from diamond.runtimes.peers import rehearse
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from faulting import ports

@@ -29,8 +29,8 @@ import numpy as np
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.runtimes._round import start
-from diamond.runtimes.spmd import placed
+from diamond.engine.devices import placed
+from diamond.engine.round import start
 
 ROWS, BATCH, TERMS, FEATURES = 256, 64, 10, 128
 GRAPHS = {

@@ -13,7 +13,7 @@ sent: there nothing is monitored.
 
 All of it is kept among the numbers that a run has found, so that all who have the same numbers do
 the same: "risen", how often; "shrunk", the factor of all steps of a run whose x or y was no longer
-finite, which rolls back as well (`runtimes._rewind`); and "lost", the rounds rolled back.
+finite, which rolls back as well (`engine.rollback`); and "lost", the rounds rolled back.
 """
 
 import math

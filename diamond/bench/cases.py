@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import data, network, problems
-from ..measure.evaluations import dense_early
+from ..metrics.evaluations import dense_early
 from ..network import Network
 from ..problem import Problem
 

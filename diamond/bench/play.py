@@ -1,6 +1,6 @@
 """All runs of a suite: trials, the runs of what was found best, and those without tuning.
 
-Every run is a file in the folder of the suite (`runtimes.trial_cache`), so that an interrupted
+Every run is a file in the folder of the suite (`engine.trial_cache`), so that an interrupted
 benchmark goes on where it was. A pair of case and method is one job; jobs go to as many processes
 as asked for.
 """
@@ -17,11 +17,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..engine.loss_only import LossOnly
+from ..engine.many import many
+from ..engine.trial_cache import Trial, Wanted, remembered
 from ..machine.cores import pool
-from ..measure.evaluations import late
-from ..runtimes.loss_only import LossOnly
-from ..runtimes.many import many
-from ..runtimes.trial_cache import Trial, Wanted, remembered
+from ..metrics.evaluations import late
 from .settings import factors, tunable
 from .suites import KEPT, SHORT, TUNING, Suite
 from .suites import suite as read

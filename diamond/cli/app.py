@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..measure.display import talk, undisplayed
+from ..metrics.display import talk, undisplayed
 
 BEGUN = time.monotonic()  # of the command
 FAILED, BAD_INPUT, DIVERGED, INTERRUPTED = 1, 2, 3, 130

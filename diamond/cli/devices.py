@@ -50,7 +50,7 @@ def joined(hosts: str, rank: int | None, size: int | None) -> Iterator[None]:
         return
     import jax
 
-    from ..runtimes.hosts import join
+    from ..engine.hosts import join
 
     known = hosts != "auto"
     if known and (rank is None or size is None or ":" not in hosts):
@@ -78,6 +78,6 @@ def _keep_the_output_clean() -> None:
 
 def leading() -> bool:
     """Whether this process writes and speaks."""
-    from ..runtimes.hosts import first
+    from ..engine.hosts import first
 
     return first()

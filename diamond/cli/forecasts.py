@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..engine.forecast import Forecast
 from ..experiment.runner import Plan
 from ..machine.memory import bytes_in_words
-from ..measure.display import duration
-from ..runtimes.forecast import Forecast
+from ..metrics.display import duration
 
 
 def as_dict(found: Mapping[str, Forecast]) -> list[dict[str, Any]]:

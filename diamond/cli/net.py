@@ -99,13 +99,13 @@ def start(
             "--restart begins anew, --onward where the sites stood: give one, at all sites the same"
         )
     with plainly(), agreed(bundle) as (site, federation):
+        from ..engine.peers import run
         from ..experiment.federation import origin
         from ..machine.compiler import at_once
         from ..peers.onward import prepare
         from ..peers.timeouts import Limits
         from ..runs.recovery import unused
         from ..runs.writable import room
-        from ..runtimes.peers import run
         from .net_progress import watching
 
         at_once()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from ..experiment.execute import Watch
 from ..experiment.runner import Plan
-from ..measure.display import Lines, Quiet, live
+from ..metrics.display import Lines, Quiet, live
 from .interrupt import check_interrupt
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from ..measure.display import PAD, narrowed
+from ..metrics.display import PAD, narrowed
 
 Row = dict[str, Any]
 NAMES = ("run", "algorithm", "network")

@@ -11,12 +11,12 @@ import numpy as np
 from .. import theory
 from ..catalogue import maker, names, row, solving
 from ..core.whole_numbers import whole
-from ..measure.divergence import Diverged
+from ..engine.simulate import simulate
+from ..metrics.divergence import Diverged
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
-from ..runtimes.simulate import simulate
 from . import standings
 from .topologies import topologies
 

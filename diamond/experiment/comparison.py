@@ -17,10 +17,12 @@ import numpy as np
 from ..catalogue import maker
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
-from ..measure import stopping
-from ..measure.display import displayed
-from ..measure.divergence import Diverged
-from ..measure.stopping import Stop
+from ..engine.many import seeds_together
+from ..engine.simulate import check_algorithm, check_setting, simulate
+from ..metrics import stopping
+from ..metrics.display import displayed
+from ..metrics.divergence import Diverged
+from ..metrics.stopping import Stop
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
@@ -28,8 +30,6 @@ from ..runs.inputs import check_same
 from ..runs.run import Run
 from ..runs.saving import keep, lines, manifest, plain_stop
 from ..runs.table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
-from ..runtimes.many import seeds_together
-from ..runtimes.simulate import check_algorithm, check_setting, simulate
 from .folder_names import apart, folder_name
 
 TOGETHER = "comparison"  # the experiment in the manifests of the runs of one comparison

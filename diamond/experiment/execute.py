@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from ..core.tree import OtherState
-from ..measure.divergence import Diverged
-from ..measure.stopping import reached
+from ..engine.simulate import simulate
+from ..metrics.divergence import Diverged
+from ..metrics.stopping import reached
 from ..problem import Problem
 from ..runs.manifest import Origin, closing, data, opening, versions
 from ..runs.manifest import now as time
@@ -17,7 +18,6 @@ from ..runs.recovery import manifest as written
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ..runs.writer import Writer
-from ..runtimes.simulate import simulate
 from .config import Experiment, relative
 from .jobs import Job
 from .multi_process import lead

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..measure.stopping import reached
+from ..metrics.stopping import reached
 from ..runs.reader import Stored, below
 from ..runs.writer import Writer
 from .config import Experiment, load

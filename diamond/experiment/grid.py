@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ..auto import around
+from ..engine.pilot import learned_numbers
 from ..network import Network
 from ..problem import Problem
-from ..runtimes.pilot import learned_numbers
 from . import schedules, sweeps
 from .components import algorithm
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import jax
 
+from ..engine.devices import named
+from ..engine.simulate import fits, suits
 from ..machine.sharding import AgentSharding
-from ..measure.stopping import checked
+from ..metrics.stopping import checked
 from ..problem import Problem
-from ..runtimes.simulate import fits, suits
-from ..runtimes.spmd import named
 from .components import Part
 from .config import Experiment
 from .folder_names import apart, folder_name

@@ -5,11 +5,11 @@ import struct
 
 import numpy as np
 
+from ..engine import hosts
+from ..engine.simulate import simulate
 from ..problem import Problem
 from ..runs import resolved_numbers
 from ..runs.snapshot import Snapshot
-from ..runtimes import hosts
-from ..runtimes.simulate import simulate
 from .jobs import Job
 
 BEGIN, DONE = b"begin", b"done"

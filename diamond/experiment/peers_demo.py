@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import tree
+from ..engine.simulate import simulate
 from ..peers.authority import found_federation
 from ..problems import meta_learning
 from ..runs import checkpoint
-from ..runtimes.simulate import simulate
 from . import demo
 from .federation import Federation, read
 

@@ -8,13 +8,13 @@ import jax
 from pydantic import ValidationError
 
 from ..core.sampling import key
+from ..engine.forecast import Forecast, forecast
 from ..machine.memory import TooLarge
 from ..problem import Problem
 from ..runs.checkpoint import replace
 from ..runs.lock import Busy
 from ..runs.recovery import Lost, manifest
 from ..runs.saving import PYTHON
-from ..runtimes.forecast import Forecast, forecast
 from .components import graph
 from .config import Experiment, load, parsed
 from .execute import Manifest, Permits, Watch, execute, finished

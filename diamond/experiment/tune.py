@@ -7,10 +7,10 @@ from itertools import count, islice, product
 from pathlib import Path
 from typing import Any
 
-from ..measure.display import displayed
+from ..engine.trial_cache import Trial, Wanted, remembered, score
+from ..metrics.display import displayed
 from ..problem import Problem
 from ..runs.checkpoint import replace
-from ..runtimes.trial_cache import Trial, Wanted, remembered, score
 from .components import table
 from .config import Experiment, parsed, read
 from .grid import Table, grid

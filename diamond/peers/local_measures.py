@@ -12,8 +12,8 @@ from ..core.cost import Cost
 from ..core.tree import Tree
 from ..hypergradient import lower_solution
 from ..machine.compiler import BRIEF, MEASURES, compiled
-from ..measure.measures import Metrics
-from ..measure.standard_errors import SUFFIX, averages
+from ..metrics.exact import Metrics
+from ..metrics.standard_errors import SUFFIX, averages
 from ..numbers.open_numbers import agreed_bytes
 from ..problem import Objectives, Rows
 from .agent import Agent

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..core import cost
 from ..core.cost import Cost
-from ..measure.divergence import blame, unsound
-from ..measure.link_costs import LinkCosts
+from ..metrics.divergence import blame, unsound
+from ..metrics.link_costs import LinkCosts
 from ..numbers.open_numbers import agreed_bytes, by_name, talked
 from ..rounds.traffic import traffic
 from ..runs.manifest import Origin, now, opening

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtimes.trial_cache import Trial, score
+from ..engine.trial_cache import Trial, score
 from . import trials
 from .case import Case, Scale
 from .paper import METHODS

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runtimes.trial_cache import Trial, Wanted, remembered
+from ..engine.trial_cache import Trial, Wanted, remembered
 from .case import Case, Constants, Scale
 
 

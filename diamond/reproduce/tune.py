@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..runtimes.trial_cache import score
+from ..engine.trial_cache import score
 from . import trials
 from .case import PUBLISHED, Case, Constants, Scale
 from .paper import METHODS, MOMENTUM

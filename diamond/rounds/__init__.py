@@ -1,1 +1,1 @@
-"""A round as one agent sees it: what algorithms say, and runtimes run."""
+"""A round as one agent sees it: what algorithms say, and engine run."""

@@ -1,4 +1,4 @@
-"""The one interface between algorithms and runtimes: a round as one agent sees it."""
+"""The one interface between algorithms and engine: a round as one agent sees it."""
 
 from typing import Any, NamedTuple, Protocol
 

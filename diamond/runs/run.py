@@ -23,7 +23,7 @@ class Run:
     """Final iterates, what was measured on the way, and what it cost.
 
     `history`: one entry an evaluation, round 0 included: `round`; the measures of
-    `diamond.measure.measures`; `samples`, `gradients`, `hvps`, `jvps` (oracle calls in rows, mean
+    `diamond.metrics.exact`; `samples`, `gradients`, `hvps`, `jvps` (oracle calls in rows, mean
     over the agents); `bytes` (sent over all edges, both ways); `curvature` (the largest
     eigenvalue of g_yy on a few mini-batches there); `seconds` (of the rounds alone, without
     compiling and measuring); where the network has links, `network_seconds` (what it would have

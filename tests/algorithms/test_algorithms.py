@@ -21,9 +21,9 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core import cost
 from diamond.core.sampling import key
+from diamond.engine.round import play, start
 from diamond.network.mixer import mixer
 from diamond.numbers.open_numbers import Setting, agent_numbers, resolve
-from diamond.runtimes._round import play, start
 
 
 def test_the_folder_is_the_catalogue():

@@ -14,8 +14,8 @@ from diamond.algorithms.parts.learned_numbers import MARGIN, LearnedNumbers
 from diamond.auto import sketch
 from diamond.auto.step_rule import StepScalars
 from diamond.catalogue import maker
+from diamond.engine.pilot import learned_numbers
 from diamond.numbers.learned import Learned, learned_names, with_numbers
-from diamond.runtimes.pilot import learned_numbers
 
 
 def test_a_short_vector_is_its_own_sketch():

@@ -12,7 +12,7 @@ from tiny import TOML
 
 from diamond.cli.forecasts import duration
 from diamond.machine import compilation_cache
-from diamond.measure import display as progress
+from diamond.metrics import display as progress
 from diamond.runs.reader import open_run
 
 VERBS = (

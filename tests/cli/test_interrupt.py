@@ -12,10 +12,10 @@ from commands import command, result
 from compiling import quickly, unchecked
 from tiny import TOML
 
+from diamond.engine import trial_cache
 from diamond.experiment import runner
 from diamond.machine import compilation_cache
-from diamond.measure import display as progress
-from diamond.runtimes import trial_cache
+from diamond.metrics import display as progress
 
 
 @pytest.fixture(autouse=True)

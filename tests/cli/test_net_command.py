@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from federations import FEDERATION, NAMES, PROBLEM, started
 
+from diamond.engine.peers import rehearse
 from diamond.experiment.federation import load
 from diamond.experiment.validation_errors import BadExperiment
 from diamond.peers import roster
 from diamond.peers.worker_thread import threaded
-from diamond.runtimes.peers import rehearse
 
 
 def test_a_bundle_holds_what_its_site_needs_and_no_other_key(trial):

@@ -14,12 +14,12 @@ from sites import certified, federation
 import diamond
 from diamond.cli import net_sites
 from diamond.cli.net_status import _ask, _said
+from diamond.engine.peers import rehearse
 from diamond.peers import roster
 from diamond.peers.frame import pack
 from diamond.peers.server import Server
 from diamond.peers.timeouts import GaveUp
 from diamond.peers.transport import Differs, Refused, Stopped
-from diamond.runtimes.peers import rehearse
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from diamond.cli.results import LISTED
 from diamond.cli.tables import columns_of, heading, print_table
-from diamond.measure import display as progress
+from diamond.metrics import display as progress
 from diamond.runs.manifest import now
 from diamond.runs.reader import as_begun
 from diamond.runs.reader import runs as stored

@@ -16,8 +16,8 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core import cost
 from diamond.core.cost import Cost
+from diamond.engine.many import many
 from diamond.numbers.open_numbers import Found, Setting, resolve, talked
-from diamond.runtimes.many import many
 
 AGENTS = 4
 POINT = jnp.zeros((AGENTS, 1))

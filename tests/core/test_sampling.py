@@ -10,8 +10,8 @@ from helpers import ESTIMATORS, agent_of, build, quad, same_bits, sample_of
 from scipy.stats import chisquare
 
 from diamond.core.sampling import draw, key
+from diamond.engine.round import samples
 from diamond.problem import Problem
-from diamond.runtimes._round import samples
 
 ROUNDS = 6000
 

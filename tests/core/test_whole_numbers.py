@@ -10,10 +10,10 @@ from tiny import tiny
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.whole_numbers import whole
+from diamond.engine import peers
+from diamond.engine.many import many, seeds_together
 from diamond.experiment.advice import advise
 from diamond.experiment.validation_errors import BadExperiment
-from diamond.runtimes import peers
-from diamond.runtimes.many import many, seeds_together
 
 pytestmark = pytest.mark.quick
 

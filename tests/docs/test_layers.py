@@ -1,4 +1,4 @@
-"""Imports point downwards, and algorithms, problems and runtimes know nothing of one another."""
+"""Imports point downwards, and algorithms, problems and engine know nothing of one another."""
 
 import ast
 from pathlib import Path
@@ -20,18 +20,18 @@ LAYERS = [
     "problem",  # what the agents solve, with the rows that each has
     "network",  # who talks to whom, and with which weights
     "numbers",  # schedules, and numbers left open until a run
-    "rounds",  # a round as one agent sees it: what algorithms say, and runtimes run
+    "rounds",  # a round as one agent sees it: what algorithms say, and engine run
     "hypergradient",  # estimates, and the exact one with y*(x)
     "auto",  # the rule that chooses step sizes
     "problems",  # the gallery
     "algorithms",  # one file a method; what they are made of in parts/
     "catalogue",  # every method by its name
     "runs",  # what a run leaves behind: an object, a folder, a picture
-    "measure",  # what is measured and said of a run while it is made
+    "metrics",  # what is measured and said of a run while it is made
     "theory",  # the paper's theory as numbers
     "report",  # from run folders to a page
     "peers",  # agents as processes of their own
-    "runtimes",  # how rounds are run
+    "engine",  # how rounds are run
     "reproduce",  # the experiments of the paper
     "experiment",  # from a file to runs
     "bench",  # every method, every problem, the same rules
@@ -40,7 +40,7 @@ LAYERS = [
     "__main__",
 ]
 LEVEL = {name: level for level, name in enumerate(LAYERS)}
-APART = ["algorithms", "problems", "runtimes", "data", "network"]
+APART = ["algorithms", "problems", "engine", "data", "network"]
 MODULES = sorted(ROOT.rglob("*.py"))
 OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
 OPTIONAL |= {"tensorboardX", "mlflow", "wandb"}
@@ -87,9 +87,9 @@ def test_imports_point_downwards(path):
         if other == mine:
             continue
         assert LEVEL[other] < LEVEL[mine], f"{path.name} imports diamond.{'.'.join(parts)}"
-        both = mine in APART and other in APART and mine != "runtimes"
+        both = mine in APART and other in APART and mine != "engine"
         assert not both, f"diamond.{mine} must not know diamond.{other}"
-        runs = mine in ("runtimes", "peers")
+        runs = mine in ("engine", "peers")
         assert not runs or other not in ("algorithms", "problems", "data")
 
 

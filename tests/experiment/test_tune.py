@@ -10,6 +10,8 @@ from compiling import diverge_unexplained, quickly, unchecked
 from typer.testing import CliRunner
 
 from diamond import cli
+from diamond.engine import trial_cache
+from diamond.engine.pilot import learned_numbers
 from diamond.experiment import sweeps
 from diamond.experiment.config import load, read
 from diamond.experiment.grid import FACTORS, FINE, grid
@@ -17,8 +19,6 @@ from diamond.experiment.validation_errors import BadExperiment
 from diamond.machine import compilation_cache
 from diamond.network import ring
 from diamond.problems import quadratic
-from diamond.runtimes import trial_cache
-from diamond.runtimes.pilot import learned_numbers
 
 TOML = """
 rounds = 40

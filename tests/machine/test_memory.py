@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli, hypergradient, network
+from diamond.engine.forecast import forecast
+from diamond.engine.many import many
 from diamond.machine import compilation_cache, memory
 from diamond.machine.memory import (
     SHARE,
@@ -27,8 +29,6 @@ from diamond.machine.memory import (
     even,
     need,
 )
-from diamond.runtimes.forecast import forecast
-from diamond.runtimes.many import many
 
 AGENTS, BATCH = 6, 40
 ALGORITHM = diamond.dsgd(0.05, 0.1, BATCH, hypergradient.neumann(2, 20.0))

@@ -159,7 +159,7 @@ def test_push_sum_keeps_its_weights_and_totals():
 
 
 def test_networks_that_change_share_one_program():
-    from diamond.runtimes._round import advance
+    from diamond.engine.round import advance
 
     q = quad(agents=6, rows=4, noise=0.0)
     method = build("diamond", hypergradient=hg.exact(), batch=2, **GIVEN)

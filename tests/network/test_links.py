@@ -9,10 +9,10 @@ from compiling import unmeasured
 from helpers import ESTIMATORS, build, quad, ring
 
 import diamond
+from diamond.engine.many import many
 from diamond.network import complete, path, star
 from diamond.network.clock import Clock
 from diamond.network.links import revised
-from diamond.runtimes.many import many
 
 CHAIN = ESTIMATORS["neumann_sum"]
 SIZE = 3 * 8  # bytes of x in the quadratic problem

@@ -21,6 +21,7 @@ from crashing import (
 from helpers import same_bits
 from peering import given, lockstep
 
+from diamond.engine.peers import rehearse
 from diamond.peers.agent import Agent
 from diamond.peers.checkpoints import OtherRun
 from diamond.peers.frame import Ask, FrameError, encode_ask, pack
@@ -29,7 +30,6 @@ from diamond.peers.node import Node
 from diamond.peers.outbox import Gone, Outbox
 from diamond.peers.timeouts import GaveUp
 from diamond.peers.transport import Refused, Stopped, Unreachable
-from diamond.runtimes.peers import rehearse
 
 VICTIM = 1  # in the middle of a path of three
 

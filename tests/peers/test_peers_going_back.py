@@ -15,6 +15,8 @@ from rising import poisoned, rise_at
 import diamond
 from diamond.auto import watch
 from diamond.core import tree
+from diamond.engine import rollback as _rewind
+from diamond.engine.peers import rehearse
 from diamond.numbers.open_numbers import by_name
 from diamond.peers import agent, checkpoints, going_back
 from diamond.peers.in_process import Wire, inline, play
@@ -24,8 +26,6 @@ from diamond.peers.outbox import Outbox
 from diamond.peers.progress import Mark
 from diamond.peers.run_folder import SiteFolder
 from diamond.runs import Origin, Writer
-from diamond.runtimes import _rewind
-from diamond.runtimes.peers import rehearse
 
 NETWORK = diamond.network.path(3)  # of diameter 2
 SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import diamond
 from diamond import cli
 from diamond.experiment import federation
-from diamond.measure.link_costs import LinkCosts
+from diamond.metrics.link_costs import LinkCosts
 from diamond.numbers.open_numbers import Found, Setting, resolve
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node

@@ -15,10 +15,10 @@ import sharing
 from compiling import unchecked
 
 import diamond
+from diamond.engine import _gather
+from diamond.engine.gather import Gather
 from diamond.hypergradient import neumann
 from diamond.machine.sharding import AgentSharding
-from diamond.runtimes import _gather
-from diamond.runtimes._gather import Gather
 
 SHARING = Path(sharing.__file__)
 

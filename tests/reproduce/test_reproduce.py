@@ -14,13 +14,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from diamond import cli
+from diamond.engine import trial_cache
 from diamond.machine import compilation_cache
 from diamond.reproduce import case as cases
 from diamond.reproduce import command, drawing, figures, trials
 from diamond.reproduce import tune as tuning
 from diamond.reproduce.case import Case, Scale
 from diamond.reproduce.paper import METHODS, MOMENTUM
-from diamond.runtimes import trial_cache
 
 CASE = Case("mnist", 9, "label")
 SCALE = Scale("tiny", rounds=6, every=2, seeds=2, rows=None)

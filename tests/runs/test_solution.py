@@ -17,7 +17,7 @@ import diamond
 from diamond import cli
 from diamond.core.tree import named
 from diamond.experiment.loading import unnamed
-from diamond.measure import stopping
+from diamond.metrics import stopping
 from diamond.runs import open_run
 from diamond.runs.best_point import better
 from diamond.runs.solution import FEW, shown

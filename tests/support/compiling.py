@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from diamond import Diverged
-from diamond.measure import record
+from diamond.engine import lanes as _batched_runs
+from diamond.engine import recorder as record
+from diamond.engine.driver import Simulation
 from diamond.problem import validate
-from diamond.runtimes import _batched_runs
-from diamond.runtimes._simulation import Simulation
 
 OPTION = "jax_disable_most_optimizations"
 
@@ -71,7 +71,7 @@ def losses_only(patch):
 
 
 def _measured_by(patch, look):
-    """`look` in place of `diamond.measure.measures.survey`: of a run alone, and of each lane."""
+    """`look` in place of `diamond.metrics.exact.survey`: of a run alone, and of each lane."""
 
     def lanes(problem, rows, metrics, x, y, z, probes, size):
         alone = lambda x, y, z, probes: look(problem, rows, metrics, x, y, z, probes)

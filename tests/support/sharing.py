@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.runtimes import hosts
+from diamond.engine import hosts
 
 COUNTS = (9, 14, 11, 6, 12)
 WRONG = {

@@ -12,7 +12,7 @@ import numpy as np
 
 import diamond
 from diamond import catalogue, network, schedule
-from diamond.runtimes._simulation import Simulation
+from diamond.engine.driver import Simulation
 
 
 def problem(f_inner, f_outer, n_inner_samples, n_outer_samples, inner_var0, outer_var0):

@@ -1,0 +1,75 @@
+"""Ready `on_evaluation` callables: every entry of the history to a tracker of experiments.
+
+Each is a context manager around runs; the step is the round. Nothing leaves the machine unless its
+user says so. The packages are optional, each an extra of the same name.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+Entry = dict[str, float]
+OnEvaluation = Callable[[Entry], None]
+
+
+@contextmanager
+def tensorboard(folder: str | Path) -> Iterator[OnEvaluation]:
+    """Scalars in event files in `folder`, as TensorBoard reads them."""
+    writer = _extra("tensorboardX", "tensorboard").SummaryWriter(str(folder))
+
+    def tell(entry: Entry) -> None:
+        for name, value in _measured(entry).items():
+            writer.add_scalar(name, value, int(entry["round"]))
+
+    with writer:
+        yield tell
+
+
+@contextmanager
+def mlflow(
+    experiment: str, uri: str = "sqlite:///mlflow.db", name: str | None = None
+) -> Iterator[OnEvaluation]:
+    """Metrics of a new run of `experiment` in the store at `uri`; failed, if the block raises."""
+    package = _extra("mlflow", "mlflow")
+    client = package.MlflowClient(tracking_uri=uri)
+    known = client.get_experiment_by_name(experiment)
+    number = known.experiment_id if known else client.create_experiment(experiment)
+    run = client.create_run(number, run_name=name).info.run_id
+
+    def tell(entry: Entry) -> None:
+        when, step = round(1000 * time.time()), int(entry["round"])
+        made = package.entities.Metric
+        client.log_batch(run, [made(k, float(v), when, step) for k, v in _measured(entry).items()])
+
+    try:
+        yield tell
+    except BaseException:
+        client.set_terminated(run, "FAILED")
+        raise
+    client.set_terminated(run)
+
+
+@contextmanager
+def wandb(project: str, folder: str | Path = ".", online: bool = False) -> Iterator[OnEvaluation]:
+    """The history of a new Weights & Biases run below `folder`; `online`: on its server too."""
+    mode = "online" if online else "offline"
+    run = _extra("wandb", "wandb").init(project=project, dir=str(folder), mode=mode)
+    with run:
+        yield lambda entry: run.log(_measured(entry), step=int(entry["round"]))
+
+
+def _measured(entry: Entry) -> Entry:
+    return {name: value for name, value in entry.items() if name != "round"}
+
+
+def _extra(package: str, extra: str) -> Any:
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as cause:
+        raise ModuleNotFoundError(
+            f"diamond.callbacks.{extra} needs {package}, which is not installed; "
+            f"install it by pip install 'diamond-bilevel[{extra}]'"
+        ) from cause

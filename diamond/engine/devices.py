@@ -1,0 +1,232 @@
+"""The agents cut over several devices: one program on all of them, also over several processes.
+
+Every device makes the rounds of its own agents; only their messages travel. The devices may belong
+to one process (the cores of a machine, its GPUs) or to several, on one host or many, which
+`jax.distributed` has made known to each other (`diamond.engine.hosts`).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ..core import tree
+from ..core.sampling import Sampling
+from ..core.tree import Tree
+from ..machine.compiler import ROUNDS_OF_SEVERAL, compiled
+from ..machine.memory import Budget, Fitted
+from ..machine.sharding import AgentSharding
+from ..network import Network
+from ..network.exchange import AXIS, Exchange, LinkExchange, Way, exchange
+from ..numbers.open_numbers import AllHere, Talk
+from ..problem import Objectives, Problem, Rows
+from ..rounds.algorithm import Algorithm
+from .gather import Gather
+from .one_device import OneDevice
+from .precision import Precision, working
+from .round import REMEDY, WORK, Progress, play, start
+
+Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
+CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
+
+
+class Spmd:
+    """Where the agents' arrays are, and how their rounds are made: cut over devices."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        batch: int,
+        sampling: Sampling,
+        devices: Devices,
+        precision: Precision | None = None,
+        way: Way | None = None,
+        memory: int | None = None,
+    ):
+        if network.channels:
+            raise ValueError("channels are simulated on one device; leave devices out")
+        chosen = named(devices)
+        self.mesh = Mesh(np.array(chosen), (AXIS,))
+        self.cut, self.sampling = AgentSharding(problem.agents, len(chosen)), sampling
+        self.agents, self.shared = problem.agents, NamedSharding(self.mesh, ALL)
+        whose = [self.cut.of(process, chosen) for process in range(jax.process_count())]
+        here = whose[jax.process_index()]
+        problem.load(here)
+        spread = partial(self._rows, problem)
+        numbers = lambda numbers: self._put(numbers[self.cut.places], CUT)
+        part = lambda name: problem.part(name, batch, spread, numbers)
+        train = part("train")
+        valid = train if problem.lower is None else part("valid")
+        kind = problem.upper, problem.lower, problem.lower_level, problem.prox
+        self.objectives = Objectives(train, valid, *kind)
+        self.working = working(self.objectives, precision)
+        self.rows = spread(problem.measured, 1)
+        found = exchange(network, self.cut, way)
+        self.exchange: Exchange | LinkExchange = jax.tree.map(self._put, found, found.specs)
+        self.numbers = self._put(self.cut.places.astype(np.int32), CUT)
+        self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1: for equal bits
+        self.groups = np.split(here, range(self.abreast, len(here), self.abreast))
+        several = len({device.process_index for device in chosen}) > 1
+        self.talk: Talk = Gather(whose) if several else AllHere()
+        self.budget = Budget(chosen, memory)
+        self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
+
+    def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
+        """All agents before round 0."""
+        return start(algorithm, x, y, self.agents)
+
+    def place(self, progress: Progress) -> Progress:
+        """The progress of all agents, laid out for `advance`."""
+        return Progress(self._put(progress.t, ALL), *self.spread(tuple(progress[1:])))
+
+    def spread(self, tree: Tree) -> Tree:
+        """Arrays of all agents, each agent's part on its device."""
+        return jax.tree.map(lambda a: self._put(np.asarray(a)[self.cut.places], CUT), tree)
+
+    def whole(self, tree: Tree) -> Tree:
+        """The arrays of all agents as arrays of this process."""
+        found = jax.jit(_first, static_argnums=1, out_shardings=self.shared)(tree, self.agents)
+        return jax.tree.map(np.asarray, found)
+
+    def advance(
+        self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
+    ) -> tuple[Progress, bool]:
+        """Rounds up to `until`, or through the first that leaves x or y not finite."""
+        fixed = algorithm, self.working, self.exchange, self.numbers, key
+        options = {"sampling": self.sampling, "mesh": self.mesh}
+        after, broken = jax.block_until_ready(self.rounds(*fixed, progress, until, **options))
+        first = int(np.min(self.whole(broken)))
+        if first == until:
+            return after, True
+        after, _ = jax.block_until_ready(self.rounds(*fixed, progress, first + 1, **options))
+        return after, False
+
+    def _put(self, array: Any, spec: PartitionSpec) -> jax.Array:
+        found = jnp.asarray(array)
+        cut = NamedSharding(self.mesh, spec)
+        return jax.make_array_from_callback(found.shape, cut, lambda where: found[where])
+
+    def _rows(self, problem: Problem, part: str, batch: int) -> Rows:
+        """The rows of all agents, each on its own device."""
+        counts = problem.counts(part)
+        length = int(counts.max()) + batch - 1
+
+        def of(which: int) -> Any:
+            """The leaf numbered `which`, of the agents that sit here."""
+            sample = np.asarray(leaves[which])
+            kind = jnp.asarray(sample[:0]).dtype
+            shape = (len(self.cut.places), length, *sample.shape[1:])
+
+            def here(where: Any) -> np.ndarray:
+                agents = self.cut.places[where[0]]
+                found = np.empty((len(agents), *shape[1:]), kind)
+                for own, agent in zip(found, agents):
+                    rows = jax.tree.leaves(problem.rows[part][agent])[which]
+                    own[:] = np.take(rows, np.arange(length) % len(rows), axis=0)
+                return found
+
+            return jax.make_array_from_callback(shape, NamedSharding(self.mesh, CUT), here)
+
+        leaves, structure = jax.tree.flatten(problem.rows[part][problem.here[0]])
+        data = jax.tree.unflatten(structure, map(of, range(len(leaves))))
+        own = self._put(counts[self.cut.places].astype(np.int32), CUT)
+        return Rows(data, own, batch, sampled=problem.sampled(part))
+
+
+def placed(
+    problem: Problem,
+    network: Network,
+    batch: int,
+    sampling: Sampling,
+    devices: Devices | None,
+    precision: Precision | None = None,
+    memory: int | None = None,
+) -> OneDevice | Spmd:
+    """The agents on one device or, if any are given, cut over `devices`.
+
+    `memory`: bytes of each device that the run may have; None: what there is.
+    """
+    given = problem, network, batch, sampling
+    if devices is None:
+        return OneDevice(*given, precision, memory)
+    return Spmd(*given, devices, precision, memory=memory)
+
+
+def _first(tree: Tree, agents: int) -> Tree:
+    return jax.tree.map(lambda a: a[:agents], tree)
+
+
+@compiled("sampling", "mesh", "size", options=ROUNDS_OF_SEVERAL)
+def _advance(
+    algorithm: Algorithm,
+    problem: Objectives,
+    mixing: Exchange | LinkExchange,
+    agents: jax.Array,
+    key: jax.Array,
+    progress: Progress,
+    until: Any,
+    sampling: Sampling,
+    mesh: Mesh,
+    size: int,
+) -> tuple[Progress, jax.Array]:
+    """Rounds up to `until`, and in which round each place was no longer finite, `until` if in none.
+
+    No device asks the others whether all is well: a round's only talk is the message.
+    """
+
+    def here(
+        algorithm: Algorithm,
+        problem: Objectives,
+        mixing: Exchange | LinkExchange,
+        agents: jax.Array,
+        key: jax.Array,
+        progress: Progress,
+        until: jax.Array,
+    ) -> tuple[Progress, jax.Array]:
+        def body(carry: Any) -> Any:
+            before, broken = carry
+            after = play(algorithm, problem, mixing, key, sampling, before, agents, size)
+            lost = ~jax.vmap(tree.finite)((after.state.x, after.state.y))
+            return after, jnp.where(lost, jnp.minimum(broken, before.t), broken)
+
+        fine = jnp.full(agents.shape, until)
+        return jax.lax.while_loop(lambda carry: carry[0].t < until, body, (progress, fine))
+
+    where: Any = Progress(*(ALL, CUT, CUT, CUT))  # type: ignore[arg-type]
+    cut: Callable[..., Any] = jax.shard_map(
+        here,
+        mesh=mesh,
+        in_specs=(ALL, CUT, mixing.specs, CUT, ALL, where, ALL),
+        out_specs=(where, CUT),
+        check_vma=False,
+    )
+    return cut(algorithm, problem, mixing, agents, key, progress, jnp.int32(until))
+
+
+def named(devices: Devices) -> list[jax.Device]:
+    """The devices meant: so many of this kind of them, all, the cores of this machine, or these."""
+    if devices == "cores":
+        found = jax.devices("cpu")
+        if len(found) < 2:
+            raise ValueError(
+                "JAX shows this machine's cores as one device; set JAX_NUM_CPU_DEVICES to the "
+                "number of cores before Python starts, or say `diamond run --devices cores`"
+            )
+        return found
+    if isinstance(devices, str):
+        if devices != "all":
+            raise ValueError(f"devices = {devices!r}; there are 'cores', 'all', a number or a list")
+        return jax.devices()
+    if isinstance(devices, int):
+        there = jax.devices()
+        if not 1 <= devices <= len(there):
+            raise ValueError(
+                f"devices = {devices}, but JAX has {len(there)} of kind {there[0].device_kind}"
+            )
+        return there[:devices]
+    return list(devices)

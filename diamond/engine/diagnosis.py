@@ -1,0 +1,63 @@
+"""What broke in a round that left something not finite, and why."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import tree
+from ..core.cost import Cost
+from ..core.sampling import Sampling, key
+from ..machine.compiler import briefly
+from ..metrics.divergence import Diverged, culprit, directions, explain
+from ..numbers.open_numbers import Rows
+from ..problem import Objectives
+from ..rounds.algorithm import Algorithm
+from ..runs.run import Run
+from .round import Progress, estimate, samples
+from .step_policy import Numbers
+
+
+def diverged(
+    numbers: Numbers, seed: int, sampling: Sampling, good: Progress, after: Progress, run: Run
+) -> Diverged:
+    """The error of the round from `good` to `after`; `run` is that of `good`."""
+    t = int(good.t)
+    lost = lambda: (_lost(numbers, seed, sampling, good), Cost())
+    quantity = culprit(numbers.setting.talk.alone("lost", lost)[0], after.state)
+    cause = explain(numbers.setting, numbers.algorithm, t, good.state)
+    message = (
+        f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
+        f"round is kept in `run` of this error"
+    )
+    return Diverged(message, t, quantity, replace(run, status="diverged", message=message))
+
+
+def _lost(numbers: Numbers, seed: int, sampling: Sampling, good: Progress) -> np.ndarray:
+    """Of each agent to be measured here, whether its p and its v of the next round are lost."""
+    algorithm, t = numbers.algorithm, int(good.t)
+
+    def look(rows: Rows, state: Any, agents: jax.Array) -> Any:
+        return _broken(algorithm, rows(algorithm.batch), state, key(seed), t, agents, sampling)
+
+    return np.stack(numbers.setting.each(look, good.state), axis=1)
+
+
+@briefly("sampling")
+def _broken(
+    algorithm: Algorithm,
+    objectives: Objectives,
+    state: Any,
+    key: jax.Array,
+    t: Any,
+    agents: jax.Array,
+    sampling: Sampling,
+) -> list[jax.Array]:
+    """Whether p and v of round t are not finite, of each agent."""
+    drawn = samples(algorithm, objectives, key, t, sampling, agents)
+    found, _ = estimate(algorithm, objectives, state, t, drawn, agents)
+    lost = jax.vmap(lambda part: ~tree.finite(part))
+    none = jnp.zeros(len(agents), bool)
+    return [lost(part) if jax.tree.leaves(part) else none for part in directions(found)]

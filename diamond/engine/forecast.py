@@ -1,0 +1,132 @@
+"""What a run will take, from its first few rounds."""
+
+import time
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import cost
+from ..core.sampling import Sampling, key
+from ..network import Network
+from ..numbers.open_numbers import Setting, agreed_bytes, refreshes, resolve, talked
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+from .devices import Devices, Spmd, placed
+from .one_device import OneDevice
+from .precision import Precision, products
+from .recorder import Record
+from .round import Progress
+from .simulate import check
+
+ENOUGH = 0.1  # seconds of rounds from which to judge
+
+
+class Forecast(NamedTuple):
+    """Time, memory, samples and traffic of a whole run."""
+
+    compile_seconds: float  # spent already: the run finds its programs compiled
+    seconds: float  # of rounds and evaluations
+    rounds_per_second: float
+    memory: int | None  # bytes on each device, by XLA's account; None where it keeps none
+    samples: float  # rows drawn by an agent
+    bytes: int  # over all edges, both ways
+    network_seconds: float | None = None  # on the links of the network, if it has any
+    joules: float | None = None
+
+
+def forecast(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    rounds: int,
+    seed: int = 0,
+    every: int = 100,
+    sampling: Sampling = "blocks",
+    devices: Devices | None = None,
+    precision: Precision | None = None,
+    memory: int | None = None,
+) -> Forecast:
+    """Compiles the run, makes a few of its rounds and one evaluation, and extrapolates.
+
+    What does not fit its devices, or `memory` bytes of each, is refused as `simulate` does.
+    """
+    check(problem, network, algorithm, rounds, every, sampling)
+    with products(precision), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself will say it
+        given = problem, network, algorithm.batch
+        place = placed(*given, sampling, devices, precision, memory)
+        setting = Setting(*given, seed, groups=place.groups, talk=place.talk)
+        resolved = resolve(algorithm, setting)
+        about = problem, network, resolved.algorithm, place, seed, sampling
+        record = Record(*about, resolved)
+        tried = _try(record, place, rounds)
+    evaluations = 1 + -(-rounds // every)
+    seen = _renewals(setting, rounds)
+    sent = resolved.bytes + seen.bytes
+    running = tried.round * rounds
+    on_links = record.link_costs.of(rounds, resolved.rounds + seen.talks, sent, running)
+    needs = [need for need in (place.rounds.need, record.observe.need) if need is not None]
+    return Forecast(
+        compile_seconds=tried.compiling,
+        seconds=running + tried.evaluation * evaluations,
+        rounds_per_second=1 / tried.round if tried.round else float("inf"),
+        memory=max(needs, default=None),
+        samples=float(np.mean(resolved.cost.samples)) + seen.samples + tried.samples * rounds,
+        bytes=sent + network.messages(rounds) * record.traffic.bytes,
+        **on_links,
+    )
+
+
+class _Tried(NamedTuple):
+    compiling: float  # seconds
+    round: float  # seconds of one
+    evaluation: float  # seconds of one
+    samples: float  # of an agent, in a round
+
+
+def _try(record: Record, place: OneDevice | Spmd, rounds: int) -> _Tried:
+    """A few rounds from the start, and two evaluations where they end."""
+    point = record.problem.start(record.seed)
+    begin = place.place(place.begin(record.algorithm, *point))
+
+    def timed(until: int) -> tuple[Progress, float]:
+        begun = time.perf_counter()
+        after, _ = place.advance(record.algorithm, key(record.seed), begin, until)
+        return after, time.perf_counter() - begun
+
+    started = time.perf_counter()
+    record.begin(begin)
+    timed(0)
+    compiling = time.perf_counter() - started
+    made, count, took = begin, 0, 0.0
+    while took < ENOUGH and count < rounds:
+        count = min(max(1, 2 * count), rounds)
+        made, took = timed(count)
+    first, second = (_timed_look(record, made) for _ in range(2))
+    drawn = float(cost.total(place.whole(made.spent)).mean(0)[0])
+    each = max(count, 1)
+    return _Tried(compiling + first - second, took / each, second, drawn / each)
+
+
+class _Renewals(NamedTuple):
+    samples: float  # mean over the agents
+    bytes: int
+    talks: int  # exchanges
+
+
+def _renewals(setting: Setting, rounds: int) -> _Renewals:
+    """What finding numbers anew on the way will cost an agent, and send over the network."""
+    assert setting.network is not None
+    times = len(refreshes(rounds))
+    anew = {name: found for name, found in setting.memory.items() if not found.lasting}
+    links = setting.network.messages(setting.network.diameter)
+    drawn = sum(float(np.mean(found.cost.samples)) for found in anew.values())
+    talks = times * setting.network.diameter * talked(anew).talks
+    return _Renewals(times * drawn, times * links * agreed_bytes(anew), talks)
+
+
+def _timed_look(record: Record, progress: object) -> float:
+    begun = time.perf_counter()
+    record.add(progress, 0.0)
+    return time.perf_counter() - begun

@@ -1,0 +1,64 @@
+"""All agents on one device."""
+
+import jax
+import numpy as np
+
+from ..core.sampling import Sampling
+from ..core.tree import Tree
+from ..machine.memory import Budget, Fitted
+from ..network import Network
+from ..network.lossy_mixer import mixing
+from ..numbers.open_numbers import AllHere
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+from .precision import Precision, working
+from .round import REMEDY, WORK, Progress, advance, begin, together
+
+
+class OneDevice:
+    """Where the agents' arrays are, and how their rounds are made: all of them on one device."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        batch: int,
+        sampling: Sampling,
+        precision: Precision | None = None,
+        memory: int | None = None,
+    ):
+        self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
+        self.working = working(self.objectives, precision)
+        self.mixing, self.sampling = mixing(network), sampling
+        self.abreast = problem.agents
+        self.budget = Budget(list(self.objectives.train.count.devices()), memory)
+        self.rounds = Fitted(advance, together(self.working.train), self.budget, WORK, REMEDY)
+
+    agents: int | None = None  # all places are agents
+    shared: None = None
+    groups: None = None  # numbers are found for all agents at once
+    talk = AllHere()
+
+    def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
+        """All agents before round 0."""
+        return begin(algorithm, self.objectives, self.mixing, x, y)
+
+    def place(self, progress: Progress) -> Progress:
+        """The progress of all agents, laid out for `advance`."""
+        return progress
+
+    def spread(self, tree: Tree) -> Tree:
+        """Arrays of all agents, each agent's part on its device."""
+        return tree
+
+    def whole(self, tree: Tree) -> Tree:
+        """The arrays of all agents as arrays of this process."""
+        return tree
+
+    def advance(
+        self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
+    ) -> tuple[Progress, bool]:
+        """Rounds up to `until`, or through the first that leaves x or y not finite."""
+        fixed = algorithm, self.working, self.mixing, key, progress
+        after, sound = self.rounds(*fixed, np.int32(until), sampling=self.sampling)
+        return jax.block_until_ready(after), bool(sound)

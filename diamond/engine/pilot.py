@@ -1,0 +1,33 @@
+"""The numbers that a method learns in its first rounds: where a search for better ones begins."""
+
+import warnings
+
+import numpy as np
+
+from ..hypergradient.lipschitz import SAFETY
+from ..metrics.divergence import Diverged
+from ..network import Network
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+from .simulate import simulate
+
+ROUNDS = 25
+
+
+def learned_numbers(
+    problem: Problem, network: Network, algorithm: Algorithm, seed: int
+) -> dict[str, float]:
+    """alpha, beta and the bound `lipschitz` that `algorithm` has learned after 25 rounds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            run = simulate(problem, network, algorithm, ROUNDS, seed, ROUNDS, progress=False)
+        except Diverged as error:
+            run = error.run
+    found: dict[str, float] = {
+        k: float(run.history[k][-1]) for k in ("alpha", "beta") if k in run.history
+    }
+    curvature = getattr(run.state, "curvature", None)
+    if curvature is not None:
+        found["lipschitz"] = SAFETY * float(np.max(curvature.largest))
+    return {name: value for name, value in found.items() if np.isfinite(value) and value > 0}

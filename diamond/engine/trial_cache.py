@@ -1,0 +1,98 @@
+"""Trials with a memory: each is a file, so that an interrupted experiment goes on where it was."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._version import __version__
+from ..core.sampling import Sampling
+from ..metrics.evaluations import Every
+from ..network import Network
+from ..problem import Problem
+from ..rounds.algorithm import Algorithm
+from .many import Outcome, many
+
+Trial = dict[str, Any]
+GROUP = {"cpu": 1}  # trials between two savings; an accelerator takes as many as it is given
+
+
+class Wanted(NamedTuple):
+    """A trial to make, or to remember by what it is about."""
+
+    algorithm: Algorithm
+    seed: int
+    about: dict[str, Any]  # all that fixes its numbers, as JSON
+
+
+def remembered(
+    problem: Callable[[], Problem],
+    network: Network,
+    wanted: Sequence[Wanted],
+    rounds: int,
+    every: Every,
+    memory: Path,
+    on_trial: Callable[[int], None],
+    sampling: Sampling = "blocks",
+    make: Callable[..., list[Outcome]] | None = None,
+) -> list[Trial]:
+    """The trials `wanted`, whose algorithms differ in their numbers only: remembered, or run.
+
+    Each is a file of the folder `memory`, written when it is over. `on_trial` is told how many are
+    done, those remembered first. `problem` is called if any has to be run; `make` runs them, as
+    `many` does.
+    """
+    paths = [memory / f"{_key(one.about)}.json" for one in wanted]
+    missing = [i for i, path in enumerate(paths) if not path.exists()]
+    on_trial(len(wanted) - len(missing))
+    memory.mkdir(parents=True, exist_ok=True)
+    size = GROUP.get(jax.default_backend(), max(len(missing), 1))
+    built = problem() if missing else None
+    for first in range(0, len(missing), size):
+        group = missing[first : first + size]
+        runs = [(wanted[i].algorithm, wanted[i].seed) for i in group]
+        begun = time.perf_counter()
+        assert built is not None
+        outcomes = (make or many)(built, network, runs, rounds, every, sampling)
+        wall = (time.perf_counter() - begun) / len(group)
+        for i, outcome in zip(group, outcomes):
+            trial = {
+                "about": wanted[i].about,
+                "diverged": outcome.diverged,
+                "device": jax.devices()[0].device_kind,
+                "wall": wall,
+                "history": {k: np.asarray(v).tolist() for k, v in outcome.history.items()},
+            }
+            _write(paths[i], trial)
+        on_trial(len(group))
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def score(trial: Trial) -> dict[str, float]:
+    """A trial in a few numbers: averages over the run, and over its last fifth."""
+    if trial["diverged"] is not None:
+        return {"upper_loss": float("inf"), "metric": float("inf")}
+    history = {k: np.asarray(v) for k, v in trial["history"].items()}
+    tail = max(1, len(history["round"]) // 5)
+    late = {k: float(history[k][-tail:].mean()) for k in history if k != "round"}
+    spread = {"metric": float(history["metric"][1:].mean())}
+    return late | spread | {"final_metric": late["metric"], "curvature": max(history["curvature"])}
+
+
+def _key(about: dict[str, Any]) -> str:
+    fixed = about | {"version": __version__, "device": jax.devices()[0].device_kind}
+    fixed |= {"precision": jnp.zeros(()).dtype.name}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _write(path: Path, content: Trial) -> None:
+    """All of a file or nothing of it, whatever happens meanwhile."""
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(content))
+    draft.replace(path)

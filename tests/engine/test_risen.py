@@ -1,0 +1,125 @@
+"""A run whose objective rises goes back to its lowest look, in the same way in every runtime."""
+
+import warnings
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from compiling import quickly
+from helpers import ESTIMATORS, quad, same_bits
+from rising import rise_at
+
+import diamond
+from diamond.engine import many as runtime
+from diamond.engine.loss_only import LossOnly
+from diamond.engine.many import many, seeds_together
+
+ROUNDS, MARKS = 120, [20, 50, 60, 100]
+COSTS = ("samples", "gradients", "hvps", "jvps", "bytes")
+SAID = (
+    "the upper loss is 9 .*, after 1 at its least and 3 at the start; back to round 50 with steps"
+)
+SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open
+GIVEN = diamond.network.path(3), SOME, ROUNDS
+
+
+@pytest.fixture(autouse=True)
+def bold(monkeypatch):
+    rise_at(monkeypatch, 100, 50)
+    with quickly():
+        yield
+
+
+def problem():
+    return quad(agents=3).problem
+
+
+@cache
+def undisturbed():
+    """The run, and all that it takes to go on from each of its evaluations."""
+    seen = []
+    with pytest.warns(RuntimeWarning, match=SAID):
+        run = diamond.simulate(problem(), *GIVEN, every=MARKS, on_progress=seen.append)
+    return run, [saved._replace(entries=[*saved.entries], own=[*saved.own]) for saved in seen]
+
+
+def test_it_goes_back_to_the_lowest_look_and_says_what_it_did():
+    run, saved = undisturbed()
+    assert run.resolved["risen"] == 1 and run.resolved["lost"] == 50
+    assert run.history["round"].tolist() == [0, *MARKS, ROUNDS]  # what was undone is not there
+    assert run.history["upper_loss"][-1] < run.history["upper_loss"][0]
+    # 60 and 100 are measured again after it went back
+    assert [int(one.arrays[".t"]) for one in saved] == [0, 20, 50, 60, 60, 100, 120]
+    each = np.diff(run.history["bytes"])
+    assert each[2] > 5 * each[-1] / 20 * 10  # the 50 rounds gone back on count, with the 10
+
+
+def test_from_any_checkpoint_it_ends_in_the_same_bits():
+    run, saved = undisturbed()
+    for one in saved[2:5]:  # before it rose, on its way up, and after it went back
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            other = diamond.simulate(problem(), *GIVEN, every=MARKS, resume=one)
+        assert same_bits(other.state, run.state) and other.resolved == run.resolved
+        for name in ("upper_loss", *COSTS):
+            np.testing.assert_array_equal(other.history[name][-2:], run.history[name][-2:])
+
+
+@pytest.mark.filterwarnings("ignore:the upper loss is:RuntimeWarning")
+def test_it_does_so_whatever_is_measured_and_where_divergence_would_stop_it():
+    run, _ = undisturbed()
+    stopping = diamond.simulate(problem(), *GIVEN, every=ROUNDS, on_divergence="stop")
+    assert same_bits(stopping.state, run.state)
+    (light,) = LossOnly()(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS)
+    like(light.history, run.history)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the upper loss is:RuntimeWarning")
+def test_cut_over_devices_and_side_by_side_it_does_the_same():
+    run, _ = undisturbed()
+    like(diamond.simulate(problem(), *GIVEN, every=MARKS, devices=1).history, run.history)
+    (one,) = many(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS, batched=True)
+    like(one.history, run.history)
+    (lane,) = seeds_together([0], problem(), *GIVEN, every=MARKS)
+    like(lane.history, run.history)
+
+
+def like(history, wanted):
+    """The same rounds and bytes, the same losses to rounding."""
+    for name in ("round", "bytes"):
+        np.testing.assert_array_equal(history[name], wanted[name])
+    np.testing.assert_allclose(history["upper_loss"], wanted["upper_loss"], rtol=1e-4)
+
+
+class Lanes(SimpleNamespace):
+    """Three runs side by side, of which the second has risen."""
+
+    risen, failed = np.array([False, True, False]), np.array([-1, -1, 7])
+
+    def histories(self):
+        return [{"round": np.arange(2)}] * 3
+
+    def runs(self):
+        return [None] * 3
+
+    def warn_of_standstill(self):
+        pass
+
+
+def test_a_lane_that_has_risen_is_made_again_alone(monkeypatch):
+    table, made = np.array([[0, 1, 2]]), []
+
+    def alone(problem, network, algorithm, rounds, seed, *rest, **options):
+        made.append((seed, options["on_divergence"]))
+        return SimpleNamespace(history={"round": np.arange(9)})
+
+    monkeypatch.setattr(runtime, "_all", lambda *given: [(table, Lanes())])
+    monkeypatch.setattr(runtime, "simulate", alone)
+    runs = [(SOME, seed) for seed in (5, 6, 7)]
+    found = many(problem(), GIVEN[0], runs, ROUNDS, batched=True)
+    assert [len(one.history["round"]) for one in found] == [2, 9, 2] and made == [(6, "stop")]
+    assert [one.diverged for one in found] == [None, None, 7]
+    found = seeds_together([5, 6, 7], problem(), *GIVEN)
+    assert [one is None for one in found] == [True, False, True] and made[1:] == made[:1]

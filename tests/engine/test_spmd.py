@@ -1,0 +1,151 @@
+"""The agents cut over devices: the simulated trajectory, the same bits on any number of them."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+from compiling import quickly, unchecked, unmeasured
+from helpers import ALGORITHMS, build, end, flat, logistic, quad, ring, same_bits
+
+import diamond
+from diamond import hypergradient as hg
+from diamond.core.sampling import key
+from diamond.engine import spmd
+from diamond.engine.devices import Spmd
+from diamond.engine.round import start
+from diamond.numbers.open_numbers import Setting, resolve
+
+TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
+NETWORK = diamond.network.erdos_renyi(5, 0.6, seed=2)
+
+
+def given(name):
+    numbers = {"alpha": 0.05, "beta": 0.2, "eta": 0.4, "gamma": 0.4, "delta": 0.2, "period": 3}
+    return build(name, batch=3, hypergradient=hg.neumann(4, 1.6), **numbers)
+
+
+def cut(problem, network, algorithm, rounds, devices, way=None):
+    """Where the run stands after `rounds` rounds over devices; no measuring."""
+    algorithm = resolve(algorithm, Setting(problem, network, algorithm.batch, 0)).algorithm
+    place = Spmd(problem, network, algorithm.batch, "blocks", devices, way=way)
+    first = start(algorithm, *problem.start(0), problem.agents)
+    after, sound = place.advance(algorithm, key(0), place.place(first), rounds)
+    assert sound and int(after.t) == rounds
+    return place.whole((after.state, after.spent))
+
+
+@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_the_trajectory_is_the_simulated_one_on_any_number_of_devices(name, precision):
+    with pytest.MonkeyPatch.context() as patch, quickly(), jax.enable_x64(precision == "float64"):
+        unchecked(patch)
+        problem, algorithm = quad(agents=5).problem, given(name)
+        wanted = end(problem, NETWORK, algorithm, 10)
+        one, two = (cut(problem, NETWORK, algorithm, 10, devices) for devices in (1, 2))
+        close = TOLERANCE[precision] * np.abs(flat(wanted.state)).max()
+        np.testing.assert_allclose(flat(one[0]), flat(wanted.state), atol=close, rtol=0)
+        np.testing.assert_array_equal(one[1], wanted.spent)
+        assert same_bits(one, two)
+
+
+def test_one_agent_a_device_is_the_same_to_rounding():
+    problem, algorithm = quad(agents=5).problem, given("diamond")
+    with quickly():
+        three, eight = (cut(problem, NETWORK, algorithm, 10, devices) for devices in (3, 8))
+    np.testing.assert_allclose(flat(three[0]), flat(eight[0]), atol=1e-12)
+    np.testing.assert_array_equal(three[1], eight[1])
+
+
+def test_agents_with_unequal_rows_and_nested_numbers_are_cut_too():
+    problem, algorithm = logistic(agents=3, rows=(5, 9, 12)), given("diamond")
+    with quickly():
+        wanted = end(problem, ring(3), algorithm, 6)
+        found = [cut(problem, ring(3), algorithm, 6, 2, way) for way in ("gather", "permute")]
+    np.testing.assert_allclose(flat(found[0][0]), flat(wanted.state), atol=1e-13)
+    assert same_bits(*found)
+
+
+def history(devices, rounds=60, **options):
+    algorithm = diamond.diamond(batch=4, hypergradient=hg.neumann(4))
+    problem = quad(agents=5).problem
+    return diamond.simulate(
+        problem, ring(5), algorithm, rounds, every=20, devices=devices, **options
+    )
+
+
+def test_a_run_is_the_same_to_the_last_bit_and_may_go_on_elsewhere():
+    saved = []
+    with quickly():
+        two = history(2, on_progress=lambda s: saved.append(s))
+        half = next(s for s in saved if int(s.arrays[".t"]) == 20)
+        half = half._replace(entries=half.entries[:2], own=half.own[:2])
+        other = history(3, resume=half)
+        alone = history(None)
+    for name in two.history.keys() - {"seconds"}:
+        np.testing.assert_array_equal(two.history[name], other.history[name], err_msg=name)
+    for name in ("metric", "upper_loss", "consensus", "bytes"):
+        np.testing.assert_allclose(two.history[name], alone.history[name], 1e-9, err_msg=name)
+    assert same_bits(two.state, other.state)
+    assert two.x.shape == alone.x.shape and two.agents["consensus"].shape == (4, 5)
+    np.testing.assert_allclose(two.costs["samples"], alone.costs["samples"], rtol=0.05)
+
+
+def test_a_run_that_diverges_says_when_as_it_does_on_one_device(monkeypatch):
+    unmeasured(monkeypatch)
+    algorithm = diamond.dsgd(alpha=0.1, beta=50.0, batch=4, hypergradient=hg.neumann(4, 1.6))
+    said = []
+    for devices in (None, 2):
+        with pytest.raises(diamond.Diverged) as error, quickly():
+            diamond.simulate(quad().problem, ring(4), algorithm, 400, every=400, devices=devices)
+        said.append((str(error.value), error.value.round, error.value.run.rounds))
+    assert said[0] == said[1]
+
+
+COLLECTIVE = re.compile(r"= [^=]*? (all-\w+|collective-\w+|reduce-scatter)(?:-start)?\(")
+
+
+@pytest.mark.parametrize(("way", "kind", "times"), [
+    ("gather", "all-gather", 2), ("permute", "collective-permute", 4),
+])  # fmt: skip
+def test_nothing_but_the_message_travels(way, kind, times):
+    problem, algorithm = quad(agents=8).problem, given("diamond")
+    place = Spmd(problem, ring(8), algorithm.batch, "blocks", 4, way=way)
+    algorithm = jax.tree.map(jax.numpy.asarray, algorithm)
+    first = place.place(start(algorithm, *problem.start(0), 8))
+    fixed = algorithm, place.objectives, place.exchange, place.numbers, key(0), first, 5
+    options = {"sampling": "blocks", "mesh": place.mesh, "size": place.abreast}
+    text = spmd._advance.lower(*fixed, **options).compile().as_text()
+    found = COLLECTIVE.findall(text)
+    assert set(found) == {kind} and len(found) <= times  # x and u; of a ring, to either side
+    assert 'custom-call-target="xla_ffi_python' not in text  # and the host is not asked
+
+
+@pytest.mark.parametrize(("devices", "said"), [
+    (99, "but JAX has 8"), (0, "but JAX has 8"), ("gpus", "there are 'cores', 'all'"),
+])  # fmt: skip
+def test_devices_that_are_not_there_are_refused(devices, said):
+    with pytest.raises(ValueError, match=said):
+        spmd.named(devices)
+
+
+def test_one_core_is_said_to_be_one(monkeypatch):
+    monkeypatch.setattr(spmd.jax, "devices", lambda kind=None: jax.local_devices()[:1])
+    with pytest.raises(ValueError, match="JAX_NUM_CPU_DEVICES"):
+        spmd.named("cores")
+
+
+@pytest.mark.filterwarnings("ignore:mini-batch Hessians")
+def test_coarser_products_are_near_and_measured_in_full():
+    problem, algorithm = logistic(agents=2, rows=30, dtype="float32"), given("diamond")
+    with jax.enable_x64(False), quickly():
+        full, coarse = (
+            diamond.simulate(problem, ring(2), algorithm, 20, every=20, precision=precision)
+            for precision in ("float32", "bf16")
+        )
+    first, last = full.history["upper_loss"], coarse.history["upper_loss"]
+    assert first[0] == last[0] and first[1] != last[1]
+    assert last[1] == pytest.approx(first[1], rel=1e-2)
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(coarse.state))
+    with pytest.raises(ValueError, match="there are 'float32', 'tf32' and 'bf16'"):
+        diamond.simulate(problem, ring(2), algorithm, 1, precision="int8")

@@ -1,0 +1,89 @@
+"""Runs on streams: the same draws in every runtime, after every restart, and all counted."""
+
+import numpy as np
+from compiling import quickly
+from helpers import end, flat, ring, same_bits
+from streaming import AGENTS, endless, upper_loss
+
+import diamond
+from diamond import hypergradient as hg
+from diamond.core.cost import total
+from diamond.core.sampling import key
+from diamond.engine.devices import Spmd
+from diamond.engine.many import many
+from diamond.engine.peers import rehearse
+from diamond.engine.round import start
+from diamond.engine.simulate import check
+
+NETWORK, ROUNDS, BATCH = ring(AGENTS), 12, 6
+GIVEN = dict(alpha=0.05, beta=0.1, eta=0.3, gamma=0.3, batch=BATCH)
+METHOD = diamond.diamond(**GIVEN, hypergradient=hg.neumann(3, 8.0))
+
+
+def run(**options):
+    with quickly():
+        return diamond.simulate(endless(), NETWORK, METHOD, ROUNDS, every=6, **options)
+
+
+def test_every_runtime_and_restart_goes_the_same_way():
+    kept = []
+    copied = lambda s: s._replace(entries=list(s.entries), own=list(s.own))
+    whole = run(on_progress=lambda snapshot: kept.append(copied(snapshot)))
+    again = run(resume=kept[1])
+    assert same_bits((whole.x, whole.y), (again.x, again.y))
+    assert all(
+        np.array_equal(whole.history[k], again.history[k]) for k in whole.history if k != "seconds"
+    )
+    problem = endless()
+    with quickly():
+        cut = []
+        for devices in (1, 2):
+            place = Spmd(problem, NETWORK, BATCH, "blocks", devices)
+            first = place.place(start(METHOD, *problem.start(0), AGENTS))
+            after, _ = place.advance(METHOD, key(0), first, ROUNDS)
+            cut.append(place.whole((after.state.x, after.state.y, after.spent)))
+        sites = rehearse([endless(agents=1)] * AGENTS, NETWORK, METHOD, ROUNDS)
+    assert same_bits(*cut)
+    np.testing.assert_allclose(flat(cut[0][:2]), flat((whole.x, whole.y)), atol=1e-12)
+    own = [(site.state.x[None], site.state.y[None]) for site in sites]
+    np.testing.assert_allclose(
+        np.concatenate([flat(o) for o in own]), flat((whole.x, whole.y)), atol=1e-12
+    )
+    (batched,) = many(problem, NETWORK, [(METHOD, 0)], ROUNDS, every=6, batched=True)
+    np.testing.assert_allclose(
+        batched.history["upper_loss"], whole.history["upper_loss"], rtol=1e-9
+    )
+    assert {"upper_loss_se", "metric_se", "error_se"} <= whole.history.keys()
+    counted(whole)
+
+
+def counted(run):
+    """xi, zeta, zeta_0 and k links of a chain, whose depth all agents share: every row drawn."""
+    from diamond.core.sampling import draw
+
+    depths = [
+        int(draw(key(0), t, 0, (None, None), 3, BATCH, "blocks").bits) % 3 for t in range(ROUNDS)
+    ]
+    assert (run.costs["samples"] == BATCH * (3 * ROUNDS + sum(depths))).all()
+
+
+def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
+    with quickly():
+        found = diamond.simulate(endless(), NETWORK, diamond.diamond(batch=BATCH), 400, every=400)
+    best = min(
+        upper_loss(np.array([a, b]), "personal")
+        for a in np.linspace(-6, 1, 29)
+        for b in np.linspace(-6, 1, 29)
+    )
+    assert upper_loss(found.x.mean(0), "personal") - best < 0.1 * (
+        upper_loss(np.zeros(2), "personal") - best
+    )
+    assert found.history["samples"][0] == 0  # nothing is measured before the first round
+
+
+def test_a_method_on_all_rows_takes_a_large_batch():
+    method = diamond.interact(alpha=0.05, beta=0.1, hypergradient=hg.conjugate_gradient(2))
+    check(endless(large=40), NETWORK, method, 5, 5, "blocks")
+    with quickly():
+        found = end(endless(large=40), NETWORK, method, 5)
+    assert (total(found.spent)[:, 0] == 5 * 4 * 40).all()  # xi, zeta, zeta_0, and one for g_yy

@@ -1,0 +1,98 @@
+"""Progress that Python shows: on a terminal, in a notebook, and nowhere else."""
+
+import io
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from compiling import quickly
+from helpers import quad, ring
+
+import diamond
+from diamond.engine.many import many
+
+CHAIN = diamond.hypergradient.neumann(3, 1.6)
+MINE = diamond.diamond(alpha=0.05, beta=0.2, eta=0.5, gamma=0.5, batch=3, hypergradient=CHAIN)
+GIVEN = quad().problem, ring(4), MINE
+
+
+class ZMQInteractiveShell:
+    """By its name, the shell of a notebook."""
+
+
+@contextmanager
+def terminal():
+    """A terminal in place of the error output; yields a list that ends up with its text."""
+    ours, theirs = os.openpty()
+    read: list[bytes] = []
+    text: list[str] = []
+
+    def collect():
+        while True:
+            try:
+                read.append(os.read(ours, 4096))
+            except OSError:  # the other end is closed
+                return
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    with pytest.MonkeyPatch.context() as patch, open(theirs, "w", encoding="utf-8") as stream:
+        patch.setattr(sys, "stderr", stream)
+        patch.setenv("TERM", "xterm")
+        patch.setenv("COLUMNS", "120")
+        yield text
+    thread.join()
+    os.close(ours)
+    text.append(b"".join(read).decode())
+
+
+def test_a_terminal_shows_stages_and_rounds_of_each_run():
+    """Also inside of `compare` and `many`, where the runs share one display."""
+    with terminal() as text, quickly():
+        diamond.simulate(*GIVEN, 6, every=3)
+        pause = lambda stage: time.sleep(0.6 if stage == "compiling" else 0)  # a refresh or two
+        diamond.simulate(*GIVEN, 6, every=3, on_stage=pause)
+        diamond.compare(quad().problem, {"mine": MINE}, ring(4), 6, seeds=2, every=3)
+        many(quad().problem, ring(4), [(MINE, 0), (MINE, 1)], 6, 3)
+    assert "run compiling" in text[0] and "6/6" in text[0]
+    assert "mine-seed0" in text[0] and "mine-seed1" in text[0]
+    assert "2 of 2 made" in text[0]
+
+
+def test_without_progress_a_terminal_stays_empty():
+    with terminal() as text, quickly():
+        diamond.simulate(*GIVEN, 6, every=3, progress=False)
+        diamond.compare(quad().problem, {"mine": MINE}, ring(4), 6, every=3, progress=False)
+        many(quad().problem, ring(4), [(MINE, 0)], 6, 3, progress=False)
+        sys.stderr.write("reached")
+    assert text == ["reached"]
+
+
+def test_a_notebook_has_one_line(monkeypatch):
+    shell = SimpleNamespace(get_ipython=ZMQInteractiveShell)
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with quickly():
+        diamond.simulate(*GIVEN, 6, every=3)
+    lines = sys.stderr.getvalue().split("\r")
+    assert "run: compiling ..." in [line.rstrip() for line in lines]
+    assert any("round 6/6, metric" in line for line in lines)
+    assert "\n" not in sys.stderr.getvalue() and not lines[-1].strip()
+
+
+def test_elsewhere_nothing_is_shown_and_rich_is_not_imported():
+    code = """
+import sys, diamond
+made = diamond.problems.quadratic(agents=3, upper=2, lower=2, rows=6)
+steps = dict(alpha=0.05, beta=0.2, eta=0.5, gamma=0.5)
+mine = diamond.diamond(batch=2, hypergradient=diamond.hypergradient.neumann(3, 1.6), **steps)
+diamond.compare(made.problem, {"mine": mine}, diamond.network.ring(3), 2)
+print("rich" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -1,0 +1,168 @@
+"""What is measured, against the closed form, against scipy, and against plain numpy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import ESTIMATORS, agent_of, build, end, flat, logistic, quad, ring
+from scipy.optimize import minimize
+
+import diamond
+from diamond import hypergradient as hg
+from diamond.hypergradient import lower_solution
+from diamond.metrics.exact import measure
+from diamond.problem import Problem
+
+OPTIONS = dict(alpha=0.05, beta=0.2, batch=3, hypergradient=ESTIMATORS["neumann_sum"])
+
+
+@pytest.fixture(scope="module")
+def q():
+    return quad(rows=(12, 5, 1, 9), noise=1.0)
+
+
+@pytest.fixture(scope="module")
+def run(q):
+    return diamond.simulate(q.problem, ring(4), build("gt_sgd", **OPTIONS), 8, every=4)
+
+
+@pytest.mark.quick
+def test_the_three_terms_and_both_sums(q, run):
+    x, y, last = np.asarray(run.x), np.asarray(run.y), {k: v[-1] for k, v in run.history.items()}
+    mean = x.mean(0)
+    stationarity = np.sum(q.gradient(mean) ** 2)
+    consensus = np.sum((x - mean) ** 2)
+    gap = np.sum((q.lower_solution(x) - y) ** 2)
+    assert last["stationarity"] == pytest.approx(stationarity, rel=1e-9)
+    assert last["consensus"] == pytest.approx(consensus, rel=1e-12)
+    assert last["lower_error"] == pytest.approx(gap, rel=1e-9)
+    assert last["metric"] == pytest.approx(stationarity + consensus + gap, rel=1e-9)
+    assert last["definition1"] == pytest.approx(stationarity + consensus / 4 + gap, rel=1e-9)
+    assert consensus > 1e-4 and gap > 1e-3 and last["solver_error"] < 1e-10
+    assert last["curvature"] == pytest.approx(1.5, rel=0.02)  # L of the quadratic
+
+
+def test_the_upper_loss_is_the_objective_and_the_local_loss_each_agents_own(q, run):
+    x, y = np.asarray(run.x), np.asarray(run.y)
+    mean = x.mean(0)
+    loss = lambda i, x, y: float(q.problem.upper(x, y, q.problem.rows["valid"][i]))
+    objective = [loss(i, mean, q.lower_solution(mean)[i]) for i in range(4)]
+    local = [loss(i, x[i], y[i]) for i in range(4)]
+    for name, wanted in (("upper_loss", objective), ("local_loss", local)):
+        np.testing.assert_allclose(run.agents[name][-1], wanted, rtol=1e-11)
+        assert run.history[name][-1] == pytest.approx(np.mean(wanted), rel=1e-11)
+
+
+def test_agents_own_measures_add_up(q, run):
+    assert run.agents["consensus"].shape == (3, 4)
+    for name in ("consensus", "lower_error"):
+        np.testing.assert_allclose(run.agents[name].sum(1), run.history[name], rtol=1e-12)
+    own = np.sum((q.lower_solution(np.asarray(run.x)) - run.y) ** 2, axis=1)
+    np.testing.assert_allclose(run.agents["lower_error"][-1], own, rtol=1e-9)
+
+
+def test_the_start_is_measured_too(q, run):
+    assert run.history["round"].tolist() == [0, 4, 8]
+    zero = np.zeros(3)
+    assert run.history["stationarity"][0] == pytest.approx(np.sum(q.gradient(zero) ** 2), rel=1e-9)
+    assert run.history["consensus"][0] == 0
+    gap = np.sum(q.lower_solution(zero) ** 2)
+    assert run.history["lower_error"][0] == pytest.approx(gap, rel=1e-9)
+
+
+def test_measuring_costs_no_oracle_call(q, run):
+    often = diamond.simulate(q.problem, ring(4), build("gt_sgd", **OPTIONS), 8, every=1)
+    for name, spent in run.costs.items():
+        np.testing.assert_array_equal(spent, often.costs[name])
+        assert run.history[name][0] == 0
+
+
+@pytest.fixture(scope="module")
+def curved():
+    """A logistic run with unequal agents, and test rows."""
+    problem = logistic(rows=(10, 3, 7), test=True)
+    algorithm = build("gt_sgd", **OPTIONS | {"hypergradient": hg.neumann_sum(3, 3.0)})
+    return problem, diamond.simulate(problem, ring(3), algorithm, 4)
+
+
+def test_y_star_is_the_minimizer_that_scipy_finds(curved):
+    problem, run = curved
+    objectives = problem.objectives()
+    for i in range(3):
+        mine = agent_of(objectives, i)
+        x, y = jax.tree.map(lambda a: a[i], (run.x, run.y))
+        found = jax.jit(lower_solution.solve)(mine, x, y)
+        rows = problem.rows["train"][i]
+        value = jax.jit(lambda w: problem.lower(x, {"w": w}, rows))
+        gradient = jax.jit(jax.grad(value))
+        slope = lambda w: np.asarray(gradient(w))
+        best = minimize(lambda w: float(value(w)), np.zeros(3), jac=slope, tol=1e-12)
+        np.testing.assert_allclose(found.y["w"], best.x, atol=1e-8)
+        np.testing.assert_allclose(slope(found.y["w"]), 0, atol=1e-12)
+        assert 0 <= found.error < 4e-11
+        gap = np.sum((best.x - y["w"]) ** 2)
+        assert run.agents["lower_error"][-1, i] == pytest.approx(float(gap), rel=1e-6)
+
+
+def test_y_star_is_found_from_far_away():
+    """Where a full Newton step on the flat ends of the logistic loss overshoots."""
+    problem = logistic(rows=(10, 3, 7), test=True)
+    mine, (x, y) = agent_of(problem.objectives(), 0), problem.start(0)
+    x = jax.tree.map(lambda a: a - 4, x)  # hardly regularized
+    solve = jax.jit(lower_solution.solve)
+    near = solve(mine, x, y)
+    far = solve(mine, x, {"w": jnp.array([30.0, -50.0, 40.0])})
+    np.testing.assert_allclose(far.y["w"], near.y["w"], atol=1e-9)
+    assert far.error < 4e-11
+
+
+def test_the_gradient_is_that_of_the_solved_problem(curved):
+    problem, run = curved
+    mean = jax.tree.map(lambda a: a.mean(0), run.x)
+    objectives = problem.objectives()
+
+    def total(x):
+        """l(x) by 40 plain Newton steps an agent, differentiated through."""
+        each = []
+        for i in range(3):
+            mine, w = agent_of(objectives, i), jnp.zeros(3)
+            g = lambda w: mine.g(x, {"w": w}, None)
+            step = lambda w, _: (w - jnp.linalg.solve(jax.hessian(g)(w), jax.grad(g)(w)), None)
+            each.append(mine.f(x, {"w": jax.lax.scan(step, w, length=40)[0]}, None))
+        return sum(each) / 3
+
+    gradient = jax.jit(jax.grad(total))(mean)
+    wanted = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient))
+    assert run.history["stationarity"][-1] == pytest.approx(wanted, rel=1e-7)
+
+
+def test_metrics_are_measured_on_test_rows(curved):
+    problem, run = curved
+    y = np.asarray(run.y["w"])
+    own = [
+        np.mean(rows["in"]["a"] @ w * rows["out"][0] > 0)
+        for w, rows in zip(y, problem.rows["test"])
+    ]
+    assert run.history["accuracy"][-1] == pytest.approx(np.mean(own), rel=1e-6)
+    np.testing.assert_allclose(run.agents["accuracy"][-1], own, rtol=1e-6)
+    assert problem.measured == "test" and logistic().measured == "valid"
+
+
+def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():
+    rows = [np.random.default_rng(0).normal(size=(6, 2))]
+    bumpy = lambda x, y, rows: jnp.mean(jnp.cos(rows @ y)) + jnp.sum(x)
+    init = lambda key: (jnp.zeros(2), jnp.array([0.1, -0.2]))
+    mine = agent_of(Problem(bumpy, bumpy, init, rows, rows).objectives(), 0)
+    assert (
+        jax.jit(lower_solution.solve)(mine, *init(None)).error > 1e-3
+    )  # a warning is made of that
+
+
+def test_measures_of_one_function_call(q):
+    """`measure` alone, at a point of one's own."""
+    state = end(q.problem, ring(4), build("gt_sgd", **OPTIONS), 8).state
+    objectives = q.problem.objectives(3)
+    together, own = measure(objectives, objectives.valid, {}, state.x, state.y)
+    assert set(own) < set(together) and "consensus" in own
+    spread = flat(state.x) - flat(state.x).mean(0)
+    assert float(together["consensus"]) == pytest.approx(np.sum(spread**2), rel=1e-12)

@@ -1,0 +1,172 @@
+"""Standard errors of what is measured on a sample of a stream cover what all its rows would say."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import quickly
+from helpers import agent_of
+from streaming import AGENTS, NOISE, WEIGHTS, draw, endless, loss, ridge, solved, upper_loss
+
+import diamond
+from diamond.hypergradient.lower_solution import Own, Together
+from diamond.metrics.exact import _measure
+from diamond.metrics.standard_errors import Agents, Asked, Found, _alone, _directions, _lower
+
+ROWS, SEEDS = 100, 100
+X = np.array([[0.1, 0.2]] * AGENTS) + np.arange(AGENTS)[:, None] / 10
+Y = np.full((AGENTS, 2), 0.5)
+
+
+def measured(problem, x, y):
+    """The measures on SEEDS samples, as one program."""
+    given, rows = problem.objectives(), problem.stack(problem.measured)
+
+    def sample(key):
+        number = jnp.arange(AGENTS)
+        keys = jax.vmap(lambda i: jax.random.split(jax.random.fold_in(key, i), ROWS))(number)
+        return jax.vmap(jax.vmap(draw, (0, None)))(keys, number)
+
+    def look(key):
+        one, two, three = (sample(k) for k in jax.random.split(key, 3))
+        part = lambda held, data: replace(held, sample=replace(held.sample, data=data))
+        train = part(given.train, one)
+        valid = train if given.lower is None else part(given.valid, two)
+        about = replace(given, train=train, valid=valid), replace(rows, data=three)
+        return _measure(*about, tuple(problem.metrics.items()), x, y, None)[0]
+
+    with quickly():
+        return jax.device_get(jax.jit(jax.vmap(look))(jax.random.split(jax.random.key(1), SEEDS)))
+
+
+def truth(level):
+    mean = X.mean(0)
+    slope = [
+        (upper_loss(mean + e, level) - upper_loss(mean - e, level)) / 2e-5 for e in 1e-5 * np.eye(2)
+    ]
+    pooled = solved(mean, WEIGHTS.mean(0))
+    best = [solved(x, w) for x, w in zip(X, WEIGHTS)] if level == "personal" else [pooled] * AGENTS
+    error = ((Y - WEIGHTS) ** 2).sum(1).mean() + NOISE**2
+    return {
+        "upper_loss": upper_loss(mean, level),
+        "stationarity": np.square(slope).sum(),
+        "lower_error": ((best - Y) ** 2).sum(),
+        "local_loss": error,
+        "error": error,
+    }
+
+
+def covers(found, wanted):
+    """About 95 of 100: outside of 88 to 100, less than once in two hundred."""
+    for name, true in wanted.items():
+        off, error = np.abs(found[name] - true), found[name + "_se"]
+        assert 88 <= (off < 1.96 * error).sum() <= 100, name
+        spread = found[name].std()
+        assert 0.75 < error.mean() / spread < 1.5, name  # not by being large
+
+
+@pytest.mark.parametrize("level", ["personal", "common"])
+def test_they_cover_the_truth_of_a_lower_level(level):
+    found = measured(endless(level, evaluation=ROWS), X, Y)
+    covers(found, truth(level))
+    assert (found["metric_se"] >= found["stationarity_se"]).all()
+
+
+def test_they_cover_the_truth_without_one():
+    rows = diamond.stream(draw, AGENTS, evaluation=ROWS)
+    alone = lambda x, rows: loss(x, x, rows)
+    problem = diamond.Problem(alone, None, lambda key: jnp.zeros(2), rows, metrics={"error": alone})
+    found = measured(problem, X, None)
+    mean = X.mean(0)
+    at = lambda x: ((x - WEIGHTS) ** 2).sum(1).mean() + NOISE**2
+    own = np.mean([((x - w) ** 2).sum() + NOISE**2 for x, w in zip(X, WEIGHTS)])
+    slope = 2 * (mean - WEIGHTS.mean(0))
+    covers(found, {"upper_loss": at(mean), "stationarity": slope @ slope, "error": own})
+    assert (found["lower_error_se"] == 0).all()
+
+
+def part(seed, rows):
+    random = np.random.default_rng(seed)
+    return {"a": random.normal(size=(rows, 2)), "b": random.normal(size=rows)}
+
+
+def sampled(objectives):
+    """The same, as if its rows were a sample."""
+    parts = {name: getattr(objectives, name) for name in ("train", "valid")}
+    return replace(objectives, **{n: replace(rows, sampled=True) for n, rows in parts.items()})
+
+
+def solution(x, *agents):
+    """y*(x) of agents (rows, their weights) with one lower level, in closed form."""
+    heavy = [weights[:, None] * rows["a"] for rows, weights in agents]
+    square = sum(a.T @ rows["a"] for a, (rows, _) in zip(heavy, agents)) / len(agents)
+    right = sum(a.T @ rows["b"] for a, (rows, _) in zip(heavy, agents)) / len(agents)
+    return jnp.linalg.solve(square + jnp.diag(jnp.exp(x)), right)
+
+
+def spread(influences):
+    """The variance of a sum of means over rows, from the derivative by the weight of each row."""
+    return sum(jnp.var(each, ddof=1) / len(each) for each in influences)
+
+
+def test_influences_are_derivatives_by_the_weights_of_rows():
+    """dq = alpha df + v dh + u dy*."""
+    train, valid, x = part(1, 6), part(2, 5), jnp.array([0.3, -0.4])
+    alpha, v, u = 0.7, jnp.array([1.0, -2.0]), jnp.array([0.5, 1.5])
+
+    def quantity(lower, upper):
+        fit = lambda x: upper @ (valid["a"] @ solution(x, (train, lower)) - valid["b"]) ** 2
+        return alpha * fit(x) + v @ jax.grad(fit)(x) + u @ solution(x, (train, lower))
+
+    @jax.jit
+    def both(own, lower, upper):
+        asked = Asked(jnp.array([alpha]), v[None], u[None])
+        found = _alone(own, x, solution(x, (train, lower)), asked)[0]
+        return found, spread(jax.grad(quantity, (0, 1))(lower, upper))
+
+    own = sampled(agent_of(ridge([train], [valid]).objectives(1), 0))
+    with quickly():
+        found, wanted = both(own, jnp.full(6, 1 / 6), jnp.full(5, 1 / 5))
+    assert float(found) == pytest.approx(float(wanted), rel=1e-7)
+
+
+def test_at_a_common_solution_the_error_is_that_of_every_agent():
+    """y_i = y* = y + e: sum_i ||y* - y_i||^2 = m |e|^2, of which sqrt(3) m E |e|^2 is given."""
+    train, x, m = [part(1, 6), part(3, 6)], jnp.array([0.3, -0.4]), 2
+    weights = [jnp.full(6, 1 / 6)] * m
+
+    @jax.jit
+    def both(problem):
+        def mean(function, *given):
+            each = jax.vmap(lambda own: function(Own(own), *given))(problem)
+            return jax.tree.map(lambda a: a.mean(0), each)
+
+        y = solution(x, *zip(train, weights))
+        everywhere = lambda a: jnp.tile(a, (m, 1))
+        at = Found(everywhere(x), everywhere(y), x, y, y, x, lambda a: a)
+        agents = Agents(jax.vmap, lambda a: a.sum(0), m, Together(mean, 12))
+        along = lambda d: lambda *weights: d @ solution(x, *zip(train, weights))
+        each = [spread(jax.grad(along(d), (0, 1))(*weights)) for d in _directions(1, x)]
+        return _lower(problem, at, agents), jnp.sqrt(3.0) * m * sum(each) / len(each)
+
+    with quickly():
+        found, wanted = both(sampled(ridge(train, train, "common").objectives(1)))
+    assert float(found) == pytest.approx(float(wanted), rel=1e-7)
+
+
+def test_rows_that_are_all_there_is_have_none():
+    problem = endless()
+    stored = diamond.Problem(
+        problem.upper,
+        problem.lower,
+        problem.init,
+        list(problem.rows["train"]),
+        list(problem.rows["valid"]),
+    )
+    assert not stored.stack("train").sampled and problem.stack("train").sampled
+    found = jax.eval_shape(
+        lambda o, r: _measure(o, r, (), X, Y, None)[0], stored.objectives(), stored.stack("valid")
+    )
+    assert not [name for name in found if name.endswith("_se")]
