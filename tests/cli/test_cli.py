@@ -10,9 +10,8 @@ import pytest
 from compiling import quickly, unchecked
 from typer.testing import CliRunner
 
-import diamond
 from diamond import cli, problems
-from diamond.experiment import demo
+from diamond.examples import demo
 from diamond.machine import compilation_cache
 
 WIDE = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
@@ -46,20 +45,6 @@ def in_python(code):
 def test_neither_the_package_nor_its_commands_load_jax_at_once():
     code = "import diamond.cli, sys; print('jax' in sys.modules); diamond.simulate; "
     assert in_python(code + "print('jax' in sys.modules)") == ["False", "True"]
-
-
-def test_every_public_name_is_found_when_asked_for():
-    assert in_python("from diamond import *; print(simulate.__name__, Problem.__name__)") == [
-        "simulate",
-        "Problem",
-    ]
-    assert set(diamond.__all__) <= set(dir(diamond))
-    for name in diamond.__all__:
-        found = getattr(diamond, name)
-        assert found.__name__.split(".")[-1] == name
-        assert callable(found) == (name in diamond._HOMES)
-    with pytest.raises(AttributeError, match="module 'diamond' has no attribute 'dimond'"):
-        _ = diamond.dimond
 
 
 @pytest.mark.parametrize(

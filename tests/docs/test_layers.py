@@ -11,6 +11,8 @@ pytestmark = pytest.mark.quick
 
 ROOT = Path(diamond.__file__).parent
 
+# Modules that users import, as in `from diamond.schedule import power`.
+PUBLIC = ["algorithm", "callbacks", "cost", "prox", "schedule", "tree"]
 # From the ground up: a folder imports from those above it in this list, and from itself.
 LAYERS = [
     "_version",
@@ -32,9 +34,14 @@ LAYERS = [
     "report",  # from run folders to a page
     "peers",  # agents as processes of their own
     "engine",  # how rounds are run
+    "config",  # TOML files as validated objects: experiments, federations and their parts
+    "experiment",  # experiments as runs on disk: plan, execute, resume, compare, load
+    "tuning",  # candidates compared by trials: one tuner for all
     "reproduce",  # the experiments of the paper
-    "experiment",  # from a file to runs
+    "advice",  # which method to prefer, from measurements and the benchmark
+    "examples",  # demos, and the files that `diamond new` writes
     "bench",  # every method, every problem, the same rules
+    *PUBLIC,
     "",  # diamond/__init__.py: the public names
     "cli",  # the command
     "__main__",
@@ -96,11 +103,8 @@ def test_imports_point_downwards(path):
 def test_the_package_shows_its_folders_and_nothing_else():
     loose = {path.stem for path in ROOT.glob("*.py")}
     folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "_"}
-    assert loose == {"__init__", "__main__", "_version"} and folders == {*LAYERS} - {
-        "",
-        "_version",
-        "__main__",
-    }
+    assert loose == {"__init__", "__main__", "_version", *PUBLIC}
+    assert folders == {*LAYERS} - {"", "_version", "__main__", *PUBLIC}
 
 
 def test_no_module_imports_a_private_name_of_another_folder():

@@ -1,0 +1,47 @@
+"""Names of a package that are imported on first access, as its stub file lists them.
+
+The stub, `__init__.pyi`, is the one list of names: type checkers read it, and so does the package.
+"""
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .garbage import uncollected
+
+
+def attach_stub(
+    package: str, init_file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of the package with this `__init__.py`.
+
+    The stub next to `init_file` has relative imports only, `from .module import name as name` and
+    `from . import module as module`.
+    """
+    sources = _read_stub(Path(init_file).with_suffix(".pyi"))
+    public = sorted(name for name in sources if not name.startswith("_"))
+
+    def get_attribute(name: str) -> Any:
+        if name not in sources:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, is_module = sources[name]
+        with uncollected():
+            value = import_module(f".{module}", package)
+        value = value if is_module else getattr(value, name)
+        setattr(sys.modules[package], name, value)  # the next access does not come here
+        return value
+
+    return get_attribute, lambda: [*public, "__all__", "__doc__", "__file__", "__version__"], public
+
+
+def _read_stub(path: Path) -> dict[str, tuple[str, bool]]:
+    """The module of each name in a stub, and whether the name is that module itself."""
+    found: dict[str, tuple[str, bool]] = {}
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            for name in (alias.name for alias in node.names):
+                found[name] = (node.module, False) if node.module else (name, True)
+    return found

@@ -1,0 +1,47 @@
+"""The names of the package: one list, for users and for type checkers."""
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+import diamond
+from diamond import catalogue
+
+MODULES = {"algorithm", "algorithms", "callbacks", "cost", "data", "hypergradient", "network"}
+PLUGINS = {point.name for point in entry_points(group="diamond.algorithms")}
+MODULES |= {"problems", "prox", "report", "schedule", "theory", "tree"}
+
+
+def test_every_public_name_is_imported_on_first_access():
+    code = "from diamond import *; print(simulate.__name__, Problem.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["simulate", "Problem"]
+    for name in diamond.__all__:
+        value = getattr(diamond, name)
+        assert value.__name__.split(".")[-1] == name
+        assert callable(value) == (name not in MODULES)
+    with pytest.raises(AttributeError, match="module 'diamond' has no attribute 'dimond'"):
+        _ = diamond.dimond
+
+
+def test_a_listing_shows_the_public_names_alone():
+    assert [name for name in dir(diamond) if not name.startswith("__")] == diamond.__all__
+
+
+def test_every_method_of_the_catalogue_is_a_public_name():
+    methods = {*catalogue.names()} - PLUGINS
+    assert methods <= {*diamond.__all__}
+    others = {name for name in diamond.__all__ if hasattr(getattr(diamond, name), "__module__")}
+    made_of_files = {
+        n for n in others if getattr(diamond, n).__module__ == f"diamond.algorithms.{n}"
+    }
+    assert made_of_files == methods - {"solve"}  # `diamond.solve` runs the method of that name
+
+
+def test_public_modules_are_modules():
+    code = "import diamond.schedule; from diamond.prox import box; print(diamond.schedule.power(1))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Power(c=1.0")
+    assert diamond.schedule.power is sys.modules["diamond.schedule"].power
