@@ -3,13 +3,14 @@
 Rule: [M hi][V].
 """
 
+from dataclasses import replace
+
 from ..hypergradient import Hypergradient, neumann_sum
 from ..numbers.schedule import Number
-from ._auto import Step, Steps, choose
+from ._auto import Step, Steps
 from .parts import Loop, Variable
-from .parts.directions import implicit
-from .parts.estimators import recursive
-from .parts.moves import local, tracking
+from .parts.moves import tracking
+from .svr_interact import svr_interact
 
 __all__ = ["prometheus"]
 
@@ -29,12 +30,5 @@ def prometheus(
     default). h is the `prox` of the problem (`diamond.prox`: box, ball, simplex, l1, l2); x stays
     feasible whatever relax is. Without one, it is SVR-INTERACT that mixes after the step.
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        recursive(period),
-        x=Variable(s["alpha"], tracking("atc", relax)),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    made = svr_interact(alpha, beta, batch, period, hypergradient, "atc", steps)
+    return replace(made, x=Variable(made.x.step, tracking("atc", relax)))

@@ -4,11 +4,9 @@ Rule: [S], with equal batches for all factors.
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ._auto import Step, Steps, choose, loops
-from .parts import Loop, Variable
-from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import gossip, local
+from ._auto import Step, Steps
+from .bsa import bsa
+from .parts import Loop
 
 __all__ = ["stocbio"]
 
@@ -22,14 +20,4 @@ def stocbio(
     steps: Steps = "auto",
 ) -> Loop:
     """`bsa` with the whole Neumann sum instead of eq. (5): less noise for more products."""
-    inner = loops(inner)
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        plan="y*inner x",
-        inner=inner,
-    )
+    return bsa(alpha, beta, inner, batch, hypergradient, steps)

@@ -65,24 +65,32 @@ def _relaxed(given: Given, there: Tree, relax: Number | None) -> Tree:
     return there if relax is None else tree.axpy(relax, tree.sub(there, given.s), given.s)
 
 
-@tree.pytree
-@dataclass(frozen=True)
-class Local:
-    """s - a d: not agreed upon."""
+class Move:
+    """Defaults of a move: it sends one vector, after the direction is known, and has no tracker."""
 
-    prox: Any = None
-    vectors: ClassVar[int] = 0  # that it tells
-    share_of_step: ClassVar[float] = 1.0  # of 1 / (1.5 L): the step of a y that moves so
-    networks: ClassVar[str] = "directed"  # the widest kind that it is right on
-    early: ClassVar[bool] = True  # whether what it tells leaves d alone
-    keeps: ClassVar[bool] = False  # d of the round before
+    vectors: ClassVar[Any] = 1  # that it tells
+    share_of_step: ClassVar[Any] = 1.0  # of 1 / (1.5 L): the step of a y that moves so
+    networks: ClassVar[Any] = "directed"  # the widest kind that it is right on
+    early: ClassVar[Any] = False  # whether what it tells leaves d alone
+    keeps: ClassVar[Any] = False  # d of the round before
 
     def init(self, s: Tree) -> Any:
+        """What the move keeps before round 0."""
         return None
 
     def tracker(self, memory: Any) -> Tree | None:
         """The mean direction of the network in the round before, if the move tracks it."""
         return None
+
+
+@tree.pytree
+@dataclass(frozen=True)
+class Local(Move):
+    """s - a d: not agreed upon."""
+
+    prox: Any = None
+    vectors = 0
+    early = True
 
     def tell(self, given: Given) -> Message:
         return Message()
@@ -93,26 +101,17 @@ class Local:
 
 @tree.pytree
 @dataclass(frozen=True)
-class Gossip:
+class Gossip(Move):
     """D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017)."""
 
     order: Order = field(default="atc", metadata=STATIC)
     relax: Number | None = None
     prox: Any = None
-    vectors: ClassVar[int] = 1
-    share_of_step: ClassVar[float] = 1.0
-    networks: ClassVar[str] = "balanced"
-    keeps: ClassVar[bool] = False
+    networks = "balanced"
 
     @property
     def early(self) -> bool:
         return self.order == "paper"
-
-    def init(self, s: Tree) -> Any:
-        return None
-
-    def tracker(self, memory: Any) -> Tree | None:
-        return None
 
     def tell(self, given: Given) -> Message:
         return Message(given.s if self.early else _along(given, given.d, self.prox, self.relax))
@@ -126,7 +125,7 @@ class Gossip:
 
 @tree.pytree
 @dataclass(frozen=True)
-class Tracking:
+class Tracking(Move):
     """u_t = sum_j M_ij u_{j,t-1} + d_t - d_{t-1} (8); kept is u_{t-1} in the paper's order, and
 
     sum_j M_ij u_{j,t-1} in the other. `relax` < 1: s moves that share of the way only.
@@ -135,9 +134,9 @@ class Tracking:
     order: Order = field(default="paper", metadata=STATIC)
     relax: Number | None = None
     prox: Any = None
-    vectors: ClassVar[int] = 2
-    share_of_step: ClassVar[float] = 0.5
-    keeps: ClassVar[bool] = True
+    vectors = 2
+    share_of_step = 0.5
+    keeps = True
 
     @property
     def early(self) -> bool:
@@ -170,24 +169,17 @@ class Tracking:
 
 @tree.pytree
 @dataclass(frozen=True)
-class Diffusion:
+class Diffusion(Move):
     """Exact diffusion (Yuan et al., 2019; NIDS, D2), with the matrix I + share (M - I).
 
     An eigenvalue l of that matrix makes r^2 - 2 l r + l: stable for l > -1/3.
     """
 
     share: Any = 1.0
-    vectors: ClassVar[int] = 1
-    share_of_step: ClassVar[float] = 1.0
-    networks: ClassVar[str] = "symmetric"
-    early: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
+    networks = "symmetric"
 
     def init(self, s: Tree) -> Any:
         return tree.zeros(s)
-
-    def tracker(self, memory: Any) -> Tree | None:
-        return None
 
     def tell(self, given: Given) -> Message:
         return Message(tree.sub(tree.axpy(-given.step, given.d, given.s), given.memory))
@@ -199,7 +191,7 @@ class Diffusion:
 
 @tree.pytree
 @dataclass(frozen=True)
-class Extra:
+class Extra(Move):
     """EXTRA (Shi et al., 2015), with the matrix I + share (M - I); it tells before it computes.
 
     An eigenvalue l of that matrix makes r^2 - (1 + l) r + (1 + l) / 2: stable for l > -5/3, thus
@@ -208,17 +200,12 @@ class Extra:
     """
 
     share: Any = 1.0
-    vectors: ClassVar[int] = 1
-    share_of_step: ClassVar[float] = 0.5
-    networks: ClassVar[str] = "symmetric"
-    early: ClassVar[bool] = True
-    keeps: ClassVar[bool] = False
+    share_of_step = 0.5
+    networks = "symmetric"
+    early = True
 
     def init(self, s: Tree) -> Any:
         return tree.zeros(s)
-
-    def tracker(self, memory: Any) -> Tree | None:
-        return None
 
     def tell(self, given: Given) -> Message:
         return Message(given.s)
@@ -246,20 +233,12 @@ def _one(s: Tree) -> jax.Array:
 
 @tree.pytree
 @dataclass(frozen=True)
-class Push:
+class Push(Move):
     """SGP, stochastic gradient push (Assran et al., 2019; Nedic and Olshevsky, 2016)."""
 
-    vectors: ClassVar[int] = 1
-    share_of_step: ClassVar[float] = 1.0
-    networks: ClassVar[str] = "directed"
-    early: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
 
     def init(self, s: Tree) -> Any:
         return Pushed(s, _one(s))
-
-    def tracker(self, memory: Any) -> Tree | None:
-        return None
 
     def tell(self, given: Given) -> Message:
         q, w = given.memory
@@ -272,14 +251,12 @@ class Push:
 
 @tree.pytree
 @dataclass(frozen=True)
-class PushTracking:
+class PushTracking(Move):
     """Push-DIGing (Nedic, Olshevsky and Shi, 2017): tracking by weights of the sender alone."""
 
-    vectors: ClassVar[int] = 2
-    share_of_step: ClassVar[float] = 0.5
-    networks: ClassVar[str] = "directed"
-    early: ClassVar[bool] = False
-    keeps: ClassVar[bool] = True
+    vectors = 2
+    share_of_step = 0.5
+    keeps = True
 
     def init(self, s: Tree) -> Any:
         return Pushed(s, _one(s)), tree.zeros(s)
