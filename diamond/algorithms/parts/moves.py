@@ -236,7 +236,6 @@ def _one(s: Tree) -> jax.Array:
 class Push(Move):
     """SGP, stochastic gradient push (Assran et al., 2019; Nedic and Olshevsky, 2016)."""
 
-
     def init(self, s: Tree) -> Any:
         return Pushed(s, _one(s))
 
