@@ -18,7 +18,8 @@ from pathlib import Path
 import jax
 
 import diamond
-from diamond.experiment import demo
+from diamond.config.digits import digits
+from diamond.examples import demo
 from diamond.reproduce.paper import method
 
 EVERY, SEEDS = demo.EVERY, (1, 2, 3, 4, 5)
@@ -54,7 +55,7 @@ def spread(runs, key):
 
 
 def main():
-    problem, network = demo.digits(), demo.peers()
+    problem, network = digits(), demo.peers()
     trials, winners = [], {rule: {} for rule in RULES}
     for name, constants in demo.METHODS.items():
         axes = (ALPHA, BETA, ETA) if len(constants) == 3 else (FINE, BETA)

@@ -77,7 +77,7 @@ def cleaning():
 
 
 def mnist(folder):
-    from diamond.experiment.partitioning import deal
+    from diamond.config.partitioning import deal
 
     lower = {"beta": 0.03, "delta": 0.03, "batch": 64}
     methods = {
@@ -122,7 +122,7 @@ def compare(names, out, seeds, processes):
 
 def entries(names):
     """`diamond new`, then `diamond run`, of every problem: compiled anew, all cores together."""
-    from diamond.experiment.gallery import STARTS
+    from diamond.examples.problem_templates import STARTS
 
     for kind in names or STARTS:
         with tempfile.TemporaryDirectory() as folder:

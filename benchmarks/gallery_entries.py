@@ -10,7 +10,7 @@ import diamond
 from diamond import data, problems
 from diamond.bench.cases import digits
 from diamond.data.standardize import federated
-from diamond.experiment import starting_files
+from diamond.examples import template_files as starting_files
 
 
 class Entry(NamedTuple):

@@ -12,7 +12,8 @@ import numpy as np
 
 import diamond
 from diamond import schedule
-from diamond.experiment import demo
+from diamond.config.digits import digits
+from diamond.examples import demo
 
 SEEDS = (0, 1, 2)
 
@@ -44,7 +45,7 @@ def main():
     print("problem          method   upper loss  stationarity  average metric    samples  us/round")
     network = demo.peers()
     steps = schedule.paper(*demo.METHODS["DIAMOND"], demo.METHODS["DIAMOND"][-1])
-    compare("digits", demo.digits(), network, steps, demo.BATCH, demo.CHAIN, 1000, 50)
+    compare("digits", digits(), network, steps, demo.BATCH, demo.CHAIN, 1000, 50)
     for condition in (3, 30, 300):
         quadratic = diamond.problems.quadratic(9, 10, 20, 200, mu=1.5 / condition, noise=0.5)
         weights = schedule.squared(3.0, schedule.power(1.0))

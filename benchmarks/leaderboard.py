@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import findings
 
 ROOT = Path(__file__).parents[1]
-ADVICE = ROOT / "diamond" / "experiment" / "standings.json"
+ADVICE = ROOT / "diamond" / "advice" / "standings.json"
 PAGE, KEPT = ROOT / "docs" / "benchmark.md", ROOT / "docs" / "benchmark"
 COSTS = ("round", "samples", "calls", "bytes", "network_seconds")
 

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diamond.cli.progress import Quiet
-from diamond.experiment import demo, execute, runner
-from diamond.experiment.config import read
+from diamond.config.experiment import read
+from diamond.examples import demo
+from diamond.experiment import execute, runner
 from diamond.report import build
 
 SEEDS, ROUNDS = 10, 400

@@ -14,13 +14,13 @@ import numpy as np
 from scipy.stats import qmc
 
 from .. import catalogue
-from ..auto.around import SHAPES, WEIGHTS, chosen, first, times
 from ..engine.pilot import learned_numbers
 from ..hypergradient import neumann
 from ..network import Network
 from ..numbers.learned import learned_names
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
+from ..tuning.scaled_schedules import SHAPES, WEIGHTS, chosen, first, times
 
 # Each number is drawn between these multiples of what was learned, evenly in its logarithm. alpha
 # reaches further up than down.

@@ -203,7 +203,7 @@ def _read(path: Path) -> Suite:
 
 def _own(table: dict[str, Any], path: Path, place: int) -> Case:
     """A case of the user's own: `problem`, `network`, `rounds`, `batch`, and perhaps a `name`."""
-    from ..experiment.config import read  # what reads files is needed for files only
+    from ..config.experiment import read  # what reads files is needed for files only
 
     table = dict(table)
     name, batch = table.pop("name", f"case-{place}"), table.pop("batch", 16)

@@ -10,8 +10,8 @@ from .app import Json, app, emit, reported
 from .experiments import File, Set, start
 
 if TYPE_CHECKING:
-    from ..experiment.advice import Advice
-    from ..experiment.config import Experiment
+    from ..advice.advice import Advice
+    from ..config.experiment import Experiment
     from ..rounds.algorithm import Algorithm
 
 
@@ -35,8 +35,8 @@ def advise(
     """Measure a problem and its network, try each algorithm shortly, and say which to prefer."""
     with reported():
         start()
-        from ..experiment.advice import advise as measured
-        from ..experiment.config import load
+        from ..advice.advice import advise as measured
+        from ..config.experiment import load
         from ..experiment.jobs import build, precision
 
         experiment = load(file, set)
@@ -56,10 +56,10 @@ def _tried(
     names: list[str], experiment: "Experiment", batch: int, level: str, agents: int, kind: str
 ) -> "dict[str, Algorithm]":
     """The algorithms named, or some for such a problem, and the user's own of the experiment."""
+    from ..advice.advice import by_name, tried
     from ..catalogue import solving
-    from ..experiment.advice import by_name, tried
-    from ..experiment.previews import algorithm_of
-    from ..experiment.user_functions import SPELLED
+    from ..config.previews import algorithm_of
+    from ..config.user_functions import SPELLED
 
     own, there = [name for name in names if SPELLED.fullmatch(name)], solving(level)
     if unknown := [name for name in names if name not in (*there, *own)]:

@@ -88,7 +88,7 @@ def _tell(error: Exception) -> int | None:
     from ..runs.recovery import Lost
 
     # Where nothing has imported it, nothing was raised by it, and pydantic may be missing.
-    experiments = sys.modules.get("diamond.experiment.validation_errors")
+    experiments = sys.modules.get("diamond.config.validation_errors")
     if experiments and isinstance(error, experiments.BadExperiment):
         count = len(error.mistakes)
         talk(f"{error.source}: {count} mistake{'s' * (count != 1)}", "bold red")

@@ -42,8 +42,8 @@ def demo(
             talk("starting JAX and compiling ...", "dim")
         import_module("matplotlib")  # for the picture: missed now, and not after the runs
         start()
-        from ..experiment import demo
-        from ..experiment.config import read
+        from ..config.experiment import read
+        from ..examples import demo
         from ..experiment.runner import begin, comparison
         from ..report import build
         from ..runs import plot

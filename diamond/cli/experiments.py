@@ -12,7 +12,7 @@ from .devices import asked_for, joined, leading, recorded, show_cores
 from .interrupt import check_interrupt, gently, interruptible
 
 if TYPE_CHECKING:
-    from ..experiment.config import Experiment
+    from ..config.experiment import Experiment
     from ..experiment.execute import Permits
     from ..experiment.runner import Plan
 
@@ -51,7 +51,7 @@ def new(
 ) -> None:
     """Write a commented experiment and a problem of your own, ready to run."""
     with reported():
-        from ..experiment.template import write
+        from ..examples.template import write
 
         for path in write(folder, name, problem):
             typer.echo(path)
@@ -92,7 +92,7 @@ def run(
     with reported(), interruptible(), joined(hosts, rank, size):
         with continuable():
             start()
-            from ..experiment.config import load
+            from ..config.experiment import load
             from ..experiment.runner import single
 
             asked = asked_for(devices, hosts)
@@ -116,7 +116,7 @@ def compare(
     with reported(), interruptible():
         with continuable():
             start()
-            from ..experiment.config import load
+            from ..config.experiment import load
             from ..experiment.runner import begin, comparison
             from ..runs.writable import room
 

@@ -18,7 +18,7 @@ def network(
 ) -> None:
     """Draw a network; say how fast it mixes, and that its matrix is one."""
     with reported():
-        from ..experiment.previews import network_of
+        from ..config.previews import network_of
         from ..network.draw import draw
 
         made, numbers = network_of(spec)
@@ -61,7 +61,7 @@ def data(
 ) -> None:
     """Which data sets are found where; for one of them, what each agent would get."""
     with reported():
-        from ..experiment.previews import data_at_hand, dealt_out
+        from ..config.previews import data_at_hand, dealt_out
 
         if not dataset:
             found = data_at_hand(folder)

@@ -55,7 +55,7 @@ def init(
     """Found a federation: its own authority, and one bundle to carry to each site."""
     with reported():
         installed()
-        from ..experiment.federation import load
+        from ..config.federation import load
         from ..peers.authority import found_federation
         from ..peers.programs import CLIP_WARNING
 
@@ -99,8 +99,8 @@ def start(
             "--restart begins anew, --onward where the sites stood: give one, at all sites the same"
         )
     with plainly(), agreed(bundle) as (site, federation):
+        from ..config.federation import origin
         from ..engine.peers import run
-        from ..experiment.federation import origin
         from ..machine.compiler import at_once
         from ..peers.onward import prepare
         from ..peers.timeouts import Limits

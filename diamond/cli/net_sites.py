@@ -14,8 +14,8 @@ import typer
 from .app import BAD_INPUT, DIVERGED, FAILED, INTERRUPTED, reported, talk
 
 if TYPE_CHECKING:
-    from ..experiment.components import Part
-    from ..experiment.federation import Federation
+    from ..config.components import Part
+    from ..config.federation import Federation
     from ..peers.roster import Bundle
     from ..problem import Problem
 
@@ -29,7 +29,7 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     """The bundle and the federation it is of, in whose precision JAX works meanwhile."""
     import jax
 
-    from ..experiment.federation import agreed
+    from ..config.federation import agreed
     from ..machine.compilation_cache import compile_cache
     from ..peers.roster import fresh, load
     from ..peers.site_names import by_name
@@ -59,9 +59,9 @@ def own_problem(
     """The problem that the user's function, or the federation's file, makes of the site's rows."""
     from pydantic import ValidationError
 
-    from ..experiment.problems import problem
-    from ..experiment.site_problem import at_site
-    from ..experiment.validation_errors import BadExperiment, Mistake
+    from ..config.problems import problem
+    from ..config.site_problem import at_site
+    from ..config.validation_errors import BadExperiment, Mistake
 
     given = {"kind": kind} | ({"data": str(data)} if data else {})
     stated = federation.problem
@@ -80,7 +80,7 @@ def own_problem(
 
 def built(part: "Part", site: str) -> "Problem":
     """The problem itself; what is wrong with its rows is said of the site, which has no other's."""
-    from ..experiment.validation_errors import BadExperiment, Mistake
+    from ..config.validation_errors import BadExperiment, Mistake
 
     try:
         made: Problem = part.build()

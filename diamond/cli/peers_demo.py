@@ -18,7 +18,7 @@ def demo_of_peers(out: Path, quiet: bool, json: bool) -> None:
         start()
         import jax
 
-        from ..experiment.peers_demo import ROUNDS, SITES, VICTIM, Demo, Failed
+        from ..examples.peers_demo import ROUNDS, SITES, VICTIM, Demo, Failed
         from ..report import build
 
         begun = time.monotonic()

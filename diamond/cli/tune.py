@@ -13,7 +13,7 @@ from .inspect import Data
 from .interrupt import check_interrupt, interruptible
 
 if TYPE_CHECKING:
-    from ..experiment.tune import Tried, Tuning
+    from ..tuning.experiment_tuning import Tried, Tuning
 
 SHOWN = 5  # of an algorithm's settings, the best, beside those that failed
 
@@ -77,7 +77,7 @@ def _tune_file(
     file: Path, changes: list[str], seeds: int, out: Path, quiet: bool, json: bool
 ) -> None:
     """An experiment of the user's own."""
-    from ..experiment.tune import best, edges, tuning
+    from ..tuning.experiment_tuning import best, edges, tuning
 
     plan = tuning(file, changes, out, seeds)
     found = _run(plan, quiet)
@@ -155,7 +155,7 @@ def _said(value: Any) -> str:
 
 
 def _numbers(plan: "Tuning", found: dict[str, list["Tried"]], path: Path | None) -> dict[str, Any]:
-    from ..experiment.tune import best, edges
+    from ..tuning.experiment_tuning import best, edges
 
     row = lambda one: {
         "options": one.options,

@@ -1,1 +1,1 @@
-"""From a TOML file to runs on disk."""
+"""Experiments as runs on disk: plan, execute, resume, compare and load."""

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from ..config.experiment import Experiment, relative
+from ..config.validation_errors import BadExperiment, Mistake
 from ..core.tree import OtherState
 from ..engine.simulate import simulate
 from ..metrics.divergence import Diverged
@@ -18,10 +20,8 @@ from ..runs.recovery import manifest as written
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
 from ..runs.writer import Writer
-from .config import Experiment, relative
 from .jobs import Job
 from .multi_process import lead
-from .validation_errors import BadExperiment, Mistake
 
 Manifest = dict[str, Any]
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from ..config.experiment import Experiment, load
+from ..config.validation_errors import BadExperiment, Mistake
 from ..metrics.stopping import reached
 from ..runs.reader import Stored, below
 from ..runs.writer import Writer
-from .config import Experiment, load
 from .runner import RUN, Plan, again
-from .validation_errors import BadExperiment, Mistake
 
 FREE = {"rounds": 0, "stop": {}}  # what may differ between a run and the one that extends it
 

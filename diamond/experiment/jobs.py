@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import jax
 
+from ..config.components import Part
+from ..config.experiment import Experiment
+from ..config.validation_errors import BadExperiment, Mistake
 from ..engine.devices import named
 from ..engine.simulate import fits, suits
 from ..machine.sharding import AgentSharding
 from ..metrics.stopping import checked
 from ..problem import Problem
-from .components import Part
-from .config import Experiment
 from .folder_names import apart, folder_name
-from .validation_errors import BadExperiment, Mistake
 
 FAULTS = (ValueError, TypeError, OSError, ImportError)  # that making a problem may raise
 

@@ -14,6 +14,7 @@ import jax
 import networkx as nx
 import numpy as np
 
+from ..config import experiment as config
 from ..core import tree
 from ..core.tree import Tree
 from ..network import Network, from_graph
@@ -29,7 +30,6 @@ from ..runs.reader import Stored, as_begun, below, open_run
 from ..runs.recovery import manifest as written
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot, restored
-from . import config
 from .comparison import TOGETHER, Comparison
 from .execute import other_inputs
 from .jobs import build, precision

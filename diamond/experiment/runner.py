@@ -7,6 +7,10 @@ from typing import Any, NamedTuple
 import jax
 from pydantic import ValidationError
 
+from ..config.components import graph
+from ..config.experiment import Experiment, load, parsed
+from ..config.problems import problem
+from ..config.validation_errors import BadExperiment, Mistake
 from ..core.sampling import key
 from ..engine.forecast import Forecast, forecast
 from ..machine.memory import TooLarge
@@ -15,13 +19,9 @@ from ..runs.checkpoint import replace
 from ..runs.lock import Busy
 from ..runs.recovery import Lost, manifest
 from ..runs.saving import PYTHON
-from .components import graph
-from .config import Experiment, load, parsed
 from .execute import Manifest, Permits, Watch, execute, finished
 from .jobs import FAULTS, Job, build, fresh, jobs, misfits, precision
 from .multi_process import dismiss, follow
-from .problems import problem
-from .validation_errors import BadExperiment, Mistake
 
 COMPARISON = "experiment.toml"  # in a folder of runs: the comparison they belong to
 COPIES = 12  # of x and y: four in a state, two checkpoints and the one being written

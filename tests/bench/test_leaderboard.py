@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diamond.experiment.standings import leading, said, standings
+from diamond.advice.standings import leading, said, standings
 
 ROOT = Path(__file__).parents[2]
 BOARD = runpy.run_path(str(ROOT / "benchmarks" / "leaderboard.py"))

@@ -28,7 +28,7 @@ def test_the_table_of_the_docs_is_that_of_the_code():
 def test_packages_bring_methods_by_entry_points(monkeypatch):
     from importlib.metadata import EntryPoint, EntryPoints
 
-    from diamond.experiment.components import algorithm
+    from diamond.config.components import algorithm
 
     group = "diamond.algorithms"
     brought = EntryPoint("theirs", "diamond.algorithms.gt_sgd:gt_sgd", group)

@@ -9,11 +9,11 @@ from tiny import tiny
 
 import diamond
 from diamond import hypergradient as hg
+from diamond.advice.advice import advise
+from diamond.config.validation_errors import BadExperiment
 from diamond.core.whole_numbers import whole
 from diamond.engine import peers
 from diamond.engine.many import many, seeds_together
-from diamond.experiment.advice import advise
-from diamond.experiment.validation_errors import BadExperiment
 
 pytestmark = pytest.mark.quick
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.experiment.config import read
+from diamond.config.experiment import read
 from diamond.machine import compilation_cache
 from diamond.problems import meta_learning, quadratic
 from diamond.runs import Writer, versions

@@ -11,12 +11,12 @@ from helpers import quad, ring
 from typer.testing import CliRunner
 
 from diamond import theory
+from diamond.advice import advice as module
+from diamond.advice.advice import ALIKE, Advice, Prospect, advise
+from diamond.advice.topologies import topologies
 from diamond.auto.step_rule import StepScalars
 from diamond.cli import app
 from diamond.core.sampling import key
-from diamond.experiment import advice as module
-from diamond.experiment.advice import ALIKE, Advice, Prospect, advise
-from diamond.experiment.topologies import topologies
 from diamond.hypergradient import neumann
 from diamond.network import complete
 from diamond.problems import hyperparameter

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tiny import TINY, Silent, run, tiny
 
+from diamond.config.experiment import load, read
+from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.config import load, read
-from diamond.experiment.validation_errors import BadExperiment
 
 
 class Killed(Exception):

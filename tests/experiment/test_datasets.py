@@ -11,10 +11,10 @@ from compiling import unchecked
 from tiny import TINY
 
 from diamond import data
+from diamond.config.experiment import read
+from diamond.config.validation_errors import BadExperiment
 from diamond.data import DataError
 from diamond.data.standardize import federated
-from diamond.experiment.config import read
-from diamond.experiment.validation_errors import BadExperiment
 
 CITIES = {"north": 20, "east": 30, "south": 25, "west": 10}
 

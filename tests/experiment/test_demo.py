@@ -8,8 +8,8 @@ import pytest
 from compiling import quickly, unchecked
 from tiny import Silent
 
-from diamond.experiment import demo
-from diamond.experiment.config import read
+from diamond.config.experiment import read
+from diamond.examples import demo
 from diamond.experiment.runner import comparison
 from diamond.reproduce.paper import method
 from diamond.runs import runs as stored

@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli, schedule
-from diamond.experiment import jobs, schedules
-from diamond.experiment.config import load, read
-from diamond.experiment.options import estimator
+from diamond.config import schedules
+from diamond.config.experiment import load, read
+from diamond.config.options import estimator
+from diamond.config.validation_errors import BadExperiment
+from diamond.examples.template import write
+from diamond.experiment import jobs
 from diamond.experiment.runner import again, begin, comparison, single
-from diamond.experiment.template import write
-from diamond.experiment.validation_errors import BadExperiment
 from diamond.runs.reader import open_run, runs
 
 MINE = """

@@ -3,12 +3,12 @@
 import pytest
 from compiling import unchecked
 
+from diamond.config.experiment import load
+from diamond.config.problems import IN_PYTHON, names
+from diamond.config.validation_errors import BadExperiment
+from diamond.examples.problem_templates import STARTS
+from diamond.examples.template import write
 from diamond.experiment import jobs
-from diamond.experiment.config import load
-from diamond.experiment.gallery import STARTS
-from diamond.experiment.problems import IN_PYTHON, names
-from diamond.experiment.template import write
-from diamond.experiment.validation_errors import BadExperiment
 
 
 @pytest.mark.quick

@@ -11,9 +11,9 @@ from pages import ROOT
 from tiny import run
 
 from diamond import problems
-from diamond.experiment.config import load
-from diamond.experiment.gallery import STARTS
-from diamond.experiment.template import write
+from diamond.config.experiment import load
+from diamond.examples.problem_templates import STARTS
+from diamond.examples.template import write
 
 ROWS = ("problem.rows=60", "problem.agents=2")
 STEPS = ("algorithm.alpha=0.01", "algorithm.beta=0.01")

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 import diamond
 from diamond.cli import app
 from diamond.cli.tables import columns_of
+from diamond.config.experiment import load
+from diamond.config.validation_errors import BadExperiment
 from diamond.experiment.comparison import compare
-from diamond.experiment.config import load
-from diamond.experiment.validation_errors import BadExperiment
 from diamond.report import figures
 from diamond.report.payload import AXES, axes, payload
 from diamond.runs.export import export

@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli, theory
-from diamond.experiment import advice, federation
-from diamond.experiment.config import load, read
+from diamond.advice import advice
+from diamond.config import federation
+from diamond.config.experiment import load, read
+from diamond.config.validation_errors import BadExperiment
 from diamond.experiment.execute import Permits, unchanged
-from diamond.experiment.grid import grid
-from diamond.experiment.validation_errors import BadExperiment
 from diamond.numbers.learned import learned_names
+from diamond.tuning.experiment_grid import grid
 
 MINE = '''
 """D-SGD whose lower level takes half the step."""

@@ -6,8 +6,8 @@ from compiling import unchecked
 from tiny import TINY
 
 from diamond import data
-from diamond.experiment.config import read
-from diamond.experiment.validation_errors import BadExperiment
+from diamond.config.experiment import read
+from diamond.config.validation_errors import BadExperiment
 
 SIZES = {"train": 5, "valid": 4, "test": 3}
 

@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
+from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
 from diamond.experiment.folder_names import apart, folder_name
 from diamond.experiment.runner import every_mistake
-from diamond.experiment.validation_errors import BadExperiment
 from diamond.problem import validate
 from diamond.runs import checkpoint
 from diamond.runs.reader import below, open_run

@@ -9,9 +9,9 @@ from compiling import quickly, unchecked, unmeasured
 from tiny import TINY
 
 import diamond
-from diamond.experiment.config import read
-from diamond.experiment.site_problem import at_site
-from diamond.experiment.validation_errors import BadExperiment
+from diamond.config.experiment import read
+from diamond.config.site_problem import at_site
+from diamond.config.validation_errors import BadExperiment
 from diamond.report.payload import payload
 
 CITIES = ["north", "east", "south", "west"]

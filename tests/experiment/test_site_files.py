@@ -7,10 +7,10 @@ from compiling import unchecked
 from tiny import TINY
 
 from diamond import data
+from diamond.config.experiment import read
+from diamond.config.validation_errors import BadExperiment
 from diamond.data import DataError
 from diamond.data.standardize import federated, told
-from diamond.experiment.config import read
-from diamond.experiment.validation_errors import BadExperiment
 
 HEAD = "name,age,dose,ill,days"
 

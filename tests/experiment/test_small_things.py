@@ -9,8 +9,8 @@ from helpers import logistic, quad
 from tiny import TOML
 
 import diamond
-from diamond.experiment.config import load, named
-from diamond.experiment.tune import Tried, edges
+from diamond.config.experiment import load, named
+from diamond.tuning.experiment_tuning import Tried, edges
 
 
 @pytest.mark.parametrize("stem, name", [

@@ -2,9 +2,9 @@
 
 import pytest
 
+from diamond.advice import advice, standings
 from diamond.catalogue import solving
 from diamond.catalogue.registry import NETWORKS
-from diamond.experiment import advice, standings
 
 
 @pytest.mark.quick

@@ -10,15 +10,15 @@ from compiling import diverge_unexplained, quickly, unchecked
 from typer.testing import CliRunner
 
 from diamond import cli
+from diamond.config import sweeps
+from diamond.config.experiment import load, read
+from diamond.config.validation_errors import BadExperiment
 from diamond.engine import trial_cache
 from diamond.engine.pilot import learned_numbers
-from diamond.experiment import sweeps
-from diamond.experiment.config import load, read
-from diamond.experiment.grid import FACTORS, FINE, grid
-from diamond.experiment.validation_errors import BadExperiment
 from diamond.machine import compilation_cache
 from diamond.network import ring
 from diamond.problems import quadratic
+from diamond.tuning.experiment_grid import FACTORS, FINE, grid
 
 TOML = """
 rounds = 40

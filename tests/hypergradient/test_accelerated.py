@@ -117,7 +117,7 @@ def test_mu_is_what_the_terms_reach_where_none_is_given():
 
 @pytest.mark.parametrize("kind", ["chebyshev", "nesterov"])
 def test_a_file_says_which_of_the_two_it_is(kind):
-    as_written = pytest.importorskip("diamond.experiment.options").as_written
+    as_written = pytest.importorskip("diamond.config.options").as_written
     assert as_written(getattr(hg, kind)(7, mu=0.5)) == {"name": kind, "terms": 7, "mu": 0.5}
 
 

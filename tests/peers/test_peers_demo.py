@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.cli.net_progress import Lines, Live
-from diamond.experiment import peers_demo
+from diamond.examples import peers_demo
 from diamond.machine import compilation_cache
 from diamond.peers.in_process import Wire
 from diamond.peers.node import Node

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.experiment import federation
+from diamond.config import federation
 from diamond.metrics.link_costs import LinkCosts
 from diamond.numbers.open_numbers import Found, Setting, resolve
 from diamond.peers.in_process import Wire, inline, play

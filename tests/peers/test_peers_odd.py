@@ -9,7 +9,7 @@ from helpers import quad
 from peering import agents, given
 
 import diamond
-from diamond.experiment import peers_demo
+from diamond.examples import peers_demo
 from diamond.peers.handshake import differing
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node

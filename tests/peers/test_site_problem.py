@@ -8,9 +8,10 @@ from commands import command
 from compiling import unchecked
 from tiny import TINY
 
-from diamond.experiment import config, federation
-from diamond.experiment.site_problem import at_site
-from diamond.experiment.validation_errors import BadExperiment
+from diamond.config import experiment as config
+from diamond.config import federation
+from diamond.config.site_problem import at_site
+from diamond.config.validation_errors import BadExperiment
 from diamond.peers.agent import Agent
 from diamond.peers.handshake import digest
 

@@ -12,7 +12,7 @@ from softmax_regression import reference
 from solved import solved
 
 import diamond
-from diamond.experiment.partitioning import deal
+from diamond.config.partitioning import deal
 from diamond.problems import hyper_cleaning
 from diamond.problems.hyper_cleaning import corrupt, f1
 

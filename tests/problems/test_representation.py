@@ -66,4 +66,4 @@ def test_a_backbone_that_gives_no_table_is_refused():
     ):
         with pytest.raises(ValueError, match=r"it must be one array \(rows, width\)"):
             representation(wrong, lambda key: jnp.zeros(()), *rows, classes=2)
-    assert "representation" not in diamond.experiment.problems.names()
+    assert "representation" not in diamond.config.problems.names()

@@ -14,11 +14,11 @@ from tiny import TINY, Silent, run, tiny
 from typer.testing import CliRunner
 
 from diamond import cli
+from diamond.config.experiment import read
+from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.config import read
 from diamond.experiment.execute import Permits, execute
 from diamond.experiment.runner import again
-from diamond.experiment.validation_errors import BadExperiment
 from diamond.runs import checkpoint, metrics
 from diamond.runs.reader import open_run
 from diamond.runs.recovery import Lost, look

@@ -13,10 +13,10 @@ import pytest
 from compiling import OPTION, quickly
 from tiny import TINY, TOML, Silent, run, tiny
 
+from diamond.config.experiment import read
+from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.config import read
 from diamond.experiment.runner import again
-from diamond.experiment.validation_errors import BadExperiment
 from diamond.runs import checkpoint, metrics
 from diamond.runs.lock import Busy
 from diamond.runs.reader import open_run

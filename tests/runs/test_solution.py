@@ -114,7 +114,7 @@ def test_a_run_from_a_file_comes_back_with_its_problem(here, float32):
 
 def cli_algorithm(run):
     """The algorithm that a loaded run's configuration names."""
-    from diamond.experiment.components import algorithm
+    from diamond.config.components import algorithm
 
     return algorithm(run.config["algorithm"]).build()
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from diamond import bench, cli
-from diamond.experiment import federation, user_functions
-from diamond.experiment.config import load
+from diamond.config import federation, user_functions
+from diamond.config.experiment import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

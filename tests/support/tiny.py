@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from diamond.config.experiment import read
 from diamond.experiment import jobs
-from diamond.experiment.config import read
 from diamond.experiment.execute import execute
 
 TINY = {

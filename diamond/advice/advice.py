@@ -153,7 +153,7 @@ def advise(
     forecast for choosing, not a promise.
 
     Where the network has links, methods are ranked by their seconds there, and the best of them is
-    tried on the `diamond.experiment.topologies` of the same agents.
+    tried on the `diamond.advice.topologies` of the same agents.
     """
     batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
     kind = problem.lower_level, problem.agents, network.kind

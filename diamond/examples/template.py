@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-from . import gallery, starting_files
-from .validation_errors import BadExperiment, Mistake
+from ..config.validation_errors import BadExperiment, Mistake
+from . import problem_templates as gallery
+from . import template_files as starting_files
 
 EXPERIMENT = """\
 # An experiment. Try it, then change it:

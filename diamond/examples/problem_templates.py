@@ -4,10 +4,10 @@ import inspect
 from typing import Any, NamedTuple
 
 from .. import problems
+from ..config.options import parameters, read
+from ..config.validation_errors import BadExperiment, Mistake
 from ..core.suggestions import did_you_mean
-from .options import parameters, read
-from .starting_files import SITES
-from .validation_errors import BadExperiment, Mistake
+from .template_files import SITES
 
 ROWS = ("train", "valid", "test", "classes")  # what comes with a data set
 

@@ -7,15 +7,15 @@ from itertools import count, islice, product
 from pathlib import Path
 from typing import Any
 
+from ..config.components import table
+from ..config.experiment import Experiment, parsed, read
+from ..config.validation_errors import BadExperiment, Mistake
 from ..engine.trial_cache import Trial, Wanted, remembered, score
+from ..experiment.jobs import apart, build, precision
 from ..metrics.display import displayed
 from ..problem import Problem
 from ..runs.checkpoint import replace
-from .components import table
-from .config import Experiment, parsed, read
-from .grid import Table, grid
-from .jobs import apart, build, precision
-from .validation_errors import BadExperiment, Mistake
+from .experiment_grid import Table, grid
 
 FIRST = 100  # seeds of the trials are from here on, those of the experiment left out
 NAME = "trials"  # in the display, all together

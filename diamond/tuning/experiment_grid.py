@@ -4,12 +4,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..auto import around
+from ..config import schedules, sweeps
+from ..config.components import algorithm
 from ..engine.pilot import learned_numbers
 from ..network import Network
 from ..problem import Problem
-from . import schedules, sweeps
-from .components import algorithm
+from . import scaled_schedules as around
 
 FACTORS = (1 / 4, 1.0, 4.0)
 FINE = tuple(4 ** (k / 4) for k in range(-4, 5))  # of alpha where there is no eta: 27 as well

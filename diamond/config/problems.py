@@ -12,9 +12,9 @@ from ..data import DataError, Dataset
 from ..data.missing_values import check_names
 from ..data.standardize import told
 from ..problem import Problem
-from . import demo
 from .components import Part, table
 from .datasets import KNOWN, files, found_at, several
+from .digits import digits
 from .options import parameters, read
 from .partitioning import PARTS, columns_of, deal, partition_options
 from .sites import dealable, settled, whose
@@ -45,7 +45,7 @@ def problem(value: Any, base: Path, first: int = 0) -> Part:
     if canonical not in names():
         said = f"no problem {kind!r}; {did_you_mean(kind, names())}"
         raise wrong(f"{said}, or your own as {EXAMPLE}", "kind")
-    make: Callable[..., Any] = demo.digits
+    make: Callable[..., Any] = digits
     if canonical != "digits":
         make = getattr(problems, canonical)
     if "train" in parameters(make):

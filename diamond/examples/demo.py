@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from .. import data, network, problems
+from .. import network
+from ..config.digits import AGENTS
 from ..hypergradient import neumann
 from ..network import Network
-from ..problem import Problem
 from ..reproduce.paper import METHODS as MAKERS
 
-Rows = dict[str, Any]  # "a": features, "b": labels
-AGENTS, ROUNDS, EVERY, BATCH = 9, 400, 20, 32
+ROUNDS, EVERY, BATCH = 400, 20, 32
 TERMS, LIPSCHITZ = 10, 8.0
 CHAIN = neumann(terms=TERMS, lipschitz=LIPSCHITZ)
 
@@ -22,20 +21,6 @@ METHODS: dict[str, tuple[float, ...]] = {
     "M-SGD": (0.3, 0.1 / 0.3, 1 / 0.3**2),
     "D-SGD": (0.2, 0.3 / 0.2),
 }
-
-
-def digits(agents: int = AGENTS, seed: int = 0) -> Problem:
-    """Hidden layers x for all agents, a last layer y_i for the digits of each."""
-    return problems.meta_learning(*dealt(agents, seed))
-
-
-def dealt(agents: int = AGENTS, seed: int = 0) -> tuple[list[Rows], list[Rows], list[Rows]]:
-    """1,797 digits of 8 x 8 pixels; each agent has two runs of the rows sorted by label."""
-    a, b = data.digits().train
-    parts = data.partition.by_label(b, agents, seed, shards=2)
-    split = data.partition.split(parts, (0.4, 0.4, 0.2), seed)
-    train, valid, test = ([{"a": a[i], "b": b[i]} for i in part] for part in split)
-    return train, valid, test
 
 
 def peers() -> Network:

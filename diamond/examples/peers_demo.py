@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..config.digits import dealt
+from ..config.federation import Federation, read
 from ..core import tree
 from ..engine.simulate import simulate
 from ..peers.authority import found_federation
 from ..problems import meta_learning
 from ..runs import checkpoint
 from . import demo
-from .federation import Federation, read
 
 NAME, SITES, VICTIM = "demo-peers", ("north", "east", "south", "west", "centre"), "south"
 ROUNDS, EVERY = 100, 10
@@ -62,7 +63,7 @@ class Demo:
     def __init__(self, out: Path, say: Callable[[str], None]):
         self.say, self.out, self.folder = say, out, out / NAME
         self.place = self.folder / "federation"
-        self.rows = demo.dealt(len(SITES))  # of training, validation and test
+        self.rows = dealt(len(SITES))  # of training, validation and test
         self.federation = _federation()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 

@@ -1,0 +1,1 @@
+"""TOML files as validated objects: experiments, federations and their parts."""

@@ -1,0 +1,23 @@
+"""The problem "digits": handwritten digits, split over the agents by label."""
+
+from typing import Any
+
+from .. import data, problems
+from ..problem import Problem
+
+Rows = dict[str, Any]  # "a": features, "b": labels
+AGENTS = 9
+
+
+def digits(agents: int = AGENTS, seed: int = 0) -> Problem:
+    """Hidden layers x for all agents, a last layer y_i for the digits of each."""
+    return problems.meta_learning(*dealt(agents, seed))
+
+
+def dealt(agents: int = AGENTS, seed: int = 0) -> tuple[list[Rows], list[Rows], list[Rows]]:
+    """1,797 digits of 8 x 8 pixels; each agent has two runs of the rows sorted by label."""
+    a, b = data.digits().train
+    parts = data.partition.by_label(b, agents, seed, shards=2)
+    split = data.partition.split(parts, (0.4, 0.4, 0.2), seed)
+    train, valid, test = ([{"a": a[i], "b": b[i]} for i in part] for part in split)
+    return train, valid, test

@@ -1,0 +1,1 @@
+"""Ready-made experiments: the demos, and the files that `diamond new` writes."""

@@ -1,0 +1,1 @@
+"""Tuning: candidates compared by trials, the same number and length for each."""
