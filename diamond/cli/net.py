@@ -195,10 +195,10 @@ async def _examine(
     site: "Bundle", agent: "Agent | None", rounds: int, missing: str, limits: "Limits"
 ) -> dict[str, str]:
     """What there is to say of each neighbour: "good", or what fails."""
-    from ..peers.frame import FrameError, pack
+    from ..peers.errors import Refused, Unreachable
+    from ..peers.frame import REQUEST, FrameError, pack
     from ..peers.handshake import digest
     from ..peers.rpc import Client
-    from ..peers.transport import REQUEST, Refused, Unreachable
 
     header: dict[str, Any] = {"kind": "ping", "sender": site.me.number}
     if agent is not None:

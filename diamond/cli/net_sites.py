@@ -99,10 +99,10 @@ def plainly() -> Iterator[None]:
         installed()
         from ..peers.checkpoints import OtherRun
         from ..peers.edge_journal import DamagedJournal
+        from ..peers.errors import Refused, Stopped
         from ..peers.roster import BadBundle
         from ..peers.shutdown import Halted
         from ..peers.timeouts import GaveUp
-        from ..peers.transport import Refused, Stopped
 
         try:
             yield

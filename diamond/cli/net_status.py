@@ -57,11 +57,11 @@ async def _ask(
     site: "Bundle", kind: str, members: "Iterable[Member]", connect: float, own: str | None
 ) -> dict[str, dict[str, Any]]:
     """What each of the members answers; {"error": why} if it does not."""
-    from ..peers.frame import FrameError, pack, unpack
+    from ..peers.errors import Refused, Unreachable
+    from ..peers.frame import REQUEST, FrameError, pack, unpack
     from ..peers.neighbour_status import standing
     from ..peers.rpc import Client
     from ..peers.timeouts import Limits
-    from ..peers.transport import REQUEST, Refused, Unreachable
 
     async def one(client: Client, member: "Member") -> dict[str, Any]:
         try:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from diamond.core import tree
 from diamond.core.sampling import Moment
-from diamond.network.channels.channel import Channel, Ends, Gate
+from diamond.network.channels.channel import Ends, Gate
 from diamond.network.link_mixer import LinkMixer, link_mixer
 from diamond.network.mixer import Mixer, mixer, prefers_dense
 from diamond.network.network import Network
@@ -139,23 +139,3 @@ def mixing(network: Network) -> Mixer | LinkMixer | LossyMixer:
     if not network.channels:
         return links
     return LossyMixer(links, network.channels, network.damping, network.agents)
-
-
-def check_channels(network: Network, channels: Sequence[Any]) -> None:
-    """Refuse channels that do not go together, or not on this network."""
-    for one in channels:
-        if not isinstance(one, Channel):
-            raise TypeError(f"{one!r} is no channel; make one by diamond.network.channels")
-    copies = [one for one in channels if hasattr(one, "codec") and one.static_only]
-    if sum(hasattr(one, "codec") for one in channels) > 1:
-        raise ValueError("two compressions follow each other; one is enough")
-    if copies and any(one.breaks_links for one in channels):
-        raise ValueError(
-            "differences need every message to arrive, and this channel loses some: compress with "
-            "feedback='error', or send without loss"
-        )
-    if network.sequence and any(one.static_only for one in channels):
-        raise ValueError(
-            f"{network.name} changes, and what receivers remember of their neighbours needs links "
-            f"that stay the same: compress with feedback='error', or noise with accumulate=False"
-        )

@@ -48,13 +48,13 @@ class Network:
         share `gamma` is made, a number or a schedule: damped mixing keeps noise, delay and
         compression from growing. None: what the channels ask for.
         """
-        from diamond.network.lossy_mixer import check_channels
+        from diamond.network.channels.channel import check_channels
 
         if len(channels) == 1 and isinstance(channels[0], list | tuple):
             channels = tuple(channels[0])
         if self.channels:
             raise ValueError(f"{self.name} has channels already; give all of them at once")
-        check_channels(self, channels)
+        check_channels(channels, self.name if self.sequence else None)
         if gamma is None:
             gamma = min((one.gamma for one in channels), default=1.0)
         elif not callable(gamma) and not 0 < gamma <= 1:

@@ -2,21 +2,33 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from . import frame
 from .agent import Agent
 from .checkpoints import OtherRun
 from .edge_states import Edges
+from .errors import Differs, Refused, Unreachable
 from .following import Following
-from .frame import Ask, Envelope, Frame, FrameError, Layout
+from .frame import REQUEST, Ask, Envelope, Frame, FrameError, Layout
 from .going_back import Clock, WentBack
 from .neighbour_status import NeighbourStatus
 from .service import Service
 from .timeouts import Limits, Wait, insist
-from .transport import REQUEST, Differs, Refused, Transport, Unreachable
 
 SHORT = 1024  # bytes that the word that a neighbour has gone back does not have
+
+
+class Transport(Protocol):
+    """Carries a request to a neighbour and its answer back."""
+
+    async def call(self, neighbour: int, request: Frame) -> Frame:
+        """The answer; raises `Unreachable` or `Refused`."""
+        ...
+
+    def follow(self, neighbour: int, request: Frame, into: Following) -> None:
+        """Hand what comes of a standing order to `into`, which is ended if nothing more will."""
+        ...
 
 
 class NeighbourClient:

@@ -40,11 +40,11 @@ from typing import Any, TypeVar
 
 from . import frame
 from .edge_journal import DOWN, UP, YES, EdgeJournal
-from .frame import Ask, Frame, FrameError, NotFinite
+from .errors import Refused, Unreachable
+from .frame import REQUEST, Ask, Frame, FrameError, NotFinite
 from .outbox import NEVER
 from .site_names import UNKNOWN, Names, called
 from .timeouts import PAUSES, Limits, Wait, insist
-from .transport import REQUEST, Refused, Unreachable
 from .worker_thread import Work
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .errors import Refused
 from .frame import Frame
-from .transport import Refused
 
 AHEAD = 3  # messages that may lie at the one end, or be on their way from the other
 

@@ -27,6 +27,7 @@ MAGIC, VERSION = b"DMND", 3
 PREFIX = struct.Struct("<4sBI")
 SEAL = struct.Struct("<I")
 LONGEST = 2**16  # bytes of a header
+REQUEST = LONGEST + 64  # bytes of a request, at most
 ALIGN = 64  # bytes: programs read arrays that begin at a multiple of this where they lie
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 NUMBERS = (*FLOATS, "uint8", "uint16", "uint32")  # the last three are of compressed messages

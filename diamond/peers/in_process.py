@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from .errors import Refused, Unreachable
 from .following import Feed, Following
 from .frame import Frame, FrameError
 from .node import Node
-from .transport import Refused, Unreachable
 
 T = TypeVar("T")
 

@@ -18,9 +18,10 @@ from ..machine.compiling_once import first_alone
 from ..numbers.open_numbers import open_numbers
 from . import checkpoints, onward
 from .agent import Agent
-from .client import NeighbourClient
+from .client import NeighbourClient, Transport
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
+from .errors import Stopped
 from .exchanges import Exchanges
 from .following import Feed
 from .frame import Frame
@@ -32,7 +33,6 @@ from .service import Service
 from .shutdown import Halted, Shutdown
 from .site_names import Names, called
 from .timeouts import Limits
-from .transport import Stopped, Transport
 from .worker_thread import Brisk, Work
 
 Missing = Literal["wait", "continue"]

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from . import frame
+from .errors import Differs, Outdated, Refused, Stopped, Unreachable
 from .following import Following
 from .frame import Frame
 from .packets import ANSWER, ASK, DIFFERS, OUTDATED, REFUSED, STOPPED, Packets, TooLong
@@ -15,7 +16,6 @@ from .plain_text import printable
 from .roster import Bundle, Member, host
 from .timeouts import Limits
 from .tls import context
-from .transport import Differs, Outdated, Refused, Stopped, Unreachable
 
 FAULTS = {STOPPED: Stopped, DIFFERS: Differs, REFUSED: Refused}
 IDLE = 10  # seconds without news after which the machine asks whether the other is there
@@ -45,11 +45,11 @@ class Client:
         await asyncio.gather(*(line.close() for line in self._lines.values()))
 
     async def call(self, neighbour: int, request: Frame) -> Frame:
-        """See `diamond.peers.transport.Transport`."""
+        """See `diamond.peers.client.Transport`."""
         return await self._lines[neighbour].call(request)
 
     def follow(self, neighbour: int, request: Frame, into: Following) -> None:
-        """See `diamond.peers.transport.Transport`."""
+        """See `diamond.peers.client.Transport`."""
         self._lines[neighbour].follow(request, into)
 
 

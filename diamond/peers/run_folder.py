@@ -19,12 +19,12 @@ from ..runs.solution import shown as answer
 from ..runs.trajectory_digest import digest
 from ..runs.writer import Writer
 from .audit import LOG
+from .errors import Stopped
 from .local_measures import look, sent
 from .node import Node
 from .progress import Progress
 from .shutdown import Halted
 from .site_names import called
-from .transport import Stopped
 
 TIMES = ("seconds", "waited")  # of rounds, and of these what went into waiting for neighbours
 LOST = "measurements of those rounds are lost, the run itself is not"

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from .audit import Audit
+from .errors import Outdated, Refused
 from .following import Feed
 from .frame import Frame, FrameError
 from .gate import SECONDS, Gate
@@ -23,7 +24,6 @@ from .listening import listening
 from .packets import ANSWER, LONGEST, MISREAD
 from .roster import Bundle, Member
 from .tls import context
-from .transport import Outdated, Refused
 from .visit import CODES, GRACE, Visit
 
 Answer = Callable[[int, Frame], Awaitable[Frame | Feed]]  # (sender, request) -> answer

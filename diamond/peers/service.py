@@ -8,13 +8,13 @@ from typing import Any
 from . import checkpoints, frame
 from .audit import Audit
 from .edge_states import STUCK, Edges, tell
+from .errors import Differs, Refused, Stopped
 from .following import Feed
-from .frame import Ask, Envelope, Frame
+from .frame import REQUEST, Ask, Envelope, Frame
 from .handshake import differing
 from .outbox import Gone, Outbox
 from .site_names import UNKNOWN, Names, called
 from .timeouts import Limits
-from .transport import REQUEST, Differs, Refused, Stopped
 from .worker_thread import Work
 
 

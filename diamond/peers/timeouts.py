@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from .errors import Unreachable
 from .frame import FrameError
-from .transport import Unreachable
 
 T = TypeVar("T")
 PAUSES = 0.05, 2.0  # seconds between two tries: the first, and the longest

@@ -2,11 +2,14 @@
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import Any, Protocol
 
 from . import frame
+from .audit import Audit
+from .errors import Differs, Outdated, Refused, Stopped
 from .following import AHEAD, Feed
-from .frame import Frame, FrameError
+from .frame import REQUEST, Frame, FrameError
 from .packets import (
     ANSWER,
     ASK,
@@ -22,10 +25,6 @@ from .packets import (
 )
 from .roster import Member
 from .tls import shown
-from .transport import REQUEST, Differs, Outdated, Refused, Stopped
-
-if TYPE_CHECKING:
-    from .server import Server
 
 CODES: dict[type[Exception], int] = {
     Outdated: OUTDATED,
@@ -36,10 +35,37 @@ CODES: dict[type[Exception], int] = {
 GRACE = 1.0  # seconds in which the other end can read why its connection is closed
 
 
+class Door(Protocol):
+    """What a connection asks of the server that it is to."""
+
+    audit: Audit
+
+    def begin(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
+        """A task that ends with the server at the latest."""
+        ...
+
+    def member(self, key: str, theirs: int) -> Member:
+        """The member with this key, which has version `theirs` of the roster; or `Refused`."""
+        ...
+
+    def enter(self, visit: "Visit") -> None:
+        """Count the connection of a member."""
+
+    def admits(self, visit: "Visit") -> bool:
+        """Whether one more request may be begun."""
+        ...
+
+    def limit_queued(self, visit: "Visit") -> None:
+        """Bound the answers that were not read."""
+
+    async def reply(self, visit: "Visit", number: int, request: Frame) -> None:
+        """Answer one request."""
+
+
 class Visit:
     """One connection to the server, a stranger's until its first packet is read."""
 
-    def __init__(self, server: "Server", address: str):
+    def __init__(self, server: Door, address: str):
         self.server, self.address = server, address
         self.member: Member | None = None
         self.packets = Packets(REQUEST, self._heard)

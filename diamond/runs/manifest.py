@@ -16,7 +16,7 @@ from ..network import Network
 from ..network.mixing import RULES
 from ..problem import Problem
 from ..problem.local_rows import FEW, Tally
-from .run import Run
+from .run_data import RunData
 from .solution import answer
 
 FORMAT = 1
@@ -170,7 +170,7 @@ def labels(tallies: Sequence[Tally]) -> list[list[int]] | None:
     return [[(tally or {}).get(label, 0) for label in known] for tally in tallies]
 
 
-def closing(run: Run, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:
+def closing(run: RunData, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:
     """What the manifest gains when the run has ended."""
     return {
         "status": status,

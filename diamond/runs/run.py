@@ -1,25 +1,15 @@
 """What a run leaves behind."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..core.sampling import Sampling
 from ..core.suggestions import did_you_mean
-from ..core.tree import Tree
-from ..network import Network
-from ..network.losses import Losses, losses
-from ..problem import Problem
-from ..rounds.algorithm import State
-from .best_point import Best
-from .snapshot import Snapshot
+from .run_data import RunData
 
 
 @dataclass(frozen=True, repr=False)
-class Run:
+class Run(RunData):
     """Final iterates, what was measured on the way, and what it cost.
 
     `history`: one entry an evaluation, round 0 included: `round`; the measures of
@@ -38,38 +28,10 @@ class Run:
     `inputs`: a plain description of the network and the algorithm, which `resume` compares.
     """
 
-    x: Tree
-    y: Tree
-    history: dict[str, np.ndarray]
-    agents: dict[str, np.ndarray]
-    state: State
-    rounds: int
-    network: Network
-    costs: dict[str, np.ndarray]
-    traffic: dict[tuple[int, int], int]
-    messages: int
-    resolved: dict[str, float]
-    sampling: Sampling
-    seed: int
-    compile_seconds: float
-    best: Best | None = None
-    status: str = "finished"
-    message: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
-    problem: Problem | None = None
-    turns: tuple[int | None, ...] = ()  # of a round, those that tell something
-    snapshot: Snapshot | None = None
-    inputs: dict[str, dict[str, str]] = field(default_factory=dict)
-
     @property
     def description(self) -> str:
         """What `diamond.solve` has chosen, and why; empty for other runs."""
         return str(self.config.get("description", ""))
-
-    @cached_property
-    def losses(self) -> dict[tuple[int, int], Losses]:
-        """Messages `sent` and `lost` over each edge, both ways; nothing where none can be lost."""
-        return losses(self.network, self.seed, self.rounds, self.turns)
 
     def save(self, folder: str | Path) -> Path:
         """A run folder as `diamond run` leaves one, for `diamond.load`, `show`, `report`, `export`.

@@ -10,7 +10,7 @@ from ..core import tree
 from . import best_point, checkpoint
 from .digest_chain import follow
 from .manifest import Origin, closing, opening
-from .run import Run
+from .run_data import RunData
 from .snapshot import notes
 from .trajectory_digest import digest
 from .writer import Writer
@@ -18,7 +18,7 @@ from .writer import Writer
 PYTHON = "python"  # the name of a problem in the manifest of a run that was made in Python
 
 
-def keep(run: Run, path: Path, manifest: dict[str, Any], wall: float | None = None) -> Path:
+def keep(run: RunData, path: Path, manifest: dict[str, Any], wall: float | None = None) -> Path:
     """Write `run` into the folder `path`, with the manifest of its beginning."""
     with Writer(path) as writer:
         writer.begin(manifest, _config(manifest))
@@ -37,7 +37,7 @@ def keep(run: Run, path: Path, manifest: dict[str, Any], wall: float | None = No
     return path
 
 
-def manifest(run: Run, name: str, label: str = "", experiment: str = PYTHON) -> dict[str, Any]:
+def manifest(run: RunData, name: str, label: str = "", experiment: str = PYTHON) -> dict[str, Any]:
     """What can be said of a run made in Python, under that name."""
     if run.problem is None:
         raise ValueError(
@@ -61,7 +61,7 @@ def plain_stop(stop: Mapping[str, float | str]) -> dict[str, float | str]:
     return {name: v if isinstance(v, str) else float(v) for name, v in stop.items()}
 
 
-def lines(run: Run) -> list[dict[str, Any]]:
+def lines(run: RunData) -> list[dict[str, Any]]:
     """The evaluations as metrics.jsonl has them."""
     return [
         {name: np.asarray(values)[i].item() for name, values in run.history.items()}

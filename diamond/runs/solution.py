@@ -7,13 +7,13 @@ import numpy as np
 
 from ..core.tree import Tree, named
 from ..problem import Problem
-from .run import Run
+from .run_data import RunData
 
 FEW = 24  # numbers that need no names to be looked at
 MANY = 2000  # numbers that a manifest holds
 
 
-def answer(run: Run) -> dict[str, Any]:
+def answer(run: RunData) -> dict[str, Any]:
     """x, the mean over the agents, and which round was the best."""
     names = run.problem.names if run.problem else None
     mean = jax.tree.map(lambda a: np.asarray(a).mean(0), run.x)
@@ -38,6 +38,6 @@ def shown(x: Tree, names: tuple[str, ...] | None) -> dict[str, Any]:
     return found
 
 
-def _best(run: Run) -> dict[str, Any]:
+def _best(run: RunData) -> dict[str, Any]:
     assert run.best is not None
     return {"round": run.best.round, "upper_loss": run.best.upper_loss}

@@ -14,10 +14,10 @@ from sites import SOON, federation, layout, refusal, site
 
 from diamond.cli.net_status import _ask, _said
 from diamond.peers import authority, roster
+from diamond.peers.errors import Refused, Unreachable
 from diamond.peers.frame import limit, pack
 from diamond.peers.rpc import Client
 from diamond.peers.shutdown import Halted
-from diamond.peers.transport import Refused, Unreachable
 
 
 @pytest.fixture

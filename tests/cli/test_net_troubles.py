@@ -16,10 +16,10 @@ from diamond.cli import net_sites
 from diamond.cli.net_status import _ask, _said
 from diamond.engine.peers import rehearse
 from diamond.peers import roster
+from diamond.peers.errors import Differs, Refused, Stopped
 from diamond.peers.frame import pack
 from diamond.peers.server import Server
 from diamond.peers.timeouts import GaveUp
-from diamond.peers.transport import Differs, Refused, Stopped
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Imports point downwards, and algorithms, problems and engine know nothing of one another."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,15 @@ def unit(parts):
     return parts[0] if parts else ""
 
 
-def imported(path):
+def imported(path, types=True):
     """Parts of the package's modules that a module imports, at its top or inside a function."""
     here = path.relative_to(ROOT).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    checks = [n for n in nodes if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    skipped = {*()} if types else {leaf for n in checks for leaf in ast.walk(n)}
+    for node in nodes:
+        if node in skipped:
+            continue
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
             yield from (parts[1:] for parts in names if parts[0] == "diamond")
@@ -80,9 +86,14 @@ def imported(path):
                 yield [*base, alias.name] if is_module else base
 
 
-def owner(path):
+def module(path):
+    """Parts of the name of a module."""
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return unit([part for part in parts if part != "__init__"])
+    return tuple(part for part in parts if part != "__init__")
+
+
+def owner(path):
+    return unit(module(path))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -98,6 +109,12 @@ def test_imports_point_downwards(path):
         assert not both, f"diamond.{mine} must not know diamond.{other}"
         runs = mine in ("engine", "peers")
         assert not runs or other not in ("algorithms", "problems", "data")
+
+
+def test_no_modules_import_each_other():
+    """Not even inside functions; what only types need does not count."""
+    graph = {module(p): {*map(tuple, imported(p, types=False))} - {module(p)} for p in MODULES}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
 def test_the_package_shows_its_folders_and_nothing_else():

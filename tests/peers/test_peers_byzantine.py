@@ -16,11 +16,11 @@ import diamond
 from diamond.peers import programs
 from diamond.peers.agent import Agent
 from diamond.peers.audit import Audit
+from diamond.peers.errors import Stopped
 from diamond.peers.handshake import differing, digest
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.suspicion import FAR, ROUNDS, Suspicion
-from diamond.peers.transport import Stopped
 from diamond.problem import Problem
 from diamond.rounds.algorithm import Message
 

@@ -24,12 +24,12 @@ from peering import given, lockstep
 from diamond.engine.peers import rehearse
 from diamond.peers.agent import Agent
 from diamond.peers.checkpoints import OtherRun
+from diamond.peers.errors import Refused, Stopped, Unreachable
 from diamond.peers.frame import Ask, FrameError, encode_ask, pack
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.outbox import Gone, Outbox
 from diamond.peers.timeouts import GaveUp
-from diamond.peers.transport import Refused, Stopped, Unreachable
 
 VICTIM = 1  # in the middle of a path of three
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
+from diamond.peers.errors import Stopped
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.run_folder import SiteFolder
-from diamond.peers.transport import Stopped
 from diamond.report.payload import payload
 from diamond.runs import Origin, Writer, open_run, runs
 from diamond.runs.export import columns, export

@@ -7,12 +7,12 @@ from crashing import EVERY, LIMITS, ROUNDS, team
 from helpers import same_bits
 from peering import lockstep
 
+from diamond.peers.errors import Stopped
 from diamond.peers.following import AHEAD, Feed, Following
 from diamond.peers.frame import unpack
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.packets import CHUNK
-from diamond.peers.transport import Stopped
 from diamond.peers.visit import Visit
 
 

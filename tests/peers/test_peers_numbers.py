@@ -15,10 +15,10 @@ import diamond
 from diamond.auto import watch
 from diamond.numbers.open_numbers import by_name, talked
 from diamond.peers import agent, frame
+from diamond.peers.errors import Stopped
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.max_consensus import Unsettled
 from diamond.peers.node import Node
-from diamond.peers.transport import Stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore:the upper loss is:RuntimeWarning")  # goes back
 NETWORK = diamond.network.path(3)  # of diameter 2

@@ -10,11 +10,11 @@ from peering import agents, given
 
 import diamond
 from diamond.examples import peers_demo
+from diamond.peers.errors import Differs
 from diamond.peers.handshake import differing
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.timeouts import GaveUp, Limits
-from diamond.peers.transport import Differs
 
 NAMES = {0: "north", 1: "south", 2: "west"}
 LIMITS = Limits(connect=1.0, round=30.0, give_up=600.0)

@@ -14,12 +14,12 @@ from sites import SOON, altered, certified, federation, layout, refusal, site
 import diamond
 from diamond.engine.peers import run
 from diamond.peers import roster
-from diamond.peers.frame import Ask, Envelope, encode, encode_ask, limit, pack, unpack
+from diamond.peers.errors import Refused, Unreachable
+from diamond.peers.frame import REQUEST, Ask, Envelope, encode, encode_ask, limit, pack, unpack
 from diamond.peers.handshake import digest
 from diamond.peers.rpc import Client
 from diamond.peers.server import Server
 from diamond.peers.timeouts import GaveUp, Limits
-from diamond.peers.transport import REQUEST, Refused, Unreachable
 
 
 def test_three_sites_over_tls_end_in_the_bits_of_the_rehearsal(tmp_path):

@@ -12,6 +12,7 @@ from sites import SOON, federation, layout, site
 
 from diamond.peers import gate, roster, visit
 from diamond.peers.audit import LINES, Audit
+from diamond.peers.errors import Refused, Unreachable
 from diamond.peers.frame import Ask, encode_ask, limit, pack
 from diamond.peers.gate import Gate
 from diamond.peers.packets import ASK, Packets
@@ -19,7 +20,6 @@ from diamond.peers.plain_text import printable
 from diamond.peers.rpc import Client
 from diamond.peers.server import HELD, Server
 from diamond.peers.tls import context
-from diamond.peers.transport import Refused, Unreachable
 
 SILENT = 60
 

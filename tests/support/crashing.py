@@ -12,12 +12,12 @@ from peering import agents, given
 
 import diamond
 from diamond.peers.agent import Agent
+from diamond.peers.errors import Unreachable
 from diamond.peers.exchanges import Exchanges
 from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.service import Service
 from diamond.peers.timeouts import Limits
-from diamond.peers.transport import Unreachable
 from diamond.runs import checkpoint
 
 ROUNDS, EVERY, DOWN = 7, 2, 3.0

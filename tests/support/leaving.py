@@ -10,10 +10,10 @@ from helpers import quad
 from peering import agents, given
 
 import diamond
+from diamond.peers.errors import Unreachable
 from diamond.peers.in_process import Wire, play
 from diamond.peers.node import Node
 from diamond.peers.timeouts import Limits
-from diamond.peers.transport import Unreachable
 
 ROUNDS, EVERY, LABOUR = 12, 3, 1.0  # LABOUR: seconds that a piece of work takes
 LIMITS = Limits(connect=1.0, round=4.0, give_up=900.0)

@@ -9,12 +9,12 @@ from crashing import EVERY, ROUNDS, team
 
 import diamond
 from diamond.peers import authority, roster
+from diamond.peers.errors import Refused, Unreachable
 from diamond.peers.frame import Ask, encode_ask, limit
 from diamond.peers.node import Node
 from diamond.peers.rpc import Client
 from diamond.peers.server import Server
 from diamond.peers.timeouts import Limits
-from diamond.peers.transport import Refused, Unreachable
 
 NETWORK = diamond.network.path(3)
 SOON = Limits(connect=1.0, round=5.0, give_up=60.0)

@@ -8,7 +8,7 @@ Each is pure, with a state of its own, and random only by its key: a function of
 round, and the agent or the link.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -80,3 +80,26 @@ class Channel:
     def wire(self, message: Any) -> Any:
         """What travels in place of the message, as shapes."""
         return message
+
+
+def check_channels(channels: Sequence[Any], changing: str | None) -> None:
+    """Refuse channels that do not go together, or not on the network of the name `changing`.
+
+    `changing` is None where the links stay the same.
+    """
+    for one in channels:
+        if not isinstance(one, Channel):
+            raise TypeError(f"{one!r} is no channel; make one by diamond.network.channels")
+    copies = [one for one in channels if hasattr(one, "codec") and one.static_only]
+    if sum(hasattr(one, "codec") for one in channels) > 1:
+        raise ValueError("two compressions follow each other; one is enough")
+    if copies and any(one.breaks_links for one in channels):
+        raise ValueError(
+            "differences need every message to arrive, and this channel loses some: compress with "
+            "feedback='error', or send without loss"
+        )
+    if changing is not None and any(one.static_only for one in channels):
+        raise ValueError(
+            f"{changing} changes, and what receivers remember of their neighbours needs links "
+            f"that stay the same: compress with feedback='error', or noise with accumulate=False"
+        )

@@ -1,0 +1,49 @@
+"""The data of a run."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..core.sampling import Sampling
+from ..core.tree import Tree
+from ..network import Network
+from ..network.losses import Losses, losses
+from ..problem import Problem
+from ..rounds.algorithm import State
+from .best_point import Best
+from .snapshot import Snapshot
+
+
+@dataclass(frozen=True, repr=False)
+class RunData:
+    """The fields of a `Run`, which documents them: what is written into a folder."""
+
+    x: Tree
+    y: Tree
+    history: dict[str, np.ndarray]
+    agents: dict[str, np.ndarray]
+    state: State
+    rounds: int
+    network: Network
+    costs: dict[str, np.ndarray]
+    traffic: dict[tuple[int, int], int]
+    messages: int
+    resolved: dict[str, float]
+    sampling: Sampling
+    seed: int
+    compile_seconds: float
+    best: Best | None = None
+    status: str = "finished"
+    message: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    problem: Problem | None = None
+    turns: tuple[int | None, ...] = ()  # of a round, those that tell something
+    snapshot: Snapshot | None = None
+    inputs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @cached_property
+    def losses(self) -> dict[tuple[int, int], Losses]:
+        """Messages `sent` and `lost` over each edge, both ways; nothing where none can be lost."""
+        return losses(self.network, self.seed, self.rounds, self.turns)
