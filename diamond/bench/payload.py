@@ -10,8 +10,8 @@ from typing import Any
 from ..runs.colours import colours
 from ..runs.strict_json import finite
 from .curves import curve
-from .play import Pair
 from .results import Results, costs
+from .run_suite import Pair
 from .statistics import TAU, failures, nemenyi, table, targets
 
 TAUS = (0.3, TAU, 0.03, 0.01)

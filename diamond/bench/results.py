@@ -12,7 +12,7 @@ from typing import Any
 from .. import catalogue
 from .._version import __version__
 from ..runs.strict_json import dumps, numbers
-from .play import COSTS, Pair
+from .run_suite import COSTS, Pair
 from .statistics import TAU, matrix, ranks, table
 from .suites import TUNING, Suite
 

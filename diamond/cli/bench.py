@@ -60,7 +60,7 @@ def bench(
                 f"settings each, {found.seeds} seeds: {found.runs:,} runs, {many} at a time"
             )
         limit = {} if minutes is None else {"seconds": 60 * minutes}
-        pairs = _played(found, folder, many, quiet, **limit)
+        pairs = _run_suite(found, folder, many, quiet, **limit)
         if len(pairs) < len(found.pairs):
             talk(
                 f"time is up: {len(pairs)} of {len(found.pairs)} pairs are made, the same command "
@@ -90,14 +90,14 @@ def _abreast() -> int:
     return len(cores()) if jax.default_backend() == "cpu" else 1
 
 
-def _played(
+def _run_suite(
     suite: "Suite", folder: Path, processes: int, quiet: bool, **limit: float
 ) -> list[dict[str, Any]]:
     """All runs, under a bar that tells when it will be over."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-    from ..bench.play import play
+    from ..bench.run_suite import run_suite
 
     columns = *Progress.get_default_columns()[:2], MofNCompleteColumn()
     watch = *columns, TimeElapsedColumn(), TimeRemainingColumn()
@@ -107,7 +107,7 @@ def _played(
             told = lambda pair: bar.update(
                 task, advance=1, description=f"{pair['method']} on {pair['case']}"
             )
-            return play(suite, folder, processes, told, **limit)
+            return run_suite(suite, folder, processes, told, **limit)
     except KeyboardInterrupt:
         talk("interrupted; the same command goes on from the runs that are made", "yellow")
         raise typer.Exit(INTERRUPTED) from None

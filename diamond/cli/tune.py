@@ -13,7 +13,9 @@ from .inspect import Data
 from .interrupt import check_interrupt, interruptible
 
 if TYPE_CHECKING:
-    from ..tuning.experiment_tuning import Tried, Tuning
+    from ..tuning.experiment_grid import Setting
+    from ..tuning.experiment_tuning import Results, Tuning
+    from ..tuning.tuner import Result
 
 SHOWN = 5  # of an algorithm's settings, the best, beside those that failed
 
@@ -77,11 +79,12 @@ def _tune_file(
     file: Path, changes: list[str], seeds: int, out: Path, quiet: bool, json: bool
 ) -> None:
     """An experiment of the user's own."""
-    from ..tuning.experiment_tuning import best, edges, tuning
+    from ..tuning.experiment_tuning import edges, tuning
+    from ..tuning.tuner import best
 
     plan = tuning(file, changes, out, seeds)
     found = _run(plan, quiet)
-    failed = [label for label, tried in found.items() if best(tried).upper_loss == inf]
+    failed = [label for label, tried in found.items() if best(tried).loss == inf]
     path = None if failed else plan.write(found)
     if json:
         emit(_numbers(plan, found, path))
@@ -100,7 +103,7 @@ def _tune_file(
         typer.echo(f"tuned: {path}\ntry it:  diamond {verb} {path}")
 
 
-def _run(plan: "Tuning", quiet: bool) -> dict[str, list["Tried"]]:
+def _run(plan: "Tuning", quiet: bool) -> "Results":
     """All trials, under a bar."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -126,26 +129,28 @@ def _run(plan: "Tuning", quiet: bool) -> dict[str, list["Tried"]]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show(label: str, tried: list["Tried"]) -> None:
+def _show(label: str, tried: list["Result[Setting]"]) -> None:
     """The best settings of an algorithm, and all that failed."""
     from rich.console import Console
     from rich.table import Table
 
-    good = sorted((one for one in tried if one.upper_loss < inf), key=lambda one: one.upper_loss)
-    bad = [one for one in tried if one.upper_loss == inf]
+    from ..tuning.experiment_tuning import diverged
+
+    good = sorted((one for one in tried if one.loss < inf), key=lambda one: one.loss)
+    bad = [one for one in tried if one.loss == inf]
     drawn = Table(box=None, pad_edge=False)
-    for name in tried[0].options:
+    for name in tried[0].candidate.options:
         drawn.add_column(name, justify="right")
     drawn.add_column("late upper loss", no_wrap=True)
     for one in good[:SHOWN]:
-        drawn.add_row(*map(_said, one.options.values()), f"{one.upper_loss:.4g}")
+        drawn.add_row(*map(_said, one.candidate.options.values()), f"{one.loss:.4g}")
     if len(good) > SHOWN:
-        between = f"{len(good) - SHOWN} more, up to {good[-1].upper_loss:.4g}"
-        drawn.add_row(*("..." for _ in tried[0].options), between)
+        between = f"{len(good) - SHOWN} more, up to {good[-1].loss:.4g}"
+        drawn.add_row(*("..." for _ in tried[0].candidate.options), between)
     for one in bad:
-        told = ", ".join(f"{who}: round {round}" for who, round in one.diverged.items())
+        told = ", ".join(f"{who}: round {round}" for who, round in diverged(one).items())
         why = f"diverged ({told})" if told else "the loss is not finite"
-        drawn.add_row(*map(_said, one.options.values()), why)
+        drawn.add_row(*map(_said, one.candidate.options.values()), why)
     typer.echo(f"{label}: {len(tried)} settings, {len(bad)} failed")
     Console(highlight=False).print(drawn)
 
@@ -154,14 +159,15 @@ def _said(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _numbers(plan: "Tuning", found: dict[str, list["Tried"]], path: Path | None) -> dict[str, Any]:
-    from ..tuning.experiment_tuning import best, edges
+def _numbers(plan: "Tuning", found: "Results", path: Path | None) -> dict[str, Any]:
+    from ..tuning.experiment_tuning import diverged, edges
+    from ..tuning.tuner import best
 
     row = lambda one: {
-        "options": one.options,
-        "algorithm": one.table,
-        "upper_loss": one.upper_loss,
-        "diverged": one.diverged,
+        "options": one.candidate.options,
+        "algorithm": one.candidate.table,
+        "upper_loss": one.loss,
+        "diverged": diverged(one),
     }
     return {
         "folder": str(plan.path),

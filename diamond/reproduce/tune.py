@@ -2,12 +2,14 @@
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..engine.trial_cache import score
+from ..engine.trial_cache import Trial, score
+from ..tuning import tuner
+from ..tuning.tuner import Rung, mean_loss, split_by_candidate
 from . import trials
 from .case import PUBLISHED, Case, Constants, Scale
 from .paper import METHODS, MOMENTUM
@@ -50,14 +52,22 @@ def tune(
     learning.
     """
     rows: list[dict[str, Any]] = []
+    budget = [Rung(scale.rounds, len(SEEDS))]
     for method in METHODS:
-        settings = list(itertools.product(grid(case, method), SEEDS))
-        found = trials.run(case, scale, method, settings, memory, folder, on_trial)
-        scores = [score(trial) for trial in found]
-        for k, constants in enumerate(grid(case, method)):
-            pair = scores[len(SEEDS) * k : len(SEEDS) * (k + 1)]
-            mean = {key: sum(s[key] for s in pair) / len(pair) for key in ("upper_loss", "metric")}
-            rows.append({"method": method, "constants": constants} | mean)
+
+        def run_trials(
+            constants: Sequence[Constants], seeds: Sequence[int], rounds: int, method: str = method
+        ) -> list[list[Trial]]:
+            settings = list(itertools.product(constants, seeds))
+            found = trials.run(case, scale, method, settings, memory, folder, on_trial)
+            return split_by_candidate(found, len(seeds))
+
+        for result in tuner.tune(
+            grid(case, method), run_trials, SEEDS, budget, _late("upper_loss")
+        ):
+            metric = mean_loss(result.trials, _late("metric"))
+            means = {"upper_loss": result.loss, "metric": metric}
+            rows.append({"method": method, "constants": result.candidate} | means)
     return {kind: choose(rows, kind) for kind in ("tuned", "loss")} | {"trials": rows}
 
 
@@ -71,6 +81,10 @@ def choose(rows: list[dict[str, Any]], kind: str) -> dict[str, Constants]:
         own = [row for row in rows if row["method"] == method]
         best[method] = min(own, key=by_both if kind == "tuned" else by_loss)["constants"]
     return best
+
+
+def _late(name: str) -> Callable[[Trial], float]:
+    return lambda trial: score(trial)[name]
 
 
 def constants(case: Case, kind: str, method: str) -> Constants:

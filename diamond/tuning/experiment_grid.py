@@ -2,7 +2,7 @@
 
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..config import schedules, sweeps
 from ..config.components import algorithm
@@ -18,17 +18,24 @@ NAMES = ("alpha", "beta", "eta", "gamma")
 Table = dict[str, Any]
 
 
+class Setting(NamedTuple):
+    """An algorithm's table with some values, and the options that tell it from the others."""
+
+    table: Table
+    options: Table
+
+
 def grid(
     table: Table, problem: Problem, network: Network, seed: int, base: Path = Path()
-) -> list[tuple[Table, Table]]:
-    """Every setting to try of an algorithm's table, and what tells it from the others, in short.
+) -> list[Setting]:
+    """Every setting to try of an algorithm's table.
 
     Where the table has lists, these. Else 27: alpha, beta, and eta with gamma, times 1/4, 1 and 4
     (alpha in nine steps where there is no eta), around the file's own steps or those that choose
     themselves on this problem.
     """
     if sweeps.lists(table):
-        return [(one, sweeps.options(one, table)) for one in sweeps.settings(table)]
+        return [Setting(one, sweeps.options(one, table)) for one in sweeps.settings(table)]
     own = _own(table, problem, network, seed, base)
     fixed = {key: value for key, value in table.items() if key not in ("steps", *own)}
     if "alpha" not in _given(table):
@@ -40,7 +47,7 @@ def grid(
         factors_of = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
         made = {n: around.times(s, factors_of.get(n, 1.0)) for n, s in own.items()}
         first = {f"{n}_0": around.first(made[n]) for n in LEVELS if n in made}
-        found.append((fixed | {n: schedules.spell(s) for n, s in made.items()}, first))
+        found.append(Setting(fixed | {n: schedules.spell(s) for n, s in made.items()}, first))
     return found
 
 

@@ -1,114 +1,113 @@
-"""Fair tuning of one's own experiment: as many trials, as long, on the same draws, for all."""
+"""Tuning of an experiment's file: the same trials, seeds and rounds for every algorithm."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count, islice, product
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from ..config.components import table
+from ..config.components import Part, table
 from ..config.experiment import Experiment, parsed, read
 from ..config.validation_errors import BadExperiment, Mistake
 from ..engine.trial_cache import Trial, Wanted, remembered, score
-from ..experiment.jobs import apart, build, precision
+from ..experiment.folder_names import apart
+from ..experiment.jobs import build, precision
 from ..metrics.display import displayed
 from ..problem import Problem
 from ..runs.checkpoint import replace
-from .experiment_grid import Table, grid
+from .experiment_grid import Setting, Table, grid
+from .tuner import Result, Rung, best, split_by_candidate, tune
 
-FIRST = 100  # seeds of the trials are from here on, those of the experiment left out
-NAME = "trials"  # in the display, all together
-TUNED = "tuned.toml"  # in the folder of a tuning: the experiment with what was found
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One setting of an algorithm, and what became of its trials."""
-
-    options: dict[str, Any]  # what tells it from the others
-    table: Table
-    upper_loss: float  # late, the mean over seeds and networks; infinite if any trial is out
-    diverged: dict[str, int]  # which trials did, and in which round
+FIRST = 100  # first seed of the trials; seeds of the experiment are skipped
+NAME = "trials"  # their row in the display
+TUNED = "tuned.toml"  # in the folder of a tuning: the experiment with the best settings
+Results = dict[str, list[Result[Setting]]]  # by the label of the algorithm
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What is to be tried: the settings of each algorithm, by its label."""
+    """An experiment with the settings to try of each algorithm, by its label."""
 
     raw: dict[str, Any]
     source: Path
     experiment: Experiment
     problem: Problem
     seeds: list[int]
-    settings: dict[str, list[tuple[Table, dict[str, Any]]]]
+    settings: dict[str, list[Setting]]
     path: Path
 
     @property
     def trials(self) -> int:
-        """How many, all together."""
+        """Number of trials of all algorithms."""
         each = len(self.seeds) * len(self.experiment.network)
         return sum(map(len, self.settings.values())) * each
 
-    def run(self, on_trial: Callable[[int], None], progress: bool = True) -> dict[str, list[Tried]]:
-        """All settings of every algorithm; those of earlier sittings are remembered.
+    def run(self, on_trial: Callable[[int], None], progress: bool = True) -> Results:
+        """Try all settings of every algorithm; trials of an earlier call are read from the cache.
 
-        `on_trial` is told how many more trials are done; `progress` shows that on the error output
-        if that is a terminal or a notebook.
+        Args:
+            on_trial: Called with the number of trials that were finished since the last call.
+            progress: Show progress on the error output if it is a terminal or a notebook.
         """
-        done = 0
-        with displayed([NAME], self.experiment.rounds, progress) as display:
-            display.begin(NAME, self.experiment.rounds)
+        done, rounds = 0, self.experiment.rounds
+        budget = [Rung(rounds, len(self.seeds))]
+        with displayed([NAME], rounds, progress) as display, precision(self.experiment):
+            display.begin(NAME, rounds)
 
-            def count(trials: int) -> None:
+            def report(trials: int) -> None:
                 nonlocal done
                 done += trials
                 display.stage(NAME, f"{done} of {self.trials} made")
                 on_trial(trials)
 
-            with precision(self.experiment):
-                return {
-                    label: self._tried(settings, count) for label, settings in self.settings.items()
-                }
+            run_trials = partial(self._run_trials, report)
+            return {
+                label: tune(settings, run_trials, self.seeds, budget, late_loss)
+                for label, settings in self.settings.items()
+            }
 
-    def write(self, found: dict[str, list[Tried]]) -> Path:
-        """The experiment with the best setting of each algorithm, as a file."""
-        tables = [best(tried).table for tried in found.values()]
-        tuned = self._with(tables, f"{self.experiment.name}-tuned")
+    def write(self, results: Results) -> Path:
+        """Write the experiment with the best setting of each algorithm."""
+        tables = [best(tried).candidate.table for tried in results.values()]
         path = self.path / TUNED
+        tuned = self._with(tables, f"{self.experiment.name}-tuned")
         replace(path, tuned.toml(self.path).encode())
         return path
 
-    def _tried(
-        self, settings: list[tuple[Table, dict[str, Any]]], on_trial: Callable[[int], None]
-    ) -> list[Tried]:
-        cut = self._with([own for own, _ in settings], self.experiment.name)
-        networks = cut.network
-        trials: list[dict[str, Trial]] = [{} for _ in settings]
-        for network in networks:
-            chosen = list(product(range(len(settings)), self.seeds))
-            wanted = [self._wanted(cut, i, network, seed) for i, seed in chosen]
-            made = remembered(
+    def _run_trials(
+        self,
+        on_trial: Callable[[int], None],
+        settings: Sequence[Setting],
+        seeds: Sequence[int],
+        rounds: int,
+    ) -> list[list[Trial]]:
+        """The trials of each setting on every network, each with its name."""
+        tried = self._with([setting.table for setting in settings], self.experiment.name)
+        trials: list[list[Trial]] = [[] for _ in settings]
+        for network in tried.network:
+
+            def wanted(part: Part, seed: int) -> Wanted:
+                one = {"network": [network], "algorithm": [part], "seed": [seed], "rounds": rounds}
+                single = tried.model_copy(update=one)
+                about = {"experiment": single.toml(self.path), "sources": single.sources}
+                return Wanted(part.build(), seed, about)
+
+            found = remembered(
                 lambda: self.problem,
                 network.build(),
-                wanted,
-                cut.rounds,
-                cut.every,
+                [wanted(part, seed) for part in tried.algorithm for seed in seeds],
+                rounds,
+                tried.every,
                 self.path / "trials",
                 on_trial,
-                cut.sampling,
+                tried.sampling,
             )
-            for (i, seed), trial in zip(chosen, made):
-                where = f" on {network.label}" if len(networks) > 1 else ""
-                trials[i][f"seed {seed}{where}"] = trial
-        return [_outcome(*setting, own) for setting, own in zip(settings, trials)]
-
-    def _wanted(self, cut: Experiment, i: int, network: Any, seed: int) -> Wanted:
-        """A trial, by all that fixes its numbers."""
-        one = {"network": [network], "algorithm": [cut.algorithm[i]], "seed": [seed]}
-        single = cut.model_copy(update=one)
-        about = {"experiment": single.toml(self.path), "sources": single.sources}
-        return Wanted(cut.algorithm[i].build(), seed, about)
+            where = f" on {network.label}" if len(tried.network) > 1 else ""
+            names = [f"seed {seed}{where}" for seed in seeds]
+            for own, group in zip(trials, split_by_candidate(found, len(seeds))):
+                own += [trial | {"name": name} for trial, name in zip(group, names)]
+        return trials
 
     def _with(self, tables: list[Table], name: str) -> Experiment:
         raw = self.raw | {"algorithm": tables, "name": name}
@@ -116,7 +115,7 @@ class Tuning:
 
 
 def tuning(path: Path, changes: list[str], out: Path, seeds: int) -> Tuning:
-    """What is to be tried of the experiment at `path`; raises `BadExperiment`."""
+    """The tuning of the experiment at `path`; raises `BadExperiment`."""
     raw = parsed(path, changes)
     experiment = read(raw, path.parent, str(path))
     chosen = list(islice((s for s in count(FIRST) if s not in experiment.seed), seeds))
@@ -127,21 +126,27 @@ def tuning(path: Path, changes: list[str], out: Path, seeds: int) -> Tuning:
         problem = build(experiment, str(path))
         about = problem, experiment.network[0].build(), chosen[0], path.parent.absolute()
         settings = {label: grid(one, *about) for label, one in zip(labels, tables)}
-    _fair(settings, len(given) > 1, str(path))
+    _check_equal_counts(settings, len(given) > 1, str(path))
     place = out / f"{experiment.name}-tune"
     return Tuning(raw, path, experiment, problem, chosen, settings, place)
 
 
-def best(tried: list[Tried]) -> Tried:
-    """The setting with the smallest late upper loss."""
-    return min(tried, key=lambda one: one.upper_loss)
+def late_loss(trial: Trial) -> float:
+    """The mean upper loss over the last fifth of a trial's evaluations."""
+    return score(trial)["upper_loss"]
 
 
-def edges(tried: list[Tried]) -> list[str]:
-    """In what the best setting is the smallest or the largest that was tried."""
-    found, options = [], best(tried).options
+def diverged(result: Result[Setting]) -> dict[str, int]:
+    """The trials that diverged, with the round in which they did."""
+    failed = (trial for trial in result.trials if trial["diverged"] is not None)
+    return {trial["name"]: trial["diverged"] for trial in failed}
+
+
+def edges(tried: list[Result[Setting]]) -> list[str]:
+    """The options in which the best setting is the smallest or the largest that was tried."""
+    found, options = [], best(tried).candidate.options
     for name, value in options.items():
-        values = {one.options[name] for one in tried}
+        values = {one.candidate.options[name] for one in tried}
         if len(values) < 2 or not all(isinstance(v, int | float) for v in values):
             continue
         if value in (min(values), max(values)):
@@ -150,8 +155,8 @@ def edges(tried: list[Tried]) -> list[str]:
     return found
 
 
-def _fair(settings: dict[str, list[Any]], several: bool, source: str) -> None:
-    """As many for each: more trials find better numbers, whatever the algorithm."""
+def _check_equal_counts(settings: dict[str, list[Any]], several: bool, source: str) -> None:
+    """Raise if algorithms have unequal numbers of settings: more trials find better numbers."""
     counts = [len(found) for found in settings.values()]
     wrong = [
         Mistake(
@@ -164,9 +169,3 @@ def _fair(settings: dict[str, list[Any]], several: bool, source: str) -> None:
     ]
     if wrong:
         raise BadExperiment(source, wrong)
-
-
-def _outcome(own: Table, options: dict[str, Any], trials: dict[str, Trial]) -> Tried:
-    loss = sum(score(trial)["upper_loss"] for trial in trials.values()) / len(trials)
-    failed = {who: t["diverged"] for who, t in trials.items() if t["diverged"] is not None}
-    return Tried(options, own, loss if math.isfinite(loss) else math.inf, failed)

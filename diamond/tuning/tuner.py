@@ -1,7 +1,7 @@
 """The tuner: successive halving over candidates (Jamieson and Talwalkar, 2016).
 
 Callers differ in how they make candidates, how they run trials and what they write:
-`diamond tune FILE.toml` (`experiment_grid`), the benchmark and the grids of the paper.
+`diamond tune FILE.toml` (`experiment_tuning`), the benchmark and the grids of the paper.
 """
 
 import math
@@ -23,7 +23,7 @@ class Rung(NamedTuple):
     keep: float = 1.0  # share of the candidates of the rung before, best first
 
 
-@dataclass
+@dataclass(eq=False)
 class Result(Generic[Candidate]):
     """A candidate with the trials of the last rung it reached."""
 
@@ -81,6 +81,11 @@ def tune(
 def best(results: Sequence[Result[Candidate]]) -> Result[Candidate]:
     """The candidate with the smallest loss among those that reached the last rung."""
     return min(results, key=lambda result: (-len(result.losses), result.loss))
+
+
+def split_by_candidate(trials: list[Trial], seeds: int) -> list[list[Trial]]:
+    """Trials in the order of candidates and then of seeds, as one list a candidate."""
+    return [trials[i : i + seeds] for i in range(0, len(trials), seeds)]
 
 
 def mean_loss(trials: Sequence[Trial], loss: Callable[[Trial], float]) -> float:

@@ -7,7 +7,7 @@ import pytest
 from compiling import quickly
 
 from diamond import bench, catalogue, network, problems
-from diamond.bench import cases, play, settings, suites
+from diamond.bench import cases, run_suite, settings, suites
 
 TOML = """
 methods = ["dsgd", "diamond", "sparkle"]
@@ -29,7 +29,7 @@ def played(tmp_path_factory):
     (folder / "mine.toml").write_text(TOML)
     found = bench.suite(str(folder / "mine.toml"), methods=("dsgd",))
     with quickly():
-        return found, play.play(found, folder / "mine"), folder / "mine"
+        return found, run_suite.run_suite(found, folder / "mine"), folder / "mine"
 
 
 def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
@@ -63,8 +63,8 @@ def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
 
 def test_what_was_made_is_not_made_again(played, monkeypatch):
     found, pairs, folder = played
-    monkeypatch.setattr("diamond.bench.play.LossOnly.__call__", None)  # no run is left to make
-    assert play.play(found, folder) == pairs
+    monkeypatch.setattr("diamond.bench.run_suite.LossOnly.__call__", None)  # no run is left to make
+    assert run_suite.run_suite(found, folder) == pairs
 
 
 def test_settings_begin_with_the_numbers_found_and_are_the_same_for_all():

@@ -10,7 +10,9 @@ from tiny import TOML
 
 import diamond
 from diamond.config.experiment import load, named
-from diamond.tuning.experiment_tuning import Tried, edges
+from diamond.tuning.experiment_grid import Setting
+from diamond.tuning.experiment_tuning import edges
+from diamond.tuning.tuner import Result
 
 
 @pytest.mark.parametrize("stem, name", [
@@ -31,7 +33,7 @@ def test_the_command_says_its_version_and_how_to_use_it():
 
 
 def tried(loss, **options):
-    return Tried(options, {}, loss, {})
+    return Result(Setting({}, options), [loss])
 
 
 def test_the_edge_of_a_grid_is_told():
