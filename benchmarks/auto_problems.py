@@ -31,7 +31,7 @@ def sites(make, agents):
 def quadratic(random, agents, condition):
     return problems.quadratic(
         agents=agents, upper=8, lower=6, rows=50, mu=1.0, L=condition, seed=_seed(random)
-    ).problem
+    )
 
 
 def shifted(random, agents, condition, scale=1.0, rows=100, features=10):
@@ -133,7 +133,7 @@ def cleaning(random, agents, share, classes=4, features=12, rows=120):
     made = problems.hyper_cleaning(
         train, valid, test, classes, share, seed=_seed(random), lower_level="personal"
     )
-    return made.problem
+    return made
 
 
 def sines(random, agents, width=24, rows=40):

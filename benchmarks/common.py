@@ -46,7 +46,7 @@ def logistic(agents: int, skew: float) -> diamond.Problem:
 
 
 def quad(noise: float, agents: int = 8) -> diamond.Problem:
-    return quadratic(agents=agents, rows=64, noise=noise, lower_level="common").problem
+    return quadratic(agents=agents, rows=64, noise=noise, lower_level="common")
 
 
 CASES = {

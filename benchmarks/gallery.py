@@ -44,7 +44,7 @@ def games():
         game = actor_critic(seed=seed)
         best, _ = game.planned()
         runs = [
-            diamond.simulate(game.problem, network, make(batch=6, hypergradient=inverse), ROUNDS)
+            diamond.simulate(game, network, make(batch=6, hypergradient=inverse), ROUNDS)
             for make in methods
         ]
         found = [*(run.history["return"][-1] for run in runs), game.returns(alone(game)).mean()]
@@ -55,7 +55,7 @@ def alone(game, step=20.0):
     """Where agents end that change their own policy for their own reward."""
     own = jnp.arange(9)
     move = lambda x: x.at[own].add(step * jax.jacobian(game.returns)(x)[own, own])
-    start = jnp.zeros(game.problem.start(0)[0].shape)
+    start = jnp.zeros(game.start(0)[0].shape)
     return jax.jit(lambda x: jax.lax.fori_loop(0, ROUNDS, lambda _, x: move(x), x))(start)
 
 
@@ -68,12 +68,12 @@ def cleaning():
     dealt = (digits(5, seed=seed) for seed in DRAWS)
     made = [hyper_cleaning(*rows, seed=seed) for seed, rows in enumerate(dealt)]
     for name, draws in {"weights ignored": made, "wrong rows left out": map(cleaned, made)}.items():
-        runs = [run(each.problem, methods["diamond_common"](0.0)) for each in draws]
+        runs = [run(each, methods["diamond_common"](0.0)) for each in draws]
         report(name, "-", runs)
     for name, make in methods.items():
-        first = {alpha: run(made[0].problem, make(alpha)) for alpha in ALPHAS}
+        first = {alpha: run(made[0], make(alpha)) for alpha in ALPHAS}
         alpha = min(first, key=lambda alpha: first[alpha].history["upper_loss"][-1])
-        report(name, alpha, [first[alpha], *(run(each.problem, make(alpha)) for each in made[1:])])
+        report(name, alpha, [first[alpha], *(run(each, make(alpha)) for each in made[1:])])
 
 
 def mnist(folder):
@@ -87,10 +87,10 @@ def mnist(folder):
     rows = deal("mnist", agents=5, rows=12_500, folder=folder)[:3]
     made = hyper_cleaning(*rows)
     for name, one in {"weights ignored": made, "wrong rows left out": cleaned(made)}.items():
-        report(name, "-", [run(one.problem, methods["diamond_common"](0.0))])
+        report(name, "-", [run(one, methods["diamond_common"](0.0))])
     for name, make in methods.items():
         for alpha in (250.0, 1000.0):
-            report(name, alpha, [run(made.problem, make(alpha))])
+            report(name, alpha, [run(made, make(alpha))])
 
 
 def run(problem, algorithm):
@@ -99,7 +99,7 @@ def run(problem, algorithm):
 
 def cleaned(made):
     """The same without the rows whose labels are wrong."""
-    rows = made.problem.rows
+    rows = made.rows
     kept = [{k: r[k][~made.wrong[r["k"]]] for k in "ab"} for r in rows["train"]]
     return hyper_cleaning(kept, list(rows["valid"]), list(rows["test"]), corrupted=0.0)
 

@@ -53,7 +53,7 @@ def main():
         steps |= dict(eta=weights, gamma=weights)
         chain = diamond.hypergradient.neumann(10, 1.6)
         name = f"condition {condition}"
-        compare(name, quadratic.problem, network, steps, 16, chain, 4000, 200)
+        compare(name, quadratic, network, steps, 16, chain, 4000, 200)
 
 
 if __name__ == "__main__":

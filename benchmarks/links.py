@@ -129,7 +129,7 @@ def to_target(steps, given, asked) -> list[dict]:
         met = [None if o.diverged is not None else there(o.history) for o in outcomes]
         history = outcomes[0].history
         sent = history["bytes"][-1] - history["bytes"][0]
-        size = int(sent / made.messages(max(int(history["round"][-1]), 1)))
+        size = int(sent / made.count_messages(max(int(history["round"][-1]), 1)))
         took = [seconds(made, size, k) for k in met]
         middle = {medium: float(np.median([one[medium] for one in took])) for medium in MEDIA}
         rounds = float(np.median([np.inf if k is None else k for k in met]))

@@ -40,7 +40,7 @@ def main(folder):
     curves, learned = {}, None
     for name, (make, seeds) in METHODS.items():
         method = make(batch=64, hypergradient=inverse)
-        runs = [diamond.simulate(game.problem, network, method, ROUNDS, s, EVERY) for s in seeds]
+        runs = [diamond.simulate(game, network, method, ROUNDS, s, EVERY) for s in seeds]
         curves[name] = np.array([run.history["return"] for run in runs])
         learned = runs[0].x.mean(0) if learned is None else learned
         last, error = curves[name][:, -1], runs[0].history["return_se"][-1]
@@ -59,7 +59,7 @@ def independent(game, starts):
     own = jnp.arange(game.agents)
     slope = jax.jacobian(lambda x: game.returns(x, starts[:200]))
     move = lambda _, x: x.at[own].add(0.05 * slope(x)[own, own])
-    first = jnp.zeros(game.problem.start(0)[0].shape)
+    first = jnp.zeros(game.start(0)[0].shape)
     return jax.jit(lambda x: jax.lax.fori_loop(0, 500, move, x))(first)
 
 

@@ -32,7 +32,7 @@ EXACT = diamond.hypergradient.exact()
 
 def mean(q: Quadratic, part: str, agent: int, first: int, name: str = "point") -> np.ndarray:
     """Of the block of rows that begins there."""
-    rows = q.problem.rows[part][agent][name]
+    rows = q.rows[part][agent][name]
     return rows[(int(first) + np.arange(BATCH)) % len(rows)].mean(0)
 
 
@@ -100,10 +100,10 @@ def single_level(q: Quadratic, M: np.ndarray, name: str, rounds: int) -> Iterato
 
 def library(q: Quadratic, network, method, rounds: int) -> list[np.ndarray]:
     """x of all agents after every round, as the library has it."""
-    setting = Setting(q.problem, network, BATCH, 0)
+    setting = Setting(q, network, BATCH, 0)
     method = resolve(method, setting).algorithm
-    fixed = method, q.problem.objectives(BATCH), mixer(network), key(0)
-    at, found = start(method, *q.problem.start(0), network.agents), []
+    fixed = method, q.objectives(BATCH), mixer(network), key(0)
+    at, found = start(method, *q.start(0), network.agents), []
     for t in range(rounds):
         at, _ = advance(*fixed, at, jnp.int32(t + 1), sampling="blocks")
         found.append(np.asarray(at.state.x))

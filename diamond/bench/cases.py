@@ -89,19 +89,19 @@ def scaled_rows(agents: int, ratio: float, seed: int = 0) -> Rows:
 
 @known("quadratic, noise 0.5, ring of 8", 1000, 8, "ring")
 def quadratic() -> tuple[Problem, Network]:
-    return problems.quadratic(agents=8, noise=0.5).problem, network.ring(8)
+    return problems.quadratic(agents=8, noise=0.5), network.ring(8)
 
 
 @known("quadratic, noise 2, agents that differ more, star of 8", 1000, 8, "star")
 def quadratic_noisy() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=8, noise=2.0, heterogeneity=3.0)
-    return made.problem, network.star(8)
+    return made, network.star(8)
 
 
 @known("quadratic, lower level of condition 100, grid of 9", 1500, 8, "grid")
 def quadratic_stiff() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=9, mu=0.05, L=5.0, noise=0.2)
-    return made.problem, network.grid(3, 3)
+    return made, network.grid(3, 3)
 
 
 @known("penalties of a ridge regression, scales 1 to 1/10, path of 6", 1500, 16, "path")
@@ -134,13 +134,13 @@ def meta_learning() -> tuple[Problem, Network]:
 
 @known("actors and critics, tabular game, random graph of 9", 1000, 6, "random")
 def actor_critic() -> tuple[Problem, Network]:
-    return problems.actor_critic().problem, network.erdos_renyi(9, p=0.4, seed=0)
+    return problems.actor_critic(), network.erdos_renyi(9, p=0.4, seed=0)
 
 
 @known("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring", "common")
 def common_quadratic() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=8, noise=0.5, lower_level="common")
-    return made.problem, network.ring(8)
+    return made, network.ring(8)
 
 
 @known(
@@ -148,18 +148,18 @@ def common_quadratic() -> tuple[Problem, Network]:
 )
 def common_noisy() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
-    return made.problem, network.star(8)
+    return made, network.star(8)
 
 
 @known("quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential", "common")
 def common_wide() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
-    return made.problem, network.exponential(16)
+    return made, network.exponential(16)
 
 
 @known("cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", "common", tables=False)
 def hyper_cleaning() -> tuple[Problem, Network]:
-    return problems.hyper_cleaning(*digits(5, coarse=True)).problem, network.ring(5)
+    return problems.hyper_cleaning(*digits(5, coarse=True)), network.ring(5)
 
 
 @known(
@@ -172,23 +172,23 @@ def hyper_cleaning() -> tuple[Problem, Network]:
 )
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
     made = problems.hyper_cleaning(*digits(9, labels=3, coarse=True))
-    return made.problem, network.erdos_renyi(9, p=0.4, seed=0)
+    return made, network.erdos_renyi(9, p=0.4, seed=0)
 
 
 @known("evaluation of a policy, ring of 5", 1000, 8, "ring", "common")
 def policy_evaluation() -> tuple[Problem, Network]:
-    return problems.policy_evaluation().problem, network.ring(5)
+    return problems.policy_evaluation(), network.ring(5)
 
 
 @known("quadratic, noise 0.5, one agent", 1000, 8, "alone")
 def alone_quadratic() -> tuple[Problem, Network]:
-    return problems.quadratic(agents=1, rows=320, noise=0.5).problem, network.complete(1)
+    return problems.quadratic(agents=1, rows=320, noise=0.5), network.complete(1)
 
 
 @known("quadratic, lower level of condition 100, one agent", 1500, 8, "alone")
 def alone_stiff() -> tuple[Problem, Network]:
     made = problems.quadratic(agents=1, rows=320, mu=0.05, L=5.0, noise=0.2)
-    return made.problem, network.complete(1)
+    return made, network.complete(1)
 
 
 @known(
@@ -210,7 +210,7 @@ def alone_ridge() -> tuple[Problem, Network]:
 @known("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone", tables=False)
 def alone_cleaning() -> tuple[Problem, Network]:
     made = problems.hyper_cleaning(*digits(1, coarse=True), lower_level="personal")
-    return made.problem, network.complete(1)
+    return made, network.complete(1)
 
 
 @known("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone", tables=False)

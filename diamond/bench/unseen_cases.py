@@ -51,7 +51,7 @@ def network_below() -> tuple[Problem, Network]:
 
 @known("quadratic, lower level of condition 10,000, ring of 6", 1500, 8, "ring")
 def condition_10000() -> tuple[Problem, Network]:
-    return problems.quadratic(agents=6, mu=5e-4, L=5.0, noise=0.2).problem, network.ring(6)
+    return problems.quadratic(agents=6, mu=5e-4, L=5.0, noise=0.2), network.ring(6)
 
 
 @known("penalties of a ridge regression, scales 1 to 1/3, grid of 64", 1500, 16, "grid")
@@ -87,7 +87,7 @@ def uneven() -> tuple[Problem, Network]:
 
 @known("quadratic, x of scale 1e-4, ring of 8", 1000, 8, "ring")
 def tiny_x() -> tuple[Problem, Network]:
-    made = problems.quadratic(agents=8, noise=0.5).problem
+    made = problems.quadratic(agents=8, noise=0.5)
     train, valid = ([made.rows[part][i] for i in range(8)] for part in ("train", "valid"))
     f, g = (partial(_in_small_units, loss) for loss in (made.upper, made.lower))
     start = lambda key: (jnp.zeros(4), jnp.zeros(5))

@@ -73,7 +73,7 @@ def forecast(
         rounds_per_second=1 / tried.round if tried.round else float("inf"),
         memory=max(needs, default=None),
         samples=float(np.mean(resolved.cost.samples)) + seen.samples + tried.samples * rounds,
-        bytes=sent + network.messages(rounds) * record.traffic.bytes,
+        bytes=sent + network.count_messages(rounds) * record.traffic.bytes,
         **on_links,
     )
 
@@ -120,7 +120,7 @@ def _renewals(setting: Setting, rounds: int) -> _Renewals:
     assert setting.network is not None
     times = len(refreshes(rounds))
     anew = {name: found for name, found in setting.memory.items() if not found.lasting}
-    links = setting.network.messages(setting.network.diameter)
+    links = setting.network.count_messages(setting.network.diameter)
     drawn = sum(float(np.mean(found.cost.samples)) for found in anew.values())
     talks = times * setting.network.diameter * talked(anew).talks
     return _Renewals(times * drawn, times * links * agreed_bytes(anew), talks)

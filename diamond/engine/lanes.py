@@ -140,7 +140,7 @@ class BatchedRuns:
         """Add an entry to the histories of all lanes; no more rounds come after the `last`."""
         found, own = self.observe(*self._look())
         counts = cost.total(self.spent).mean(1)
-        sent = self.network.messages(self.t) * self.traffic.bytes
+        sent = self.network.count_messages(self.t) * self.traffic.bytes
         lost = (np.asarray(self.failed) < 0) & self._lost(found, last)
         self.failed = jnp.where(lost, self.t, self.failed).astype(jnp.int32)
         self.own.append({name: np.asarray(value) for name, value in own.items()})
@@ -208,14 +208,16 @@ class BatchedRuns:
             x=state.x,
             y=state.y,
             history=history,
-            agents={name: np.array([own[name][lane] for own in self.own]) for name in self.own[0]},
+            per_agent={
+                name: np.array([own[name][lane] for own in self.own]) for name in self.own[0]
+            },
             state=state,
             rounds=self.t,
             network=self.network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
             traffic={edge: count * size + each for edge, count in uses.items()},
-            messages=self.network.messages(self.t) * self.traffic.exchanges
-            + self.network.messages(setup.rounds),
+            messages=self.network.count_messages(self.t) * self.traffic.exchanges
+            + self.network.count_messages(setup.rounds),
             resolved=setup.numbers,
             sampling=self.sampling,
             seed=self.seeds[lane],

@@ -132,7 +132,7 @@ class _Run:
         loss, self.guess = upper_loss(self.place.objectives, state.x, state.y, self.guess)
         spent = cost.total(self.progress.spent).mean(0)
         made = t + self.numbers.lost
-        sent = self.numbers.resolved.bytes + self.network.messages(made) * self.traffic.bytes
+        sent = self.numbers.resolved.bytes + self.network.count_messages(made) * self.traffic.bytes
         self.entries.append(
             {
                 "round": t,

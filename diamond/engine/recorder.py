@@ -97,7 +97,7 @@ class Record:
             learned = self.algorithm.learned(state)
             entry |= {name: float(np.mean(value)) for name, value in learned.items()}
         entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
-        sent = self.network.messages(self.rounds_made(progress)) * self.traffic.bytes
+        sent = self.network.count_messages(self.rounds_made(progress)) * self.traffic.bytes
         entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}
         entry |= self.link_costs.after(self.rounds_made(progress), self.resolved, seconds)
         for said in self.signs.look(entry, state, self.algorithm, rounds):
@@ -161,14 +161,14 @@ class Record:
             x=progress.state.x,
             y=progress.state.y,
             history=arrays(self.entries),
-            agents=arrays(self.own),
+            per_agent=arrays(self.own),
             state=progress.state,
             rounds=int(progress.t),
             network=self.network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
             traffic={edge: count * size + each for edge, count in uses.items()},
-            messages=self.network.messages(made) * self.traffic.exchanges
-            + self.network.messages(setup.rounds),
+            messages=self.network.count_messages(made) * self.traffic.exchanges
+            + self.network.count_messages(setup.rounds),
             resolved=setup.numbers,
             sampling=self.sampling,
             seed=self.seed,

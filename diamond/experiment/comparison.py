@@ -106,13 +106,21 @@ class Comparison:
         """The last evaluation of every algorithm, for the eye."""
         return aligned(self._cells())
 
-    def plot(self, out: str | Path = "figures", relative_to: str | None = None) -> list[Path]:
-        """Curves against rounds, samples, bytes and seconds, as PNG and PDF in the folder `out`."""
-        from ..report.figures import draw
+    def plot(self, path: str | Path = "comparison.png", relative_to: str | None = None) -> Path:
+        """Draw curves against rounds, samples, bytes and seconds; needs the extra `plot`.
+
+        Args:
+            path: the file to write; its ending, .png, .pdf or .svg, says of which kind.
+            relative_to: the label that all curves are divided by.
+
+        Returns:
+            The path of the file.
+        """
+        from ..report.figures import draw_files
 
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            return draw([Path(folder)], Path(out), relative_to)
+            return draw_files([Path(folder)], [Path(path)], relative_to)[0]
 
     def save(self, folder: str | Path) -> Path:
         """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""
@@ -161,8 +169,8 @@ class Comparison:
 
 def compare(
     problem: Problem,
-    algorithms: Mapping[str, Algorithm] | Sequence[str],
     network: Network,
+    algorithms: Mapping[str, Algorithm] | Sequence[str],
     rounds: int,
     seeds: int | Sequence[int] = 1,
     every: int = 100,

@@ -111,7 +111,7 @@ def _run(path: Path, problem: Problem | None) -> Run:
         x=state.x,
         y=state.y,
         history=_columns([{k: v for k, v in e.items() if k != "agents"} for e in stored.lines]),
-        agents=_columns([line["agents"] for line in stored.lines]),
+        per_agent=_columns([line["agents"] for line in stored.lines]),
         state=state,
         rounds=kept.round,
         network=network,

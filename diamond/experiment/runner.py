@@ -221,7 +221,7 @@ def _refuse_python(path: Path) -> None:
     call = (
         "simulate(problem, network, algorithm, rounds, seed"
         if made
-        else "compare(problem, algorithms, network, rounds, seeds"
+        else "compare(problem, network, algorithms, rounds, seeds"
     )
     said = (
         f"was saved from Python, so no file makes its problem again; continue it from Python by "

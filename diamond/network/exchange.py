@@ -107,8 +107,8 @@ def exchange(
         return found
     senders = _senders(network, cut)
     of = lambda m: jnp.asarray(np.stack([_picked(a, senders, cut) for a in m]))
-    rows = [one.weights for one in network.rounds]
-    shares = [one.weights if one.shares is None else one.shares for one in network.rounds]
+    rows = [one.weights for one in network.phases]
+    shares = [one.weights if one.shares is None else one.shares for one in network.phases]
     surplus = [np.asarray(c.sum(axis=1)).ravel() - 1 for c in shares]
     return LinkExchange(found, of(rows), of(shares), jnp.asarray(np.stack(surplus)[:, cut.places]))
 

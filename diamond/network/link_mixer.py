@@ -147,10 +147,10 @@ def _by_agent(numbers: jax.Array, leaf: jax.Array) -> jax.Array:
 def link_mixer(network: Network, dense: bool) -> LinkMixer:
     """The general form, also of a symmetric network."""
     form = _dense if dense else _slots
-    rows = form([one.weights for one in network.rounds])
+    rows = form([one.weights for one in network.phases])
     if network.shares is None:
         return LinkMixer(rows, None, None)
-    shares = [one.weights if one.shares is None else one.shares for one in network.rounds]
+    shares = [one.weights if one.shares is None else one.shares for one in network.phases]
     return LinkMixer(rows, form(shares), form([csr_array(c.T) for c in shares]))
 
 

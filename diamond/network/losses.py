@@ -34,7 +34,7 @@ def losses(
     assert isinstance(mixer, LossyMixer)
     edges = np.array(network.edges, np.int32).reshape(-1, 2)
     arcs = edges if network.graph.is_directed() else np.concatenate([edges, edges[:, ::-1]])
-    there = np.array([[one.weights[j, i] != 0 for i, j in arcs] for one in network.rounds])
+    there = np.array([[one.weights[j, i] != 0 for i, j in arcs] for one in network.phases])
     lost = _count(mixer, key(seed), rounds, *arcs.T, there, tuple(turns))
     per_edge = np.asarray(lost).reshape(-1, len(edges)).sum(0)
     sent = network.uses(rounds)

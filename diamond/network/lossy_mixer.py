@@ -134,7 +134,7 @@ def mixing(network: Network) -> Mixer | LinkMixer | LossyMixer:
     """How `network` mixes, in the form that is faster for its graph."""
     if network.kind == "symmetric" and not network.channels:
         return mixer(network)
-    entries = max(one.weights.nnz for one in network.rounds)
+    entries = max(one.weights.nnz for one in network.phases)
     links = link_mixer(network, dense=prefers_dense(network.agents, entries))
     if not network.channels:
         return links

@@ -94,7 +94,7 @@ class Network:
         return self.weights.toarray()
 
     @property
-    def rounds(self) -> tuple["Network", ...]:
+    def phases(self) -> tuple["Network", ...]:
         """The networks that rounds 0, 1, ... have, until they begin again."""
         return self.sequence or (self,)
 
@@ -106,7 +106,7 @@ class Network:
         """
         if not self.sequence and self.shares is None:
             return "symmetric"
-        return "balanced" if all(_balanced(one) for one in self.rounds) else "directed"
+        return "balanced" if all(_balanced(one) for one in self.phases) else "directed"
 
     @cached_property
     def lam(self) -> float:
@@ -117,10 +117,10 @@ class Network:
         """
         if self.kind == "symmetric":
             return contraction(self.weights)
-        found = survival([one.weights for one in self.rounds])
+        found = survival([one.weights for one in self.phases])
         if self.kind == "directed":
-            found = max(found, survival([_shares(one).T.tocsr() for one in self.rounds[::-1]]))
-        return found ** (1 / len(self.rounds))
+            found = max(found, survival([_shares(one).T.tocsr() for one in self.phases[::-1]]))
+        return found ** (1 / len(self.phases))
 
     @cached_property
     def perron(self) -> NDArray[np.float64]:
@@ -130,14 +130,14 @@ class Network:
         """
         if self.kind != "directed":
             return np.full(self.agents, 1 / self.agents)
-        return perron([one.weights for one in self.rounds])
+        return perron([one.weights for one in self.phases])
 
     @cached_property
     def loads(self) -> NDArray[np.float64]:
         """Which share of a total each agent ends up with: C c = c, sum_i c_i = 1."""
         if self.kind != "directed":
             return np.full(self.agents, 1 / self.agents)
-        return perron([_shares(one).T.tocsr() for one in self.rounds[::-1]])
+        return perron([_shares(one).T.tocsr() for one in self.phases[::-1]])
 
     @cached_property
     def least(self) -> float:
@@ -191,13 +191,13 @@ class Network:
         there = [one.graph.to_directed().edges for one in self.sequence]
         return [sorted({number[edge] for edge in arcs if edge in number}) for arcs in there]
 
-    def messages(self, rounds: int) -> int:
+    def count_messages(self, rounds: int) -> int:
         """How many go over all edges in that many rounds, one an agent to each neighbour."""
         if not self.sequence:
             ways = 1 if self.graph.is_directed() else 2
             return rounds * ways * int(self.graph.number_of_edges())
         whole, rest = divmod(rounds, len(self.sequence))
-        return sum(one.messages(whole + (t < rest)) for t, one in enumerate(self.sequence))
+        return sum(one.count_messages(whole + (t < rest)) for t, one in enumerate(self.sequence))
 
     @property
     def degrees(self) -> NDArray[np.int64]:

@@ -197,7 +197,7 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     diameter, sent = 0, 0
     if setting.network and agreed_bytes(setting.memory):
         diameter = setting.network.diameter
-        sent = setting.network.messages(diameter)
+        sent = setting.network.count_messages(diameter)
     return Resolved(
         jax.tree.map(_plain, filled),
         by_name(setting.memory),

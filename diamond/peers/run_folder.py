@@ -83,7 +83,7 @@ class SiteFolder:
         """
         network = self.node.agent.network
         around, bytes = network.diameter, agreed_bytes(progress.found)
-        talks = talked(progress.found).talks * around, bytes * network.messages(around)
+        talks = talked(progress.found).talks * around, bytes * network.count_messages(around)
         found = self.link_costs.of(progress.made, *talks, network.agents * busy)
         return {name: value for name, value in found.items() if name == "network_seconds"}
 

@@ -1,6 +1,6 @@
 """Actor-critic learning of networked agents: one policy in common, private rewards and critics."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,25 +13,24 @@ from ..problem import Problem
 SPARSE = 0.3  # concentration of the transition laws: a few states are likely from each
 
 
-class MarkovGame(NamedTuple):
+class MarkovGame(Problem):
     """A game of m agents: in state s, when agent j does a_j, agent i is rewarded by
 
         r_i(s, a) = 1/m sum_j rewards[i, s, j, a_j]
 
     and the next state is s' with probability P(s' | s, a) = 1/m sum_j transitions[s, j, a_j, s'].
     What the agents do adds up, so nobody lists all joint actions, and the best joint policy is
-    known by planning. The first state is drawn from `start`.
+    known by planning. The first state is drawn from `initial_law`.
     """
 
-    problem: Problem
     transitions: np.ndarray  # (states, agents, actions, states)
     rewards: np.ndarray  # (agents, states, agents, actions): of whom, where, by whose, which action
-    start: np.ndarray  # (states,)
+    initial_law: np.ndarray  # (states,)
     discount: float
 
     def returns(self, x: Any) -> jax.Array:
-        """start' (I - discount P_x)^-1 r_i,x of the policies softmax(x), for every agent i."""
-        return _returns(x, self.transitions, self.rewards, self.start, self.discount)
+        """initial_law' (I - discount P_x)^-1 r_i,x of the policies softmax(x), of every agent i."""
+        return _returns(x, self.transitions, self.rewards, self.initial_law, self.discount)
 
     def planned(self) -> tuple[float, np.ndarray]:
         """The largest mean return of all joint policies, and each agent's action in each state.
@@ -49,7 +48,7 @@ class MarkovGame(NamedTuple):
             worth = team + self.discount / agents * self.transitions @ V
             better = worth.max(-1) > worth[at] + 1e-12
             if not better.any():
-                return float(self.start @ V), chosen.T
+                return float(self.initial_law @ V), chosen.T
             chosen = np.where(better, worth.argmax(-1), chosen)
 
 
@@ -112,7 +111,9 @@ def actor_critic(
         return jnp.mean(_returns(x, *game))
 
     game = transitions, rewards, start, discount
-    return MarkovGame(Problem(upper, lower, init, train, valid, metrics={"return": value}), *game)
+    problem = MarkovGame(upper, lower, init, train, valid, metrics={"return": value})
+    problem.transitions, problem.rewards, problem.initial_law, problem.discount = game
+    return problem
 
 
 def _returns(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,9 @@ from ._labels import labelled
 from ._softmax_regression import accuracy, upper, weighted, zeros
 
 
-class Cleaning(NamedTuple):
-    """The problem, and which entries of x stand for rows whose labels were made wrong."""
+class Cleaning(Problem):
+    """A problem that knows which entries of x stand for rows whose labels were made wrong."""
 
-    problem: Problem
     wrong: np.ndarray  # (numbers in x,) of bool
 
     def f1(self, x: Any) -> float:
@@ -66,7 +65,9 @@ def hyper_cleaning(
     if wrong.any():
         metrics["f1"] = lambda x, y, rows: f1(x, wrong)
     parts = train, valid, test
-    return Cleaning(Problem(upper, lower, init, *parts, metrics, lower_level=lower_level), wrong)
+    problem = Cleaning(upper, lower, init, *parts, metrics, lower_level=lower_level)
+    problem.wrong = wrong
+    return problem
 
 
 def f1(x: jax.Array, wrong: np.ndarray) -> jax.Array:

@@ -1,6 +1,6 @@
 """Cooperative navigation on a plane: an actor-critic problem whose transitions never end."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ LONG = 60  # steps of a path that a return is added up along
 ROOM = 0.8  # landmarks are in [-ROOM, ROOM]^2, agents begin in [-1, 1]^2
 
 
-class Navigation(NamedTuple):
+class Navigation(Problem):
     """m agents on a plane, and a landmark l_i that agent i alone knows of and is paid for.
 
     s are the places p_1 .. p_m of all, in one vector. Agent j moves by u_j = x_j (s, 1), and
@@ -24,14 +24,9 @@ class Navigation(NamedTuple):
     so that nobody is paid for where it goes itself: the next one is to come to l_i.
     """
 
-    problem: Problem
     landmarks: np.ndarray  # (agents, 2)
     discount: float
     effort: float
-
-    @property
-    def agents(self) -> int:
-        return len(self.landmarks)
 
     def path(self, x: Any, start: Any, steps: int = LONG) -> jax.Array:
         """Where the agents (2 m numbers) are after 0, 1, ... steps from `start`."""
@@ -120,9 +115,9 @@ def navigation(
 
     known = landmarks, discount, effort
     states = stream(draw, agents, evaluation=evaluation, seed=seed)
-    return Navigation(
-        Problem(upper, lower, init, states, states, metrics={"return": value}), *known
-    )
+    problem = Navigation(upper, lower, init, states, states, metrics={"return": value})
+    problem.landmarks, problem.discount, problem.effort = known
+    return problem
 
 
 def moves(x: Any, s: jax.Array) -> jax.Array:

@@ -1,6 +1,6 @@
 """Policy evaluation: agents with private rewards find together what a policy is worth."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,9 @@ from ..problem import Problem
 SPARSE = 0.3  # concentration of the transition laws: a few states are likely from each
 
 
-class Evaluation(NamedTuple):
-    """The problem, its closed form on the transitions seen, and the truth behind them."""
+class Evaluation(Problem):
+    """A problem with its closed form on the transitions seen, and the truth behind them."""
 
-    problem: Problem
     features: np.ndarray  # phi: (states, features)
     seen: np.ndarray  # the mean of phi(s') after each s: (states, features)
     reward: np.ndarray  # the mean reward of each s, over all agents: (states,)
@@ -94,5 +93,7 @@ def policy_evaluation(
         return jnp.mean((rows["phi"] @ x - rows["value"]) ** 2)
 
     valid, metrics = [known] * agents, {"value_error": error}
-    problem = Problem(upper, lower, init, train, valid, metrics=metrics, lower_level="common")
-    return Evaluation(problem, phi, seen, reward, truth, discount)
+    problem = Evaluation(upper, lower, init, train, valid, metrics=metrics, lower_level="common")
+    problem.features, problem.seen, problem.reward = phi, seen, reward
+    problem.values, problem.discount = truth, discount
+    return problem

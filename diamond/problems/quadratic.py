@@ -1,7 +1,7 @@
 """A quadratic problem whose y*, hypergradient and minimizer are known in closed form."""
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +11,7 @@ from ..core.whole_numbers import whole
 from ..problem import Problem
 
 
-class Quadratic(NamedTuple):
+class Quadratic(Problem):
     """f_i = mean_n 1/2 ||y - a_n||^2 + 1/2 x'Px + c'x + x'Dy, g_i = mean_n 1/2 y'Ay - y'(Bx + b_n).
 
     P, c, D, A, B differ between agents; a_n (validation) and b_n (training) are the rows. Then
@@ -20,7 +20,6 @@ class Quadratic(NamedTuple):
     none, f_i = mean_n 1/2 x'Px + c_n'x.
     """
 
-    problem: Problem
     P: np.ndarray  # (agents, upper, upper)
     c: np.ndarray  # (agents, upper)
     D: np.ndarray  # (agents, upper, lower)
@@ -37,7 +36,7 @@ class Quadratic(NamedTuple):
     def _solved(self, right: np.ndarray) -> np.ndarray:
         """A^-1 of it: each agent's, or that of the means."""
         A = self.A
-        if self.problem.lower_level == "common":
+        if self.lower_level == "common":
             A, right = (np.broadcast_to(a.mean(0), a.shape) for a in (A, right))
         return np.linalg.solve(A, right[..., None])[..., 0]
 
@@ -51,7 +50,7 @@ class Quadratic(NamedTuple):
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """grad l(x), the mean over the agents at their y_i*(x) (3)."""
-        if self.problem.lower_level == "none":
+        if self.lower_level == "none":
             return self.P.mean(0) @ x + self.c.mean(0)
         return self.surrogate(x, self.lower_solution(x)).mean(0)
 
@@ -137,9 +136,12 @@ def quadratic(
         linear = [own + noise * random.normal(size=(n, upper)) for own, n in zip(c, counts)]
         own_rows = [{"P": np.repeat(P[i][None], len(a), 0), "c": a} for i, a in enumerate(linear)]
         c = np.stack([a.mean(0) for a in linear])
-        alone = Problem(_f_alone, None, lambda key: jnp.zeros(upper), own_rows)
-        return Quadratic(alone, P, c, D, A, B, *(np.zeros((agents, lower)) for _ in "ab"))
-    parts = repeated("train"), repeated("valid")
-    problem = Problem(_f, _g, init, *parts, lower_level=lower_level)
-    means = {part: np.stack([p.mean(0) for p in points[part]]) for part in points}
-    return Quadratic(problem, P, c, D, A, B, means["valid"], means["train"])
+        problem = Quadratic(_f_alone, None, lambda key: jnp.zeros(upper), own_rows)
+        means = dict.fromkeys(points, np.zeros((agents, lower)))
+    else:
+        parts = repeated("train"), repeated("valid")
+        problem = Quadratic(_f, _g, init, *parts, lower_level=lower_level)
+        means = {part: np.stack([p.mean(0) for p in points[part]]) for part in points}
+    problem.P, problem.c, problem.D, problem.A, problem.B = P, c, D, A, B
+    problem.a, problem.b = means["valid"], means["train"]
+    return problem

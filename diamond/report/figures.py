@@ -38,6 +38,20 @@ def draw(
     Seeds are drawn as their median and range. `relative_to` names the curve that all are divided
     by. Written to the folder `out` as convergence.png, .pdf, ...
     """
+    name = "convergence" if relative_to is None else "convergence-relative"
+    paths = [Path(out) / f"{name}.{kind}" for kind in dict.fromkeys(formats)]
+    return draw_files(folders, paths, relative_to)
+
+
+def draw_files(
+    folders: Sequence[Path], paths: Sequence[Path], relative_to: str | None = None
+) -> list[Path]:
+    """Write the figure of `draw` to these files, whose endings say of which kind each is."""
+    if unknown := {path.suffix[1:] for path in paths} - {*FIXED}:
+        kinds = ", ".join(f".{kind}" for kind in FIXED)
+        raise ValueError(
+            f"no figure of the kind {min(unknown)!r}; name a file that ends in {kinds}"
+        )
     runs = stored(folders)
     groups, membership = group([run.manifest for run in runs])
     titles = [found["title"] for found in groups]
@@ -53,10 +67,8 @@ def draw(
         for axis in along
     }
     base = None if relative_to is None else titles.index(relative_to)
-    name = "convergence" if base is None else "convergence-relative"
-    paths = [Path(out) / f"{name}.{kind}" for kind in dict.fromkeys(formats)]
     _save(_figure(groups, curves, along, base), paths)
-    return paths
+    return [*paths]
 
 
 def aggregate(seeds: list[list[dict[str, Any]]], measure: str, axis: str) -> Curve:

@@ -33,7 +33,7 @@ def describe_network(network: Network) -> Description:
     Messages of a sequence of networks are mixed by one after another, so that their order counts.
     """
     hashed = hashlib.sha256()
-    for one in network.rounds:
+    for one in network.phases:
         for matrix in (one.weights, one.weights if one.shares is None else one.shares):
             entries = csr_array(matrix, copy=True)
             entries.sum_duplicates()

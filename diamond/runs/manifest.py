@@ -98,7 +98,7 @@ def _kind(network: Network) -> dict[str, Any]:
     """What there is to say of links that go one way, change, or are not perfect."""
     found: dict[str, Any] = {}
     if network.kind != "symmetric":
-        found |= {"kind": network.kind, "period": len(network.rounds)}
+        found |= {"kind": network.kind, "period": len(network.phases)}
     if network.channels:
         found |= {"channels": [one.name for one in network.channels]}
     return found

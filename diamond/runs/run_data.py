@@ -23,7 +23,7 @@ class RunData:
     x: Tree
     y: Tree
     history: dict[str, np.ndarray]
-    agents: dict[str, np.ndarray]
+    per_agent: dict[str, np.ndarray]
     state: State
     rounds: int
     network: Network

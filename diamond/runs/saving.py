@@ -65,7 +65,7 @@ def lines(run: RunData) -> list[dict[str, Any]]:
     """The evaluations as metrics.jsonl has them."""
     return [
         {name: np.asarray(values)[i].item() for name, values in run.history.items()}
-        | {"agents": {name: np.asarray(own[i]) for name, own in run.agents.items()}}
+        | {"agents": {name: np.asarray(own[i]) for name, own in run.per_agent.items()}}
         for i in range(len(run.history["round"]))
     ]
 

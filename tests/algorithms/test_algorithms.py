@@ -34,9 +34,9 @@ def test_the_folder_is_the_catalogue():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
-    algorithm = resolve(ALGORITHMS[name](), Setting(quad().problem, ring(4), 4, 0)).algorithm
+    algorithm = resolve(ALGORITHMS[name](), Setting(quad(), ring(4), 4, 0)).algorithm
     assert algorithm.batch >= 1 and algorithm.stages[0].links >= 0
-    x, y = quad().problem.start(0)
+    x, y = quad().start(0)
     learned = agent_numbers(algorithm, 3).learned(algorithm.init(x, y))
     assert learned.keys() == {"alpha", "beta"}
     again = jax.tree.unflatten(jax.tree.structure(algorithm), jax.tree.leaves(algorithm))
@@ -93,15 +93,13 @@ def test_every_estimator_works_in_single_precision(name, float32):
 
 def test_interact_is_exact_also_with_noisy_and_unequal_rows():
     q = quad(noise=1.0, rows=(12, 5, 1, 9))
-    state = end(
-        q.problem, ring(4), diamond.interact(0.1, 0.5, hg.conjugate_gradient(4)), 1500
-    ).state
+    state = end(q, ring(4), diamond.interact(0.1, 0.5, hg.conjugate_gradient(4)), 1500).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-12)
 
 
 def test_interact_takes_no_more_cg_steps_than_y_has_numbers():
     counts = [12, 5, 1, 9]
-    problem = quad(noise=1.0, rows=tuple(counts)).problem
+    problem = quad(noise=1.0, rows=tuple(counts))
     found, exact = (
         end(problem, ring(4), diamond.interact(0.1, 0.5, *given), 3)
         for given in ([], [hg.conjugate_gradient(4)])
@@ -117,7 +115,7 @@ def test_diamond_comes_closer_with_more_rounds():
     algorithm = diamond.diamond(**steps, batch=2, hypergradient=hg.neumann(12, 1.6))
 
     def error(rounds, seed):
-        x = np.asarray(end(q.problem, ring(4), algorithm, rounds, seed).state.x)
+        x = np.asarray(end(q, ring(4), algorithm, rounds, seed).state.x)
         return np.linalg.norm(x - q.minimizer())
 
     errors = [np.mean([error(rounds, seed) for seed in range(3)]) for rounds in (50, 400, 3200)]

@@ -66,7 +66,7 @@ def test_spider_resets_every_period_and_recurs_in_between():
 def test_without_noise_momentum_is_the_exact_gradient():
     q = quad(noise=0.0)
     algorithm = diamond.diamond(0.05, 0.2, 0.3, 0.1, 1, ESTIMATORS["exact"])
-    for progress in steps(q.problem, ring(4), algorithm, 12)[1:]:
+    for progress in steps(q, ring(4), algorithm, 12)[1:]:
         state = progress.state
         x, y, _ = map(np.asarray, state.last[0])  # p_t and v_t belong to (x_t, y_t)
         np.testing.assert_allclose(state.p, q.surrogate(x, y), rtol=1e-11, atol=1e-12)
@@ -79,11 +79,11 @@ def test_at_frozen_iterates_the_variance_tends_to_eta_over_2_minus_eta():
     q = quad(noise=1.0)
     eta, gamma, rounds, skip = 0.5, 0.2, 2500, 50
     algorithm = diamond.diamond(0.0, 0.0, eta, gamma, 1, ESTIMATORS["exact"])
-    found = steps(q.problem, ring(4), algorithm, rounds, seed=1)[skip:]
+    found = steps(q, ring(4), algorithm, rounds, seed=1)[skip:]
     p, v = (np.stack([getattr(s.state, name) for s in found]) for name in ("p", "v"))
     assert not np.asarray(found[-1].state.x).any() and not np.asarray(found[-1].state.y).any()
     zero = np.zeros((4, 4))
-    rows = {part: [r["point"] for r in q.problem.rows[part]] for part in ("train", "valid")}
+    rows = {part: [r["point"] for r in q.rows[part]] for part in ("train", "valid")}
     # One sample of h at zero is c - B' A^-1 a_n, of g_y it is -b_n.
     h = [-(a - a.mean(0)) @ np.linalg.solve(A, B) for a, A, B in zip(rows["valid"], q.A, q.B)]
     sigma_p = np.mean([(e**2).sum(1).mean() for e in h])

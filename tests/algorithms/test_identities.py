@@ -47,8 +47,8 @@ def trace(name, network="ring"):
         "average": from_graph(nx.complete_graph(4), np.full((4, 4), 0.25)),
     }
     algorithm = build(name, hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
-    stepped = steps(quad().problem, networks[network], algorithm, ROUNDS)
-    at_once = end(quad().problem, networks[network], algorithm, ROUNDS)
+    stepped = steps(quad(), networks[network], algorithm, ROUNDS)
+    at_once = end(quad(), networks[network], algorithm, ROUNDS)
     assert same_bits(stepped[-1], at_once)  # state and counters; also tested by name below
     return [s.state for s in stepped]
 
@@ -118,7 +118,7 @@ def by_hand(q, M, rounds, K=5, L=1.6):
     last = x, y
 
     def gradients(i, x, y, s):
-        rows = {part: q.problem.rows[part][i]["point"] for part in ("train", "valid")}
+        rows = {part: q.rows[part][i]["point"] for part in ("train", "valid")}
         block = lambda part, first: rows[part][(int(first) + np.arange(BATCH)) % len(rows[part])]
         w = y - block("valid", s.upper).mean(0) + q.D[i].T @ x  # f_y
         for _ in range(int(s.bits) % K):
@@ -130,7 +130,7 @@ def by_hand(q, M, rounds, K=5, L=1.6):
         eta, gamma = (1, 1) if t == 0 else (ETA, GAMMA)
         new_p, new_v = np.empty_like(p), np.empty_like(v)
         for i in range(m):
-            s = sample_of(q.problem, i, K, BATCH, t, seed=7)
+            s = sample_of(q, i, K, BATCH, t, seed=7)
             (h, g), (h_old, g_old) = (gradients(i, a[i], b[i], s) for a, b in ((x, y), last))
             new_p[i] = h + (1 - eta) * (p[i] - h_old)
             new_v[i] = g + (1 - gamma) * (v[i] - g_old)
@@ -145,7 +145,7 @@ def test_diamond_is_the_loop_written_by_hand(agents):
     q = quad(agents=agents)
     network = diamond.network.path(agents)
     algorithm = build("diamond", hypergradient=ESTIMATORS["neumann"], **STEPS)
-    found = end(q.problem, network, algorithm, ROUNDS, seed=7).state
+    found = end(q, network, algorithm, ROUNDS, seed=7).state
     x, y, u = by_hand(q, network.matrix, ROUNDS)
     np.testing.assert_allclose(found.x, x, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(found.y, y, rtol=1e-12, atol=1e-13)
@@ -162,29 +162,27 @@ def test_m_sgd_is_diamond_without_tracking():
 def test_on_one_agent_m_sgd_is_diamond():
     q, alone = quad(agents=1), diamond.network.path(1)
     options = dict(hypergradient=ESTIMATORS["neumann"], **STEPS)
-    one, two = (
-        end(q.problem, alone, build(name, **options), ROUNDS) for name in ("m_sgd", "diamond")
-    )
+    one, two = (end(q, alone, build(name, **options), ROUNDS) for name in ("m_sgd", "diamond"))
     np.testing.assert_allclose(one.state.x, two.state.x, rtol=1e-12)
     np.testing.assert_allclose(one.state.y, two.state.y, rtol=1e-12)
 
 
 def test_gt_sgd_is_diamond_with_all_weight_on_the_present():
     algorithm = diamond.diamond(ALPHA, BETA, 1.0, 1.0, BATCH, ESTIMATORS["neumann_sum"])
-    found = end(quad().problem, ring(4), algorithm, ROUNDS).state
+    found = end(quad(), ring(4), algorithm, ROUNDS).state
     wanted = trace("gt_sgd")[-1]
     assert same_bits((found.x, found.y, found.p, found.u), (wanted.x, wanted.y, wanted.p, wanted.u))
 
 
 def test_dsgd_is_m_sgd_with_all_weight_on_the_present():
     algorithm = diamond.m_sgd(ALPHA, BETA, 1.0, 1.0, BATCH, ESTIMATORS["neumann_sum"])
-    found = end(quad().problem, ring(4), algorithm, ROUNDS).state
+    found = end(quad(), ring(4), algorithm, ROUNDS).state
     assert same_bits((found.x, found.y), trace("dsgd")[-1][:2])
 
 
 def test_svr_interact_with_period_1_is_interact():
     options = STEPS | {"period": 1, "hypergradient": ESTIMATORS["neumann_sum"]}
-    found = end(quad().problem, ring(4), build("svr_interact", **options), ROUNDS).state
+    found = end(quad(), ring(4), build("svr_interact", **options), ROUNDS).state
     wanted = trace("interact")[-1]
     for name in ("x", "y", "p", "u"):
         np.testing.assert_allclose(
@@ -220,24 +218,24 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
 
 def test_interact_is_diamond_on_full_batches_with_all_weight_on_the_present():
     algorithm = diamond.diamond(ALPHA, BETA, 1.0, 1.0, 12, ESTIMATORS["exact"])
-    found = end(quad().problem, ring(4), algorithm, ROUNDS).state
+    found = end(quad(), ring(4), algorithm, ROUNDS).state
     full = diamond.interact(ALPHA, BETA, ESTIMATORS["exact"])
-    wanted = end(quad().problem, ring(4), full, ROUNDS).state
+    wanted = end(quad(), ring(4), full, ROUNDS).state
     for name in ("x", "y", "u"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-11)
 
 
 def test_renaming_the_agents_renames_the_result():
     q, order = quad(), [2, 0, 3, 1]
-    rows = {part: [q.problem.rows[part][i] for i in order] for part in ("train", "valid")}
-    moved = Problem(q.problem.upper, q.problem.lower, q.problem.init, **rows, shuffle=False)
+    rows = {part: [q.rows[part][i] for i in order] for part in ("train", "valid")}
+    moved = Problem(q.upper, q.lower, q.init, **rows, shuffle=False)
     graph = nx.Graph([(0, 1), (1, 2), (2, 3), (1, 3)])
     place = {agent: new for new, agent in enumerate(order)}
     renamed = nx.Graph()
     renamed.add_nodes_from(range(4))
     renamed.add_edges_from((place[a], place[b]) for a, b in graph.edges)
     algorithm = build("interact", hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
-    one = end(q.problem, from_graph(graph, "metropolis"), algorithm, ROUNDS).state
+    one = end(q, from_graph(graph, "metropolis"), algorithm, ROUNDS).state
     two = end(moved, from_graph(renamed, "metropolis"), algorithm, ROUNDS).state
     for name in ("x", "y", "p", "u"):
         a, b = np.asarray(getattr(one, name)), np.asarray(getattr(two, name))

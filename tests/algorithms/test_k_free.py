@@ -49,7 +49,7 @@ def test_one_agent_is_the_loop_written_by_hand():
 
 def test_z_becomes_the_solution_and_x_the_minimizer():
     q = quad(noise=0.0)
-    state = end(q.problem, ring(4), diamond.k_free(0.1, 0.5, 0.5, 0.5, batch=3), 1500).state
+    state = end(q, ring(4), diamond.k_free(0.1, 0.5, 0.5, 0.5, batch=3), 1500).state
     best = q.minimizer()
     np.testing.assert_allclose(state.x, np.tile(best, (4, 1)), atol=1e-9)
     y = q.lower_solution(best)
@@ -60,10 +60,8 @@ def test_z_becomes_the_solution_and_x_the_minimizer():
 def test_it_costs_three_batches_a_round_whatever_the_conditioning(monkeypatch):
     unmeasured(monkeypatch)
     q = quad(noise=0.5)
-    run = diamond.simulate(
-        q.problem, ring(4), diamond.k_free(0.05, 0.2, 0.3, 0.3, batch=4), 10, every=10
-    )
+    run = diamond.simulate(q, ring(4), diamond.k_free(0.05, 0.2, 0.3, 0.3, batch=4), 10, every=10)
     assert run.costs["samples"].tolist() == [10 * 3 * 4] * 4
     chain = diamond.diamond(0.05, 0.2, 0.3, 0.3, 4, hypergradient=hg.neumann_sum(10, 1.6))
-    other = diamond.simulate(q.problem, ring(4), chain, 10, every=10)
+    other = diamond.simulate(q, ring(4), chain, 10, every=10)
     assert other.costs["samples"].tolist() == [10 * 12 * 4] * 4

@@ -61,7 +61,7 @@ def problem(name, **options):
 def error(name, network, options=(), rounds=ROUNDS, **about):
     """How far x ends from the solution, relative to it; the largest over the agents."""
     q = problem(name, **about)
-    state = end(q.problem, network, made(name, **dict(options)), rounds).state
+    state = end(q, network, made(name, **dict(options)), rounds).state
     return np.abs(np.asarray(state.x) - q.minimizer()).max() / np.abs(q.minimizer()).max()
 
 
@@ -78,7 +78,7 @@ def test_it_reaches_the_solution_of_agents_that_differ(name):
 def test_tracked_algorithms_reach_the_minimizer_to_the_last_digits(name):
     """Without noise, at constant steps, in spite of the agents' differences."""
     q, larger = problem(name), dict(alpha=0.1, beta=0.5)
-    state = end(q.problem, NETWORKS["ring"], made(name, **larger), ROUNDS).state
+    state = end(q, NETWORKS["ring"], made(name, **larger), ROUNDS).state
     best = q.minimizer()
     assert np.linalg.norm(best) > 0.3  # not where it started
     np.testing.assert_allclose(state.x, np.tile(best, (6, 1)), atol=1e-12)
@@ -120,8 +120,8 @@ def test_inverses_of_ones_own_lead_elsewhere_unless_agents_are_alike(name):
 def alike(lower_level):
     """Six agents with the rows of one, and the problem of that one: checked once a lower level."""
     q = quad(agents=1, rows=4, noise=0.0, lower_level=lower_level)
-    rows = {part: [q.problem.rows[part][0]] * 6 for part in ("train", "valid")}
-    given = q.problem.upper, q.problem.lower, q.problem.init
+    rows = {part: [q.rows[part][0]] * 6 for part in ("train", "valid")}
+    given = q.upper, q.lower, q.init
     return diamond.Problem(*given, **rows, lower_level=lower_level), q
 
 
@@ -160,7 +160,7 @@ def test_state_and_messages_keep_tree_shape_and_type(name):
 
 @pytest.mark.parametrize("lower_level", ["personal", "common", "none"])
 def test_the_wrong_lower_level_is_refused_with_the_names_of_those_that_solve_it(lower_level):
-    known, network = quad(lower_level=lower_level).problem, ring(4)
+    known, network = quad(lower_level=lower_level), ring(4)
     right = catalogue.solving(lower_level)
     assert len(right) >= 10
     for name, make in METHODS.items():

@@ -21,7 +21,7 @@ def test_adapt_then_combine_written_out(name):
     """x_{t+1} = M (x_t - alpha u_t) with u_t = M u_{t-1} + p_t - p_{t-1}, from the p of the run."""
     network = diamond.network.path(4, "metropolis")
     algorithm = build(name, hypergradient=ESTIMATORS["neumann_sum"], order="atc", **STEPS)
-    states = [s.state for s in steps(quad().problem, network, algorithm, 6)]
+    states = [s.state for s in steps(quad(), network, algorithm, 6)]
     u, old = np.zeros_like(states[0].x), np.zeros_like(states[0].x)
     for now, after in pairwise(states):
         u = network.matrix @ u + after.p - old
@@ -35,14 +35,14 @@ def test_without_tracking_the_step_along_p_is_mixed():
     algorithm = build("dsgd", hypergradient=ESTIMATORS["neumann_sum"], order="atc", **STEPS)
     early = build("dsgd", hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
     average = from_graph(nx.complete_graph(4), np.full((4, 4), 0.25))
-    late, first = (end(quad().problem, average, a, 1).state for a in (algorithm, early))
+    late, first = (end(quad(), average, a, 1).state for a in (algorithm, early))
     np.testing.assert_allclose(late.x, np.broadcast_to(np.mean(first.x, 0), (4, 3)), atol=1e-14)
     assert np.ptp(first.x, axis=0).min() > 1e-4
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_one_agent_does_not_see_the_order(name):
-    problem = quad(agents=1).problem
+    problem = quad(agents=1)
     given = dict(hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
     paper, late = (
         end(problem, ring(1), build(name, order=order, **given), 8).state
@@ -58,7 +58,7 @@ def stable(order, alpha):
     quadratic = still()
     network = diamond.network.ring(4, "max_degree")
     try:
-        run = diamond.simulate(quadratic.problem, network, algorithm, 3000, every=3000)
+        run = diamond.simulate(quadratic, network, algorithm, 3000, every=3000)
     except diamond.Diverged:
         return False
     return bool(np.abs(flat(run.x) - quadratic.minimizer()).max() < 1e-6)
@@ -77,7 +77,7 @@ def test_the_traffic_is_the_same(monkeypatch):
     unmeasured(monkeypatch)
     sent = [
         diamond.simulate(
-            quad().problem,
+            quad(),
             ring(4),
             build("diamond", hypergradient=ESTIMATORS["neumann"], order=order, **STEPS),
             5,

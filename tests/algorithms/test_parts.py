@@ -46,7 +46,7 @@ def test_corrections_are_their_two_step_forms(name, mixing):
     q = quad(lower_level="none", noise=0.0)
     network = ring(4, mixing)  # by Metropolis M has the eigenvalue -1/3
     method = getattr(diamond, name)(ALPHA, batch=2)
-    found = steps(q.problem, network, method, ROUNDS)
+    found = steps(q, network, method, ROUNDS)
     for progress, x in zip(found, two_step(q, network.matrix, ROUNDS, name), strict=True):
         np.testing.assert_allclose(progress.state.x, x, atol=1e-13)
 
@@ -69,16 +69,14 @@ def test_single_level_tracking_is_the_loop_written_by_hand(name):
     q = quad(lower_level="none", noise=0.0, rows=2)
     given = {"batch": 2} if name != "interact" else {}
     weights = {"eta": 0.3} if name == "gt_storm" else {}
-    found = end(
-        q.problem, ring(4), getattr(diamond, name)(ALPHA, order="atc", **given, **weights), 9
-    )
+    found = end(q, ring(4), getattr(diamond, name)(ALPHA, order="atc", **given, **weights), 9)
     np.testing.assert_allclose(found.state.x, by_hand(q, ring(4).matrix, 9), atol=1e-13)
 
 
 def test_duals_add_up_to_nothing():
     q = quad(lower_level="none")
     for name in ("extra", "exact_diffusion"):
-        for progress in steps(q.problem, ring(4), getattr(diamond, name)(ALPHA, batch=2), 6)[1:]:
+        for progress in steps(q, ring(4), getattr(diamond, name)(ALPHA, batch=2), 6)[1:]:
             np.testing.assert_allclose(np.sum(progress.state.memory.x, 0), 0, atol=1e-14)
         assert np.abs(progress.state.memory.x).max() > 1e-3
 
@@ -87,7 +85,7 @@ def test_duals_add_up_to_nothing():
 def test_single_precision_does_not_drift(name, float32):
     """What all agents have in common is in no difference, so it is never rounded away."""
     q = quad(lower_level="none", noise=0.0, rows=2)
-    x = end(q.problem, ring(4), getattr(diamond, name)(0.3, batch=2), 100_000).state.x
+    x = end(q, ring(4), getattr(diamond, name)(0.3, batch=2), 100_000).state.x
     assert x.dtype == np.float32
     assert np.abs(np.asarray(x) - q.minimizer()).max() < 1e-5
 
@@ -95,11 +93,11 @@ def test_single_precision_does_not_drift(name, float32):
 def test_a_matrix_that_corrections_cannot_take_is_refused():
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
     assert network.least < -1 / 3
-    setting = Setting(quad(agents=6).problem, network, 1, 0)
+    setting = Setting(quad(agents=6), network, 1, 0)
     assert fill(moves.diffusion(), setting).share == 0.5  # by itself, it takes (I + M) / 2
     with pytest.raises(ValueError, match=r"an eigenvalue -0\.\d+; exact diffusion needs"):
         fill(moves.diffusion(lazy=False), setting)
-    fine = Setting(quad(agents=6).problem, ring(6), 1, 0)
+    fine = Setting(quad(agents=6), ring(6), 1, 0)
     assert fill(moves.diffusion(lazy=False), fine).share == 1
     assert moves.extra().share == 1 and moves.extra(lazy=True).share == 0.5  # on any network
 
@@ -139,9 +137,9 @@ def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
     whole = diamond.extra(ALPHA, batch=2)
     half = replace(whole, x=replace(whole.x, move=moves.extra(lazy=True)))
     apart = lambda x: np.abs(np.asarray(x) - np.mean(x, 0)).max()
-    fast, slow = (end(q.problem, network, method, 40).state.x for method in (whole, half))
+    fast, slow = (end(q, network, method, 40).state.x for method in (whole, half))
     assert apart(fast) < 0.25 * apart(slow)
-    x = end(q.problem, network, whole, 3000).state.x
+    x = end(q, network, whole, 3000).state.x
     np.testing.assert_allclose(x, np.tile(q.minimizer(), (6, 1)), atol=1e-9)
 
 
@@ -151,7 +149,7 @@ STEPS = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
 def test_sparkle_with_local_y_and_z_is_lopa():
     composed = diamond.method("carried", "average", x="gt", y="local", **STEPS)
     assert composed == diamond.lopa(**STEPS, order="atc")
-    one, two = (end(quad().problem, ring(4), m, 5) for m in (composed, diamond.lopa(**STEPS)))
+    one, two = (end(quad(), ring(4), m, 5) for m in (composed, diamond.lopa(**STEPS)))
     assert not same_bits(one.state.x, two.state.x)  # which mixes before the step
 
 
@@ -175,14 +173,14 @@ def test_composed_methods_are_those_of_the_catalogue():
 def test_all_nine_pairs_of_corrections_reach_the_common_solution(x, yz):
     q = quad(noise=0.0, rows=2, lower_level="common")
     method = diamond.sparkle(0.05, 0.2, 0.2, 0.5, x=x, yz=yz, batch=2)
-    state = end(q.problem, ring(4), method, 3000).state
+    state = end(q, ring(4), method, 3000).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-9)
     np.testing.assert_allclose(state.y, q.lower_solution(q.minimizer()), atol=1e-9)
 
 
 def test_differences_of_gradients_stand_for_both_products():
     """D-SOBA-FO is D-SOBA where g is quadratic, but for rounding; and makes no products."""
-    problem = quad(lower_level="common").problem
+    problem = quad(lower_level="common")
     given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
     one, two = (end(problem, ring(4), diamond.d_soba(**given, first_order=f), 8) for f in (0, 1))
     np.testing.assert_allclose(one.state.x, two.state.x, atol=1e-9)
@@ -196,8 +194,7 @@ def test_one_after_another_the_later_sees_the_earlier():
     q = quad(noise=0.0, rows=2, lower_level="common")
     given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=1.0, batch=2)
     at_once, in_turn = (
-        steps(q.problem, ring(4), diamond.sparkle(**given, plan=plan), 2)
-        for plan in ("xyz", "y z x")
+        steps(q, ring(4), diamond.sparkle(**given, plan=plan), 2) for plan in ("xyz", "y z x")
     )
     assert same_bits(at_once[1].state.y, in_turn[1].state.y)  # y comes first
     f_y = lambda y: y - q.a  # at x = 0
@@ -234,7 +231,7 @@ def test_what_does_not_fit_together_is_refused(options, said):
 
 
 def test_a_table_needs_blocks_that_divide_the_rows():
-    given = quad(rows=(12, 6, 12, 9), lower_level="none").problem, ring(4)
+    given = quad(rows=(12, 6, 12, 9), lower_level="none"), ring(4)
     with pytest.raises(
         ValueError, match=r"agent 1 has 6 .* which batches of 4 do not divide.*batch=3"
     ):
@@ -246,9 +243,7 @@ def test_a_table_needs_blocks_that_divide_the_rows():
 def test_a_table_takes_the_noise_away():
     """SAGA ends where the full gradient does, a mini-batch does not."""
     q = quad(lower_level="none", noise=1.0)
-    error = lambda method: np.abs(
-        end(q.problem, ring(4), method, 800).state.x - q.minimizer()
-    ).max()
+    error = lambda method: np.abs(end(q, ring(4), method, 800).state.x - q.minimizer()).max()
     assert error(diamond.gt_saga(0.1, batch=3)) < 1e-9 < 1e-2 < error(diamond.gt_sgd(0.1, batch=3))
 
 
@@ -261,7 +256,7 @@ def test_momentum_leaves_less_noise_than_a_mini_batch():
     best = q.lower_solution(q.minimizer())
 
     def error(method):
-        ends = [end(q.problem, ring(4), method, 3000, seed).state.y for seed in range(4)]
+        ends = [end(q, ring(4), method, 3000, seed).state.y for seed in range(4)]
         return np.mean([np.sum((np.asarray(y) - best) ** 2) for y in ends])
 
     assert error(averaged) < 0.5 * error(plain)
@@ -270,9 +265,9 @@ def test_momentum_leaves_less_noise_than_a_mini_batch():
 def metric(q, x, y):
     """Stationarity, consensus and error of y, by the closed forms."""
     mean = x.mean(0)
-    at = x if q.problem.lower_level == "personal" else [mean] * 4
+    at = x if q.lower_level == "personal" else [mean] * 4
     best = np.stack([q.lower_solution(own)[i] for i, own in enumerate(at)])
-    error = 0.0 if q.problem.lower_level == "none" else np.sum((best - y) ** 2)
+    error = 0.0 if q.lower_level == "none" else np.sum((best - y) ** 2)
     return np.sum(q.gradient(mean) ** 2) + np.sum((x - mean) ** 2) + error
 
 
@@ -292,7 +287,7 @@ def test_steps_that_choose_themselves_make_progress_unattended(method, lower_lev
     """One of each rule: common and agreed upon, inner loops, averages, no lower level, matrices."""
     unmeasured(monkeypatch)
     q = quad(lower_level=lower_level, rows=16, noise=0.3)
-    run = diamond.simulate(q.problem, ring(4), method, 150, every=150)
+    run = diamond.simulate(q, ring(4), method, 150, every=150)
     x, mean = np.asarray(run.x), np.asarray(run.x).mean(0)
     assert q.gradient(mean / 2) @ mean < 0  # l(mean) - l(0), of a quadratic
     y = 0.0 if run.y is None else np.asarray(run.y)

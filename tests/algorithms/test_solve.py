@@ -23,7 +23,7 @@ def gap(given, run):
 @pytest.mark.parametrize("level", ["personal", "common", "none"])
 def test_it_ends_at_the_minimizer(level):
     given = quad(noise=0.0, lower_level=level)
-    run = diamond.simulate(given.problem, ring(4), solve(batch=4), 400, every=400)
+    run = diamond.simulate(given, ring(4), solve(batch=4), 400, every=400)
     assert gap(given, run) < 0.02
     assert {"alpha"} <= set(run.history) and run.history["alpha"][-1] > 0
     assert (level == "none") == ("beta" not in run.history)
@@ -40,12 +40,12 @@ def test_it_ends_at_the_minimizer(level):
 )
 def test_it_is_right_on_every_kind_of_network(network):
     given = quad(noise=0.0)
-    run = diamond.simulate(given.problem, network, solve(batch=4), 400, every=400)
+    run = diamond.simulate(given, network, solve(batch=4), 400, every=400)
     assert gap(given, run) < 0.05
 
 
 def test_trackers_add_up_to_directions():
-    run = diamond.simulate(quad().problem, ring(4), solve(batch=3), 7, every=7)
+    run = diamond.simulate(quad(), ring(4), solve(batch=3), 7, every=7)
     np.testing.assert_allclose(run.state.u.sum(0), run.state.p.sum(0), atol=1e-12)
 
 
@@ -71,7 +71,7 @@ PARTS = ("train", "valid")
     [(1e6, 1.0, 1.0), (1.0, 1e-6, 1.0), (1.0, 1.0, 1e6), (1e-6,) * 3],
 )
 def test_units_do_not_matter(x_scale, y_scale, value):
-    problem = quad().problem
+    problem = quad()
     changed = scaled(problem, x_scale, y_scale, value)
     runs = [diamond.simulate(p, ring(4), solve(batch=3), 30, every=30) for p in (problem, changed)]
     np.testing.assert_allclose(np.asarray(runs[1].x) / x_scale, runs[0].x, rtol=1e-6, atol=1e-9)
@@ -129,8 +129,8 @@ def test_steps_are_shortened_where_x_swings():
 def test_local_work_solves_the_lower_level():
     """y and z of one agent beside dense solutions in float64, and the rows they were paid with."""
     given = quad(noise=0.3)
-    own = given.problem.objectives(3).of(1)
-    x, y = given.problem.start(0)
+    own = given.objectives(3).of(1)
+    x, y = given.start(0)
     sample = Sample(0, 0, 0, None, None)
     given_x = x + 0.5
     with pytest.MonkeyPatch.context() as patch:
@@ -147,7 +147,7 @@ def test_local_work_solves_the_lower_level():
 
 
 def test_few_batches_stand_for_many_rows():
-    own = quad().problem.objectives(3).of(0)
+    own = quad().objectives(3).of(0)
     assert local_solver.local_rows(own.train, 2, 4).where is None
     few = local_solver.local_rows(own.train, 11, 2)
     assert few.number == 6 and list(few.where) == [11, 0, 1, 2, 3, 4]
@@ -162,7 +162,7 @@ def test_work_is_done_where_it_is_needed():
 def test_an_ill_conditioned_lower_level_is_solved_for():
     """At condition 100 gradient steps of y alone would take hundreds of rounds to follow x once."""
     given = quad(mu=0.01, L=1.0, noise=0.05)
-    run = diamond.simulate(given.problem, ring(4), solve(batch=3), 300, every=300)
+    run = diamond.simulate(given, ring(4), solve(batch=3), 300, every=300)
     first, last = run.history["stationarity"]
     assert last < 0.01 * first
     assert run.costs["hvps"].min() > 2 * 300 * 3  # more than the two products of every round
@@ -176,11 +176,11 @@ def test_a_run_that_is_lost_rolls_back_and_continues_with_smaller_steps():
 
     def upper(x, y, rows):
         poison = jnp.where(jnp.sum(x**2) > far**2, jnp.nan, 1.0)
-        return poison * given.problem.upper(x, y, rows)
+        return poison * given.upper(x, y, rows)
 
-    rows = [[given.problem.rows[part][i] for i in range(4)] for part in PARTS]
-    start = lambda key: given.problem.start(0)
-    problem = Problem(upper, given.problem.lower, start, *rows, shuffle=False)
+    rows = [[given.rows[part][i] for i in range(4)] for part in PARTS]
+    start = lambda key: given.start(0)
+    problem = Problem(upper, given.lower, start, *rows, shuffle=False)
     with pytest.warns(RuntimeWarning, match="back to round 0 with steps"):
         run = diamond.simulate(problem, ring(4), solve(batch=2), 200, every=200)
     assert run.rounds == 200 and gap(given, run) < 0.2
@@ -188,7 +188,7 @@ def test_a_run_that_is_lost_rolls_back_and_continues_with_smaller_steps():
 
 
 def test_resumed_it_ends_in_the_same_bits():
-    given = quad().problem, ring(4), solve(batch=3)
+    given = quad(), ring(4), solve(batch=3)
     whole = diamond.simulate(*given, 20, every=10)
     half = diamond.simulate(*given, 10, every=10)
     again = diamond.simulate(*given, 20, every=10, resume=half.snapshot)
@@ -198,20 +198,20 @@ def test_resumed_it_ends_in_the_same_bits():
 
 def test_one_call_chooses_everything():
     given = quad(noise=0.1)
-    run = diamond.solve(given.problem, ring(4))
+    run = diamond.solve(given, ring(4))
     assert gap(given, run) < 0.1 and "has fallen by" in run.message
     assert "mini-batches of 2 rows, for 4 agents on ring(4)" in run.description
-    short = diamond.solve(given.problem, ring(4), calls=500)
+    short = diamond.solve(given, ring(4), calls=500)
     assert short.message.startswith("stopped at round") and "calls" in short.message
     spent = sum(short.history[name][-1] for name in ("gradients", "hvps", "jvps"))
     assert spent >= 500 and short.rounds < run.rounds
     at = (run.history["upper_loss"][0] + run.history["upper_loss"][-1]) / 2
-    assert "upper_loss" in diamond.solve(given.problem, ring(4), target=at).message
-    assert diamond.solve(given.problem, ring(4), rounds=3).rounds == 3
+    assert "upper_loss" in diamond.solve(given, ring(4), target=at).message
+    assert diamond.solve(given, ring(4), rounds=3).rounds == 3
 
 
 def test_one_agent_needs_no_network():
-    run = diamond.solve(quad(agents=1).problem, rounds=5)
+    run = diamond.solve(quad(agents=1), rounds=5)
     assert run.rounds == 5 and "one agent" in run.description
     with pytest.raises(ValueError, match=r"4 agents, which need a network.*ring\(4\)"):
-        diamond.solve(quad().problem)
+        diamond.solve(quad())

@@ -42,12 +42,12 @@ def test_places_of_learned_numbers_are_found_and_filled():
     assert learned_names(filled) == set() and filled.numbers(0)["beta"] == 0.3
     assert jax.tree.leaves(Learned("alpha")) == []
     given = diamond.gt_sgd(alpha=0.1, beta=0.1, hypergradient=hg.exact())
-    assert given.suited(quad().problem) == given
+    assert given.suited(quad()) == given
 
 
 def test_the_largest_curvature_is_learned_and_steps_stay_below_its_limit():
     """quad has L = 1.5 at every agent, and mu = 0.5."""
-    state = end(quad(noise=0.0).problem, ring(4), maker("solve")(batch=12), 60).state
+    state = end(quad(noise=0.0), ring(4), maker("solve")(batch=12), 60).state
     np.testing.assert_allclose(state.curvature.largest, 1.5, rtol=0.05)
     assert np.all(state.curvature.lag <= MARGIN * 3.01) and np.all(state.curvature.lag >= MARGIN)
 
@@ -55,8 +55,8 @@ def test_the_largest_curvature_is_learned_and_steps_stay_below_its_limit():
 def test_a_warm_start_carries_the_solution_of_the_linear_system():
     given = quad(noise=0.0)
     method = diamond.gt_sgd(alpha=1e-9, batch=12)  # x stays, y and z settle
-    state = end(given.problem, ring(4), method, 200).state
-    objectives = given.problem.objectives(12)
+    state = end(given, ring(4), method, 200).state
+    objectives = given.objectives(12)
     for i in range(4):
         own = objectives.of(i)
         x, y = jax.tree.map(lambda a, i=i: a[i], (state.x, state.y))
@@ -67,7 +67,7 @@ def test_a_warm_start_carries_the_solution_of_the_linear_system():
 
 def test_a_warm_start_is_exact_where_it_begins_at_the_solution():
     given = quad(noise=0.0)
-    own, (x, y) = given.problem.objectives(12).of(0), given.problem.start(0)
+    own, (x, y) = given.objectives(12).of(0), given.start(0)
     f_y = jax.grad(own.f, 1)(x, y, None)
     g_yy = jax.jacfwd(jax.grad(own.g, 1), 1)(x, y, None)
     solve = hg.warm_start(3).solve
@@ -84,7 +84,7 @@ def test_a_warm_start_is_exact_where_it_begins_at_the_solution():
 
 
 def test_what_travels_with_x_is_a_few_scalars_and_a_sketch_where_x_is_not_tracked():
-    problem = quad().problem
+    problem = quad()
 
     def size(method):
         sent = diamond.simulate(problem, ring(4), method, 3, every=1).history["bytes"]
@@ -98,7 +98,7 @@ def test_what_travels_with_x_is_a_few_scalars_and_a_sketch_where_x_is_not_tracke
 
 
 def test_agents_come_to_the_same_step():
-    state = end(quad(noise=0.1).problem, ring(4), diamond.dsgd(batch=4), 80).state
+    state = end(quad(noise=0.1), ring(4), diamond.dsgd(batch=4), 80).state
     alpha = np.asarray(state.step.scalars.alpha)
     assert alpha.max() < 1.3 * alpha.min()
 
@@ -107,7 +107,7 @@ def test_agents_come_to_the_same_step():
 def test_steps_do_not_depend_on_units(name):
     """The same trajectory for x in other units, to rounding."""
     make, scale = getattr(diamond, name), 2.0**20
-    problem, other = quad().problem, copy(quad().problem)
+    problem, other = quad(), copy(quad())
     f, g, start = other.upper, other.lower, other.init
     other.upper = lambda x, y, rows: f(x / scale, y, rows)
     other.lower = lambda x, y, rows: g(x / scale, y, rows)
@@ -118,7 +118,7 @@ def test_steps_do_not_depend_on_units(name):
 
 
 def test_a_rollback_shortens_learned_and_given_steps():
-    method = diamond.gt_sgd(beta=0.4).suited(quad().problem)
+    method = diamond.gt_sgd(beta=0.4).suited(quad())
     assert isinstance(method, LearnedNumbers)
     shorter = method.shrunk(0.25)
     assert shorter.caution == 4 and float(shorter.method.numbers(0)["beta"]) == 0.1
@@ -126,7 +126,7 @@ def test_a_rollback_shortens_learned_and_given_steps():
 
 
 def test_the_pilot_has_learned_what_a_run_has_after_25_rounds():
-    problem, method = quad(noise=0.1).problem, diamond.gt_sgd(batch=4)
+    problem, method = quad(noise=0.1), diamond.gt_sgd(batch=4)
     found = learned_numbers(problem, ring(4), method, 0)
     run = diamond.simulate(problem, ring(4), method, 25, every=25)
     assert found["alpha"] == run.history["alpha"][-1] and found["beta"] == run.history["beta"][-1]
@@ -134,6 +134,6 @@ def test_the_pilot_has_learned_what_a_run_has_after_25_rounds():
 
 
 def test_a_seed_gives_the_same_steps_whatever_is_measured():
-    problem, method = quad().problem, diamond.diamond(batch=4)
+    problem, method = quad(), diamond.diamond(batch=4)
     one, two = (diamond.simulate(problem, ring(4), method, 30, every=k) for k in (30, 7))
     assert same_bits(one.state, two.state)

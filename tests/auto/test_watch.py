@@ -14,7 +14,7 @@ pytestmark = pytest.mark.quick
 
 def looked(*losses, forget=()):
     """What is remembered after looks that found these; the run went back before some."""
-    setting = Setting(quad().problem, ring(4), 2, 0)
+    setting = Setting(quad(), ring(4), 2, 0)
     for i, loss in enumerate(losses):
         if i:
             setting = setting.at(None, None, forget=i in forget)

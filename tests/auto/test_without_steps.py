@@ -133,9 +133,7 @@ def shrinking(rounds, every):
     wild = diamond.gt_sgd(0.2, 30.0, batch=4, hypergradient=ESTIMATORS["exact"])
     with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
-        run = diamond.simulate(
-            quad().problem, ring(4), wild, rounds, every=every, on_divergence="shrink"
-        )
+        run = diamond.simulate(quad(), ring(4), wild, rounds, every=every, on_divergence="shrink")
     return run, [str(w.message) for w in messages]
 
 
@@ -153,14 +151,14 @@ def test_a_run_that_diverges_may_go_back_and_shrink_its_steps(monkeypatch):
     assert run.history["bytes"][-1] == made * 2 * 4 * 2 * 3 * 8  # the rounds lost were sent too
     assert run.history["samples"][-1] == made * 4 * 4  # xi, zeta, zeta_0 and that of the Hessian
     with pytest.raises(ValueError, match="on_divergence = 'pray'; there are 'stop' and 'shrink'"):
-        diamond.simulate(quad().problem, ring(4), diamond.dsgd(0.1), 1, on_divergence="pray")
+        diamond.simulate(quad(), ring(4), diamond.dsgd(0.1), 1, on_divergence="pray")
 
 
 def test_it_gives_up_in_the_end(monkeypatch):
     unmeasured(monkeypatch)
     hopeless = diamond.gt_sgd(0.2, 1e9, batch=4, hypergradient=ESTIMATORS["exact"])
     with pytest.warns(RuntimeWarning, match="back to round"), pytest.raises(diamond.Diverged):
-        diamond.simulate(quad().problem, ring(4), hopeless, 300, on_divergence="shrink")
+        diamond.simulate(quad(), ring(4), hopeless, 300, on_divergence="shrink")
 
 
 def stiffening(upper):

@@ -141,7 +141,7 @@ def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
 
 
 def test_one_agent_alone_is_tuned_too():
-    problem = problems.quadratic(agents=1, upper=2, lower=2, rows=6).problem
+    problem = problems.quadratic(agents=1, upper=2, lower=2, rows=6)
     with quickly():
         known = settings.tunable("diamond", problem, network.complete(1), 2, suites.TUNING)
     chain = known.fixed["hypergradient"].solve

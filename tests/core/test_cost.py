@@ -121,7 +121,7 @@ def test_learning_lipschitz_takes_a_product_a_round(monkeypatch):
     q = quad()
     known = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5, 2.0))
     asked = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5))
-    one, two = (diamond.simulate(q.problem, ring(4), a, 2, every=1) for a in (known, asked))
+    one, two = (diamond.simulate(q, ring(4), a, 2, every=1) for a in (known, asked))
     assert one.history["samples"].tolist() == [0, 21, 42]  # xi, zeta, zeta_0 .. zeta_4
     assert two.history["samples"].tolist() == [0, 21, 42]
     more = two.history["hvps"] - one.history["hvps"]
@@ -133,5 +133,5 @@ def test_agents_pay_for_their_own_rows():
     counts = [12, 5, 1, 9]
     q = quad(rows=tuple(counts), noise=1.0)
     algorithm = diamond.interact(0.1, 0.5, ESTIMATORS["neumann_sum"])
-    found = cost.total(end(q.problem, ring(4), algorithm, 3).spent)
+    found = cost.total(end(q, ring(4), algorithm, 3).spent)
     assert found.tolist() == [[3 * 2 * n, 3 * 2 * n, 3 * 4 * n, 3 * n] for n in counts]

@@ -91,7 +91,7 @@ def open_or_given(name, numbers):
 @given(name=st.sampled_from(sorted(ALGORITHMS)), numbers=st.sets(st.sampled_from([*GIVEN, *CHAIN])))
 def test_every_set_of_given_numbers_of_every_algorithm(name, numbers):
     """Found at the start and anew at two more places: every charge is a cost, none a refund."""
-    problem, network, algorithm = quad().problem, ring(AGENTS), open_or_given(name, numbers)
+    problem, network, algorithm = quad(), ring(AGENTS), open_or_given(name, numbers)
     setting, bytes, rounds = Setting(problem, network, algorithm.batch, 0), 0, 0
     for place in range(3):
         if place:
@@ -111,7 +111,7 @@ def grows(history):
 
 def test_every_runtime_counts_the_same(monkeypatch):
     unmeasured(monkeypatch)
-    problem, network = quad().problem, ring(AGENTS)
+    problem, network = quad(), ring(AGENTS)
     run = diamond.simulate(problem, network, OPEN, ROUNDS, every=5)
     grows(run.history)
     assert np.diff(run.history["bytes"])[-1] < np.diff(run.history["bytes"])[-3]  # of the look

@@ -33,7 +33,7 @@ def test_an_agents_draw_depends_on_nothing_but_seed_round_and_agent(sampling):
 @pytest.mark.parametrize("sampling", ["blocks", "rows"])
 def test_all_runs_draw_alike_whatever_the_number_of_agents_and_links(sampling):
     drawn = jax.jit(samples, static_argnums=4)
-    few, many = quad(agents=2).problem, quad(agents=4).problem
+    few, many = quad(agents=2), quad(agents=4)
     runs = [
         (few, "diamond", ESTIMATORS["neumann"]),
         (many, "dsgd", ESTIMATORS["exact"]),
@@ -133,10 +133,10 @@ def test_unequal_agents_have_exact_averages():
     random = np.random.default_rng(0)
     x, y = random.normal(size=3), random.normal(size=4)
     for batch in (1, 3):
-        objectives = q.problem.objectives(batch)
+        objectives = q.objectives(batch)
         for i, count in enumerate(counts):
             mine = agent_of(objectives, i)
-            rows = q.problem.rows["train"][i], q.problem.rows["valid"][i]
+            rows = q.rows["train"][i], q.rows["valid"][i]
             assert len(rows[0]["point"]) == count
             g = 0.5 * y @ q.A[i] @ y - y @ (q.B[i] @ x + rows[0]["point"].mean(0))
             gaps = ((y - rows[1]["point"]) ** 2).sum(1)
@@ -148,9 +148,9 @@ def test_unequal_agents_have_exact_averages():
 
 def test_a_mini_batch_loss_is_the_average_over_its_block():
     q = quad()
-    mine, sample = agent_of(q.problem.objectives(5), 2), sample_of(q.problem, 2, 1, 5)
+    mine, sample = agent_of(q.objectives(5), 2), sample_of(q, 2, 1, 5)
     x, y = np.full(3, 0.3), np.full(4, -0.2)
-    rows = q.problem.rows["train"][2]["point"]
+    rows = q.rows["train"][2]["point"]
     block = rows[(int(sample.lower) + np.arange(5)) % len(rows)]
     wanted = 0.5 * y @ q.A[2] @ y - y @ (q.B[2] @ x + block.mean(0))
     assert mine.g(x, y, sample.lower) == pytest.approx(wanted, rel=1e-13)

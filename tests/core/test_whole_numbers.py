@@ -21,30 +21,30 @@ DSGD = diamond.dsgd(0.05, 0.2, 4, hg.exact())
 
 
 def simulated(rounds=2, **options):
-    return diamond.simulate(quad().problem, ring(4), DSGD, rounds, **options)
+    return diamond.simulate(quad(), ring(4), DSGD, rounds, **options)
 
 
 def rehearsed(rounds=2, **options):
-    return peers.rehearse([quad().problem] * 4, ring(4), DSGD, rounds, **options)
+    return peers.rehearse([quad()] * 4, ring(4), DSGD, rounds, **options)
 
 
 def compared(seeds):
-    return diamond.compare(quad().problem, {"a": DSGD}, ring(4), rounds=2, seeds=seeds)
+    return diamond.compare(quad(), ring(4), {"a": DSGD}, rounds=2, seeds=seeds)
 
 
 TAKERS = {
     "rounds": lambda n: simulated(rounds=n),
     "every": lambda n: simulated(every=n),
     "seed": lambda n: simulated(seed=n),
-    "batch": lambda n: diamond.simulate(quad().problem, ring(4), diamond.dsgd(0.1, 0.1, n), 2),
-    "many: rounds": lambda n: many(quad().problem, ring(4), [(DSGD, 0)], n),
-    "many: seed": lambda n: many(quad().problem, ring(4), [(DSGD, n)], 2),
-    "together: seed": lambda n: seeds_together([n], quad().problem, ring(4), DSGD, 2),
+    "batch": lambda n: diamond.simulate(quad(), ring(4), diamond.dsgd(0.1, 0.1, n), 2),
+    "many: rounds": lambda n: many(quad(), ring(4), [(DSGD, 0)], n),
+    "many: seed": lambda n: many(quad(), ring(4), [(DSGD, n)], 2),
+    "together: seed": lambda n: seeds_together([n], quad(), ring(4), DSGD, 2),
     "compare: seeds": lambda n: compared(n),
     "compare: seed": lambda n: compared([n]),
     "rehearse: rounds": lambda n: rehearsed(rounds=n),
     "rehearse: seed": lambda n: rehearsed(seed=n),
-    "advise: pilot": lambda n: advise(quad().problem, ring(4), pilot=n),
+    "advise: pilot": lambda n: advise(quad(), ring(4), pilot=n),
     "terms": lambda n: hg.neumann(n),
     "hessian_free: terms": lambda n: hg.hessian_free(n),
     "unrolled: steps": lambda n: hg.unrolled(n),
@@ -79,12 +79,12 @@ def test_whole_numbers_pass_and_nothing_else(value):
 
 
 def test_an_algorithm_is_what_its_function_returns():
-    problem, network = quad().problem, ring(4)
+    problem, network = quad(), ring(4)
     for wrong in ("diamond", diamond.diamond):
         with pytest.raises(TypeError, match=r"as in diamond\.diamond\(\), with the brackets"):
             diamond.simulate(problem, network, wrong, 2)
-    with pytest.raises(TypeError, match=r"of type Quadratic: give its \.problem"):
-        diamond.simulate(quad(), network, DSGD, 2)
+    with pytest.raises(TypeError, match=r"of type Run: give its \.problem"):
+        diamond.simulate(diamond.simulate(problem, network, DSGD, 0), network, DSGD, 2)
     with pytest.raises(
         TypeError, match=r"of type str: give one such as diamond\.network\.ring\(4\)"
     ):

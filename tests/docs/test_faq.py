@@ -40,7 +40,7 @@ def rows(a):
 
 
 def run(algorithm, rounds=300, agents=2):
-    made = quadratic(agents=agents, upper=2, lower=2, rows=6).problem
+    made = quadratic(agents=agents, upper=2, lower=2, rows=6)
     return diamond.simulate(made, diamond.network.path(agents), algorithm, rounds, every=rounds)
 
 
@@ -66,7 +66,7 @@ def too_large_alpha():
 
 def growing():
     """beta beyond 2 / L_g by a little: y leaves slowly."""
-    made = quadratic(agents=2, upper=2, lower=2, rows=6).problem
+    made = quadratic(agents=2, upper=2, lower=2, rows=6)
     chain = diamond.hypergradient.neumann(3, 9.0)
     algorithm = diamond.diamond(0.01, 1.45, 0.5, 0.5, 2, chain)
     diamond.simulate(made, diamond.network.path(2), algorithm, 120, every=20)

@@ -8,7 +8,6 @@ from compiling import quickly
 from helpers import quad, ring
 
 import diamond
-from diamond.engine.loss_only import LossOnly
 from diamond.engine.many import many
 from diamond.metrics.evaluations import dense_early, late, marks
 
@@ -19,9 +18,9 @@ MARKS = [1, 2, 5, 12]
 def test_it_is_what_simulate_measures(steps):
     made = quad()
     alpha, beta = steps
-    given = made.problem, ring(4), [(diamond.gt_sgd(alpha, beta, batch=4), 1)], 20, MARKS
+    given = made, ring(4), [(diamond.gt_sgd(alpha, beta, batch=4), 1)], 20, MARKS
     with quickly():
-        (light,), (whole,) = LossOnly()(*given), many(*given)
+        (light,), (whole,) = many(*given, measure="loss"), many(*given)
     assert light.diverged is whole.diverged is None
     assert light.history["round"].tolist() == [0, *MARKS, 20] == whole.history["round"].tolist()
     for name in ("samples", "gradients", "hvps", "jvps", "bytes"):
@@ -31,9 +30,9 @@ def test_it_is_what_simulate_measures(steps):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # that it is about to
 def test_one_that_diverges_ends_there():
-    given = quad().problem, ring(4), [(diamond.gt_sgd(1e9, 0.2, batch=4), 1)], 20, MARKS
+    given = quad(), ring(4), [(diamond.gt_sgd(1e9, 0.2, batch=4), 1)], 20, MARKS
     with quickly():
-        (light,), (whole,) = LossOnly()(*given), many(*given)
+        (light,), (whole,) = many(*given, measure="loss"), many(*given)
     assert light.diverged is not None and whole.diverged is not None
     assert abs(light.diverged - whole.diverged) <= 12
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the run 
 @pytest.fixture(scope="module")
 def problem():
     with quickly():
-        yield quadratic(agents=3, upper=2, lower=3, rows=[7, 9, 12]).problem
+        yield quadratic(agents=3, upper=2, lower=3, rows=[7, 9, 12])
 
 
 @pytest.fixture

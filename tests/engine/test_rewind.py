@@ -57,7 +57,7 @@ def test_steps_shrink_so_often_and_no_more():
 
 
 def test_numbers_shrink_with_the_run_and_count_what_was_lost():
-    problem = quad(agents=3).problem
+    problem = quad(agents=3)
     given = diamond.dsgd(alpha=0.4, beta=0.2, batch=2, hypergradient=diamond.hypergradient.exact())
     numbers = Numbers(given, Setting(problem, ring(3), given.batch, 0))
     alpha = lambda: float(numbers.algorithm.variables["x"].step(0))

@@ -12,7 +12,6 @@ from rising import rise_at
 
 import diamond
 from diamond.engine import many as runtime
-from diamond.engine.loss_only import LossOnly
 from diamond.engine.many import many, seeds_together
 
 ROUNDS, MARKS = 120, [20, 50, 60, 100]
@@ -32,7 +31,7 @@ def bold(monkeypatch):
 
 
 def problem():
-    return quad(agents=3).problem
+    return quad(agents=3)
 
 
 @cache
@@ -71,7 +70,7 @@ def test_it_does_so_whatever_is_measured_and_where_divergence_would_stop_it():
     run, _ = undisturbed()
     stopping = diamond.simulate(problem(), *GIVEN, every=ROUNDS, on_divergence="stop")
     assert same_bits(stopping.state, run.state)
-    (light,) = LossOnly()(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS)
+    (light,) = many(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS, measure="loss")
     like(light.history, run.history)
 
 

@@ -43,7 +43,7 @@ def clock_of_the_compiler(monkeypatch):
 def test_a_program_that_is_compiled_on_the_way_is_not_part_of_seconds(monkeypatch):
     """Smaller steps after going back are another program."""
     wild = diamond.gt_sgd(5.0, 0.2, 4, ESTIMATORS["neumann"])
-    given = quad().problem, ring(4), wild
+    given = quad(), ring(4), wild
     with clock_of_the_compiler(monkeypatch) as clock:
         run = diamond.simulate(*given, 110, every=50, on_divergence="shrink")
         assert run.resolved["shrunk"] < 1  # it went back
@@ -66,8 +66,8 @@ def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
     lossy = ring(4).through(diamond.network.channels.drops(0.1))
     with quickly():
         for network, before in ((ring(4), 0), (lossy, 1)):
-            diamond.simulate(quad().problem, network, algorithm, 4, every=2)
-            given = quad().problem, network, [(algorithm, 0)], 4, [2, 4]
+            diamond.simulate(quad(), network, algorithm, 4, every=2)
+            given = quad(), network, [(algorithm, 0)], 4, [2, 4]
             LossOnly()(*given)
             many(*given, batched=True)
             assert calls == [before, 2, 4] * 2 + [before, 0, 2, 4]
@@ -76,7 +76,7 @@ def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
 
 def test_nor_is_it_where_several_runs_share_programs(monkeypatch):
     runs = [(diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"]), seed) for seed in (0, 1)]
-    given = quad().problem, ring(4), runs, 30, [5, 30]
+    given = quad(), ring(4), runs, 30, [5, 30]
     with clock_of_the_compiler(monkeypatch):
         found = [*LossOnly()(*given), *many(*given, batched=False), *many(*given, batched=True)]
     assert [outcome.history["seconds"].tolist() for outcome in found] == [[0, 0, 0]] * 6

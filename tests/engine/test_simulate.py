@@ -25,7 +25,7 @@ def simulate(
     name="diamond", problem=None, rounds=15, seed=0, every=7, sampling="blocks", **options
 ):
     algorithm = build(name, **OPTIONS | {"hypergradient": ESTIMATORS["neumann_sum"]} | options)
-    problem = problem or quad().problem
+    problem = problem or quad()
     return diamond.simulate(problem, ring(4), algorithm, rounds, seed, every, sampling)
 
 
@@ -71,9 +71,7 @@ def test_no_rounds_measure_the_start():
 def test_entries_are_handed_out_as_they_are_made():
     seen = []
     algorithm = build("diamond", hypergradient=ESTIMATORS["neumann_sum"], **OPTIONS)
-    run = diamond.simulate(
-        quad().problem, ring(4), algorithm, 15, every=7, on_evaluation=seen.append
-    )
+    run = diamond.simulate(quad(), ring(4), algorithm, 15, every=7, on_evaluation=seen.append)
     assert [entry["round"] for entry in seen] == [0, 7, 14, 15]
     assert [entry["metric"] for entry in seen] == run.history["metric"].tolist()
 
@@ -85,11 +83,11 @@ def test_only_a_new_program_compiles():
     simulate(seed=9)
     simulate(rounds=4, every=3)
     simulate(alpha=0.01, beta=0.1, eta=0.9, gamma=0.8)
-    simulate(problem=quad(seed=5).problem)  # new data of the same shapes
+    simulate(problem=quad(seed=5))  # new data of the same shapes
     simulate(hypergradient=hg.neumann_sum(5, 2.5))
     path = diamond.network.path(4)
     algorithm = build("diamond", hypergradient=ESTIMATORS["neumann_sum"], **OPTIONS)
-    diamond.simulate(quad().problem, path, algorithm, 3)
+    diamond.simulate(quad(), path, algorithm, 3)
     assert programs() == before
     simulate(batch=2)
     assert programs() == before + 1  # the count does count
@@ -176,7 +174,7 @@ def test_an_alpha_that_is_too_large_is_named():
 
 def test_groups_of_agents_give_the_same_round():
     """Agents are taken through their gradients side by side, or in groups that fit a cache."""
-    problem = quad(agents=7, rows=(4, 9, 5, 1, 8, 6, 3)).problem
+    problem = quad(agents=7, rows=(4, 9, 5, 1, 8, 6, 3))
     algorithm = build("svr_interact", hypergradient=ESTIMATORS["neumann"], **OPTIONS)
     algorithm = resolve(algorithm, Setting(problem, None, 3, 0)).algorithm
     fixed = algorithm, problem.objectives(3), mixer(ring(7)), key(0), "blocks"
@@ -193,10 +191,10 @@ def test_groups_of_agents_give_the_same_round():
 
 
 def test_single_precision(float32):
-    run = simulate(problem=quad(seed=8).problem, rounds=30)
+    run = simulate(problem=quad(seed=8), rounds=30)
     assert run.x.dtype == run.y.dtype == jnp.float32
     with jax.enable_x64(True):
-        wide = simulate(problem=quad(seed=8).problem, rounds=30)
+        wide = simulate(problem=quad(seed=8), rounds=30)
         assert wide.x.dtype == jnp.float64
     np.testing.assert_allclose(run.x, wide.x, atol=2e-5)
     np.testing.assert_allclose(run.history["metric"], wide.history["metric"], rtol=1e-2)

@@ -40,7 +40,7 @@ def cut(problem, network, algorithm, rounds, devices, way=None):
 def test_the_trajectory_is_the_simulated_one_on_any_number_of_devices(name, precision):
     with pytest.MonkeyPatch.context() as patch, quickly(), jax.enable_x64(precision == "float64"):
         unchecked(patch)
-        problem, algorithm = quad(agents=5).problem, given(name)
+        problem, algorithm = quad(agents=5), given(name)
         wanted = end(problem, NETWORK, algorithm, 10)
         one, two = (cut(problem, NETWORK, algorithm, 10, devices) for devices in (1, 2))
         close = TOLERANCE[precision] * np.abs(flat(wanted.state)).max()
@@ -50,7 +50,7 @@ def test_the_trajectory_is_the_simulated_one_on_any_number_of_devices(name, prec
 
 
 def test_one_agent_a_device_is_the_same_to_rounding():
-    problem, algorithm = quad(agents=5).problem, given("diamond")
+    problem, algorithm = quad(agents=5), given("diamond")
     with quickly():
         three, eight = (cut(problem, NETWORK, algorithm, 10, devices) for devices in (3, 8))
     np.testing.assert_allclose(flat(three[0]), flat(eight[0]), atol=1e-12)
@@ -68,7 +68,7 @@ def test_agents_with_unequal_rows_and_nested_numbers_are_cut_too():
 
 def history(devices, rounds=60, **options):
     algorithm = diamond.diamond(batch=4, hypergradient=hg.neumann(4))
-    problem = quad(agents=5).problem
+    problem = quad(agents=5)
     return diamond.simulate(
         problem, ring(5), algorithm, rounds, every=20, devices=devices, **options
     )
@@ -87,7 +87,7 @@ def test_a_run_is_the_same_to_the_last_bit_and_may_go_on_elsewhere():
     for name in ("metric", "upper_loss", "consensus", "bytes"):
         np.testing.assert_allclose(two.history[name], alone.history[name], 1e-9, err_msg=name)
     assert same_bits(two.state, other.state)
-    assert two.x.shape == alone.x.shape and two.agents["consensus"].shape == (4, 5)
+    assert two.x.shape == alone.x.shape and two.per_agent["consensus"].shape == (4, 5)
     np.testing.assert_allclose(two.costs["samples"], alone.costs["samples"], rtol=0.05)
 
 
@@ -97,7 +97,7 @@ def test_a_run_that_diverges_says_when_as_it_does_on_one_device(monkeypatch):
     said = []
     for devices in (None, 2):
         with pytest.raises(diamond.Diverged) as error, quickly():
-            diamond.simulate(quad().problem, ring(4), algorithm, 400, every=400, devices=devices)
+            diamond.simulate(quad(), ring(4), algorithm, 400, every=400, devices=devices)
         said.append((str(error.value), error.value.round, error.value.run.rounds))
     assert said[0] == said[1]
 
@@ -109,7 +109,7 @@ COLLECTIVE = re.compile(r"= [^=]*? (all-\w+|collective-\w+|reduce-scatter)(?:-st
     ("gather", "all-gather", 2), ("permute", "collective-permute", 4),
 ])  # fmt: skip
 def test_nothing_but_the_message_travels(way, kind, times):
-    problem, algorithm = quad(agents=8).problem, given("diamond")
+    problem, algorithm = quad(agents=8), given("diamond")
     place = Spmd(problem, ring(8), algorithm.batch, "blocks", 4, way=way)
     algorithm = jax.tree.map(jax.numpy.asarray, algorithm)
     first = place.place(start(algorithm, *problem.start(0), 8))

@@ -46,7 +46,7 @@ def test_the_reason_names_the_conditioning():
 
 @pytest.fixture(scope="module")
 def pilot():
-    return advise(quad().problem, ring(4), batch=4, pilot=20, algorithms=("gt_sgd",))
+    return advise(quad(), ring(4), batch=4, pilot=20, algorithms=("gt_sgd",))
 
 
 def test_costs_are_extrapolated_to_a_tenth_of_the_end(pilot):
@@ -96,7 +96,7 @@ def test_noise_is_measured_where_the_run_is(monkeypatch):
     runs = {"slow": ended(2.0, "far"), "quick": ended(1.0, "near")}
     monkeypatch.setattr(module, "_pilot", lambda algorithm, *_: runs[algorithm])
     network = ring(4)
-    advise(quad().problem, network, algorithms={name: name for name in runs})
+    advise(quad(), network, algorithms={name: name for name in runs})
     assert seen["at"] == ("near", "near")
 
 
@@ -141,7 +141,7 @@ def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
     alike = SimpleNamespace(heterogeneity=0.0, condition=1.0)
     monkeypatch.setattr(theory, "estimate", lambda *given, **named: alike)
     network = ring(4).with_links(rate=1e5)
-    found = advise(quad().problem, network, algorithms={"slow": "slow", "quick": "quick"})
+    found = advise(quad(), network, algorithms={"slow": "slow", "quick": "quick"})
     assert [(p.algorithm, p.rounds, p.network_seconds) for p in found.prospects] == [
         ("quick", pytest.approx(1e3), pytest.approx(1 + 2e3)),  # T^(-1/2), to a tenth of 1
         ("slow", pytest.approx(16e3), pytest.approx(1 + 8e3)),
@@ -153,7 +153,7 @@ def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
         ("complete(4)", pytest.approx(1 + 1e3)),
         ("star(4)", pytest.approx(1 + 6e3)),
     ]
-    plain = advise(quad().problem, ring(4), algorithms={"slow": "slow"})
+    plain = advise(quad(), ring(4), algorithms={"slow": "slow"})
     assert plain.topologies == []
 
 

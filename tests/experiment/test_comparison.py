@@ -28,9 +28,9 @@ def found():
     seen = []
     with quickly():
         made = diamond.compare(
-            quad().problem,
-            algorithms,
+            quad(),
             ring(4),
+            algorithms,
             rounds=200,
             seeds=2,
             every=50,
@@ -43,9 +43,7 @@ def test_each_run_is_that_of_simulate(found):
     made, seen = found
     assert list(made.runs) == [("DIAMOND", 0), ("DIAMOND", 1), ("wild", 0), ("wild", 1)]
     with quickly():
-        alone = diamond.simulate(
-            quad().problem, ring(4), diamond.diamond(beta=0.2, **OPTIONS), 200, 1, 50
-        )
+        alone = diamond.simulate(quad(), ring(4), diamond.diamond(beta=0.2, **OPTIONS), 200, 1, 50)
     assert same_bits(made.runs["DIAMOND", 1].state, alone.state)
     told = [entry["metric"] for label, seed, entry in seen if (label, seed) == ("DIAMOND", 1)]
     assert told == alone.history["metric"].tolist()
@@ -100,7 +98,7 @@ def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
     """Those that diverge are run anew, alone: their last good state and its cause are the same."""
     made, seen = found
     heard = []
-    fixed = quad().problem, made.algorithms, ring(4), 200, 2, 50
+    fixed = quad(), ring(4), made.algorithms, 200, 2, 50
     with quickly():
         lanes = diamond.compare(
             *fixed, on_evaluation=lambda *told: heard.append(told), batched=True
@@ -112,8 +110,8 @@ def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
         for name in ("round", "metric", "upper_loss", "samples", "bytes"):
             np.testing.assert_allclose(other.history[name], run.history[name], 1e-9)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-9), other.state, run.state)
-        for name, values in run.agents.items():
-            np.testing.assert_allclose(other.agents[name], values, 1e-6, 1e-12)
+        for name, values in run.per_agent.items():
+            np.testing.assert_allclose(other.per_agent[name], values, 1e-6, 1e-12)
         for name in ("rounds", "traffic", "messages", "resolved", "sampling", "seed"):
             assert getattr(other, name) == getattr(run, name)
         for name, spent in run.costs.items():
@@ -125,13 +123,13 @@ def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
 def test_algorithms_by_name_have_their_own_defaults(monkeypatch):
     unmeasured(monkeypatch)
     with quickly():
-        made = diamond.compare(quad().problem, ["D-SGD".replace("-", "")], ring(4), 2, seeds=[5])
+        made = diamond.compare(quad(), ring(4), ["D-SGD".replace("-", "")], 2, seeds=[5])
     assert list(made.runs) == [("DSGD", 5)]
     same = jax.tree.structure(made.algorithms["DSGD"]) == jax.tree.structure(diamond.dsgd())
     assert same
     for wrong, said in MISTAKES:
         with pytest.raises(ValueError, match=said):
-            diamond.compare(quad().problem, wrong, ring(4), 2)
+            diamond.compare(quad(), ring(4), wrong, 2)
 
 
 def test_a_method_that_fails_stops_no_other(monkeypatch, tmp_path):
@@ -141,7 +139,7 @@ def test_a_method_that_fails_stops_no_other(monkeypatch, tmp_path):
     methods = {name: getattr(diamond, name)(0.05, 0.2, 3) for name in ("dsgd", "gt_sgd")}
     said = "terms = 5, but a message has 3 numbers; take 3 or fewer"
     with quickly(), pytest.warns(RuntimeWarning, match=f"dsgd, seed 7, failed: ValueError: {said}"):
-        made = diamond.compare(quad().problem, methods, net, 2, seeds=[7])
+        made = diamond.compare(quad(), net, methods, 2, seeds=[7])
     assert made.failed == {("dsgd", 7): f"ValueError: {said}"} and not made.diverged
     assert list(made.runs) == [("gt_sgd", 7)] and made.runs["gt_sgd", 7].rounds == 2
     _, first, second = made.table().splitlines()
@@ -150,9 +148,7 @@ def test_a_method_that_fails_stops_no_other(monkeypatch, tmp_path):
     assert [run.path.name for run in runs.runs([made.save(tmp_path)])] == ["gt_sgd-seed7"]
     for batched in (False, True):  # where all fail, so does the comparison
         with quickly(), pytest.raises(ValueError, match=said):
-            diamond.compare(
-                quad().problem, {"one": methods["dsgd"]}, net, 2, seeds=[7], batched=batched
-            )
+            diamond.compare(quad(), net, {"one": methods["dsgd"]}, 2, seeds=[7], batched=batched)
 
 
 def test_a_step_size_function_that_raises_fails_its_method_alone(monkeypatch):
@@ -160,22 +156,22 @@ def test_a_step_size_function_that_raises_fails_its_method_alone(monkeypatch):
     methods = {"mine": diamond.dsgd(lambda t: 1 / 0, 0.2, 3), "theirs": diamond.dsgd(0.05, 0.2, 3)}
     said = "a step size or weight given as a function of the round raised ZeroDivisionError"
     with quickly(), pytest.warns(RuntimeWarning, match=f"mine, seed 0, failed: ValueError: {said}"):
-        made = diamond.compare(quad().problem, methods, ring(4), 2)
+        made = diamond.compare(quad(), ring(4), methods, 2)
     assert list(made.runs) == [("theirs", 0)] and "division by zero" in made.failed["mine", 0]
 
 
 def test_an_error_before_the_first_run_names_the_method():
-    good, given = diamond.dsgd(0.05, 0.2, 3), (ring(4), 2)
+    good, given = diamond.dsgd(0.05, 0.2, 3), (quad(), ring(4))
     one_way = diamond.network.random_digraph(4, 0.5, seed=1)
     with pytest.raises(ValueError, match=r"^second: .* is directed, and this algorithm needs"):
         methods = {"first": diamond.gt_sgd(0.05, 0.2, 3), "second": diamond.extra(0.05)}
-        diamond.compare(quad().problem, methods, one_way, 2)
+        diamond.compare(quad(), one_way, methods, 2)
     with pytest.raises(TypeError, match=r"^second: the algorithm is 'dsgd'"):
-        diamond.compare(quad().problem, {"first": good, "second": "dsgd"}, *given)
+        diamond.compare(*given, {"first": good, "second": "dsgd"}, 2)
     with pytest.raises(ValueError, match=r"^rounds = -1 must be 0 or more"):  # not the method's
-        diamond.compare(quad().problem, {"first": good}, ring(4), -1)
+        diamond.compare(*given, {"first": good}, -1)
     with pytest.raises(TypeError, match=r"^stop = 5: give a dict such as {\"metric\": 0.001}"):
-        diamond.compare(quad().problem, {"first": good}, *given, stop=5)
+        diamond.compare(*given, {"first": good}, 2, stop=5)
 
 
 def test_an_error_of_the_callback_is_no_failure_of_a_method(monkeypatch):
@@ -186,14 +182,16 @@ def test_an_error_of_the_callback_is_no_failure_of_a_method(monkeypatch):
 
     with quickly(), pytest.raises(RuntimeError, match="enough"):
         diamond.compare(
-            quad().problem, {"one": diamond.gt_sgd(0.05, 0.2, 3)}, ring(4), 2, on_evaluation=stop
+            quad(), ring(4), {"one": diamond.gt_sgd(0.05, 0.2, 3)}, 2, on_evaluation=stop
         )
 
 
 def test_it_is_drawn(found, tmp_path):
     pytest.importorskip("matplotlib")
-    png, pdf = found[0].plot(tmp_path / "figures")
+    png, pdf = (found[0].plot(tmp_path / "figures" / f"all.{kind}") for kind in ("png", "pdf"))
     assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and pdf.read_bytes()[:5] == b"%PDF-"
+    with pytest.raises(ValueError, match=r"no figure of the kind 'bmp'; name a file that ends in"):
+        found[0].plot(tmp_path / "all.bmp")
 
 
 def test_costs_to_a_target_are_those_of_the_first_evaluation_that_reaches_it(found):
@@ -216,7 +214,7 @@ def test_runs_stop_at_a_target(found):
     made, _ = found
     target = {"upper_loss": float(made.runs["DIAMOND", 0].history["upper_loss"][2])}
     algorithms = {"DIAMOND": made.algorithms["DIAMOND"]}
-    fixed = quad().problem, algorithms, ring(4), 200, 2, 50
+    fixed = quad(), ring(4), algorithms, 200, 2, 50
     with quickly():
         stopped = diamond.compare(*fixed, stop=target | {"samples": 1e9})
     rows = stopped.costs_to_target()
@@ -228,6 +226,6 @@ def test_runs_stop_at_a_target(found):
     with pytest.raises(ValueError, match="did you mean metric"):
         diamond.compare(*fixed, stop={"metrik": 1})
     with pytest.raises(TypeError, match=r"give its \.problem"):
-        diamond.compare(quad(), *fixed[1:], stop=target)
+        diamond.compare(stopped, *fixed[1:], stop=target)
     with pytest.raises(ValueError, match="leave out stop"):
         diamond.compare(*fixed, stop=target, batched=True)

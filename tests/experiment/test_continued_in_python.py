@@ -13,7 +13,7 @@ import diamond
 CHAIN = diamond.hypergradient.neumann(3, 1.6)
 OPTIONS = dict(alpha=0.05, eta=0.5, gamma=0.5, batch=3, hypergradient=CHAIN)
 MINE = diamond.diamond(beta=0.2, **OPTIONS)
-GIVEN = quad().problem, ring(4), MINE
+GIVEN = quad(), ring(4), MINE
 
 
 def same(run, other):
@@ -27,7 +27,7 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
     with quickly():
         whole = diamond.simulate(*GIVEN, 200, seed=1, every=50)
         diamond.simulate(*GIVEN, 100, seed=1, every=50).save(tmp_path / "run")
-        loaded = diamond.load(tmp_path / "run", quad().problem)
+        loaded = diamond.load(tmp_path / "run", quad())
         assert loaded.rounds == 100 and loaded.snapshot.entries[-1]["round"] == 100
         longer = diamond.simulate(*GIVEN, 200, seed=1, every=50, resume=loaded)
         assert same(longer, whole) and longer.best.round == whole.best.round
@@ -47,24 +47,24 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
                 diamond.simulate(*GIVEN[:2], other, 200, seed=1, resume=loaded)
         old = replace(loaded, inputs={})  # saved without them
         assert diamond.simulate(*GIVEN, 101, seed=1, resume=old).rounds == 101
-    again = diamond.load(tmp_path / "longer", quad().problem)
+    again = diamond.load(tmp_path / "longer", quad())
     assert again.rounds == 200 and again.message == ""
     with pytest.raises(ValueError, match="has no snapshot"):
         diamond.simulate(*GIVEN, 300, resume=replace(again, snapshot=None))
     with pytest.warns(RuntimeWarning, match="rows of the problem are not those of the run"):
-        diamond.load(tmp_path / "run", quad(seed=5).problem)
+        diamond.load(tmp_path / "run", quad(seed=5))
     said = command("resume", tmp_path / "run", code=2).stderr
     assert "diamond.simulate(problem, network, algorithm, rounds, seed, resume=diamond" in said
 
 
 def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
     algorithms = {"mine": MINE, "wild": diamond.diamond(beta=40.0, **OPTIONS)}
-    given = quad().problem, algorithms, ring(4)
+    given = quad(), ring(4), algorithms
     with quickly():
         whole = diamond.compare(*given, rounds=200, seeds=2, every=50)
         first = diamond.compare(*given, rounds=100, seeds=[0], every=50, stop={"metric": 1e-9})
         first.save(tmp_path / "some")
-        loaded = diamond.load(tmp_path / "some", quad().problem)
+        loaded = diamond.load(tmp_path / "some", quad())
         longer = diamond.compare(*given, rounds=200, seeds=2, every=50, resume=loaded)
     assert isinstance(loaded, diamond.Comparison) and loaded.table() == first.table()
     assert (loaded.rounds, loaded.every, loaded.diverged) == (100, 50, first.diverged)
@@ -78,22 +78,22 @@ def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
     with pytest.raises(
         ValueError, match=r"mine: resume: the run has another network .ring\(4\), not"
     ):
-        diamond.compare(*given[:2], diamond.network.complete(4), 100, resume=loaded)
+        diamond.compare(quad(), diamond.network.complete(4), algorithms, 100, resume=loaded)
     with pytest.raises(ValueError, match=r"wild: .*beta = 40, not 41"):
         other = algorithms | {"wild": diamond.diamond(beta=41.0, **OPTIONS)}
-        diamond.compare(given[0], other, ring(4), 100, resume=loaded)
+        diamond.compare(*given[:2], other, 100, resume=loaded)
     with pytest.raises(ValueError, match="no algorithm is labelled mine"):
-        diamond.compare(quad().problem, {"other": MINE}, ring(4), 200, resume=loaded)
+        diamond.compare(quad(), ring(4), {"other": MINE}, 200, resume=loaded)
     said = command("resume", tmp_path / "some", code=2).stderr
-    assert "diamond.compare(problem, algorithms, network, rounds, seeds, resume=" in said
+    assert "diamond.compare(problem, network, algorithms, rounds, seeds, resume=" in said
 
 
 def test_seeds_of_one_program_are_extended_too():
     algorithms = {"mine": MINE}
     fixed = dict(seeds=2, every=50)
     with quickly():
-        lanes = diamond.compare(quad().problem, algorithms, ring(4), 100, batched=True, **fixed)
-        longer = diamond.compare(quad().problem, algorithms, ring(4), 200, resume=lanes, **fixed)
+        lanes = diamond.compare(quad(), ring(4), algorithms, 100, batched=True, **fixed)
+        longer = diamond.compare(quad(), ring(4), algorithms, 200, resume=lanes, **fixed)
         whole = diamond.simulate(*GIVEN, 200, seed=1, every=50)
     assert longer.runs["mine", 1].history["round"].tolist() == [0, 50, 100, 150, 200]
     for name in ("metric", "samples", "bytes"):

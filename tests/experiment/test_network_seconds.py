@@ -81,7 +81,7 @@ def test_a_run_made_in_python_is_loaded_with_its_places_and_links(folder, tmp_pa
     network = diamond.network.wireless(positions=places, radius=0.5).with_links(latency=0.1)
     loaded = diamond.load(folder)
     made = compare(
-        loaded.problem, {"mine": tiny().algorithm[0].build()}, network, rounds=3, every=3
+        loaded.problem, network, {"mine": tiny().algorithm[0].build()}, rounds=3, every=3
     )
     heading, line = made.table().splitlines()
     assert heading.split()[-2:] == ["network", "seconds"]

@@ -74,7 +74,7 @@ def test_a_disk_that_fills_up_on_the_way(file, monkeypatch):
 
 def test_a_module_whole():
     start = lambda key: ({"w": jnp.zeros(2), "act": jnp.tanh}, jnp.zeros(2))
-    plain = quad().problem
+    plain = quad()
     with pytest.raises(TypeError, match=r"x with a \w+ in it.*eqx\.partition"):
         diamond.Problem(
             plain.upper, plain.lower, start, plain.rows["train"], plain.rows["valid"]
@@ -99,7 +99,7 @@ def test_check_finds_what_the_parts_have_against_one_another_too(tmp_path, monke
 
 
 def test_a_metric_has_a_name_of_its_own():
-    plain = quad().problem
+    plain = quad()
     parts = plain.upper, plain.lower, plain.init, plain.rows["train"], plain.rows["valid"]
     with pytest.raises(ValueError, match=r"a metric cannot be called 'samples'.*my_samples"):
         diamond.Problem(*parts, metrics={"samples": plain.upper})
@@ -137,7 +137,7 @@ def test_labels_do_not_lead_out_of_the_folder(tmp_path):
     assert names == ["evil", "etc-evil", "run", "a-b", "a-b-2"]
     dsgd = diamond.dsgd(0.05, 0.2, 4, diamond.hypergradient.exact())
     with quickly():
-        found = diamond.compare(quad().problem, {"../evil": dsgd}, ring(4), rounds=1)
+        found = diamond.compare(quad(), ring(4), {"../evil": dsgd}, rounds=1)
     found.save(tmp_path / "inside")
     assert [path.name for path in tmp_path.iterdir()] == ["inside"]
     assert [path.name for path in (tmp_path / "inside").iterdir()] == ["evil-seed0"]

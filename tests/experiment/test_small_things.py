@@ -47,7 +47,7 @@ def test_the_edge_of_a_grid_is_told():
 
 
 def test_a_problem_says_what_it_is():
-    assert repr(quad().problem) == (
+    assert repr(quad()) == (
         "<Problem: 4 agents, x of 3 numbers, y of 4; rows: train 12 each, valid 12 each>"
     )
     said = repr(logistic(rows=(4, 5, 6), test=True))

@@ -155,7 +155,7 @@ def test_without_lists_27_settings_lie_around_the_algorithms_own_steps(name, mom
     given = {"name": name, "batch": 2, "steps": "paper(0.3, 2, 5, 6)", "label": "mine"}
     if not momentum:
         given["steps"] = {"alpha": "power(0.3)", "beta": "scaled(2, power(0.3))"}
-    made = quadratic(agents=3, upper=2, lower=2, rows=6).problem
+    made = quadratic(agents=3, upper=2, lower=2, rows=6)
     found = grid(given, made, ring(3), 0)
     numbers = [sweeps.swept(table)[0].build().numbers(8) for table, _ in found]
     s = 10 ** (-1 / 3)
@@ -172,7 +172,7 @@ def test_without_lists_27_settings_lie_around_the_algorithms_own_steps(name, mom
 
 
 def test_steps_that_choose_themselves_are_the_middle_of_the_grid():
-    made = quadratic(agents=3, upper=2, lower=2, rows=6).problem
+    made = quadratic(agents=3, upper=2, lower=2, rows=6)
     chain = {"name": "neumann", "terms": 3, "lipschitz": 2.0}
     given = {"name": "diamond", "batch": 2, "hypergradient": chain}
     (middle, options) = grid(given, made, ring(3), 0)[13]

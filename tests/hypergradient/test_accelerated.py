@@ -85,7 +85,7 @@ def test_bounds_hold_over_the_whole_spectrum_and_beat_the_chain_of_as_many_terms
 @pytest.mark.parametrize("kind", ["chebyshev", "nesterov"])
 def test_on_sampled_rows_its_mean_is_that_of_all_rows(kind):
     """g_yy of the blocks differ; over all draws of two of them the mean is exact."""
-    problem = quad(noise=0.0).problem
+    problem = quad(noise=0.0)
     scale = np.array([0.5, 1.5] * 6)
     rows = [{**part, "scale": scale} for part in problem.rows["train"]]
     lower = lambda x, y, r: jnp.mean(r["scale"]) * problem.lower(x, y, {k: r[k] for k in part})

@@ -58,12 +58,12 @@ def parts(q, point):
 
 
 def test_the_closed_form_is_the_gradient_of_the_closed_form(q):
-    rows = q.problem.rows["valid"]
+    rows = q.rows["valid"]
 
     @jax.jit
     def total(x):
         solve = lambda i: jnp.linalg.solve(q.A[i], q.B[i] @ x + q.b[i])
-        return sum(q.problem.upper(x, solve(i), rows[i]) for i in range(4)) / 4
+        return sum(q.upper(x, solve(i), rows[i]) for i in range(4)) / 4
 
     x = np.array([0.3, -1.0, 0.7])
     np.testing.assert_allclose(q.gradient(x), jax.grad(total)(x), rtol=1e-12)
@@ -74,20 +74,20 @@ def test_the_closed_form_is_the_gradient_of_the_closed_form(q):
     assert np.linalg.eigvalsh(curvature).min() > 0  # a minimizer, not any stationary point
     y = q.lower_solution(x)[2]
     np.testing.assert_allclose(
-        jax.jit(jax.grad(q.problem.lower, 1))(x, y, q.problem.rows["train"][2]), 0, atol=1e-12
+        jax.jit(jax.grad(q.lower, 1))(x, y, q.rows["train"][2]), 0, atol=1e-12
     )
 
 
 @pytest.mark.quick
 def test_exact_is_the_closed_form(q, point):
-    (found,) = evaluate(hg.exact(), agent_of(q.problem.objectives(), AGENT), [point], ALL_ROWS)
+    (found,) = evaluate(hg.exact(), agent_of(q.objectives(), AGENT), [point], ALL_ROWS)
     np.testing.assert_allclose(found, parts(q, point)[2], rtol=1e-10)
     np.testing.assert_allclose(surrogate(q, *point)[AGENT], parts(q, point)[2], rtol=1e-12)
 
 
 @pytest.mark.quick
 def test_conjugate_gradients_are_exact_after_as_many_steps_as_unknowns(q, point):
-    mine, exact = agent_of(q.problem.objectives(), AGENT), parts(q, point)[2]
+    mine, exact = agent_of(q.objectives(), AGENT), parts(q, point)[2]
     error = lambda steps: np.abs(
         evaluate(hg.conjugate_gradient(steps), mine, [point], ALL_ROWS)[0] - exact
     ).max()
@@ -97,7 +97,7 @@ def test_conjugate_gradients_are_exact_after_as_many_steps_as_unknowns(q, point)
 
 def test_lemma_3(q, point):
     """Bias -g_xy H^-1 (I - H/L)^K f_y, exactly; so of order (1 - mu/L)^K, and below the bound."""
-    mine, (f_y, _, exact) = agent_of(q.problem.objectives(), AGENT), parts(q, point)
+    mine, (f_y, _, exact) = agent_of(q.objectives(), AGENT), parts(q, point)
     A, B, L, mu = q.A[AGENT], q.B[AGENT], 1.5, 0.5
     depths = [1, 2, 4, 8, 16, 24, 32]
     run = lambda o, p: [hg.neumann_sum(K, L)(o, [p], ALL_ROWS)[0][0] for K in depths]
@@ -182,7 +182,7 @@ def test_every_factor_is_on_its_own_rows(curved):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_all_starts_of_a_block_average_to_all_rows(q, point, name):
     """On the quadratic, where estimates are linear in the rows: unbiased, and blocks are fair."""
-    estimator, mine = ESTIMATORS[name], agent_of(q.problem.objectives(5), AGENT)
+    estimator, mine = ESTIMATORS[name], agent_of(q.objectives(5), AGENT)
 
     def at(start, bits):
         chain = jnp.full(estimator.links, start)
@@ -222,8 +222,8 @@ def test_two_points_of_one_sample_meet_and_of_two_samples_do_not(curved, name):
 
 
 def test_eq_5_draws_one_depth_for_both_points(q, point):
-    sample = sample_of(q.problem, AGENT, 5, 3)
-    mine, away = agent_of(q.problem.objectives(3), AGENT), (point[0] + 1, point[1] - 1)
+    sample = sample_of(q, AGENT, 5, 3)
+    mine, away = agent_of(q.objectives(3), AGENT), (point[0] + 1, point[1] - 1)
     for k in range(3):
         s = sample._replace(bits=jnp.uint32(k))
         pair = evaluate(ESTIMATORS["neumann"], mine, [point, away], s)
@@ -253,7 +253,7 @@ def test_unrolled_is_the_gradient_of_the_written_out_steps(curved):
 
 
 def test_unrolling_converges_to_the_hypergradient(q, point):
-    mine = agent_of(q.problem.objectives(), AGENT)
+    mine = agent_of(q.objectives(), AGENT)
     (found,) = evaluate(hg.unrolled(200, 0.6), mine, [point], ALL_ROWS)
     x = point[0]
     np.testing.assert_allclose(
@@ -285,14 +285,14 @@ def test_differences_step_as_far_as_single_precision_needs(wide):
 
 def test_check_reports_what_numpy_finds(q, point):
     draws, batch, K, L = 60, 3, 5, 1.6
-    report = hg.check(q.problem, hg.neumann(K, L), *point, batch=batch, draws=draws, seed=2)
+    report = hg.check(q, hg.neumann(K, L), *point, batch=batch, draws=draws, seed=2)
     x, y = map(np.asarray, point)
     exact = surrogate(q, x, y)
     values, depths = np.empty((draws, 4, 3)), np.empty(draws)
     for t in range(draws):
         for i in range(4):
-            sample = sample_of(q.problem, i, 0, batch, t, seed=2)
-            rows = q.problem.rows["valid"][i]["point"]
+            sample = sample_of(q, i, 0, batch, t, seed=2)
+            rows = q.rows["valid"][i]["point"]
             a = rows[(int(sample.upper) + np.arange(batch)) % len(rows)].mean(0)
             k = depths[t] = int(sample.bits) % K
             factor = np.linalg.matrix_power(np.eye(LOWER) - q.A[i] / L, int(k))
@@ -318,6 +318,6 @@ def test_check_measures_single_precision_problems_in_double(float32):
 
 def test_the_estimated_lipschitz_constant():
     q = quad(rows=6, noise=0.0)
-    found, cost = hg.lipschitz(q.problem, *q.problem.start(0), batch=3)
+    found, cost = hg.lipschitz(q, *q.start(0), batch=3)
     assert found == pytest.approx(SAFETY * 1.5, rel=0.02)  # the largest eigenvalue is L = 1.5
     assert (cost.samples, cost.hvps, cost.gradients) == (8 * 3, 20 * 8 * 3, 0)

@@ -82,9 +82,7 @@ def test_what_measures_is_compiled_beside_the_rounds_and_said(monkeypatch):
     said = []
     options = dict(alpha=0.05, beta=0.2, batch=3, hypergradient=ESTIMATORS["exact"])
     with quickly():
-        run = diamond.simulate(
-            quad().problem, ring(4), build("dsgd", **options), 3, on_stage=said.append
-        )
+        run = diamond.simulate(quad(), ring(4), build("dsgd", **options), 3, on_stage=said.append)
     assert said == ["compiling", "running"]
     assert begun == ["a measurement on all rows"]
     assert fitted == [("a round", False), ("a measurement on all rows", True)]

@@ -18,7 +18,7 @@ from diamond.engine.many import many
 
 CHAIN = diamond.hypergradient.neumann(3, 1.6)
 MINE = diamond.diamond(alpha=0.05, beta=0.2, eta=0.5, gamma=0.5, batch=3, hypergradient=CHAIN)
-GIVEN = quad().problem, ring(4), MINE
+GIVEN = quad(), ring(4), MINE
 
 
 class ZMQInteractiveShell:
@@ -57,8 +57,8 @@ def test_a_terminal_shows_stages_and_rounds_of_each_run():
         diamond.simulate(*GIVEN, 6, every=3)
         pause = lambda stage: time.sleep(0.6 if stage == "compiling" else 0)  # a refresh or two
         diamond.simulate(*GIVEN, 6, every=3, on_stage=pause)
-        diamond.compare(quad().problem, {"mine": MINE}, ring(4), 6, seeds=2, every=3)
-        many(quad().problem, ring(4), [(MINE, 0), (MINE, 1)], 6, 3)
+        diamond.compare(quad(), ring(4), {"mine": MINE}, 6, seeds=2, every=3)
+        many(quad(), ring(4), [(MINE, 0), (MINE, 1)], 6, 3)
     assert "run compiling" in text[0] and "6/6" in text[0]
     assert "mine-seed0" in text[0] and "mine-seed1" in text[0]
     assert "2 of 2 made" in text[0]
@@ -67,8 +67,8 @@ def test_a_terminal_shows_stages_and_rounds_of_each_run():
 def test_without_progress_a_terminal_stays_empty():
     with terminal() as text, quickly():
         diamond.simulate(*GIVEN, 6, every=3, progress=False)
-        diamond.compare(quad().problem, {"mine": MINE}, ring(4), 6, every=3, progress=False)
-        many(quad().problem, ring(4), [(MINE, 0)], 6, 3, progress=False)
+        diamond.compare(quad(), ring(4), {"mine": MINE}, 6, every=3, progress=False)
+        many(quad(), ring(4), [(MINE, 0)], 6, 3, progress=False)
         sys.stderr.write("reached")
     assert text == ["reached"]
 
@@ -91,7 +91,7 @@ import sys, diamond
 made = diamond.problems.quadratic(agents=3, upper=2, lower=2, rows=6)
 steps = dict(alpha=0.05, beta=0.2, eta=0.5, gamma=0.5)
 mine = diamond.diamond(batch=2, hypergradient=diamond.hypergradient.neumann(3, 1.6), **steps)
-diamond.compare(made.problem, {"mine": mine}, diamond.network.ring(3), 2)
+diamond.compare(made, diamond.network.ring(3), {"mine": mine}, 2)
 print("rich" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -31,7 +31,7 @@ def state(p=1.0, v=1.0, u=1.0):
 
 def look(*entries, problem=None, algorithm=MOMENTUM):
     """What is said, entry by entry; an entry is (changes to CALM, state)."""
-    signs = EarlyWarnings(problem or quad().problem, 0)
+    signs = EarlyWarnings(problem or quad(), 0)
     return [signs.look(CALM | changes, at, algorithm) for changes, at in entries]
 
 
@@ -114,7 +114,7 @@ def test_collapsed_features_are_named(classes):
 def test_a_run_warns():
     shaky = diamond.diamond(0.05, 0.3, 0.5, 0.5, 4, diamond.hypergradient.neumann(5, 0.9))
     with pytest.warns(RuntimeWarning, match="above lipschitz = 0.9 that eq"):
-        diamond.simulate(quad().problem, ring(4), shaky, 3)
+        diamond.simulate(quad(), ring(4), shaky, 3)
 
 
 def test_a_direction_may_be_large():
@@ -131,7 +131,7 @@ BEGUN = STANDING | {"round": 0}
 def standing(x, entry=STANDING, alpha=1e-9, rounds=300, first=BEGUN):
     """What is said of a run whose agents are all at `x` after starting at 0."""
     algorithm = diamond.gt_sgd(alpha, 0.2, 4, ESTIMATORS["neumann"])
-    signs = EarlyWarnings(quad().problem, 0)
+    signs = EarlyWarnings(quad(), 0)
     begin = signs.start + jnp.zeros((4, 3))
     at = lambda x: SimpleNamespace(x=begin + x)
     assert signs.look(CALM | first, at(0.0), algorithm, rounds) == []
@@ -173,12 +173,12 @@ def test_every_kind_of_run_says_that_it_stands_still():
     """One with steps of its own, and several at once; those that converge do not."""
     still = diamond.gt_sgd(1e-9, 0.2, 4, ESTIMATORS["neumann"])
     fine = diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"])
-    given = quad().problem, ring(4)
+    given = quad(), ring(4)
     with pytest.warns(RuntimeWarning, match="^x stands still: after 100 rounds") as said:
         diamond.simulate(*given, still, 110, every=10)
     assert len(said) == 1
     both = {"fine": fine, "still": still}
     with pytest.warns(RuntimeWarning, match="^seed [01]: x stands still: after 110") as said:
-        found = diamond.compare(given[0], both, given[1], 110, seeds=2, every=55, batched=True)
+        found = diamond.compare(*given, both, 110, seeds=2, every=55, batched=True)
     assert len(said) == 2 and len(found.runs) == 4
     diamond.simulate(*given, fine, 110, every=10)

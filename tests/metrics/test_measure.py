@@ -23,7 +23,7 @@ def q():
 
 @pytest.fixture(scope="module")
 def run(q):
-    return diamond.simulate(q.problem, ring(4), build("gt_sgd", **OPTIONS), 8, every=4)
+    return diamond.simulate(q, ring(4), build("gt_sgd", **OPTIONS), 8, every=4)
 
 
 @pytest.mark.quick
@@ -45,20 +45,20 @@ def test_the_three_terms_and_both_sums(q, run):
 def test_the_upper_loss_is_the_objective_and_the_local_loss_each_agents_own(q, run):
     x, y = np.asarray(run.x), np.asarray(run.y)
     mean = x.mean(0)
-    loss = lambda i, x, y: float(q.problem.upper(x, y, q.problem.rows["valid"][i]))
+    loss = lambda i, x, y: float(q.upper(x, y, q.rows["valid"][i]))
     objective = [loss(i, mean, q.lower_solution(mean)[i]) for i in range(4)]
     local = [loss(i, x[i], y[i]) for i in range(4)]
     for name, wanted in (("upper_loss", objective), ("local_loss", local)):
-        np.testing.assert_allclose(run.agents[name][-1], wanted, rtol=1e-11)
+        np.testing.assert_allclose(run.per_agent[name][-1], wanted, rtol=1e-11)
         assert run.history[name][-1] == pytest.approx(np.mean(wanted), rel=1e-11)
 
 
 def test_agents_own_measures_add_up(q, run):
-    assert run.agents["consensus"].shape == (3, 4)
+    assert run.per_agent["consensus"].shape == (3, 4)
     for name in ("consensus", "lower_error"):
-        np.testing.assert_allclose(run.agents[name].sum(1), run.history[name], rtol=1e-12)
+        np.testing.assert_allclose(run.per_agent[name].sum(1), run.history[name], rtol=1e-12)
     own = np.sum((q.lower_solution(np.asarray(run.x)) - run.y) ** 2, axis=1)
-    np.testing.assert_allclose(run.agents["lower_error"][-1], own, rtol=1e-9)
+    np.testing.assert_allclose(run.per_agent["lower_error"][-1], own, rtol=1e-9)
 
 
 def test_the_start_is_measured_too(q, run):
@@ -71,7 +71,7 @@ def test_the_start_is_measured_too(q, run):
 
 
 def test_measuring_costs_no_oracle_call(q, run):
-    often = diamond.simulate(q.problem, ring(4), build("gt_sgd", **OPTIONS), 8, every=1)
+    often = diamond.simulate(q, ring(4), build("gt_sgd", **OPTIONS), 8, every=1)
     for name, spent in run.costs.items():
         np.testing.assert_array_equal(spent, often.costs[name])
         assert run.history[name][0] == 0
@@ -101,7 +101,7 @@ def test_y_star_is_the_minimizer_that_scipy_finds(curved):
         np.testing.assert_allclose(slope(found.y["w"]), 0, atol=1e-12)
         assert 0 <= found.error < 4e-11
         gap = np.sum((best.x - y["w"]) ** 2)
-        assert run.agents["lower_error"][-1, i] == pytest.approx(float(gap), rel=1e-6)
+        assert run.per_agent["lower_error"][-1, i] == pytest.approx(float(gap), rel=1e-6)
 
 
 def test_y_star_is_found_from_far_away():
@@ -144,7 +144,7 @@ def test_metrics_are_measured_on_test_rows(curved):
         for w, rows in zip(y, problem.rows["test"])
     ]
     assert run.history["accuracy"][-1] == pytest.approx(np.mean(own), rel=1e-6)
-    np.testing.assert_allclose(run.agents["accuracy"][-1], own, rtol=1e-6)
+    np.testing.assert_allclose(run.per_agent["accuracy"][-1], own, rtol=1e-6)
     assert problem.measured == "test" and logistic().measured == "valid"
 
 
@@ -160,8 +160,8 @@ def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():
 
 def test_measures_of_one_function_call(q):
     """`measure` alone, at a point of one's own."""
-    state = end(q.problem, ring(4), build("gt_sgd", **OPTIONS), 8).state
-    objectives = q.problem.objectives(3)
+    state = end(q, ring(4), build("gt_sgd", **OPTIONS), 8).state
+    objectives = q.objectives(3)
     together, own = measure(objectives, objectives.valid, {}, state.x, state.y)
     assert set(own) < set(together) and "consensus" in own
     spread = flat(state.x) - flat(state.x).mean(0)

@@ -37,7 +37,7 @@ def rows(labels, n=12):
 
 def spoiled(after):
     """The quadratic problem with a metric that is NaN once x has moved by `after`."""
-    plain = quad().problem
+    plain = quad()
     gone = lambda x, y, rows: jnp.where(jnp.sum(x**2) > after, jnp.nan, 1.0)
     with pytest.MonkeyPatch.context() as patch:
         unchecked(patch)
@@ -59,7 +59,7 @@ def test_a_measure_that_is_not_finite_ends_the_run(monkeypatch):
 
 def test_one_that_is_not_finite_at_the_start_names_the_rows(monkeypatch):
     losses_only(monkeypatch)
-    plain = quad().problem
+    plain = quad()
     lost = lambda x, y, rows: (
         plain.upper(x, y, rows) + jnp.where(rows["point"][0, 0] > 1e9, jnp.nan, 0)
     )
@@ -78,7 +78,7 @@ def test_the_command_fails_where_a_measure_does(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "import jax.numpy as jnp\nimport diamond\n\n\n"
         "def make():\n"
-        "    q = diamond.problems.quadratic(agents=3, upper=2, lower=2, rows=6).problem\n"
+        "    q = diamond.problems.quadratic(agents=3, upper=2, lower=2, rows=6)\n"
         "    gone = lambda x, y, rows: jnp.where(jnp.sum(x**2) > 1e-3, jnp.nan, 1.0)\n"
         "    rows = q.rows['train'], q.rows['valid']\n"
         "    return diamond.Problem(q.upper, q.lower, q.init, *rows, metrics={'gone': gone})\n"

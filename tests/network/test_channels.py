@@ -59,7 +59,7 @@ OTHERS = {
 def diamond_on(net, rounds, seed=0):
     method = build("diamond", hypergradient=hg.exact(), batch=2, **STEPS)
     q = quad(agents=6, rows=4, noise=0.0)
-    return q, end(q.problem, net, method, rounds, seed)
+    return q, end(q, net, method, rounds, seed)
 
 
 FIRST = ["bursts", "4 bits"]  # of the others, the suite sees that they agree
@@ -184,7 +184,7 @@ def test_noise_ends_where_linear_analysis_says():
     sigma, gamma = 1e-3, 0.5
     net = ring(6).through(channels.noise(sigma=sigma), gamma=gamma)
     q = quad(agents=6, rows=4, noise=0.0, lower_level="none")
-    method = build("gt_storm", batch=2, alpha=0.05, eta=0.5).suited(q.problem)
+    method = build("gt_storm", batch=2, alpha=0.05, eta=0.5).suited(q)
     quiet = ring(6).through(channels.noise(sigma=0.0), gamma=gamma)
     known = predicted(q, quiet, method, sigma, gamma)
     assert wandering(q, net, method, 8000) == pytest.approx(known, rel=0.2)
@@ -192,8 +192,8 @@ def test_noise_ends_where_linear_analysis_says():
 
 def _play(q, net, method):
     """Where a run begins, and what a round makes of it."""
-    fixed = jax.tree.map(jnp.asarray, method), q.problem.objectives(2), mixing(net)
-    return begin(*fixed, *q.problem.start(0)), partial(play, *fixed, key(7), "blocks")
+    fixed = jax.tree.map(jnp.asarray, method), q.objectives(2), mixing(net)
+    return begin(*fixed, *q.start(0)), partial(play, *fixed, key(7), "blocks")
 
 
 def wandering(q, net, method, count):
@@ -269,13 +269,13 @@ BAD = {
     "changing": (lambda: network.one_peer(4).through(channels.sign()), r"one_peer\(4\) changes"),
     "terms": (
         lambda: diamond.simulate(
-            quad().problem, ring(4).through(channels.top(terms=50)), ALONE, 1
+            quad(), ring(4).through(channels.top(terms=50)), ALONE, 1
         ),
         "terms = 50, but a message has 3 numbers; take 3 or fewer",
     ),
     "devices": (
         lambda: diamond.simulate(
-            quad().problem, ring(4).through(channels.sign()), ALONE, 1, devices=2
+            quad(), ring(4).through(channels.sign()), ALONE, 1, devices=2
         ),
         "channels are simulated on one device",
     ),
@@ -307,7 +307,7 @@ def test_a_run_goes_on_bit_for_bit_and_counts_what_travels():
     net = ring(4).through(channels.top(terms=1), channels.delay(1))
     algorithm = build("diamond", batch=2, **STEPS)
     saved = []
-    fixed = quad(lower_level="none").problem, net, algorithm, 12
+    fixed = quad(lower_level="none"), net, algorithm, 12
     whole = diamond.simulate(*fixed, every=6, on_progress=saved.append)
     assert ".kept.told[0][0].average['x']" in saved[0].arrays
     half = next(s for s in saved if int(s.arrays[".t"]) == 6)

@@ -37,10 +37,10 @@ def test_a_damped_one_way_ring_and_a_damped_sequence():
     assert made.lam == pytest.approx(wanted, rel=1e-9)
     turns = network.one_peer(4).through(channels.drops(0.1), gamma=0.5).damped()
     product = np.eye(4)
-    for one in network.one_peer(4).rounds:
+    for one in network.one_peer(4).phases:
         product = (0.5 * np.eye(4) + 0.5 * one.matrix) @ product
     second = np.sort(np.abs(np.linalg.eigvals(product)))[-2]
-    assert turns.lam == pytest.approx(second ** (1 / len(turns.rounds)), rel=1e-6)
+    assert turns.lam == pytest.approx(second ** (1 / len(turns.phases)), rel=1e-6)
 
 
 def test_a_tracked_y_over_damped_one_way_links_takes_half_the_limit_of_their_matrices():

@@ -27,7 +27,7 @@ ONE_WAY = {
 
 def matrices(net, t):
     """R and C of round t."""
-    one = net.rounds[t % len(net.rounds)]
+    one = net.phases[t % len(net.phases)]
     shares = one.weights if one.shares is None else one.shares
     return one.weights.toarray(), shares.toarray()
 
@@ -38,7 +38,7 @@ def test_rows_average_and_columns_keep_totals_in_both_forms(name):
     random = np.random.default_rng(0)
     message = Message({"x": random.normal(size=(6, 3))}, {"u": random.normal(size=(6, 2, 2))})
     forms = [jax.jit(link_mixer(net, dense).__call__) for dense in (True, False)]
-    for t in range(len(net.rounds) + 1):
+    for t in range(len(net.phases) + 1):
         rows, columns = matrices(net, t)
         np.testing.assert_allclose(rows.sum(1), 1)
         np.testing.assert_allclose(columns.sum(0), 1)
@@ -62,7 +62,7 @@ def test_what_all_have_in_common_is_not_rounded(float32):
 @pytest.mark.parametrize("name", ONE_WAY)
 def test_spectra_say_how_averages_end(name):
     """pi is where averages go, c where totals go; lam how fast, over whole periods."""
-    net, period = ONE_WAY[name], len(ONE_WAY[name].rounds)
+    net, period = ONE_WAY[name], len(ONE_WAY[name].phases)
     rows = columns = np.eye(6)
     for t in range(150 * period):
         r, c = matrices(net, t)
@@ -77,13 +77,13 @@ def test_spectra_say_how_averages_end(name):
 
 def _period(net):
     """R_B .. R_1 and C_B .. C_1, newest first, pair by pair."""
-    return [matrices(net, t) for t in reversed(range(len(net.rounds)))]
+    return [matrices(net, t) for t in reversed(range(len(net.phases)))]
 
 
 def test_large_ones_are_measured_without_writing_the_product_out():
     from diamond.network.spectrum import perron, survival
 
-    rounds = [one.weights for one in ONE_WAY["digraphs"].rounds]
+    rounds = [one.weights for one in ONE_WAY["digraphs"].phases]
     np.testing.assert_allclose(perron(rounds, 0), perron(rounds), atol=1e-9)
     assert survival(rounds, 0) == pytest.approx(survival(rounds), rel=0.02)
 
@@ -91,11 +91,11 @@ def test_large_ones_are_measured_without_writing_the_product_out():
 def test_one_peer_is_exact_after_log_m_rounds():
     net = network.one_peer(8)
     product = np.eye(8)
-    for one in net.rounds:
+    for one in net.phases:
         product = one.matrix @ product
     np.testing.assert_allclose(product, 1 / 8)
     assert net.lam < 1e-4 and net.kind == "balanced" and net.diameter == 3
-    assert {int(d) for one in net.rounds for d in one.degrees} == {1}
+    assert {int(d) for one in net.phases for d in one.degrees} == {1}
 
 
 def test_kinds_counts_and_words():
@@ -104,8 +104,8 @@ def test_kinds_counts_and_words():
         "matchings": "balanced", "digraphs": "directed", "graphs": "balanced", "both": "directed",
     }  # fmt: skip
     for net in (*ONE_WAY.values(), ring(6)):
-        counted = sum(one.weights.nnz - 6 for one in (net.rounds * 8)[:7])
-        assert net.messages(7) == sum(net.uses(7).values()) == counted
+        counted = sum(one.weights.nnz - 6 for one in (net.phases * 8)[:7])
+        assert net.count_messages(7) == sum(net.uses(7).values()) == counted
         assert set(net.uses(7)) == set(net.edges)
     assert str(ONE_WAY["ring"]) == "one_way_ring(6): 6 agents, 6 arcs, even mixing, lam = 0.866"
     assert ONE_WAY["ring"].diameter == 5 and ONE_WAY["graphs"].diameter <= 6
@@ -128,7 +128,7 @@ def test_tracking_is_exact_on_digraphs_that_change(name):
     """One program for every such network: matrices are arguments."""
     method = build(name, hypergradient=hg.exact(), batch=2, **GIVEN)
     q = quad(agents=6, rows=4, noise=0.0, lower_level=method.solves[0])
-    state = end(q.problem, ONE_WAY["digraphs"], method, 4000).state
+    state = end(q, ONE_WAY["digraphs"], method, 4000).state
     assert np.abs(np.asarray(state.x) - q.minimizer()).max() < 1e-6 * np.abs(q.minimizer()).max()
 
 
@@ -138,7 +138,7 @@ def test_the_bias_of_push_sum_halves_with_the_step_and_that_of_fab_with_lam():
     def error(name, level, **options):
         q = quad(agents=6, rows=4, noise=0.0, lower_level=level)
         method = build(name, **{"hypergradient": hg.exact(), "batch": 2} | GIVEN | options)
-        x = np.asarray(end(q.problem, net, method, 4000).state.x)
+        x = np.asarray(end(q, net, method, 4000).state.x)
         return np.abs(x - q.minimizer()).max() / np.abs(q.minimizer()).max()
 
     large, small = (error("sgp", "personal", alpha=alpha) for alpha in (0.01, 0.005))
@@ -148,7 +148,7 @@ def test_the_bias_of_push_sum_halves_with_the_step_and_that_of_fab_with_lam():
 
 
 def test_push_sum_keeps_its_weights_and_totals():
-    net, problem = ONE_WAY["digraphs"], quad(agents=6, rows=4, noise=0.0).problem
+    net, problem = ONE_WAY["digraphs"], quad(agents=6, rows=4, noise=0.0)
     method = build("push_diging", hypergradient=hg.exact(), batch=2, **GIVEN)
     progress = end(problem, net, method, 30)
     (pushed, u), old = progress.state.memory.x, progress.state.old.x
@@ -164,10 +164,10 @@ def test_networks_that_change_share_one_program():
     q = quad(agents=6, rows=4, noise=0.0)
     method = build("diamond", hypergradient=hg.exact(), batch=2, **GIVEN)
     other = network.changing([network.random_digraph(6, 0.3, seed=s) for s in (5, 6, 7)])
-    end(q.problem, ONE_WAY["digraphs"], method, 3)
+    end(q, ONE_WAY["digraphs"], method, 3)
     programs = lambda: sum(one._cache_size() for one in advance.programs.values())
     before = programs()
-    first, second = (end(q.problem, net, method, 5).state.x for net in (other, ONE_WAY["digraphs"]))
+    first, second = (end(q, net, method, 5).state.x for net in (other, ONE_WAY["digraphs"]))
     assert programs() == before
     assert np.abs(first - second).max() > 1e-6
 
@@ -175,13 +175,13 @@ def test_networks_that_change_share_one_program():
 def test_a_run_is_the_same_on_devices_and_its_bytes_are_those_of_the_links():
     net = ONE_WAY["both"]
     algorithm = build("diamond", batch=2, **GIVEN)
-    given = quad(agents=6, lower_level="none").problem, net, algorithm, 20
+    given = quad(agents=6, lower_level="none"), net, algorithm, 20
     alone, cut = (diamond.simulate(*given, every=10, devices=d) for d in (None, 4))
     for name in ("metric", "bytes", "consensus"):
         np.testing.assert_allclose(alone.history[name], cut.history[name], rtol=1e-9)
-    assert alone.history["bytes"][-1] == net.messages(20) * 2 * 3 * 8  # x and u, of 3 numbers
+    assert alone.history["bytes"][-1] == net.count_messages(20) * 2 * 3 * 8  # x and u, of 3 numbers
     assert sum(alone.traffic.values()) == alone.history["bytes"][-1]
-    assert alone.messages == net.messages(20)
+    assert alone.messages == net.count_messages(20)
 
 
 DIGRAPH = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
@@ -223,11 +223,11 @@ def test_a_mistake_is_said_in_one_sentence(name):
 def test_a_method_that_would_end_elsewhere_is_refused(method, name, said):
     level = build(method).solves[0]
     with pytest.raises(ValueError, match=said):
-        diamond.simulate(quad(agents=6, lower_level=level).problem, ONE_WAY[name], build(method), 1)
+        diamond.simulate(quad(agents=6, lower_level=level), ONE_WAY[name], build(method), 1)
 
 
 def test_a_prox_needs_balanced_weights_and_the_theory_symmetric_ones():
-    known = quad(agents=6).problem
+    known = quad(agents=6)
     given = known.upper, known.lower, known.init, known.rows["train"], known.rows["valid"]
     boxed = diamond.Problem(*given, prox=diamond.prox.box(-1, 1))
     with pytest.raises(ValueError, match="needs balanced weights"):
@@ -240,7 +240,7 @@ def test_peers_take_links_both_ways_only():
     from diamond.peers.agent import Agent
 
     with pytest.raises(ValueError, match="sites ask each other both ways"):
-        Agent(quad(agents=1).problem, ONE_WAY["digraph"], diamond.dsgd(), 0)
+        Agent(quad(agents=1), ONE_WAY["digraph"], diamond.dsgd(), 0)
 
 
 def test_the_key_of_links_is_nobodys_sample():
@@ -254,10 +254,10 @@ def test_the_key_of_links_is_nobodys_sample():
 def test_clocks_know_which_links_a_round_has():
     net = ONE_WAY["both"]
     assert ring(6).active is None
-    for one, there in zip(net.rounds, net.active, strict=True):
+    for one, there in zip(net.phases, net.active, strict=True):
         assert {net.edges[k] for k in there} == set(one.graph.to_directed().edges)
     graphs = ONE_WAY["graphs"]
-    for one, there in zip(graphs.rounds, graphs.active, strict=True):
+    for one, there in zip(graphs.phases, graphs.active, strict=True):
         assert {graphs.edges[k] for k in there} == set(one.edges)
 
 
@@ -271,7 +271,7 @@ def test_tracking_is_stable_up_to_its_limit_and_no_further(net, order):
     def left(step, rounds=3000):
         s = u = np.random.default_rng(0).normal(size=net.agents)
         for t in range(rounds):
-            one = net.rounds[t % len(net.rounds)]
+            one = net.phases[t % len(net.phases)]
             r, c = (
                 a.toarray()
                 for a in (one.weights, one.weights if one.shares is None else one.shares)

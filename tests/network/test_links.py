@@ -249,7 +249,7 @@ def linked():
 
 @pytest.fixture(scope="module")
 def run(linked):
-    return diamond.simulate(quad().problem, linked, dsgd(), 12, every=3, seed=5)
+    return diamond.simulate(quad(), linked, dsgd(), 12, every=3, seed=5)
 
 
 def test_the_history_of_a_run(linked, run):
@@ -262,13 +262,13 @@ def test_the_history_of_a_run(linked, run):
 
 
 def test_without_links_there_is_no_such_column_and_the_same_trajectory(run):
-    plain = diamond.simulate(quad().problem, ring(4), dsgd(), 12, every=3, seed=5)
+    plain = diamond.simulate(quad(), ring(4), dsgd(), 12, every=3, seed=5)
     assert not {"network_seconds", "joules"} & set(plain.history)
     assert np.array_equal(plain.x, run.x)
 
 
 def test_the_same_after_a_stop_side_by_side_and_on_devices(linked, run):
-    given = quad().problem, linked, dsgd(), 12
+    given = quad(), linked, dsgd(), 12
     kept = []
     diamond.simulate(*given[:3], 6, every=3, seed=5, on_progress=kept.append)
     gone_on = diamond.simulate(*given, every=3, seed=5, resume=kept[-1])
@@ -282,9 +282,7 @@ def test_the_same_after_a_stop_side_by_side_and_on_devices(linked, run):
 def test_a_budget_ends_the_run():
     made = ring(4).with_links(1e4, 0.01)
     algorithm = build("gt_sgd", batch=3, hypergradient=CHAIN, alpha=0.05, beta=0.2)
-    found = diamond.simulate(
-        quad().problem, made, algorithm, 60, every=2, stop={"network_seconds": 0.5}
-    )
+    found = diamond.simulate(quad(), made, algorithm, 60, every=2, stop={"network_seconds": 0.5})
     each = 0.01 + 8 * 2 * SIZE / 1e4
     assert found.rounds == 2 * np.ceil(0.5 / each / 2)
     assert found.message == (
@@ -293,4 +291,4 @@ def test_a_budget_ends_the_run():
     )
     for name, said in (("network_seconds", "with links"), ("joules", "joules_per_bit")):
         with pytest.raises(ValueError, match=f"stop: {name} needs a network .*{said}"):
-            diamond.simulate(quad().problem, ring(4), algorithm, 2, stop={name: 1})
+            diamond.simulate(quad(), ring(4), algorithm, 2, stop={name: 1})

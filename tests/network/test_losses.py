@@ -50,12 +50,12 @@ def test_a_run_counts_its_losses_and_keeps_them(tmp_path):
     made = ring(4).through(channels.drops(0.25))
     chain = diamond.hypergradient.exact()
     run = diamond.simulate(
-        quad().problem, made, build("dsgd", alpha=0.05, beta=0.2, batch=3, hypergradient=chain), 40
+        quad(), made, build("dsgd", alpha=0.05, beta=0.2, batch=3, hypergradient=chain), 40
     )
     assert run.losses == losses(made, 0, 40, [None])
     lost, sent = (sum(getattr(one, k) for one in run.losses.values()) for k in ("lost", "sent"))
     assert sent == run.messages == 320 and abs(lost / sent - 0.25) < 0.12
     assert all(one.lost % 2 == 0 for one in run.losses.values())  # both ends know
     folder = run.save(tmp_path / "run")
-    assert diamond.load(folder, quad().problem).losses == run.losses
+    assert diamond.load(folder, quad()).losses == run.losses
     assert losses(ring(4).through(channels.quantized(4)), 0, 40, [None]) == {}

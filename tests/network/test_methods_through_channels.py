@@ -34,7 +34,7 @@ def distinct_messages():
     found = {}
     for name, make in METHODS.items():
         for level in make().solves:
-            problem = quad(lower_level=level).problem
+            problem = quad(lower_level=level)
             outline = swap(suited(make(), problem), lambda number: 1)
             objectives = problem.objectives(outline.batch)
             for message in messages(outline, objectives, *problem.start(0)):
@@ -84,13 +84,13 @@ SILENT = {  # with stages that send nothing
 @pytest.mark.parametrize("name", SILENT)
 def test_methods_with_stages_that_send_nothing_run_through_channels(name):
     with quickly():  # `end` sees that all is finite
-        state = end(quad().problem, ring(4).through(*SILENT[name]), build(name, **STEPS), 3).state
+        state = end(quad(), ring(4).through(*SILENT[name]), build(name, **STEPS), 3).state
     assert np.ptp(np.asarray(state.x), axis=0).max() > 1e-6  # agents differ, as rows do
 
 
 def test_a_channel_that_loses_nothing_changes_nothing_around_a_stage_that_sends_nothing():
     method = build("f2sa", **STEPS)
-    through = lambda net: end(quad().problem, net, method, 3).state
+    through = lambda net: end(quad(), net, method, 3).state
     plain, whole = through(ring(4)), through(ring(4).through(channels.drops(0.0)))
     close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     jax.tree.map(close, plain, whole)

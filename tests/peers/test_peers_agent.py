@@ -22,7 +22,7 @@ TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 def problem():
     with pytest.MonkeyPatch.context() as patch:
         unchecked(patch)
-        return quad(agents=5).problem
+        return quad(agents=5)
 
 
 CASES = [
@@ -55,7 +55,7 @@ def agree(one, other, first, close):
 def test_all_rows_of_an_agent_may_differ_in_number():
     with pytest.MonkeyPatch.context() as patch:
         unchecked(patch)
-        uneven = quad(agents=2, rows=(7, 12)).problem
+        uneven = quad(agents=2, rows=(7, 12))
     network = diamond.network.path(2)
     algorithm = given("dsgd", order="paper")
     with quickly():

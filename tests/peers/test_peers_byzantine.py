@@ -38,7 +38,7 @@ LIES = {
 def team():
     with pytest.MonkeyPatch.context() as patch, quickly():
         unchecked(patch)
-        yield agents(quad(agents=4).problem, ring(4), given("gt_sgd", order="paper"))
+        yield agents(quad(agents=4), ring(4), given("gt_sgd", order="paper"))
 
 
 def run(team, lie=None, rounds=16, clip=None):

@@ -45,7 +45,7 @@ FIRST = ["float16", "3 bits", "top", "random"]
 )
 def test_sites_go_the_way_of_the_simulation_in_the_bytes_that_are_counted(name):
     method, level = TWO if name == "random" else ONE
-    problem, network = quad(lower_level=level).problem, ring(4).through(*CHANNELS[name])
+    problem, network = quad(lower_level=level), ring(4).through(*CHANNELS[name])
     with quickly():
         wanted = end(problem, network, method, 4, seed=4)
         team = agents(problem, network, method, seed=4)
@@ -63,7 +63,7 @@ def test_killed_on_the_way_its_copies_of_the_others_end_in_the_same_bits(tmp_pat
     method = diamond.gt_sgd(0.05, 0.2, 3, exact(), order="paper")
     network = diamond.network.path(3).through(channels.quantized(4))
     with quickly():
-        team = tuple(agents(quad(agents=3).problem, network, method))
+        team = tuple(agents(quad(agents=3), network, method))
         wanted = lockstep(team, ROUNDS)
         cluster, seen = Cluster(tmp_path, agents=team), count()
 
@@ -82,7 +82,7 @@ def test_killed_on_the_way_its_copies_of_the_others_end_in_the_same_bits(tmp_pat
 
 
 def test_what_is_of_simulated_links_only_is_refused():
-    method, problem = diamond.dsgd(0.1, 0.1, 2, exact()), quad(agents=3).problem
+    method, problem = diamond.dsgd(0.1, 0.1, 2, exact()), quad(agents=3)
     with pytest.raises(ValueError, match=r"noise\(20 dB\) is of simulated links"):
         agents(problem, diamond.network.path(3).through(channels.noise(snr=20)), method)
     (agent, *_) = agents(problem, diamond.network.path(3).through(channels.sign()), method)

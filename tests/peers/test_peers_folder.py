@@ -97,7 +97,7 @@ def test_it_tells_what_the_simulation_measures_of_that_agent(calm):
         assert [line["round"] for line in found.lines] == AT
         for key in ("local_loss", "lower_error"):
             values = [line[key] for line in found.lines]
-            np.testing.assert_allclose(values, wanted.agents[key][:, i], rtol=1e-9, atol=1e-14)
+            np.testing.assert_allclose(values, wanted.per_agent[key][:, i], rtol=1e-9, atol=1e-14)
             assert [line["agents"][key][i] for line in found.lines] == values
             assert all(np.isnan(line["agents"][key][i - 1]) for line in found.lines)
         for key, spent in wanted.costs.items():

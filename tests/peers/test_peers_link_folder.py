@@ -33,7 +33,7 @@ FILE = {
 def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
     unmeasured(monkeypatch)
     network = federation.read(FILE, "trial.toml").graph()
-    problem = quad(agents=3).problem
+    problem = quad(agents=3)
     algorithm = given("gt_sgd")
     diaries = {}
 

@@ -33,7 +33,7 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_the_trajectory_is_the_simulated_one(name):
     method, level, exchanges = METHODS[name]
-    problem, network = quad(lower_level=level).problem, ring(4)
+    problem, network = quad(lower_level=level), ring(4)
     with quickly():
         wanted = end(problem, network, method, 4, seed=4)
         team = agents(problem, network, method, seed=4)
@@ -46,7 +46,7 @@ def test_the_trajectory_is_the_simulated_one(name):
 def test_what_is_sent_is_what_is_counted(monkeypatch):
     unmeasured(monkeypatch)
     method, level, _ = METHODS["ma_dsbo"]
-    problem, network = quad(lower_level=level).problem, ring(4)
+    problem, network = quad(lower_level=level), ring(4)
     with quickly():
         run = diamond.simulate(problem, network, method, 4, every=4)
         team = agents(problem, network, method)
@@ -59,7 +59,7 @@ def test_what_is_sent_is_what_is_counted(monkeypatch):
 @pytest.mark.parametrize("name", ["in turn", "ma_dsbo"])
 def test_killed_at_any_exchange_it_ends_in_the_same_bits(name, tmp_path, monkeypatch):
     method, level, _ = METHODS[name]
-    problem, network = quad(agents=3, lower_level=level).problem, diamond.network.path(3)
+    problem, network = quad(agents=3, lower_level=level), diamond.network.path(3)
     with quickly():
         team = tuple(agents(problem, network, method))
         wanted = lockstep(team, ROUNDS)

@@ -26,7 +26,7 @@ def sites():
     """Three sites on a ring; and the third as it would be with another seed."""
     with pytest.MonkeyPatch.context() as patch, quickly():
         unchecked(patch)
-        problem, ring, method = quad(agents=3).problem, diamond.network.ring(3), given("gt_sgd")
+        problem, ring, method = quad(agents=3), diamond.network.ring(3), given("gt_sgd")
         yield agents(problem, ring, method), agents(problem, ring, method, seed=1)[2]
 
 

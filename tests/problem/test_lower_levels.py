@@ -32,7 +32,7 @@ def off(a):
 def test_a_common_lower_level_is_measured_against_the_common_solution():
     q = quad(lower_level="common", noise=0.7, rows=(12, 5, 9, 3))
     x, y, z = points(3), points(4, 1), points(4, 2)
-    seen, own = found(q.problem, x, y, z)
+    seen, own = found(q, x, y, z)
     mean = x.mean(0)
     best = q.lower_solution(mean)
     np.testing.assert_allclose(best, np.tile(best[0], (AGENTS, 1)), atol=1e-14)  # one y for all
@@ -45,7 +45,7 @@ def test_a_common_lower_level_is_measured_against_the_common_solution():
     terms = seen["stationarity"] + seen["consensus"] + seen["lower_error"]
     assert seen["metric"] == pytest.approx(terms)
     step = 1e-5 * np.eye(3)
-    value = lambda x: found(q.problem, np.tile(x, (AGENTS, 1)), y)[0]["upper_loss"]
+    value = lambda x: found(q, np.tile(x, (AGENTS, 1)), y)[0]["upper_loss"]
     slope = [(value(mean + e) - value(mean - e)) / 2e-5 for e in step]
     np.testing.assert_allclose(slope, q.gradient(mean), rtol=1e-6)
     assert len(own["lower_error"]) == AGENTS
@@ -53,9 +53,9 @@ def test_a_common_lower_level_is_measured_against_the_common_solution():
 
 def test_common_and_personal_differ_unless_agents_are_alike():
     x, y = points(3), points(4, 1)
-    seen = [found(quad(lower_level=kind).problem, x, y)[0] for kind in ("personal", "common")]
+    seen = [found(quad(lower_level=kind), x, y)[0] for kind in ("personal", "common")]
     assert seen[0]["stationarity"] != pytest.approx(seen[1]["stationarity"], rel=0.1)
-    one = quad(agents=1).problem
+    one = quad(agents=1)
     rows = {part: [one.rows[part][0]] * AGENTS for part in ("train", "valid")}
     given = one.upper, one.lower, one.init
     x = np.tile(x[:1], (AGENTS, 1))
@@ -70,7 +70,7 @@ def test_common_and_personal_differ_unless_agents_are_alike():
 def test_without_a_lower_level_only_x_is_measured():
     q = quad(lower_level="none", noise=0.7, rows=(12, 5, 9, 3))
     x = points(3)
-    seen, _ = found(q.problem, x, None)
+    seen, _ = found(q, x, None)
     assert seen["stationarity"] == pytest.approx(np.sum(q.gradient(x.mean(0)) ** 2), rel=1e-10)
     assert seen["lower_error"] == 0 and seen["metric"] == pytest.approx(
         seen["stationarity"] + off(x)
@@ -83,7 +83,7 @@ def test_without_a_lower_level_only_x_is_measured():
 @pytest.mark.parametrize("lower_level", ["personal", "common", "none"])
 def test_the_losses_of_the_quadratic_pass_the_checks(lower_level):
     made = quadratic(agents=2, upper=2, lower=2, rows=6, lower_level=lower_level)
-    assert made.problem.lower_level == lower_level
+    assert made.lower_level == lower_level
 
 
 def test_a_problem_without_a_lower_level_is_of_x_alone():
@@ -105,7 +105,7 @@ def test_a_problem_without_a_lower_level_is_of_x_alone():
     ],
 )
 def test_what_is_no_lower_level_is_refused(given, said):
-    one = quad().problem
+    one = quad()
     parts = {part: [one.rows[part][i] for i in range(4)] for part in ("train", "valid")}
     with pytest.raises((ValueError, TypeError), match=said):
         diamond.Problem(one.upper, one.lower, one.init, **parts | given)
@@ -145,9 +145,9 @@ def test_a_prox_is_the_minimizer_that_it_stands_for(name):
 
 def test_prometheus_reaches_the_regularized_solution_and_its_measure_vanishes_there():
     q = quad(noise=0.0, rows=4)
-    rows = {part: [q.problem.rows[part][i] for i in range(4)] for part in ("train", "valid")}
+    rows = {part: [q.rows[part][i] for i in range(4)] for part in ("train", "valid")}
     one = prox.l1(0.6)
-    problem = diamond.Problem(q.problem.upper, q.problem.lower, q.problem.init, **rows, prox=one)
+    problem = diamond.Problem(q.upper, q.lower, q.init, **rows, prox=one)
     x = np.zeros(3)
     for _ in range(4000):  # proximal gradient steps on the closed form
         v = x - 0.1 * q.gradient(x)
@@ -160,7 +160,7 @@ def test_prometheus_reaches_the_regularized_solution_and_its_measure_vanishes_th
         np.testing.assert_allclose(state.x, np.tile(x, (4, 1)), atol=1e-7)
     seen, _ = found(problem, np.tile(x, (4, 1)), state.y)
     assert seen["stationarity"] < 1e-14
-    losses = map(q.problem.upper, [x] * 4, q.lower_solution(x), rows["valid"])
+    losses = map(q.upper, [x] * 4, q.lower_solution(x), rows["valid"])
     assert seen["upper_loss"] == pytest.approx(np.mean([*losses]) + 0.6 * np.abs(x).sum())
     with pytest.raises(ValueError, match=r"x of this problem has a prox, which extra cannot take"):
         diamond.simulate(problem, ring(4), diamond.extra(0.1, 0.1), 1)
@@ -183,7 +183,7 @@ def test_a_constraint_holds_in_every_round():
 
 @pytest.mark.parametrize("lower_level", ["common", "none"])
 def test_devices_and_lanes_give_what_one_device_gives(lower_level):
-    problem = quad(agents=5, lower_level=lower_level).problem
+    problem = quad(agents=5, lower_level=lower_level)
     method = {"common": diamond.sparkle(0.05, 0.2, 0.2, 0.5, batch=3), "none": diamond.extra(0.1)}
     given = problem, ring(5), method[lower_level], 6
     plain = diamond.simulate(*given, every=3)
@@ -211,7 +211,7 @@ def test_devices_and_lanes_give_what_one_device_gives(lower_level):
 )
 def test_a_run_that_goes_on_ends_in_the_same_bits(method, lower_level, monkeypatch):
     unmeasured(monkeypatch)
-    problem, saved = quad(lower_level=lower_level).problem, []
+    problem, saved = quad(lower_level=lower_level), []
     given = problem, ring(4), method, 8
     keep = lambda s: saved.append(s._replace(entries=list(s.entries), own=list(s.own)))
     whole = diamond.simulate(*given, every=3, on_progress=keep)

@@ -241,7 +241,7 @@ def test_a_value_beyond_single_precision_is_refused_by_agent_and_row():
 def test_a_batch_of_more_rows_than_there_are_is_warned_of():
     words = "batch = 99, but no agent has more than .* rows.*give batch = .* or less"
     with pytest.warns(RuntimeWarning, match=words):
-        diamond.simulate(quad().problem, ring(4), diamond.dsgd(0.1, 0.1, batch=99), rounds=0)
+        diamond.simulate(quad(), ring(4), diamond.dsgd(0.1, 0.1, batch=99), rounds=0)
 
 
 def test_a_weakly_typed_start_becomes_strong():
@@ -287,6 +287,6 @@ def test_bad_parts_are_refused(make, words):
 def test_bad_runs_are_refused(network, batch, options, words):
     with pytest.raises(ValueError) as refused:
         diamond.simulate(
-            quad().problem, ring(network), diamond.dsgd(batch=batch), **{"rounds": 3} | options
+            quad(), ring(network), diamond.dsgd(batch=batch), **{"rounds": 3} | options
         )
     assert words in str(refused.value)

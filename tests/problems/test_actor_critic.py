@@ -42,15 +42,15 @@ def values(game, policy):
 
 
 def team_return(game, x):
-    return game.start @ values(game, special.softmax(x, -1)).mean(1)
+    return game.initial_law @ values(game, special.softmax(x, -1)).mean(1)
 
 
 def test_the_hypergradient_is_the_policy_gradient_of_the_mean_return():
     game = small()
     x = np.random.default_rng(1).normal(size=(3, 4, 2))
-    critics, gradient = solved(game.problem, x)
+    critics, gradient = solved(game, x)
     np.testing.assert_allclose(critics, values(game, special.softmax(x, -1)).T, atol=1e-9)
-    np.testing.assert_allclose(game.returns(x), game.start @ np.transpose(critics), atol=1e-9)
+    np.testing.assert_allclose(game.returns(x), game.initial_law @ np.transpose(critics), atol=1e-9)
     slopes = np.zeros_like(x)
     for where in np.ndindex(x.shape):
         step = np.zeros_like(x)
@@ -64,10 +64,10 @@ def test_fewer_features_than_states_leave_the_least_bellman_error():
     game = small(features=2)
     x = np.random.default_rng(1).normal(size=(3, 4, 2))
     P, r = bellman(game, special.softmax(x, -1))
-    phi = np.asarray(game.problem.rows["train"][0]["phi"])
-    phi = phi[np.argsort(game.problem.rows["train"][0]["s"])]
+    phi = np.asarray(game.rows["train"][0]["phi"])
+    phi = phi[np.argsort(game.rows["train"][0]["s"])]
     wanted = np.linalg.lstsq(phi - game.discount * P @ phi, r, rcond=None)[0]
-    np.testing.assert_allclose(solved(game.problem, x)[0], wanted.T, atol=1e-9)
+    np.testing.assert_allclose(solved(game, x)[0], wanted.T, atol=1e-9)
     np.testing.assert_allclose(phi.T @ phi, np.eye(2), atol=1e-12)
 
 
@@ -79,22 +79,23 @@ def test_no_joint_policy_is_better_than_the_planned_one(seed, monkeypatch):
     best, chosen = game.planned()
     each = product(range(2), repeat=6)
     found = [
-        game.start @ values(game, np.eye(2)[np.reshape(plan, (3, 2))]).mean(1) for plan in each
+        game.initial_law @ values(game, np.eye(2)[np.reshape(plan, (3, 2))]).mean(1)
+        for plan in each
     ]
     np.testing.assert_allclose(best, max(found), rtol=1e-12)
     planned = values(game, np.eye(2)[chosen]).mean(1)
-    np.testing.assert_allclose(game.start @ planned, best, rtol=1e-12)
+    np.testing.assert_allclose(game.initial_law @ planned, best, rtol=1e-12)
 
 
 def test_agents_learn_the_best_policy_together_and_not_alone(float32):
     game = small()
     exact = diamond.hypergradient.conjugate_gradient(4)
     algorithm = diamond.diamond(10.0, 2.0, 1.0, 1.0, batch=4, hypergradient=exact)
-    found = end(game.problem, ring(3), algorithm, 300).state
+    found = end(game, ring(3), algorithm, 300).state
     best, _ = game.planned()
-    worth = lambda x: game.problem.metrics["return"](x, None, None)
+    worth = lambda x: game.metrics["return"](x, None, None)
     assert worth(jnp.zeros((3, 4, 2))) < 0.5 * best and worth(found.x.mean(0)) > 0.95 * best
-    np.testing.assert_allclose(found.y @ game.start, game.returns(found.x.mean(0)), atol=1e-3)
+    np.testing.assert_allclose(found.y @ game.initial_law, game.returns(found.x.mean(0)), atol=1e-3)
 
     @jax.jit
     def alone(x):  # everyone for itself: its own actions, its own rewards

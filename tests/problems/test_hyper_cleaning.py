@@ -32,7 +32,7 @@ def test_the_hypergradient_is_that_of_dense_algebra():
     made = hyper_cleaning(TRAIN, VALID, classes=Q, regularizer=REGULARIZER, corrupted=0.3)
     train = corrupt([r | {"k": k} for r, k in zip(TRAIN, spans())], 0.3, Q, 0)[0]
     x = RANDOM.normal(size=sum(COUNTS))
-    y, gradient = solved(made.problem, x)
+    y, gradient = solved(made, x)
     weights = special.expit(x)
     wanted, effect = reference(weights, train, VALID, Q, REGULARIZER)
     expected = weights * (1 - weights) * effect
@@ -55,7 +55,7 @@ def test_a_share_of_the_labels_becomes_another(monkeypatch):
     np.testing.assert_array_equal(changed, wrong)
     assert wrong.sum() == 60 and {0, 1, 2} == set(np.concatenate([r["b"] for r in found]))
     clean = hyper_cleaning(TRAIN, VALID, classes=Q, corrupted=0.0)
-    assert not clean.wrong.any() and list(clean.problem.metrics) == ["accuracy"]
+    assert not clean.wrong.any() and list(clean.metrics) == ["accuracy"]
 
 
 @pytest.mark.quick
@@ -64,7 +64,7 @@ def test_rows_of_a_source_share_a_weight(monkeypatch):
     train = [r | {"k": RANDOM.integers(0, 4, len(r["b"]))} for r in TRAIN]
     train[0]["k"][0] = 3
     made = hyper_cleaning(train, VALID, classes=Q, corrupted=0.5)
-    assert jax.eval_shape(made.problem.init, jax.random.key(0))[0].shape == (4,)
+    assert jax.eval_shape(made.init, jax.random.key(0))[0].shape == (4,)
     for before, after in zip(train, corrupt(train, 0.5, Q, 0)[0]):
         np.testing.assert_array_equal(before["b"] != after["b"], made.wrong[before["k"]])
 
@@ -80,13 +80,13 @@ def test_f1_is_that_of_precision_and_recall():
 def test_the_wrong_rows_of_the_digits_are_found_together(float32):
     made = hyper_cleaning(*deal("digits", agents=5)[:3], corrupted=0.5)
     algorithm = diamond.diamond_common(10.0, 0.3, 0.3, 0.2, 0.2, batch=32)
-    x = end(made.problem, ring(5), algorithm, 300).state.x
+    x = end(made, ring(5), algorithm, 300).state.x
     every_row = 2 * 0.5 / (1 + 0.5)  # the f1 of saying that all are wrong
     assert made.f1(x) > 0.93 > every_row
-    found = made.problem.metrics["f1"](x.mean(0), None, None)
+    found = made.metrics["f1"](x.mean(0), None, None)
     assert made.f1(x) == pytest.approx(float(found)) and made.f1(0 * x) == 0
-    test = jax.tree.map(lambda *a: np.concatenate(a), *made.problem.rows["test"])
-    accuracy = lambda x: made.problem.metrics["accuracy"](x, solved(made.problem, x)[0], test)
+    test = jax.tree.map(lambda *a: np.concatenate(a), *made.rows["test"])
+    accuracy = lambda x: made.metrics["accuracy"](x, solved(made, x)[0], test)
     ignored, cleaned = np.zeros(made.wrong.size, np.float32), x.mean(0)
     clean_only = np.where(made.wrong, -50, 5).astype(np.float32)
     assert accuracy(ignored) + 0.04 < accuracy(cleaned) > accuracy(clean_only) - 0.03

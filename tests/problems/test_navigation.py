@@ -32,7 +32,7 @@ def test_the_hypergradient_is_the_gradient_of_each_agents_return():
         slope = jax.grad(lambda x: -made.returns(x, starts)[number])(x)
         return own.f(x, y, None), lower_solution.hypergradient(own, x, y), slope
 
-    problem = made.problem.objectives()
+    problem = made.objectives()
     starts = problem.valid.data["s"]
     with quickly():
         value, found, wanted = jax.jit(jax.vmap(both))(problem, jnp.arange(AGENTS), starts)

@@ -13,15 +13,15 @@ from diamond.problems import policy_evaluation
 def test_the_closed_form_is_that_of_the_losses_and_a_run_ends_there():
     made = policy_evaluation(agents=3, states=6, features=3, visits=4, discount=0.7)
     x = np.random.default_rng(2).normal(size=3)
-    y, gradient = solved(made.problem, x)
+    y, gradient = solved(made, x)
     np.testing.assert_allclose(y, made.lower_solution(x), atol=1e-10)
     np.testing.assert_allclose(gradient, made.gradient(x), atol=1e-10)
     best = made.minimizer()
     np.testing.assert_allclose(made.gradient(best), 0, atol=1e-12)
     algorithm = diamond.sparkle(alpha=0.3, beta=2.0, delta=2.0, batch=24)
-    state = end(made.problem, ring(3), algorithm, 600).state
+    state = end(made, ring(3), algorithm, 600).state
     np.testing.assert_allclose(state.x, np.tile(best, (3, 1)), atol=1e-6)
-    found = made.problem.metrics["value_error"](best, y, made.problem.rows["valid"][0])
+    found = made.metrics["value_error"](best, y, made.rows["valid"][0])
     np.testing.assert_allclose(found, np.mean((made.features @ best - made.values) ** 2))
 
 

@@ -17,7 +17,7 @@ def test_bytes_are_the_messages_over_the_edges():
     q, network = quad(), diamond.network.star(4)
     for name, vectors in [("dsgd", 1), ("gt_sgd", 2)]:  # x; x and u
         options = dict(alpha=0.01, beta=0.1, batch=3, hypergradient=ESTIMATORS["neumann_sum"])
-        run = diamond.simulate(q.problem, network, build(name, **options), 5, every=2)
+        run = diamond.simulate(q, network, build(name, **options), 5, every=2)
         message = vectors * 3 * 8  # three numbers in double precision
         np.testing.assert_array_equal(
             run.history["bytes"], 2 * 3 * message * np.array([0, 2, 4, 5])
@@ -30,10 +30,10 @@ def test_bytes_are_the_messages_over_the_edges():
 def test_the_messages_of_a_round_are_known_by_their_shapes():
     """SPARKLE tells x, y and z with their trackers; MA-DSBO the same in inner loops."""
     q = quad(lower_level="common")
-    given = q.problem.objectives(2), *q.problem.start(0)
+    given = q.objectives(2), *q.start(0)
     for name, inner in (("sparkle", 1), ("ma_dsbo", 2)):
         made = build(name, alpha=0.1, beta=0.1, delta=0.1, theta=0.5, batch=2, inner=inner)
-        made = resolve(made, Setting(q.problem, diamond.network.star(4), 2, 0)).algorithm
+        made = resolve(made, Setting(q, diamond.network.star(4), 2, 0)).algorithm
         told = messages(made, *given)
         assert all(isinstance(message, Message) for message in told)
         each = [sum(leaf.size for leaf in jax.tree.leaves(message)) for message in told]

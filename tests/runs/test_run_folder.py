@@ -63,7 +63,7 @@ def test_the_lines_are_the_history_of_the_run(two):
     for name, values in expected.history.items():
         if name != "seconds":
             np.testing.assert_array_equal([line[name] for line in lines], values)
-    for name, values in expected.agents.items():
+    for name, values in expected.per_agent.items():
         np.testing.assert_array_equal([line["agents"][name] for line in lines], values)
     found = runs.open_run(two / "both" / "seed1")
     assert runs.digest(lines, expected.x, expected.y) == found.manifest["digest"]

@@ -37,7 +37,7 @@ def here(tmp_path, monkeypatch):
 
 def simulate(problem=None, rounds=15, every=3, **given):
     algorithm = build("diamond", hypergradient=ESTIMATORS["conjugate_gradient"], **OPTIONS)
-    problem = problem or quad().problem
+    problem = problem or quad()
     return diamond.simulate(problem, ring(problem.agents), algorithm, rounds, every=every, **given)
 
 
@@ -84,7 +84,7 @@ def test_a_run_saved_in_python_comes_back(here):
     with pytest.raises(ValueError, match="does not know its problem"):
         found.save("third")
     with pytest.raises(ValueError, match=r"\.state\.x of the run is not there"):
-        diamond.load(path, quad().problem)
+        diamond.load(path, quad())
     with pytest.raises(FileNotFoundError, match=r"no run there"):
         diamond.load(here)
 

@@ -32,7 +32,7 @@ class Killed(Exception):
 def team(order="paper", size=3):
     with pytest.MonkeyPatch.context() as patch:
         unchecked(patch)
-        problem = quad(agents=size).problem
+        problem = quad(agents=size)
     network = diamond.network.path(size)
     return tuple(agents(problem, network, given("gt_sgd", order=order)))
 

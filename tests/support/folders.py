@@ -36,7 +36,7 @@ def moved(x, y, rows):
 @cache
 def labelled():
     """The quadratic problem of five agents, its rows with labels and a metric."""
-    plain = quad(agents=5, rows=(24, 20, 20, 16, 16)).problem
+    plain = quad(agents=5, rows=(24, 20, 20, 16, 16))
     marks = lambda rows, i: {**rows, "label": np.arange(len(rows["point"])) % (i + 2)}
     train = [marks(rows, i) for i, rows in enumerate(plain.rows["train"])]
     with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +73,7 @@ def write(path, name, label, seed=0, rounds=40, every=10, network=None, **option
     metrics = Metrics(path / "metrics.jsonl")
     for i in range(len(run.history["round"])):
         entry = {key: values[i].item() for key, values in run.history.items()}
-        metrics.append(entry, {key: np.asarray(values[i]) for key, values in run.agents.items()})
+        metrics.append(entry, {key: np.asarray(values[i]) for key, values in run.per_agent.items()})
     manifest |= closing(run, status, message, 1.5, digest(metrics.lines(), run.x, run.y))
     (path / "manifest.json").write_text(json.dumps(manifest))
     return path

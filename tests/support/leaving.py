@@ -31,7 +31,7 @@ async def laborious(function, *given):
 def team(network, order="paper", name="gt_sgd"):
     with pytest.MonkeyPatch.context() as patch:
         unchecked(patch)
-        problem = quad(agents=network.agents).problem
+        problem = quad(agents=network.agents)
     return tuple(agents(problem, network, given(name, order=order)))
 
 

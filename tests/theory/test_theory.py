@@ -100,8 +100,8 @@ def test_lemma_3_is_the_bias_where_y_is_one_number(terms):
     f_y = y - q.a + q.D[:, 0] * x
     c = dataclasses.replace(constants_of(q, abs(float(f_y[0, 0]))), L_g=1.6)
     with quickly():
-        mine = agent_of(q.problem.objectives(), 0)
-        sample = sample_of(q.problem, 0, terms).full()
+        mine = agent_of(q.objectives(), 0)
+        sample = sample_of(q, 0, terms).full()
         (found,), _ = neumann_sum(terms, 1.6)(mine, [(jnp.asarray(x), jnp.asarray(y[0]))], sample)
     off = abs(float(found[0]) - q.surrogate(x, y)[0, 0])
     np.testing.assert_allclose(bias(c, terms), off, rtol=1e-9)
@@ -114,9 +114,9 @@ def test_lemma_3_bounds_the_bias_of_every_agent():
     c = constants_of(q, np.linalg.norm(f_y, axis=1).max())
     mean = jax.jit(lambda problem, point, sample: neumann_sum(6, 1.5)(problem, [point], sample)[0])
     with quickly():
-        objectives = q.problem.objectives()
+        objectives = q.objectives()
         for agent, wanted in enumerate(q.surrogate(x, y)):
-            sample = sample_of(q.problem, agent, 6).full()
+            sample = sample_of(q, agent, 6).full()
             point = jnp.asarray(x), jnp.asarray(y[agent])
             (found,) = mean(agent_of(objectives, agent), point, sample)
             assert 1e-4 < np.linalg.norm(found - wanted) <= bias(c, 6)

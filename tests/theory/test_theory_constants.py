@@ -51,7 +51,7 @@ def linear():
     """The quadratic problem and its constants, K = 1, rows drawn one by one."""
     q = quad(rows=(12, 9, 12, 7))
     with quickly():
-        return q, estimate(q.problem, ring(4), BATCH, terms=1, sampling="rows")
+        return q, estimate(q, ring(4), BATCH, terms=1, sampling="rows")
 
 
 def near(found, name, wanted, sigmas=4.0):
@@ -80,7 +80,7 @@ def test_on_a_quadratic_the_searches_find_the_matrices_norms(linear):
 
 def test_the_noise_is_that_of_the_rows(linear):
     q, found = linear
-    train, valid = ([a["point"] for a in q.problem.rows[part]] for part in ("train", "valid"))
+    train, valid = ([a["point"] for a in q.rows[part]] for part in ("train", "valid"))
     spread = lambda a: ((a - a.mean(0)) ** 2).sum(1).mean() / BATCH
     # On one term, f_x - g_xy f_y / L has the noise of B' a_n / L.
     through = [spread(a @ b / found.L_g) for a, b in zip(valid, q.B)]
@@ -97,10 +97,7 @@ def test_what_compares_the_agents_is_exact(linear):
     h = q.surrogate(x, y)
     apart = ((h - h.mean(0)) ** 2).sum()
     np.testing.assert_allclose(found.heterogeneity, apart / 4 / (h.mean(0) ** 2).sum(), rtol=1e-8)
-    losses = [
-        0.5 * ((y[i] - a["point"]) ** 2).sum(1).mean()
-        for i, a in enumerate(q.problem.rows["valid"])
-    ]
+    losses = [0.5 * ((y[i] - a["point"]) ** 2).sum(1).mean() for i, a in enumerate(q.rows["valid"])]
     np.testing.assert_allclose(found.start, [np.mean(losses), (y**2).sum(), apart], rtol=1e-8)
 
 
@@ -188,7 +185,7 @@ def test_a_solution_up_to_rounding_counts_as_one():
 
 def test_searching_talking_and_solving_are_paid_for(linear):
     q, found = linear
-    rows = q.problem.counts("train").mean()
+    rows = q.counts("train").mean()
     # 24 turns of each vector and of the point from 4 places, for C_gxy and L_gxy; g_xy z once for
     # the exact hypergradient and in each of 2 x 256 sampled ones.
     assert found.cost.jvps == 4 * 24 * (3 + 4) * rows + rows + 512 * BATCH
@@ -204,7 +201,7 @@ def test_what_is_no_bilevel_problem_of_the_paper_is_refused():
     with pytest.raises(ValueError, match="below mu_g"):
         Constants(mu_g=2.0, L_g=1.0, **fine)
     with pytest.raises(ValueError, match="make a network of 4"):
-        estimate(quad().problem, ring(5))
+        estimate(quad(), ring(5))
 
 
 def test_a_table_shows_every_number_with_its_error(linear):

@@ -89,7 +89,7 @@ def test_a_run_its_history_and_a_list_of_it_have_the_same_rate():
     chain = diamond.hypergradient.neumann(3, 1.6)
     algorithm = diamond.dsgd(alpha=0.1, beta=0.1, batch=2, hypergradient=chain)
     with quickly():
-        run = diamond.simulate(quad().problem, ring(4), algorithm, 40, every=2)
+        run = diamond.simulate(quad(), ring(4), algorithm, 40, every=2)
     wanted = theory.rate(run.history, epsilons=(1e9,))
     assert wanted.slope.value == theory.slope([run.history], 4).value
     assert wanted.costs == {
