@@ -61,7 +61,7 @@ def lowest(problem):
     from jax.flatten_util import ravel_pytree
     from scipy.optimize import minimize
 
-    from diamond.hypergradient import lower_solution
+    from diamond.metrics import lower_solution
 
     real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
     wide = lambda t: jax.tree.map(lambda a: jnp.asarray(a, jnp.float64) if real(a) else a, t)

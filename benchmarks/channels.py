@@ -15,7 +15,7 @@ from gpu import best, meta, rounds
 import diamond
 from diamond.core.sampling import Moment, key
 from diamond.network import channels
-from diamond.network.lossy_mixer import LossyMixer, mixing
+from diamond.network.mixing.lossy_mixer import LossyMixer, mixing
 from diamond.rounds.algorithm import Message
 
 AGENTS, SIZE, COUNT = 64, 100_000, 20

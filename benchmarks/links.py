@@ -29,7 +29,7 @@ from diamond import data, network
 from diamond.engine.many import many
 from diamond.hypergradient import neumann
 from diamond.network import Network, channels
-from diamond.network.clock import Clock
+from diamond.network.links.clock import Clock
 
 AGENTS, ROWS, BATCH, EVERY, WIDTH = 20, 200, 16, 20, 16
 ACCURACY, CONSENSUS = 0.68, 1.0
@@ -219,8 +219,8 @@ def main() -> None:
     given = problems(a, b)
     always = lambda agents, entries: True
     with (
-        patch("diamond.network.mixer.prefers_dense", always),
-        patch("diamond.network.lossy_mixer.prefers_dense", always),
+        patch("diamond.network.mixing.mixer.prefers_dense", always),
+        patch("diamond.network.mixing.lossy_mixer.prefers_dense", always),
     ):
         steps = {name: tuned(name, given[name], asked.rounds) for name in METHODS}
         print(source, steps, flush=True)

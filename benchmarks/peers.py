@@ -33,7 +33,7 @@ import diamond
 from diamond.core.sampling import key
 from diamond.engine.peers import rehearse
 from diamond.engine.round import advance, start
-from diamond.network.mixer import mixer
+from diamond.network.mixing.mixer import mixer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from faulting import ports

@@ -21,7 +21,7 @@ import jax.numpy as jnp  # noqa: E402
 import diamond  # noqa: E402
 from diamond.core.sampling import draw, key  # noqa: E402
 from diamond.engine.round import advance, start  # noqa: E402
-from diamond.network.mixer import mixer  # noqa: E402
+from diamond.network.mixing.mixer import mixer  # noqa: E402
 from diamond.numbers.open_numbers import Setting, resolve  # noqa: E402
 from diamond.problems import quadratic  # noqa: E402
 from diamond.problems.quadratic import Quadratic  # noqa: E402

@@ -8,9 +8,9 @@ import numpy as np
 
 from .. import network as graphs
 from ..network import Network, from_graph
-from ..network.link_values import RULES as OF_LINKS
-from ..network.links import Links
-from ..network.mixing import RULES as MIXING
+from ..network.links.properties import Links
+from ..network.links.values import RULES as OF_LINKS
+from ..network.weights import RULES as MIXING
 
 SAMPLE = 10_000  # bytes by which links are told fast from slow
 

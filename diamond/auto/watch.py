@@ -27,7 +27,7 @@ import numpy as np
 from ..core import host
 from ..core.cost import Cost
 from ..core.tree import Tree
-from ..hypergradient.lipschitz import raised
+from ..hypergradient.diagnostics.lipschitz import raised
 from ..machine.compiler import briefly
 from ..numbers.open_numbers import Deferred, Found, Measured, Setting
 from ..problem import Objectives, Rows

@@ -21,7 +21,7 @@ from ..machine.compiler import ROUNDS_OF_SEVERAL, compiled
 from ..machine.memory import Budget, Fitted
 from ..machine.sharding import AgentSharding
 from ..network import Network
-from ..network.exchange import AXIS, Exchange, LinkExchange, Way, exchange
+from ..network.mixing.exchange import AXIS, Exchange, LinkExchange, Way, exchange
 from ..numbers.open_numbers import AllHere, Talk
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm

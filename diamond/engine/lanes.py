@@ -20,7 +20,7 @@ from ..metrics.early_warnings import standstill
 from ..metrics.exact import Metrics, looked_at, survey
 from ..metrics.link_costs import LinkCosts
 from ..network import Network
-from ..network.lossy_mixer import mixing
+from ..network.mixing.lossy_mixer import mixing
 from ..numbers.open_numbers import Setting, resolve
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm

@@ -7,7 +7,7 @@ from ..core.sampling import Sampling
 from ..core.tree import Tree
 from ..machine.memory import Budget, Fitted
 from ..network import Network
-from ..network.lossy_mixer import mixing
+from ..network.mixing.lossy_mixer import mixing
 from ..numbers.open_numbers import AllHere
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm

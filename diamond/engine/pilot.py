@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from ..hypergradient.lipschitz import SAFETY
+from ..hypergradient.diagnostics.lipschitz import SAFETY
 from ..metrics.divergence import Diverged
 from ..network import Network
 from ..problem import Problem

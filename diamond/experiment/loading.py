@@ -18,8 +18,8 @@ from ..config import experiment as config
 from ..core import tree
 from ..core.tree import Tree
 from ..network import Network, from_graph
-from ..network.losses import Losses
-from ..network.mixing import RULES
+from ..network.mixing.lost_messages import Losses
+from ..network.weights import RULES
 from ..problem import Problem
 from ..runs import best_point, checkpoint
 from ..runs.best_point import Best

@@ -1,11 +1,11 @@
 """Estimates of the hypergradient, the gradient of f(x, y*(x)) in x, as interchangeable parts."""
 
 from .accelerated import chebyshev, nesterov
-from .check import Report, check
 from .conjugate import conjugate_gradient
+from .diagnostics.check import Report, check
+from .diagnostics.lipschitz import lipschitz
 from .exact import exact
 from .hessian_free import hessian_free
-from .lipschitz import lipschitz
 from .neumann import neumann, neumann_sum
 from .protocol import Hypergradient
 from .unrolled import unrolled

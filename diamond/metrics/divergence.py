@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import tree
 from ..core.cost import Cost
-from ..hypergradient.lipschitz import SAFETY, bends, in_use
+from ..hypergradient.diagnostics.lipschitz import SAFETY, bends, in_use
 from ..numbers.open_numbers import Setting
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..core import host
 from ..core.tree import Tree
-from ..hypergradient import lower_solution
-from ..hypergradient.lipschitz import in_use
+from ..hypergradient.diagnostics.lipschitz import in_use
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
+from . import lower_solution
 
 GROWN = 100.0  # times its smallest: a direction that should shrink
 STABLE = 1.0  # beta times the curvature of g_yy; 2 is the limit

@@ -12,11 +12,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ..core import sampling, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
-from ..hypergradient import lower_solution
-from ..hypergradient.lipschitz import Probes, curvature, probes
+from ..hypergradient.diagnostics.lipschitz import Probes, curvature, probes
 from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..machine.memory import grouped
 from ..problem import Loss, Objectives, Problem, Rows
+from . import lower_solution
 from .standard_errors import Agents, Found, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]

@@ -1,7 +1,7 @@
 """What a run would have taken on the links of its network: seconds, and joules."""
 
 from ..network import Network
-from ..network.clock import Clock
+from ..network.links.clock import Clock
 from ..numbers.open_numbers import Resolved
 from ..rounds.traffic import Traffic
 

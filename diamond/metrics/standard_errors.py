@@ -27,8 +27,8 @@ from ..core import tree
 from ..core.linear_solvers import conjugate_gradient
 from ..core.sampling import key
 from ..core.tree import Tree
-from ..hypergradient.lower_solution import CG_STEPS, Oracle, Own, tolerance
 from ..problem import Loss, Objectives, Rows
+from .lower_solution import CG_STEPS, Oracle, Own, tolerance
 
 SUFFIX = "_se"
 PROBES = 4  # random directions

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..core.cost import Cost
 from ..core.suggestions import did_you_mean
-from ..network.links import Links
+from ..network.links.properties import Links
 
 Stop = Mapping[str, float | str]
 CALLS = ("gradients", "hvps", "jvps")  # what "calls" adds up

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 
 from ..core import tree
 from ..core.tree import Tree
-from ..hypergradient import lower_solution
 from ..machine.compiler import MEASURES, compiled
 from ..problem import Objectives
+from . import lower_solution
 
 
 @compiled(options=MEASURES, small=0)  # it runs often: not BRIEF, however little the data

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 
 from diamond.core.whole_numbers import whole
 from diamond.network.directed import one_way
-from diamond.network.mixing import mixing_matrix
 from diamond.network.network import Network
+from diamond.network.weights import mixing_matrix
 
 One: TypeAlias = "Network | nx.Graph"
 

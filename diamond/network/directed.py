@@ -6,8 +6,8 @@ from scipy.sparse import csr_array, sparray, spmatrix
 
 from diamond.core.whole_numbers import whole
 from diamond.network.graphs import MOST_DRAWS
-from diamond.network.mixing import Matrix
 from diamond.network.network import Network
+from diamond.network.weights import Matrix
 
 
 def directed(

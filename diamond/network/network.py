@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
-from diamond.network.link_values import Compute, PerAgent, PerEdge
-from diamond.network.links import Links, revised
+from diamond.network.links.properties import Links, revised
+from diamond.network.links.values import Compute, PerAgent, PerEdge
 from diamond.network.spectrum import contraction, perron, smallest, survival, tracking_limit
 
 
@@ -251,7 +251,7 @@ class Network:
         `compute`: seconds of an agent in a round, one number or one each; "measured" takes those of
         this machine. `stragglers`: {agent: how many times slower}; `slow_chance`: every agent is,
         in every round with this chance, `slow_factor` times slower. What is not given stays as it
-        was. The formulas are those of `diamond.network.links` and `clock`.
+        was. The formulas are those of `diamond.network.links`.
         """
         one_way = self.graph.is_directed()
         given: dict[str, object] = {"rate": rate}

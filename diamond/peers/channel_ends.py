@@ -17,7 +17,7 @@ from ..core.sampling import Moment
 from ..network import Network
 from ..network.channels.compression import Compressed
 from ..network.channels.delay import Delay
-from ..network.lossy_mixer import TOLD, channel_key
+from ..network.mixing.lossy_mixer import TOLD, channel_key
 
 Kept = tuple[Any, ...]  # of each agent heard: what each channel keeps
 

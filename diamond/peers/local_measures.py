@@ -10,8 +10,8 @@ import numpy as np
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
-from ..hypergradient import lower_solution
 from ..machine.compiler import BRIEF, MEASURES, compiled
+from ..metrics import lower_solution
 from ..metrics.exact import Metrics
 from ..metrics.standard_errors import SUFFIX, averages
 from ..numbers.open_numbers import agreed_bytes

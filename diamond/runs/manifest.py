@@ -13,7 +13,7 @@ import numpy as np
 from .._version import __version__
 from ..core import tree
 from ..network import Network
-from ..network.mixing import RULES
+from ..network.weights import RULES
 from ..problem import Problem
 from ..problem.local_rows import FEW, Tally
 from .run_data import RunData

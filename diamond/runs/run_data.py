@@ -9,7 +9,7 @@ import numpy as np
 from ..core.sampling import Sampling
 from ..core.tree import Tree
 from ..network import Network
-from ..network.losses import Losses, losses
+from ..network.mixing.lost_messages import Losses, losses
 from ..problem import Problem
 from ..rounds.algorithm import State
 from .best_point import Best

@@ -12,11 +12,11 @@ from ..core.cost import Cost
 from ..core.linear_solvers import LANCZOS, lanczos
 from ..core.sampling import Sample, Sampling, key
 from ..core.tree import Tree
-from ..hypergradient import lower_solution
 from ..hypergradient.conjugate import ConjugateGradient
 from ..hypergradient.implicit import Implicit, hessian
 from ..hypergradient.neumann import neumann
 from ..machine.compiler import BRIEF, MEASURES, compiled
+from ..metrics import lower_solution
 from ..network import Network
 from ..problem import Objectives, Problem
 from .constants import Constants, Start

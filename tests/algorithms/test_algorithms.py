@@ -22,7 +22,7 @@ from diamond import hypergradient as hg
 from diamond.core import cost
 from diamond.core.sampling import key
 from diamond.engine.round import play, start
-from diamond.network.mixer import mixer
+from diamond.network.mixing.mixer import mixer
 from diamond.numbers.open_numbers import Setting, agent_numbers, resolve
 
 

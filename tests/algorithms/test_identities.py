@@ -30,7 +30,7 @@ from diamond.algorithms.parts.moves import gossip
 from diamond.core.sampling import key
 from diamond.engine.round import advance
 from diamond.network import from_graph
-from diamond.network.mixer import mixer
+from diamond.network.mixing.mixer import mixer
 from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
 

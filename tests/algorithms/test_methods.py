@@ -22,7 +22,7 @@ from diamond.algorithms.parts.moves import Gossip, Push
 from diamond.core.sampling import key
 from diamond.engine.round import play, start
 from diamond.engine.simulate import check
-from diamond.network.mixer import mixer
+from diamond.network.mixing.mixer import mixer
 from diamond.numbers.open_numbers import Setting, resolve
 
 GIVEN = dict(alpha=0.04, beta=0.2, delta=0.2, eta=0.5, gamma=0.5, theta=0.5, period=3, inner=2)

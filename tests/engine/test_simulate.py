@@ -14,7 +14,7 @@ from diamond import hypergradient as hg
 from diamond.core.sampling import key
 from diamond.engine import round as _round
 from diamond.engine.round import advance
-from diamond.network.mixer import mixer
+from diamond.network.mixing.mixer import mixer
 from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
 

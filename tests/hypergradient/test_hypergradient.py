@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 import diamond.hypergradient as hg
 from diamond.core.sampling import Sample
-from diamond.hypergradient.lipschitz import SAFETY
+from diamond.hypergradient.diagnostics.lipschitz import SAFETY
 
 AGENT = 1
 ALL_ROWS = Sample(None, None, None, None, jnp.uint32(3))

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.hypergradient import lower_solution
+from diamond.metrics import lower_solution
 from diamond.metrics.exact import measure
 from diamond.problem import Problem
 

@@ -11,8 +11,8 @@ from helpers import agent_of
 from streaming import AGENTS, NOISE, WEIGHTS, draw, endless, loss, ridge, solved, upper_loss
 
 import diamond
-from diamond.hypergradient.lower_solution import Own, Together
 from diamond.metrics.exact import _measure
+from diamond.metrics.lower_solution import Own, Together
 from diamond.metrics.standard_errors import Agents, Asked, Found, _alone, _directions, _lower
 
 ROWS, SEEDS = 100, 100

@@ -18,9 +18,9 @@ from diamond.core.sampling import Moment, key
 from diamond.engine.many import many
 from diamond.engine.round import begin, play
 from diamond.network import channels
-from diamond.network.link_mixer import link_mixer
-from diamond.network.lossy_mixer import LossyMixer, mixing
-from diamond.network.mixer import Mixer
+from diamond.network.mixing.link_mixer import link_mixer
+from diamond.network.mixing.lossy_mixer import LossyMixer, mixing
+from diamond.network.mixing.mixer import Mixer
 from diamond.rounds.algorithm import Message
 
 STEPS = dict(alpha=0.02, beta=0.2, eta=0.5, gamma=0.5)

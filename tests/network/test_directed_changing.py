@@ -11,7 +11,7 @@ import diamond
 from diamond import hypergradient as hg
 from diamond import network
 from diamond.core.sampling import Moment, key
-from diamond.network.link_mixer import link_mixer
+from diamond.network.mixing.link_mixer import link_mixer
 from diamond.rounds.algorithm import Message
 
 ONE_WAY = {

@@ -7,7 +7,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from diamond import network
 from diamond.machine.sharding import AgentSharding
-from diamond.network.exchange import AXIS, exchange
+from diamond.network.mixing.exchange import AXIS, exchange
 
 pytestmark = pytest.mark.quick
 

@@ -5,9 +5,9 @@ import pytest
 from helpers import ring
 
 from diamond.network import erdos_renyi, one_way_ring, path
-from diamond.network.clock import Clock
-from diamond.network.links import HEADERS
-from diamond.network.resending import PACKET, mean_resends, packets, resends
+from diamond.network.links.clock import Clock
+from diamond.network.links.properties import HEADERS
+from diamond.network.links.resending import PACKET, mean_resends, packets, resends
 
 
 def test_how_often_the_unluckiest_packet_is_lost():

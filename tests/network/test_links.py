@@ -11,8 +11,8 @@ from helpers import ESTIMATORS, build, quad, ring
 import diamond
 from diamond.engine.many import many
 from diamond.network import complete, path, star
-from diamond.network.clock import Clock
-from diamond.network.links import revised
+from diamond.network.links.clock import Clock
+from diamond.network.links.properties import revised
 
 CHAIN = ESTIMATORS["neumann_sum"]
 SIZE = 3 * 8  # bytes of x in the quadratic problem

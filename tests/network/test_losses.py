@@ -10,8 +10,8 @@ import diamond
 from diamond import network
 from diamond.core.sampling import Moment, key
 from diamond.network import channels
-from diamond.network.losses import losses
-from diamond.network.lossy_mixer import mixing
+from diamond.network.mixing.lossy_mixer import mixing
+from diamond.network.mixing.lost_messages import losses
 from diamond.rounds.algorithm import Message
 
 CASES = {

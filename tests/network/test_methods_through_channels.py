@@ -9,7 +9,7 @@ from helpers import METHODS, build, end, quad, ring
 
 from diamond.core.sampling import Moment, key
 from diamond.network import channels
-from diamond.network.lossy_mixer import mixing
+from diamond.network.mixing.lossy_mixer import mixing
 from diamond.numbers.open_numbers import suited, swap
 from diamond.rounds.traffic import messages
 

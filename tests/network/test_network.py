@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from diamond import network
 from diamond.network import spectrum
-from diamond.network.mixer import PASS, dense_mixer, mixer, prefers_dense, sparse_mixer
+from diamond.network.mixing.mixer import PASS, dense_mixer, mixer, prefers_dense, sparse_mixer
 
 RULES = ["laplacian", "metropolis", "max_degree", "best_constant"]
 

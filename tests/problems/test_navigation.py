@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from compiling import quickly, unchecked
 
-from diamond.hypergradient import lower_solution
+from diamond.metrics import lower_solution
 from diamond.problems import navigation
 
 AGENTS = 2

@@ -7,7 +7,7 @@ import pytest
 from compiling import unchecked
 
 import diamond
-from diamond.hypergradient import lower_solution
+from diamond.metrics import lower_solution
 from diamond.problems import meta_learning, representation
 
 

@@ -14,7 +14,7 @@ from diamond import catalogue
 from diamond import hypergradient as hg
 from diamond.core.sampling import Sample, draw, key
 from diamond.engine.round import Progress, advance, begin, together
-from diamond.network.lossy_mixer import mixing
+from diamond.network.mixing.lossy_mixer import mixing
 from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
 from diamond.problems import quadratic

@@ -11,7 +11,7 @@ from proxy import Proxy
 from sites import ports
 
 import diamond
-from diamond.network.resending import PACKET
+from diamond.network.links.resending import PACKET
 from diamond.peers import authority, roster
 from diamond.peers.frame import limit
 from diamond.peers.node import Node

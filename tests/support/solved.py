@@ -5,7 +5,7 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 
-from diamond.hypergradient.lower_solution import Own, Together, implicit, newton
+from diamond.metrics.lower_solution import Own, Together, implicit, newton
 
 
 def solved(problem, x):

@@ -12,7 +12,7 @@ from helpers import agent_of, quad, ring
 
 from diamond import network
 from diamond.core.linear_solvers import lanczos
-from diamond.hypergradient import lower_solution
+from diamond.metrics import lower_solution
 from diamond.problem import Problem
 from diamond.theory import Constants, estimate
 from diamond.theory.search import supremum

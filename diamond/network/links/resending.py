@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .link_values import Numbers
+from diamond.network.links.values import Numbers
 
 PACKET = 1448  # bytes: what an Ethernet frame holds of a TCP stream
 NEVER = 1e-9  # a chance that is not waited for

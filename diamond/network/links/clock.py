@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .link_values import Numbers
-from .links import Links
+from diamond.network.links.properties import Links
+from diamond.network.links.values import Numbers
+
 from .resending import chances, mean_resends, packets, resends
 
 BLOCK = 1024  # rounds whose slow agents are drawn at once

@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import sampling, tree
-from ..core.cost import Cost
-from ..core.sampling import EACH, Sampling
-from ..core.tree import Tree
-from ..machine.compiler import MEASURES, compiled
-from ..numbers.learned import with_numbers
-from ..numbers.open_numbers import Setting, agent_numbers, resolve
-from ..problem import Objectives, Problem
-from .exact import exact
+from ...core import sampling, tree
+from ...core.cost import Cost
+from ...core.sampling import EACH, Sampling
+from ...core.tree import Tree
+from ...machine.compiler import MEASURES, compiled
+from ...numbers.learned import with_numbers
+from ...numbers.open_numbers import Setting, agent_numbers, resolve
+from ...problem import Objectives, Problem
+from ..exact import exact
 from .lipschitz import lipschitz
-from .protocol import Hypergradient
+from ..protocol import Hypergradient
 
 
 @dataclass(frozen=True)

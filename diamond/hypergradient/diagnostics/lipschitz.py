@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import host_random, sampling, tree
-from ..core.cost import Cost
-from ..core.linear_solvers import power_iteration
-from ..core.tree import Tree
-from ..machine.compiler import briefly
-from ..numbers.open_numbers import Setting
-from ..problem import Objectives, Problem
-from .implicit import hessian
+from ...core import host_random, sampling, tree
+from ...core.cost import Cost
+from ...core.linear_solvers import power_iteration
+from ...core.tree import Tree
+from ...machine.compiler import briefly
+from ...numbers.open_numbers import Setting
+from ...problem import Objectives, Problem
+from ..implicit import hessian
 
 BATCHES = 8  # Hessians looked at, per agent
 STEPS = 20  # of power iteration on each

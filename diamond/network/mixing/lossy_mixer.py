@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from diamond.core import tree
 from diamond.core.sampling import Moment
 from diamond.network.channels.channel import Ends, Gate
-from diamond.network.link_mixer import LinkMixer, link_mixer
-from diamond.network.mixer import Mixer, mixer, prefers_dense
+from diamond.network.mixing.link_mixer import LinkMixer, link_mixer
+from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
 from diamond.network.network import Network
 
 TOLD, LINKS, HEARD = range(3)  # what a channel draws for

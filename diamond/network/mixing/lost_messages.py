@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from diamond.core.sampling import Moment, key
-from diamond.network.lossy_mixer import LossyMixer, mixing, together
+from diamond.network.mixing.lossy_mixer import LossyMixer, mixing, together
 from diamond.network.network import Network
 
 

@@ -10,7 +10,16 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from .link_values import ABOVE, LEAST, RULES, Edge, Numbers, is_number, of_agents, of_edges
+from diamond.network.links.values import (
+    ABOVE,
+    LEAST,
+    RULES,
+    Edge,
+    Numbers,
+    is_number,
+    of_agents,
+    of_edges,
+)
 
 APART = ("edges", "one_way")  # of the links of a network: not for the user to say
 FLAGS = ("half_duplex", "shared_medium", "pulled")
@@ -29,9 +38,9 @@ class Links:
 
     seconds: of the packets sent a share `loss` is lost, and these are sent again, 1 / (1 - loss)
     times on average, each `timeout` seconds after it was lost; G is how often that happens to the
-    unluckiest packet of the message (`diamond.network.resending`). They take 8 b joules_per_bit_e /
+    unluckiest packet of the message (`resending`). They take 8 b joules_per_bit_e /
     (1 - loss_e) joules. Where messages are `pulled`, b is HEADERS more than the arrays have. How
-    links and agents make up the time of a run is said by `diamond.network.clock`.
+    links and agents make up the time of a run is said by `clock`.
     """
 
     edges: tuple[Edge, ...]

@@ -10,11 +10,12 @@ from jax.sharding import PartitionSpec
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..core import tree
-from ..core.sampling import Moment
-from ..machine.sharding import AgentSharding
+from diamond.core import tree
+from diamond.core.sampling import Moment
+from diamond.machine.sharding import AgentSharding
+from diamond.network.network import Network
+
 from .mixer import PASS, Bucket
-from .network import Network
 
 AXIS = "agents"
 Way = Literal["gather", "permute"]

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from diamond.core import tree
 from diamond.core.sampling import Moment
 from diamond.network.channels.channel import Ends, Gate
-from diamond.network.mixer import PASS, Bucket
+from diamond.network.mixing.mixer import PASS, Bucket
 from diamond.network.network import Network
 
 

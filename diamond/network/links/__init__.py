@@ -1,0 +1,1 @@
+"""Links: rates, latencies and losses, and the time that a round takes on them."""

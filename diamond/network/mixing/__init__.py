@@ -1,0 +1,1 @@
+"""Mixing programs: what one exchange makes of every agent's message."""
