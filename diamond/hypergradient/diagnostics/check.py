@@ -16,8 +16,8 @@ from ...numbers.learned import with_numbers
 from ...numbers.open_numbers import Setting, agent_numbers, resolve
 from ...problem import Objectives, Problem
 from ..exact import exact
-from .lipschitz import lipschitz
 from ..protocol import Hypergradient
+from .lipschitz import lipschitz
 
 
 @dataclass(frozen=True)
