@@ -52,14 +52,10 @@ class Tunable:
     base: dict[str, Any]  # numbers or schedules around which is tried
     free: dict[str, Any]  # arguments of the method that learns its numbers
 
-    def given(self, factors: dict[str, float]) -> dict[str, Any]:
-        """Its numbers and schedules times `factors`."""
-        most = lambda name: LARGEST.get(MOVES[name], math.inf)
-        return {n: times(v, factors[MOVES[n]], most(n)) for n, v in self.base.items()}
-
     def at(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
         """The method with its numbers times `factors`, and these numbers in round 0."""
-        given = self.given(factors)
+        most = lambda name: LARGEST.get(MOVES[name], math.inf)
+        given = {n: times(v, factors[MOVES[n]], most(n)) for n, v in self.base.items()}
         return self.make(**self.fixed, **given), {n: first(v) for n, v in given.items()}
 
     def untuned(self) -> Algorithm:
@@ -67,28 +63,23 @@ class Tunable:
         return self.make(**self.free)
 
 
-def tunable(
-    name: str, problem: Problem, network: Network, batch: int, seed: int, **parts: Any
-) -> Tunable:
-    """The method `name`, or "method" made of `parts`, as it is tuned on this problem and network.
+def tunable(name: str, problem: Problem, network: Network, batch: int, seed: int) -> Tunable:
+    """The method `name` as it is tuned on this problem and network.
 
-    Where a method inverts g_yy by a chain or a warm start, it is tuned with the chain of eq. (5)
-    and the bound that it has learned.
+    A method that inverts g_yy by a chain or a warm start is tuned with the chain of eq. (5) and
+    the bound that the method has learned.
     """
     make = catalogue.maker(name)
     taken = inspect.signature(make).parameters
-    weights = {"momentum": ("eta", "gamma"), "average": ("theta",)}
-    numbered = {*taken} - ({*WEIGHTS} - {*weights.get(parts["estimator"], ())} if parts else set())
-    fixed: dict[str, Any] = parts | ({"batch": batch} if "batch" in taken else {})
+    fixed: dict[str, Any] = {"batch": batch} if "batch" in taken else {}
     if "order" in taken:
         fixed["order"] = "atc"
     free = dict(fixed)
     numbers = learned_numbers(problem, network, make(**fixed), seed)
     if "hypergradient" in taken and "lipschitz" in numbers and _is_chain(taken["hypergradient"]):
         fixed["hypergradient"] = neumann(lipschitz=numbers["lipschitz"])
-    base = chosen(numbers, [name for name in SHAPES if name in numbered and "alpha" in numbers])
-    if not parts or parts["directions"] == "penalty":
-        base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
+    base = chosen(numbers, [name for name in SHAPES if name in taken and "alpha" in numbers])
+    base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
     return Tunable(make, fixed, base, free)
 
 

@@ -93,24 +93,13 @@ def _abreast() -> int:
 def _run_suite(
     suite: "Suite", folder: Path, processes: int, quiet: bool, **limit: float
 ) -> list[dict[str, Any]]:
-    """All runs, under a bar that tells when it will be over."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-
+    """Run all pairs, under a bar with the time left."""
     from ..bench.run_suite import run_suite
+    from .progress import progress_bar
 
-    columns = *Progress.get_default_columns()[:2], MofNCompleteColumn()
-    watch = *columns, TimeElapsedColumn(), TimeRemainingColumn()
-    try:
-        with Progress(*watch, console=Console(stderr=True), disable=quiet) as bar:
-            task = bar.add_task("pairs", total=len(suite.pairs))
-            told = lambda pair: bar.update(
-                task, advance=1, description=f"{pair['method']} on {pair['case']}"
-            )
-            return run_suite(suite, folder, processes, told, **limit)
-    except KeyboardInterrupt:
-        talk("interrupted; the same command goes on from the runs that are made", "yellow")
-        raise typer.Exit(INTERRUPTED) from None
+    with progress_bar("pairs", len(suite.pairs), quiet) as advance:
+        report = lambda pair: advance(1, f"{pair['method']} on {pair['case']}")
+        return run_suite(suite, folder, processes, report, **limit)
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

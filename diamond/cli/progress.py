@@ -1,12 +1,15 @@
-"""The display of a command's runs."""
+"""Displays of a command's runs and trials."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+import typer
 
 from ..experiment.execute import Watch
 from ..experiment.runner import Plan
 from ..metrics.display import Lines, Quiet, live
+from .app import INTERRUPTED, talk
 from .interrupt import check_interrupt
 
 
@@ -38,3 +41,28 @@ def watching(plan: Plan, quiet: bool) -> Iterator[Watch]:
     else:
         with live(names, rounds) as board:
             yield Interruptible(board)
+
+
+@contextmanager
+def progress_bar(name: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
+    """A bar on the error output, for work whose finished parts are kept in files.
+
+    Yields a function that advances the bar, and ends the command if Ctrl-C was pressed.
+    """
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = *Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn()
+    console = Console(stderr=True)
+    try:
+        with Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet) as bar:
+            task = bar.add_task(name, total=total)
+
+            def advance(count: int, description: str | None = None) -> None:
+                bar.update(task, advance=count, description=description)
+                check_interrupt()
+
+            yield advance
+    except KeyboardInterrupt:
+        talk(f"interrupted; the same command goes on from the {name} that are made", "yellow")
+        raise typer.Exit(INTERRUPTED) from None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import DIVERGED, INTERRUPTED, Json, app, emit, reported, talk
+from .app import DIVERGED, Json, app, emit, reported, talk
 from .experiments import Quiet, Set, start
 from .inspect import Data
-from .interrupt import check_interrupt, interruptible
+from .interrupt import interruptible
 
 if TYPE_CHECKING:
     from ..tuning.experiment_grid import Setting
@@ -104,9 +104,8 @@ def _tune_file(
 
 
 def _run(plan: "Tuning", quiet: bool) -> "Results":
-    """All trials, under a bar."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+    """Run all trials, under a bar."""
+    from .progress import progress_bar
 
     if not quiet:
         count = len(next(iter(plan.settings.values())))
@@ -114,19 +113,8 @@ def _run(plan: "Tuning", quiet: bool) -> "Results":
         seeds = f"seeds {', '.join(map(str, plan.seeds))}"
         rounds = plan.experiment.rounds
         talk(f"{who}: {count} settings each, {seeds}, {rounds:,} rounds: {plan.trials} trials")
-    columns = *Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn()
-    try:
-        with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
-            task = bar.add_task("trials", total=plan.trials)
-
-            def advance(trials: int) -> None:
-                bar.advance(task, trials)
-                check_interrupt()
-
-            return plan.run(advance)
-    except KeyboardInterrupt:
-        talk("interrupted; the same command goes on from the trials that are made", "yellow")
-        raise typer.Exit(INTERRUPTED) from None
+    with progress_bar("trials", plan.trials, quiet) as advance:
+        return plan.run(advance)
 
 
 def _show(label: str, tried: list["Result[Setting]"]) -> None:

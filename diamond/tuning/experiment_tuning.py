@@ -13,14 +13,12 @@ from ..config.validation_errors import BadExperiment, Mistake
 from ..engine.trial_cache import Trial, Wanted, remembered, score
 from ..experiment.folder_names import apart
 from ..experiment.jobs import build, precision
-from ..metrics.display import displayed
 from ..problem import Problem
 from ..runs.checkpoint import replace
 from .experiment_grid import Setting, Table, grid
 from .tuner import Result, Rung, best, split_by_candidate, tune
 
 FIRST = 100  # first seed of the trials; seeds of the experiment are skipped
-NAME = "trials"  # their row in the display
 TUNED = "tuned.toml"  # in the folder of a tuning: the experiment with the best settings
 Results = dict[str, list[Result[Setting]]]  # by the label of the algorithm
 
@@ -43,25 +41,15 @@ class Tuning:
         each = len(self.seeds) * len(self.experiment.network)
         return sum(map(len, self.settings.values())) * each
 
-    def run(self, on_trial: Callable[[int], None], progress: bool = True) -> Results:
+    def run(self, on_trial: Callable[[int], None]) -> Results:
         """Try all settings of every algorithm; trials of an earlier call are read from the cache.
 
         Args:
             on_trial: Called with the number of trials that were finished since the last call.
-            progress: Show progress on the error output if it is a terminal or a notebook.
         """
-        done, rounds = 0, self.experiment.rounds
-        budget = [Rung(rounds, len(self.seeds))]
-        with displayed([NAME], rounds, progress) as display, precision(self.experiment):
-            display.begin(NAME, rounds)
-
-            def report(trials: int) -> None:
-                nonlocal done
-                done += trials
-                display.stage(NAME, f"{done} of {self.trials} made")
-                on_trial(trials)
-
-            run_trials = partial(self._run_trials, report)
+        budget = [Rung(self.experiment.rounds, len(self.seeds))]
+        run_trials = partial(self._run_trials, on_trial)
+        with precision(self.experiment):
             return {
                 label: tune(settings, run_trials, self.seeds, budget, late_loss)
                 for label, settings in self.settings.items()

@@ -83,7 +83,7 @@ def test_the_demo_tells_draws_and_reports(command, monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "algorithm", lambda name: real("D-SGD") | {"label": name})
     monkeypatch.setattr(demo, "ROUNDS", 50)
     monkeypatch.setattr(demo, "EVERY", 25)
-    monkeypatch.setattr(demo, "digits", small)
+    monkeypatch.setattr("diamond.config.problems.digits", small)
     monkeypatch.chdir(tmp_path)
     with quickly():
         found = command("demo", "--picture", "curves.png", "--out", "here")

@@ -8,6 +8,7 @@ import pytest
 from compiling import quickly, unchecked
 from tiny import Silent
 
+from diamond.config.digits import digits
 from diamond.config.experiment import read
 from diamond.examples import demo
 from diamond.experiment.runner import comparison
@@ -75,7 +76,7 @@ def test_only_tracking_sends_twice_as_much(compared):
 
 def test_every_row_of_the_digits_is_with_one_agent(monkeypatch):
     unchecked(monkeypatch)
-    problem = demo.digits()
+    problem = digits()
     assert sum(problem.counts(part).sum() for part in ("train", "valid", "test")) == 1797
     assert all(len(np.unique(rows["b"])) <= 5 for rows in problem.rows["train"])
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from diamond import cli
-from diamond.cli.net_progress import Lines, Live
+from diamond.cli.net_progress import SiteProgress
 from diamond.examples import peers_demo
 from diamond.machine import compilation_cache
 from diamond.peers.in_process import Wire
@@ -91,7 +91,7 @@ def waiting():
 
 
 def test_lines_tell_the_state_of_each_neighbour(waiting, capsys):
-    lines = Lines({0: "north", 2: "west"}, 60)
+    lines = SiteProgress({0: "north", 2: "west"}, 60, lines=True)
     lines.begin(waiting)
     lines.progress([ENTRY])
     lines.progress([ENTRY])  # too soon after the last
@@ -102,7 +102,7 @@ def test_lines_tell_the_state_of_each_neighbour(waiting, capsys):
 
 
 def test_the_table_tells_the_same(waiting):
-    board, console = Live({0: "north", 2: "west"}, 60), Console(record=True, width=100)
+    board, console = SiteProgress({0: "north", 2: "west"}, 60), Console(record=True, width=100)
     console.print(board)  # nothing yet
     board.begin(waiting)
     board.progress([ENTRY])
