@@ -4,7 +4,7 @@ Rule: [M hi][V]; y steps once x has moved.
 """
 
 from ..hypergradient import unrolled
-from ._auto import Step, Steps, choose
+from ._auto import Step, Steps, all_rows, choose
 from .parts import Loop, Variable
 from .parts.directions import implicit
 from .parts.estimators import plain
@@ -17,11 +17,13 @@ def itd(
     alpha: Step = None,
     beta: Step = None,
     inner: int = 10,
+    batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
     """x along the gradient of f(x, y_N(x)), N = `inner` gradient steps from y; then y makes them.
 
-    The bias shrinks as (1 - beta mu)^N.
+    The bias shrinks as (1 - beta mu)^N. Every gradient is on all rows; `batch` is not used, and
+    taken so that all methods can be called alike.
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(
@@ -29,7 +31,7 @@ def itd(
         plain(full=True),
         x=Variable(s["alpha"], gossip()),
         y=Variable(s["beta"], local()),
-        batch=1,
+        batch=all_rows(batch),
         plan="x y*inner",
         inner=inner,
     )

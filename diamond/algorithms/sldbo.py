@@ -5,7 +5,7 @@ Rule: [M mid][V].
 
 from ..numbers.schedule import Number
 from ..problem.prox import ball
-from ._auto import Step, Steps, choose
+from ._auto import Step, Steps, all_rows, choose
 from .parts import Loop, Variable
 from .parts.directions import carried
 from .parts.estimators import plain
@@ -19,11 +19,13 @@ def sldbo(
     beta: Step = None,
     delta: Step = None,
     radius: Number | None = None,
+    batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
     """SOBA's directions on all rows, each tracked; z is projected on the ball of `radius`.
 
     The radius must be at least ||f_y|| / mu, so that z* is inside; None projects on nothing.
+    `batch` is not used, and taken so that all methods can be called alike.
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     kept = None if radius is None else ball(radius)
@@ -33,6 +35,6 @@ def sldbo(
         x=Variable(s["alpha"], tracking()),
         y=Variable(s["beta"], tracking()),
         z=Variable(s["delta"], tracking(prox=kept)),
-        batch=1,
+        batch=all_rows(batch),
         solves=("common",),
     )

@@ -93,7 +93,7 @@ def test_every_estimator_works_in_single_precision(name, float32):
 
 def test_interact_is_exact_also_with_noisy_and_unequal_rows():
     q = quad(noise=1.0, rows=(12, 5, 1, 9))
-    state = end(q, ring(4), diamond.interact(0.1, 0.5, hg.conjugate_gradient(4)), 1500).state
+    state = end(q, ring(4), diamond.interact(0.1, 0.5, 7, hg.conjugate_gradient(4)), 1500).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-12)
 
 
@@ -101,8 +101,8 @@ def test_interact_takes_no_more_cg_steps_than_y_has_numbers():
     counts = [12, 5, 1, 9]
     problem = quad(noise=1.0, rows=tuple(counts))
     found, exact = (
-        end(problem, ring(4), diamond.interact(0.1, 0.5, *given), 3)
-        for given in ([], [hg.conjugate_gradient(4)])
+        end(problem, ring(4), diamond.interact(0.1, 0.5, **given), 3)
+        for given in ({}, {"hypergradient": hg.conjugate_gradient(4)})
     )
     assert cost.total(found.spent)[:, 2].tolist() == [3 * 4 * n for n in counts]  # y has 4
     assert same_bits(found.state, exact.state)

@@ -219,7 +219,7 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
 def test_interact_is_diamond_on_full_batches_with_all_weight_on_the_present():
     algorithm = diamond.diamond(ALPHA, BETA, 1.0, 1.0, 12, ESTIMATORS["exact"])
     found = end(quad(), ring(4), algorithm, ROUNDS).state
-    full = diamond.interact(ALPHA, BETA, ESTIMATORS["exact"])
+    full = diamond.interact(ALPHA, BETA, hypergradient=ESTIMATORS["exact"])
     wanted = end(quad(), ring(4), full, ROUNDS).state
     for name in ("x", "y", "u"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-11)

@@ -132,6 +132,6 @@ def test_learning_lipschitz_takes_a_product_a_round(monkeypatch):
 def test_agents_pay_for_their_own_rows():
     counts = [12, 5, 1, 9]
     q = quad(rows=tuple(counts), noise=1.0)
-    algorithm = diamond.interact(0.1, 0.5, ESTIMATORS["neumann_sum"])
+    algorithm = diamond.interact(0.1, 0.5, hypergradient=ESTIMATORS["neumann_sum"])
     found = cost.total(end(q, ring(4), algorithm, 3).spent)
     assert found.tolist() == [[3 * 2 * n, 3 * 2 * n, 3 * 4 * n, 3 * n] for n in counts]

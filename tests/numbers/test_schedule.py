@@ -59,10 +59,12 @@ def test_numbers_are_leaves_and_functions_are_not():
 
 def test_an_optax_schedule_is_a_step_size():
     decaying = optax.exponential_decay(init_value=0.05, transition_steps=3, decay_rate=0.5)
-    algorithm = diamond.interact(decaying, 0.1, ESTIMATORS["neumann_sum"])
+    algorithm = diamond.interact(decaying, 0.1, hypergradient=ESTIMATORS["neumann_sum"])
     assert algorithm.numbers(3)["alpha"] == pytest.approx(0.025)
     x = np.asarray(end(quad(), ring(4), algorithm, 9).state.x)
-    own = diamond.interact(lambda t: 0.05 * 0.5 ** (t / 3), 0.1, ESTIMATORS["neumann_sum"])
+    own = diamond.interact(
+        lambda t: 0.05 * 0.5 ** (t / 3), 0.1, hypergradient=ESTIMATORS["neumann_sum"]
+    )
     np.testing.assert_allclose(end(quad(), ring(4), own, 9).state.x, x, rtol=1e-12)
     assert np.abs(x).min() > 0
 
