@@ -25,6 +25,7 @@ from ..network.mixing.exchange import AXIS, Exchange, LinkExchange, Way, exchang
 from ..numbers.open_numbers import AllHere, Talk
 from ..problem import Objectives, Problem, Rows
 from ..rounds.algorithm import Algorithm
+from .backend import SingleRun
 from .gather import Gather
 from .one_device import OneDevice
 from .precision import Precision, working
@@ -34,7 +35,7 @@ Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
 CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
 
 
-class Spmd:
+class Spmd(SingleRun):
     """Where the agents' arrays are, and how their rounds are made: cut over devices."""
 
     def __init__(
@@ -74,6 +75,7 @@ class Spmd:
         several = len({device.process_index for device in chosen}) > 1
         self.talk: Talk = Gather(whose) if several else AllHere()
         self.budget = Budget(chosen, memory)
+        self.surveys: dict[Any, Fitted] = {}
         self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
 
     def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:

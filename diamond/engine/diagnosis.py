@@ -17,17 +17,17 @@ from ..problem import Objectives
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from .round import Progress, estimate, samples
-from .step_policy import Numbers
+from .step_policy import StepPolicy
 
 
 def diverged(
-    numbers: Numbers, seed: int, sampling: Sampling, good: Progress, after: Progress, run: Run
+    steps: StepPolicy, seed: int, sampling: Sampling, good: Progress, after: Progress, run: Run
 ) -> Diverged:
     """The error of the round from `good` to `after`; `run` is that of `good`."""
     t = int(good.t)
-    lost = lambda: (_lost(numbers, seed, sampling, good), Cost())
-    quantity = culprit(numbers.setting.talk.alone("lost", lost)[0], after.state)
-    cause = explain(numbers.setting, numbers.algorithm, t, good.state)
+    lost = lambda: (_lost(steps, seed, sampling, good), Cost())
+    quantity = culprit(steps.setting.talk.alone("lost", lost)[0], after.state)
+    cause = explain(steps.setting, steps.algorithm, t, good.state)
     message = (
         f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
         f"round is kept in `run` of this error"
@@ -35,14 +35,14 @@ def diverged(
     return Diverged(message, t, quantity, replace(run, status="diverged", message=message))
 
 
-def _lost(numbers: Numbers, seed: int, sampling: Sampling, good: Progress) -> np.ndarray:
+def _lost(steps: StepPolicy, seed: int, sampling: Sampling, good: Progress) -> np.ndarray:
     """Of each agent to be measured here, whether its p and its v of the next round are lost."""
-    algorithm, t = numbers.algorithm, int(good.t)
+    algorithm, t = steps.algorithm, int(good.t)
 
     def look(rows: Rows, state: Any, agents: jax.Array) -> Any:
         return _broken(algorithm, rows(algorithm.batch), state, key(seed), t, agents, sampling)
 
-    return np.stack(numbers.setting.each(look, good.state), axis=1)
+    return np.stack(steps.setting.each(look, good.state), axis=1)
 
 
 @briefly("sampling")

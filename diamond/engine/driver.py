@@ -1,39 +1,160 @@
-"""A run in one process while it is under way: advance, check, renumber, record."""
+"""The loop of every run: advance, check, estimate step sizes again, measure."""
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
+import numpy as np
 
 from ..auto.watch import LOST, smaller
 from ..core import cost, tree
-from ..core.cost import Cost
-from ..core.sampling import Sampling, key
+from ..core.sampling import Sampling
 from ..metrics.divergence import Diverged, blame, explain, unsound, whose
-from ..metrics.evaluations import Every, following
+from ..metrics.evaluations import Every, due, following
+from ..metrics.link_costs import LinkCosts
+from ..metrics.measures import Measures
 from ..network import Network
-from ..numbers.open_numbers import Setting, refreshes
+from ..numbers.open_numbers import Setting
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
-from ..runs.inputs import describe
+from ..rounds.traffic import traffic
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
-from . import rollback
-from .devices import Devices, placed
+from .backend import Backend
 from .diagnosis import diverged
-from .precision import Precision
-from .recorder import Record
-from .rollback import Rewind
+from .recorder import OnEvaluation, Recorder, RunInputs
+from .rollback import RollbackPolicy, size
 from .round import Progress, first_stop
-from .step_policy import Numbers
+from .step_policy import StepPolicy
+from .survey import Survey
 
-_added = jax.jit(cost.add)
+
+class Driver:
+    """Runs under way in one backend, all in the same round.
+
+    Each run has a step-size policy and a recorder. `lost` and `increased` say what happens to a
+    run that cannot go on from where it is: see the subclasses.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        runs: Sequence[tuple[Algorithm, int]],
+        sampling: Sampling,
+        backend: Backend,
+        measures: Measures,
+        found: dict[str, Any] | None = None,
+    ):
+        self.problem, self.backend, self.sampling = problem, backend, sampling
+        self.seeds = [seed for _, seed in runs]
+        place = {"groups": backend.groups, "talk": backend.talk}
+        self.steps = [
+            StepPolicy(
+                a, Setting(problem, network, a.batch, seed, memory=dict(found or {}), **place)
+            )
+            for a, seed in runs
+        ]
+        starts = {seed: problem.start(seed) for seed in self.seeds}
+        self._combine()
+        self.progress = backend.start(self.algorithm, [starts[seed] for seed in self.seeds])
+        self._charge()
+        sent = traffic(
+            self.steps[0].algorithm, backend.objectives, *starts[self.seeds[0]], network.channels
+        )
+        inputs = RunInputs(problem, network, sampling, sent)
+        links = {seed: LinkCosts(network, sent, seed) for seed in starts}
+        self.recorders = [
+            Recorder(inputs, steps, seed, links[seed])
+            for steps, seed in zip(self.steps, self.seeds)
+        ]
+        self.survey = Survey(problem, measures, backend, self.seeds)
+        self.seconds = self.compile_seconds = 0.0
+        self.compiled: Any = None  # the algorithms that the rounds were compiled for last
+
+    @property
+    def t(self) -> int:
+        """Rounds made."""
+        return int(self.progress.t)
+
+    @property
+    def share(self) -> float:
+        """Seconds of the rounds of one run."""
+        return self.seconds / len(self.steps)
+
+    def next_stop(self, rounds: int, every: Every) -> int:
+        """The next round to stop at: to measure, to estimate again, to keep a state."""
+        return min(following(every, self.t, rounds), *self.steps[0].stops(self.t, rounds), rounds)
+
+    def advance(self, until: int) -> tuple[Progress, list[int | None]]:
+        """The progress after the rounds up to `until`; of each run, the round that lost it."""
+        self.compile()
+        begun = time.perf_counter()
+        after = self._rounds(self.progress, until)
+        self.seconds += time.perf_counter() - begun
+        return after
+
+    def compile(self) -> None:
+        """Compile the rounds for the present numbers, which may need another program.
+
+        The result is dropped: the time is the compiler's and not part of `seconds`.
+        """
+        if self.compiled is self.algorithm:
+            return
+        begun = time.perf_counter()
+        self._rounds(self.progress, first_stop(self.t, self.progress.kept))
+        self.compile_seconds += time.perf_counter() - begun
+        self.compiled = self.algorithm
+
+    def reestimate(self, forget: bool = False) -> None:
+        """Estimate the numbers of every run again, where its agents are."""
+        state = self.progress.state
+        x, y = self.backend.whole((state.x, state.y))
+        for i, steps in enumerate(self.steps):
+            here = jax.tree.map(lambda a: a[i], (x, y)) if self.backend.lanes else (x, y)
+            steps.reestimate(here[0], here[1], self.t, forget)
+        self._combine()
+        self._charge()
+
+    def measure(self) -> None:
+        """Add an entry to the history of every run."""
+        measured, per_agent = self.survey(self.progress)
+        learned = self.backend.learned(self.algorithm, self.progress.state)
+        measured |= {name: np.asarray(value).mean(1) for name, value in learned.items()}
+        spent = cost.total(self.backend.whole(self.progress.spent))
+        spent = spent if self.backend.lanes else spent[None]
+        for i, recorder in enumerate(self.recorders):
+            if self.is_active(i):
+                recorder.compile_seconds = self.compile_seconds / len(self.steps)
+                own = {name: value[i] for name, value in per_agent.items()}
+                values = {name: value[i] for name, value in measured.items()}
+                recorder.add(self.t, values, own, spent[i], self.share)
+
+    def is_active(self, run: int) -> bool:
+        """Whether this run is still measured."""
+        return True
+
+    def snapshot(self, run: int) -> Snapshot:
+        """What it takes to resume a run from here."""
+        arrays = tree.named(self.backend.of_run(self.progress, run))
+        return self.recorders[run].snapshot(arrays, self.share)
+
+    def _rounds(self, progress: Progress, until: int) -> tuple[Progress, list[int | None]]:
+        return self.backend.run_rounds(self.algorithm, self.seeds, progress, until)
+
+    def _combine(self) -> None:
+        self.algorithm = self.backend.combine([steps.algorithm for steps in self.steps])
+
+    def _charge(self) -> None:
+        costs = [steps.resolved.cost for steps in self.steps]
+        self.progress = self.backend.charge(self.progress, costs, self.problem.agents)
 
 
-class Simulation:
-    """A run under way: where it stands, its numbers, its history, and where it could go back to."""
+class SingleDriver(Driver):
+    """One run, which rolls back where it is lost or its loss has risen, or raises `Diverged`."""
 
     def __init__(
         self,
@@ -42,187 +163,147 @@ class Simulation:
         algorithm: Algorithm,
         seed: int,
         sampling: Sampling,
-        shrinks: bool,
-        resume: Snapshot | None,
-        devices: Devices | None = None,
-        precision: Precision | None = None,
-        memory: int | None = None,
-        tell: Callable[[str], None] = lambda stage: None,
+        backend: Any,
+        measures: Measures,
+        shrink: bool = False,
+        resume: Snapshot | None = None,
     ):
-        self.problem, self.seed, self.sampling = problem, seed, sampling
-        self.shrinks = shrinks  # where it is lost
-        given = problem, network, algorithm.batch
-        self.place = placed(*given, sampling, devices, precision, memory)
-        found = dict(resume.found) if resume else {}
-        setting = Setting(
-            *given, seed, memory=found, groups=self.place.groups, talk=self.place.talk
-        )
-        self.numbers = Numbers(algorithm, setting)
-        first = self.place.begin(self.numbers.algorithm, *problem.start(seed))
-        self.progress = begin = self.place.place(first)
-        self.seconds = 0.0
-        self.compiled: Algorithm | None = None  # that the rounds were compiled for last
-        self._charge(self.numbers.resolved.cost)
-        about = problem, network, self.numbers.algorithm, self.place, seed, sampling
-        self.record = Record(*about, self.numbers.resolved)
-        self.record.inputs = describe(network, algorithm)
-        tell("compiling")
+        found = resume.found if resume else None
+        runs = [(algorithm, seed)]
+        super().__init__(problem, network, runs, sampling, backend, measures, found)
+        (self.policy,), (self.recorder,) = self.steps, self.recorders
+        self.rollback = RollbackPolicy(self.progress, [], enabled=shrink)
         begun = time.perf_counter()
-        self.record.begin(self.progress)
-        self.record.compile_seconds = time.perf_counter() - begun
-        self._compile()
-        self.rewind = Rewind(begin, [])
+        self.survey.begin(self.progress)
+        self.compile_seconds = time.perf_counter() - begun
+        self.compile()
         if resume:
-            self.progress = self.place.place(tree.like(first, resume.arrays))
+            example = self._whole(self.progress)
+            self.progress = backend.place(tree.like(example, resume.arrays))
             self.seconds, self.compiled = resume.seconds, None
-            self.record.restore(resume, first.state)
-            self.rewind = rollback.restored(begin, first, resume.arrays, self.place.place)
+            self.recorder.restore(resume, example.state)
+            self.survey.restore(example.state.y, resume.arrays)
+            self.rollback.restore(example, resume.arrays, backend.place)
 
-    @property
-    def t(self) -> int:
-        """Rounds made."""
-        return int(self.progress.t)
+    def drive(
+        self,
+        rounds: int,
+        every: Every,
+        is_reached: Callable[[dict[str, float]], object],
+        evaluated: Callable[[], None],
+    ) -> None:
+        """Run to the last round, or to the first evaluation at which the run ends."""
+        while self.t < rounds and not is_reached(self.recorder.entries[-1]):
+            if self.step(self.next_stop(rounds, every)) and due(every, self.t, rounds):
+                evaluated()
+                self.check_measures(last=self.t == rounds)
 
-    def run(self) -> Run:
-        """The run as it stands."""
-        made = self.record.run(self._whole(self.progress))
-        alone = jax.process_count() == 1  # of several, each has a part of the arrays
-        return replace(made, snapshot=self.snapshot() if alone else None)
+    def step(self, until: int) -> bool:
+        """Advance to `until`; False if the run rolled back instead."""
+        return self.check_finite(*self.advance(until)) and self.check_loss()
 
-    def snapshot(self) -> Snapshot:
-        """All that it takes to go on from here."""
-        arrays = tree.named(self._whole(self.progress)) | self.rewind.arrays(self._whole)
-        return self.record.snapshot(arrays, self.numbers.memory, self.seconds)
+    def next_stop(self, rounds: int, every: Every) -> int:
+        return min([super().next_stop(rounds, every), *self.rollback.stops(self.t)])
 
-    def advance(self, until: int) -> tuple[Progress, bool]:
-        """What the rounds up to `until` come to, and whether all of it is finite."""
-        self._compile()
-        begun = time.perf_counter()
-        found = self._rounds(self.progress, until)
-        self.seconds += time.perf_counter() - begun
-        return found
+    def evaluate(self, on_evaluation: OnEvaluation | None, rounds: int) -> None:
+        """Measure, of a run of `rounds` rounds."""
+        self.measure()
+        self.recorder.inspect(self._whole(self.progress).state, rounds)
+        if on_evaluation:
+            on_evaluation(dict(self.recorder.entries[-1]))
 
-    def _compile(self) -> None:
-        """Compile the rounds for the present numbers, which may need another program.
-
-        The result is dropped: the time is the compiler's and not part of `seconds`.
-        """
-        if self.compiled is self.numbers.algorithm:
-            return
-        begun = time.perf_counter()
-        self._rounds(self.progress, first_stop(self.t, self.progress.kept))
-        self.record.compile_seconds += time.perf_counter() - begun
-        self.compiled = self.numbers.algorithm
-
-    def check(self, after: Progress, sound: bool) -> bool:
-        """Take `after` as where the run stands; False if it had to go back instead."""
-        mark = self.shrinks and self.rewind.marks(int(after.t))
-        if not sound or (mark and self.rewind.lost(after, self.numbers.fallen)):
-            self._fail(after)
+    def check_finite(self, after: Progress, failed: list[int | None]) -> bool:
+        """Take `after` as the progress; False if the run had to roll back instead."""
+        lost = failed[0] is not None or (
+            self.rollback.is_due(int(after.t))
+            and self.rollback.is_lost(after, self.policy.loss_has_decreased)
+        )
+        if lost:
+            t = int(after.t) - 1
+            if not self._shrink(after, f"x or y is lost in round {t}"):
+                good, _ = self._rounds(self.progress, t)  # the same bits again
+                raise self._diverged(good)
             return False
         self.progress = after
         return True
 
-    def renumber(self) -> bool:
-        """Find numbers anew and keep the state to go back to, in the rounds for that.
+    def check_loss(self) -> bool:
+        """Estimate again and keep the state, in the rounds for that.
 
-        False if the run had to go back instead, where the objective has risen.
+        False if the run had to roll back instead, because its loss has risen.
         """
-        if self.numbers.due(self.t):
-            self._renumber()
-            if self.numbers.risen:
-                self._back(*self.rewind.low(self.numbers, self.progress))
+        if self.policy.due(self.t):
+            self._reestimate()
+            if self.policy.loss_increase:
+                target = self.rollback.lowest_target()
+                message = self.policy.record_increase(self.t, int(target.t))
+                self._roll_back(target._replace(spent=self.progress.spent), message)
                 return False
-        if self.shrinks and self.rewind.marks(self.t):
-            self.rewind.keep(self.progress)
+        if self.rollback.is_due(self.t):
+            self.rollback.keep(self.progress)
         return True
 
-    def stops(self, rounds: int, every: Every) -> int:
-        """The next round to stop at: to measure, to find numbers anew, to keep a state."""
-        stops = [following(every, self.t, rounds)]
-        if self.numbers.change:
-            stops += [t for t in refreshes(rounds) if t > self.t]
-        if self.shrinks:
-            stops.append(self.t - self.t % rollback.EVERY + rollback.EVERY)
-        return min(stops)
-
-    def measure(
-        self, on_evaluation: Callable[[dict[str, float]], None] | None, rounds: int
-    ) -> None:
-        """An entry of the history of a run of `rounds` rounds."""
-        self.record.add(self.progress, self.seconds, on_evaluation, rounds)
-
-    def judge(self, last: bool = False) -> None:
-        """If what was measured last is not finite, go back or raise: that is no success.
+    def check_measures(self, last: bool = False) -> None:
+        """If a measure of the last entry is not finite, roll back or raise.
 
         Where x or y are large as well, the round that loses them will say more; there is one to
         come unless this is the `last`.
         """
-        entry, own = self.record.entries[-1], self.record.own[-1]
-        wrong = unsound(entry)
-        if not wrong:
+        entry, per_agent = self.recorder.entries[-1], self.recorder.per_agent[-1]
+        if not (wrong := unsound(entry)):
             return
-        said, cause = whose(wrong, entry, own), blame(wrong, self.problem.metrics, self.t)
-        if cause is None and self._shrink(self.progress, f"{said} at round {self.t}"):
+        what = whose(wrong, entry, per_agent)
+        cause = blame(wrong, [name for name, _ in self.survey.metrics], self.t)
+        if cause is None and self._shrink(self.progress, f"{what} at round {self.t}"):
             return
         good = self._whole(self.progress)
-        if cause is None and not last and rollback.size(good) > LOST:
+        if cause is None and not last and size(good) > LOST:
             return
-        about = self.numbers.setting, self.numbers.algorithm, self.t, good.state
-        cause = cause or explain(*about)
-        message = f"diverged by round {self.t}: {said}; {cause}"
+        cause = cause or explain(self.policy.setting, self.policy.algorithm, self.t, good.state)
+        message = f"diverged by round {self.t}: {what}; {cause}"
         run = replace(self.run(), status="diverged", message=message)
-        raise Diverged(message, self.t, said, run)
+        raise Diverged(message, self.t, what, run)
 
-    def _rounds(self, progress: Progress, until: int) -> tuple[Progress, bool]:
-        return self.place.advance(self.numbers.algorithm, key(self.seed), progress, until)
+    def run(self) -> Run:
+        """The run as it stands."""
+        run = self.recorder.run(self._whole(self.progress))
+        alone = jax.process_count() == 1  # of several, each has a part of the arrays
+        return replace(run, snapshot=self.snapshot() if alone else None)
 
-    def _renumber(self, forget: bool = False) -> None:
-        """Find numbers anew, where the agents stand."""
-        state = self.progress.state
-        x, y = self.place.whole((state.x, state.y))
-        self.numbers.renew(x, y, forget, self.t)
-        self._charge(self.numbers.resolved.cost)
-        if self.numbers.lowest:
-            self.rewind.lowest = self.progress
-        self.record.renumber(self.numbers.algorithm, self.numbers.resolved)
+    def snapshot(self, run: int = 0) -> Snapshot:
+        arrays = tree.named(self._whole(self.progress)) | self.rollback.arrays(self._whole)
+        return self.recorder.snapshot(arrays | self.survey.arrays(), self.seconds)
 
-    def _charge(self, spent: Cost) -> None:
-        each = self.place.spread(cost.each(spent, self.problem.agents))
-        self.progress = self.progress._replace(spent=_added(self.progress.spent, each))
-
-    def _fail(self, after: Progress) -> None:
-        """Go back with smaller steps, or raise."""
-        t = int(after.t) - 1
-        if not self._shrink(after, f"x or y is lost in round {t}"):
-            good, _ = self._rounds(self.progress, t)  # the same bits again, up to the round before
-            raise self._diverged(good)
+    def _reestimate(self, forget: bool = False) -> None:
+        self.reestimate(forget)
+        if self.policy.loss_is_lowest:
+            self.rollback.lowest = self.progress
 
     def _diverged(self, good: Progress) -> Diverged:
         """The error of the round after `good`, which is made again."""
         after, _ = self._rounds(good, int(good.t) + 1)
         good, after = self._whole(good), self._whole(after)
-        about = self.numbers, self.seed, self.sampling, good, after
-        return diverged(*about, self.record.run(good))
+        about = self.policy, self.seeds[0], self.sampling, good, after
+        return diverged(*about, self.recorder.run(good))
 
-    def _shrink(self, after: Progress, said: str) -> bool:
-        """Go back from what is lost; False if that is not allowed, or did not help before."""
-        factor = smaller(self.numbers.factor) if self.shrinks else None
+    def _shrink(self, after: Progress, reason: str) -> bool:
+        """Roll back a lost run; False if that is not allowed, or did not help before."""
+        factor = smaller(self.policy.scale) if self.rollback.enabled else None
         if factor is None:
             return False
-        back = self.rewind.back()
-        self.numbers.shrink(factor, int(after.t) - int(back.t))
+        target = self.rollback.target()
+        self.policy.shorten(factor, int(after.t) - int(target.t))
         steps = f"steps {factor:g} times the first (L_g {1 / factor:g} times)"
-        said = f"{said}; back to round {int(back.t)} with {steps}"
-        self._back(back._replace(spent=after.spent), said)
+        message = f"{reason}; back to round {int(target.t)} with {steps}"
+        self._roll_back(target._replace(spent=after.spent), message)
         return True
 
-    def _back(self, to: Progress, said: str) -> None:
-        """Go on from there, with numbers found anew."""
-        warnings.warn(said, RuntimeWarning, stacklevel=5)
-        self.progress = to
-        self._renumber(forget=True)
-        self.record.rewind(int(to.t))
+    def _roll_back(self, target: Progress, message: str) -> None:
+        """Continue from `target`, with numbers that are estimated again."""
+        warnings.warn(message, RuntimeWarning, stacklevel=6)
+        self.progress = target
+        self._reestimate(forget=True)
+        self.recorder.roll_back(int(target.t))
 
     def _whole(self, progress: Progress) -> Progress:
-        return Progress(progress.t, *self.place.whole(tuple(progress[1:])))
+        return self.backend.of_run(progress, 0)

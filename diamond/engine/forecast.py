@@ -7,16 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import cost
-from ..core.sampling import Sampling, key
+from ..core.sampling import Sampling
+from ..metrics.measures import Measure, parse_measures
 from ..network import Network
-from ..numbers.open_numbers import Setting, agreed_bytes, refreshes, resolve, talked
+from ..numbers.open_numbers import Setting, agreed_bytes, refreshes, talked
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
-from .devices import Devices, Spmd, placed
-from .one_device import OneDevice
+from .devices import Devices, placed
+from .driver import SingleDriver
 from .precision import Precision, products
-from .recorder import Record
-from .round import Progress
 from .simulate import check
 
 ENOUGH = 0.1  # seconds of rounds from which to judge
@@ -46,6 +45,7 @@ def forecast(
     devices: Devices | None = None,
     precision: Precision | None = None,
     memory: int | None = None,
+    measure: Measure = "exact",
 ) -> Forecast:
     """Compiles the run, makes a few of its rounds and one evaluation, and extrapolates.
 
@@ -54,26 +54,25 @@ def forecast(
     check(problem, network, algorithm, rounds, every, sampling)
     with products(precision), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will say it
-        given = problem, network, algorithm.batch
-        place = placed(*given, sampling, devices, precision, memory)
-        setting = Setting(*given, seed, groups=place.groups, talk=place.talk)
-        resolved = resolve(algorithm, setting)
-        about = problem, network, resolved.algorithm, place, seed, sampling
-        record = Record(*about, resolved)
-        tried = _try(record, place, rounds)
+        place = placed(problem, network, algorithm.batch, sampling, devices, precision, memory)
+        measures = parse_measures(measure, problem)
+        started = time.perf_counter()
+        run = SingleDriver(problem, network, algorithm, seed, sampling, place, measures)
+        tried = _try(run, rounds, time.perf_counter() - started)
+    resolved, setting = run.policy.resolved, run.policy.setting
     evaluations = 1 + -(-rounds // every)
     seen = _renewals(setting, rounds)
     sent = resolved.bytes + seen.bytes
     running = tried.round * rounds
-    on_links = record.link_costs.of(rounds, resolved.rounds + seen.talks, sent, running)
-    needs = [need for need in (place.rounds.need, record.observe.need) if need is not None]
+    on_links = run.recorder.links.of(rounds, resolved.rounds + seen.talks, sent, running)
+    needs = [need for need in (place.rounds.need, run.survey.program.need) if need is not None]
     return Forecast(
         compile_seconds=tried.compiling,
         seconds=running + tried.evaluation * evaluations,
         rounds_per_second=1 / tried.round if tried.round else float("inf"),
         memory=max(needs, default=None),
         samples=float(np.mean(resolved.cost.samples)) + seen.samples + tried.samples * rounds,
-        bytes=sent + network.count_messages(rounds) * record.traffic.bytes,
+        bytes=sent + network.count_messages(rounds) * run.recorder.inputs.traffic.bytes,
         **on_links,
     )
 
@@ -85,26 +84,17 @@ class _Tried(NamedTuple):
     samples: float  # of an agent, in a round
 
 
-def _try(record: Record, place: OneDevice | Spmd, rounds: int) -> _Tried:
+def _try(run: SingleDriver, rounds: int, compiling: float) -> _Tried:
     """A few rounds from the start, and two evaluations where they end."""
-    point = record.problem.start(record.seed)
-    begin = place.place(place.begin(record.algorithm, *point))
-
-    def timed(until: int) -> tuple[Progress, float]:
-        begun = time.perf_counter()
-        after, _ = place.advance(record.algorithm, key(record.seed), begin, until)
-        return after, time.perf_counter() - begun
-
-    started = time.perf_counter()
-    record.begin(begin)
-    timed(0)
-    compiling = time.perf_counter() - started
-    made, count, took = begin, 0, 0.0
+    start = run.progress
+    count, took = 0, 0.0
     while took < ENOUGH and count < rounds:
         count = min(max(1, 2 * count), rounds)
-        made, took = timed(count)
-    first, second = (_timed_look(record, made) for _ in range(2))
-    drawn = float(cost.total(place.whole(made.spent)).mean(0)[0])
+        run.progress, before = start, run.seconds
+        run.progress, _ = run.advance(count)
+        took = run.seconds - before
+    first, second = (_timed_evaluation(run) for _ in range(2))
+    drawn = float(cost.total(run.backend.whole(run.progress.spent)).mean(0)[0])
     each = max(count, 1)
     return _Tried(compiling + first - second, took / each, second, drawn / each)
 
@@ -126,7 +116,7 @@ def _renewals(setting: Setting, rounds: int) -> _Renewals:
     return _Renewals(times * drawn, times * links * agreed_bytes(anew), talks)
 
 
-def _timed_look(record: Record, progress: object) -> float:
+def _timed_evaluation(run: SingleDriver) -> float:
     begun = time.perf_counter()
-    record.add(progress, 0.0)
+    run.measure()
     return time.perf_counter() - begun

@@ -1,43 +1,122 @@
-"""Runs side by side as one program, the runs being an axis of their own."""
+"""Many runs as one program: a backend whose arrays have an axis of runs before that of agents."""
 
 import time
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from ..auto import watch
 from ..core import cost, tree
 from ..core.cost import Cost
 from ..core.sampling import Sampling, key
-from ..machine.compiler import BRIEF, MEASURES, compiled
+from ..machine.compiler import compiled
 from ..machine.memory import Budget, Fitted
-from ..metrics.divergence import is_sound
-from ..metrics.early_warnings import standstill
-from ..metrics.exact import Metrics, looked_at, survey
-from ..metrics.link_costs import LinkCosts
+from ..metrics.divergence import unsound
+from ..metrics.evaluations import Every, due
+from ..metrics.measures import Measures
 from ..network import Network
 from ..network.mixing.lossy_mixer import mixing
-from ..numbers.open_numbers import Setting, resolve
-from ..problem import Objectives, Problem, Rows
+from ..numbers.open_numbers import AllHere, Talk
+from ..problem import Objectives, Problem
 from ..rounds.algorithm import Algorithm
-from ..rounds.traffic import traffic
-from ..runs.inputs import describe
 from ..runs.run import Run
-from ..runs.snapshot import Snapshot
-from .recorder import MEASURING
-from .round import REMEDY, WORK, Mixing, Progress, begin, first_stop, play, together
+from .backend import Start
+from .driver import Driver
+from .round import REMEDY, WORK, Mixing, Progress, begin, play, together
 
-NEEDED = "stationarity", "upper_loss"  # to tell whether x stands still
+_added = jax.jit(cost.add)
 
 
-class BatchedRuns:
-    """Runs side by side: an axis of their own before that of the agents.
+class Lanes:
+    """Runs side by side on one device.
 
-    `shape` is (rows, runs of a row); a row's runs have one seed.
+    `shape` is (rows, runs of a row). The runs of a row have one seed, so that they draw the same
+    mini-batches, and their products with these become one.
+    """
+
+    lanes = True
+    agents: int | None = None
+    shared: NamedSharding | None = None
+    groups: Any = None
+    talk: Talk = AllHere()
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        batch: int,
+        shape: tuple[int, ...],
+        sampling: Sampling,
+        memory: int | None = None,
+    ):
+        self.objectives, self.mixing = problem.objectives(batch), mixing(network)
+        self.rows = problem.stack(problem.measured)
+        self.shape, self.sampling, self.abreast = shape, sampling, problem.agents
+        self.failed = jnp.full(int(np.prod(shape)), -1, jnp.int32)
+        self.budget = Budget(list(self.objectives.train.count.devices()), memory)
+        size = together(self.objectives.train)
+        self.surveys: dict[Any, Fitted] = {}
+        self.rounds = Fitted(_advance, size, self.budget, WORK, REMEDY)
+
+    def combine(self, algorithms: Sequence[Algorithm]) -> Any:
+        return _stack(algorithms)
+
+    def stack(self, seeds: Sequence[int], make: Callable[[int], Any]) -> Any:
+        once = {seed: make(seed) for seed in seeds}
+        return jax.tree.map(lambda *a: np.stack(a), *(once[seed] for seed in seeds))
+
+    def start(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
+        x, y = _stack(starts)
+        progress: Progress = _start(algorithm, self.objectives, self.mixing, x, y)
+        return progress._replace(t=jnp.int32(0))
+
+    def arguments(
+        self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Of the compiled rounds."""
+        keys = jnp.stack([key(seed) for seed in seeds])
+        fixed = algorithm, self.objectives, self.mixing, keys, jnp.int32(progress.t)
+        options = {"sampling": self.sampling, "shape": self.shape}
+        return (*fixed, (*progress[1:], self.failed), jnp.int32(until)), options
+
+    def run_rounds(
+        self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
+    ) -> tuple[Progress, list[int | None]]:
+        given, options = self.arguments(algorithm, seeds, progress, until)
+        after = jax.block_until_ready(self.rounds(*given, **options))
+        *arrays, self.failed = after
+        failed = [None if t < 0 else t for t in np.asarray(self.failed).tolist()]
+        return Progress(jnp.int32(until), *arrays), failed
+
+    def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
+        each = np.stack([cost.each(spent, agents) for spent in costs])
+        return progress._replace(spent=_added(progress.spent, each))
+
+    def of_run(self, progress: Progress, run: int) -> Progress:
+        return Progress(progress.t, *jax.tree.map(lambda a: a[run], tuple(progress[1:])))
+
+    def learned(self, algorithm: Any, state: Any) -> dict[str, Any]:
+        if not hasattr(algorithm, "learned"):
+            return {}
+        return dict(jax.vmap(lambda a, s: a.learned(s))(algorithm, state))
+
+    def whole(self, tree: Any) -> Any:
+        return tree
+
+    def spread(self, tree: Any) -> Any:
+        return tree
+
+
+class LaneDriver(Driver):
+    """Runs in lanes: a run that is lost ends there, and one whose loss has risen is marked.
+
+    All lanes are in the same round, so a lane cannot roll back: `rerun` has the runs that are to
+    be made again alone.
     """
 
     def __init__(
@@ -47,213 +126,78 @@ class BatchedRuns:
         runs: Sequence[tuple[Algorithm, int]],
         shape: tuple[int, ...],
         sampling: Sampling,
+        measures: Measures,
         memory: int | None = None,
     ):
-        self.problem, self.network, self.sampling = problem, network, sampling
-        self.shape = shape
-        self.given = [algorithm for algorithm, _ in runs]
-        self.settings = [Setting(problem, network, given.batch, seed) for given, seed in runs]
-        self._number()
-        self.seeds = [seed for _, seed in runs]
-        self.keys = jnp.stack([key(seed) for seed in self.seeds])
-        once = list(dict.fromkeys(self.seeds))
-        which = np.array([once.index(seed) for seed in self.seeds])
-        starts = [problem.start(seed) for seed in once]
-        looks = [looked_at(problem, y, seed, problem.agents) for (_, y), seed in zip(starts, once)]
-        self.probes = jax.tree.map(lambda *a: np.stack(a)[which], *looks)
-        x, y = jax.tree.map(lambda a: a[which], _stack(starts))
-        self.objectives, self.mixing = problem.objectives(self.given[0].batch), mixing(network)
-        given = self.algorithms, self.objectives, self.mixing, x, y
-        _, self.state, self.spent, self.kept = _start(*given)
-        self._charge()
-        self.failed = jnp.full(len(runs), -1, jnp.int32)
-        self.risen = np.zeros(len(runs), bool)  # lanes that would have gone back: `simulate` does
-        told = self.resolved[0].algorithm, self.objectives, *starts[0]
-        self.traffic = traffic(*told, network.channels)
-        self.link_costs = {seed: LinkCosts(network, self.traffic, seed) for seed in once}
-        self.t, self.seconds, self.compile_seconds = 0, 0.0, 0.0
-        self.compiled: Any = None  # the algorithms that the rounds were compiled for last
-        budget = Budget(list(self.objectives.train.count.devices()), memory)
-        size = together(self.objectives.train)
-        self.rounds = Fitted(_advance, size, budget, WORK, REMEDY)
-        self.observe = Fitted(_observe, problem.agents, budget, *MEASURING)
-        self.entries: list[dict[str, Any]] = []  # one an evaluation, of all lanes
-        self.own: list[dict[str, np.ndarray]] = []  # the same, what each agent has of its own
-        self.rounds.begin(*self._rounds(0), **self._options)
-        self.observe.begin(*self._look())
+        self.failed: list[int | None] = [None] * len(runs)  # the round in which each was lost
+        self.rerun = np.zeros(len(runs), bool)
+        backend = Lanes(problem, network, runs[0][0].batch, shape, sampling, memory)
+        super().__init__(problem, network, runs, sampling, backend, measures)
+        given, options = backend.arguments(self.algorithm, self.seeds, self.progress, 0)
+        backend.rounds.begin(*given, **options)
+        self.survey.begin(self.progress)
 
     def ready(self) -> bool:
         """Wait for the compiler; whether the device has room for as much again."""
         begun = time.perf_counter()
-        self.rounds.ready(*self._rounds(0), **self._options)
-        self.observe.ready(*self._look())
+        rounds, survey = self.backend.rounds, self.survey.program
+        assert isinstance(self.backend, Lanes)
+        given, options = self.backend.arguments(self.algorithm, self.seeds, self.progress, 0)
+        rounds.ready(*given, **options)
+        self.survey.ready(self.progress)
         self.compile_seconds += time.perf_counter() - begun
-        left = self.rounds.budget.left(0)
-        needed = max(self.rounds.need or 0, self.observe.need or 0)
-        return left is None or 2 * needed < left
+        left = self.backend.budget.left(0)
+        return left is None or 2 * max(rounds.need or 0, survey.need or 0) < left
 
-    def _rounds(self, until: int) -> tuple[Any, ...]:
-        fixed = self.algorithms, self.objectives, self.mixing, self.keys, jnp.int32(self.t)
-        return *fixed, (self.state, self.spent, self.kept, self.failed), jnp.int32(until)
+    def drive(self, rounds: int, every: Every) -> None:
+        """All rounds of all runs, measured on the way."""
+        self.measure()
+        self._check_measures(last=rounds == 0)
+        while self.t < rounds:
+            self.progress, failed = self.advance(self.next_stop(rounds, every))
+            self.failed = [was if was is not None else now for was, now in zip(self.failed, failed)]
+            if self.steps[0].due(self.t):
+                self.reestimate()
+                risen = [bool(steps.loss_increase) for steps in self.steps]
+                self.rerun |= [was is None and up for was, up in zip(self.failed, risen)]
+            if due(every, self.t, rounds):
+                self.measure()
+                self._check_measures(last=self.t == rounds)
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {"sampling": self.sampling, "shape": self.shape}
+    def is_active(self, run: int) -> bool:
+        return self.failed[run] is None
 
-    def _look(self) -> tuple[Any, ...]:
-        problem = self.problem
-        rows, metrics = problem.stack(problem.measured), tuple(problem.metrics.items())
-        z = getattr(self.state, "z", None) if problem.lower_level == "common" else None
-        return self.objectives, rows, metrics, self.state.x, self.state.y, z, self.probes
-
-    @property
-    def changes(self) -> bool:
-        """Whether numbers are to be found anew on the way."""
-        return self.settings[0].changes
-
-    def advance(self, until: int) -> None:
-        """All lanes on to round `until`."""
-        if self.compiled is not self.algorithms:  # dropped: the time is the compiler's
-            begun = time.perf_counter()
-            stop = first_stop(self.t, self.kept)
-            jax.block_until_ready(self.rounds(*self._rounds(stop), **self._options))
-            self.compile_seconds += time.perf_counter() - begun
-            self.compiled = self.algorithms
-        begun = time.perf_counter()
-        after = self.rounds(*self._rounds(until), **self._options)
-        self.state, self.spent, self.kept, self.failed = jax.block_until_ready(after)
-        self.seconds, self.t = self.seconds + time.perf_counter() - begun, until
-
-    def renew(self) -> None:
-        """Find each lane's numbers anew, where its agents stand."""
-        x, y = self.state.x, self.state.y
-        of = lambda lane, a: jax.tree.map(lambda a: a[lane], a)
-        self.settings = [
-            s.at(of(i, x), of(i, y), round=self.t) for i, s in enumerate(self.settings)
-        ]
-        self._number()
-        self._charge()
-        up = [bool(watch.risen(setting.memory)) for setting in self.settings]
-        self.risen |= (np.asarray(self.failed) < 0) & up
-
-    def measure(self, last: bool = False) -> None:
-        """Add an entry to the histories of all lanes; no more rounds come after the `last`."""
-        found, own = self.observe(*self._look())
-        counts = cost.total(self.spent).mean(1)
-        sent = self.network.count_messages(self.t) * self.traffic.bytes
-        lost = (np.asarray(self.failed) < 0) & self._lost(found, last)
-        self.failed = jnp.where(lost, self.t, self.failed).astype(jnp.int32)
-        self.own.append({name: np.asarray(value) for name, value in own.items()})
-        self.entries.append(
-            {
-                **{name: np.asarray(value) for name, value in found.items()},
-                **{name: counts[:, i].astype(float) for i, name in enumerate(Cost._fields)},
-                "round": self.t,
-                "bytes": np.array([found.bytes for found in self.resolved]) + sent,
-                "seconds": self.seconds / len(self.given),
-                **self._on_links(),
-            }
-        )
-
-    def warn_of_standstill(self) -> None:
-        """Say of which lanes x is where it began, as a run alone does."""
-        first, now = ({k: self.entries[i][k] for k in NEEDED} for i in (0, -1))
-        for lane in np.flatnonzero(np.asarray(self.failed) < 0).tolist():
-            entry = {"round": self.t, **{k: float(v[lane]) for k, v in now.items()}}
-            x = jax.tree.map(lambda a: a[lane], self.state.x)
-            start = self.problem.start(self.seeds[lane])[0]
-            before, algorithm = float(first["stationarity"][lane]), self.resolved[lane].algorithm
-            if said := standstill(start, x, entry, before, algorithm, self.t):
-                warnings.warn(f"seed {self.seeds[lane]}: {said}", RuntimeWarning, stacklevel=4)
-
-    def _on_links(self) -> dict[str, np.ndarray]:
-        """What each lane would have taken on the network's links."""
-        share = self.seconds / len(self.given)
-        each = [
-            self.link_costs[seed].after(self.t, found, share)
-            for seed, found in zip(self.seeds, self.resolved)
-        ]
-        return {name: np.array([lane[name] for lane in each]) for name in each[0]}
-
-    def _lost(self, found: Mapping[str, Any], last: bool) -> np.ndarray:
-        """The lanes that end here for what was measured of them, as `Simulation.judge` has it."""
-        sound = lambda names: np.all([is_sound(found, name) for name in names], axis=0)
-        names = list(found)
-        if last or self.t == 0:
-            return ~sound(names)
-        small = np.asarray(jax.vmap(tree.norm)((self.state.x, self.state.y))) <= watch.LOST
-        return ~sound(names) & (small | sound(set(names) - set(self.problem.metrics)))
+    def _check_measures(self, last: bool) -> None:
+        """End the runs whose measures are not finite, as a run alone raises `Diverged`."""
+        norms = np.asarray(jax.vmap(tree.norm)((self.progress.state.x, self.progress.state.y)))
+        metrics = [name for name, _ in self.survey.metrics]
+        for i, recorder in enumerate(self.recorders):
+            if self.failed[i] is not None or not (wrong := unsound(recorder.entries[-1])):
+                continue
+            if last or self.t == 0 or set(wrong) <= {*metrics} or norms[i] <= watch.LOST:
+                self.failed[i] = self.t
 
     def histories(self) -> list[dict[str, np.ndarray]]:
-        """What was measured of each lane, until it failed if it did."""
-        failed, lanes = np.asarray(self.failed), len(self.given)
-        column = lambda name: np.array([np.broadcast_to(e[name], lanes) for e in self.entries])
-        columns = {name: column(name) for name in self.entries[0]}
-        kept = (failed < 0) | (columns["round"] <= failed)
-        return [{n: c[kept[:, lane], lane] for n, c in columns.items()} for lane in range(lanes)]
+        """The history of each run, until it was lost if it was."""
+        return [recorder.history for recorder in self.recorders]
 
     def runs(self) -> list[Run | None]:
-        """Each lane as a run of its own; None for one that failed: its last good state is gone."""
-        found = zip(np.asarray(self.failed) >= 0, self.histories())
-        return [
-            None if lost else self._run(lane, history) for lane, (lost, history) in enumerate(found)
-        ]
+        """Each run; None for one that was lost, whose last finite state is gone."""
+        return [self._run(i) if self.is_active(i) else None for i in range(len(self.steps))]
 
-    def _run(self, lane: int, history: dict[str, np.ndarray]) -> Run:
-        state = jax.tree.map(lambda a: a[lane], self.state)
-        spent, setup = cost.total(self.spent)[lane], self.resolved[lane]
-        uses, size = self.network.uses(self.t), self.traffic.bytes
-        each = setup.bytes // max(len(uses), 1)
-        return Run(
-            x=state.x,
-            y=state.y,
-            history=history,
-            per_agent={
-                name: np.array([own[name][lane] for own in self.own]) for name in self.own[0]
-            },
-            state=state,
-            rounds=self.t,
-            network=self.network,
-            costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
-            traffic={edge: count * size + each for edge, count in uses.items()},
-            messages=self.network.count_messages(self.t) * self.traffic.exchanges
-            + self.network.count_messages(setup.rounds),
-            resolved=setup.numbers,
-            sampling=self.sampling,
-            seed=self.seeds[lane],
-            compile_seconds=self.compile_seconds / len(self.given),
-            config={"rounds": self.t, "algorithm": self._about(lane)},
-            problem=self.problem,
-            turns=self.traffic.turns,
-            snapshot=self._snapshot(lane, history),
-            inputs=describe(self.network, self.given[lane]),
-        )
+    def _run(self, i: int) -> Run:
+        run = self.recorders[i].run(self.backend.of_run(self.progress, i))
+        return replace(run, snapshot=self.snapshot(i))
 
-    def _snapshot(self, lane: int, history: dict[str, np.ndarray]) -> Snapshot:
-        """The state that `simulate` continues this lane from."""
-        of = jax.tree.map(lambda a: a[lane], (self.state, self.spent, self.kept))
-        arrays = tree.named(Progress(jnp.int32(self.t), *of))
-        entries = [
-            {name: values[i].item() for name, values in history.items()}
-            for i in range(len(history["round"]))
-        ]
-        own = [{name: values[lane] for name, values in each.items()} for each in self.own]
-        seconds = self.seconds / len(self.given)
-        return Snapshot(arrays, dict(self.settings[lane].memory), seconds, entries, own)
-
-    def _about(self, lane: int) -> dict[str, Any]:
-        return {"class": type(self.given[lane]).__name__, "batch": self.given[lane].batch}
-
-    def _number(self) -> None:
-        self.resolved = [resolve(given, s) for given, s in zip(self.given, self.settings)]
-        self.algorithms = _stack([found.algorithm for found in self.resolved])
-
-    def _charge(self) -> None:
-        spent = np.stack([cost.each(found.cost, self.problem.agents) for found in self.resolved])
-        self.spent = _added(self.spent, spent)
+    def warn_of_standstill(self) -> None:
+        """Warn of the runs that have ended where they began."""
+        for i, recorder in enumerate(self.recorders):
+            if self.is_active(i):
+                x = jax.tree.map(lambda a: a[i], self.progress.state.x)
+                recorder.warn_of_standstill(x, f"seed {self.seeds[i]}")
 
 
-def _stack(trees: list[Any]) -> Any:
+def _stack(trees: Sequence[Any]) -> Any:
     if len({jax.tree.structure(tree) for tree in trees}) > 1:
         raise ValueError(
             "the runs differ in more than their numbers (K, perhaps, where each finds its own): "
@@ -266,9 +210,6 @@ def _stack(trees: list[Any]) -> Any:
 def _start(algorithms: Algorithm, problem: Objectives, mixing: Mixing, x: Any, y: Any) -> Progress:
     one = lambda a, x, y: begin(a, problem, mixing, x, y)
     return jax.vmap(one)(algorithms, x, y)
-
-
-_added = jax.jit(cost.add)
 
 
 @compiled("sampling", "shape", "size")
@@ -284,9 +225,10 @@ def _advance(
     shape: tuple[int, int],
     size: int,
 ) -> tuple[Any, jax.Array, Any, jax.Array]:
-    """Rounds t to `until` of every lane: its state, its counters, what its links keep, the round
+    """Rounds t to `until` of every lane.
 
-    it failed in or -1.
+    Returns:
+        States, counters, what links keep, and the round in which each lane failed, or -1.
     """
     table = lambda a: a.reshape(*shape, *a.shape[1:])
     seeds = table(keys)[:, 0]
@@ -302,24 +244,8 @@ def _advance(
     def body(carry: Any) -> Any:
         t, (*before, failed) = carry
         state, spent, kept = each(algorithms, seeds, tuple(before), t)
-        sound = jax.vmap(jax.vmap(tree.finite))((state.x, state.y))
-        return t + 1, (state, spent, kept, jnp.where((failed < 0) & ~sound, t, failed))
+        finite = jax.vmap(jax.vmap(tree.finite))((state.x, state.y))
+        return t + 1, (state, spent, kept, jnp.where((failed < 0) & ~finite, t, failed))
 
     after = jax.lax.while_loop(lambda carry: carry[0] < until, body, (t, lanes))[1]
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)
-
-
-@compiled("metrics", "size", options=MEASURES, small=2**19, less=BRIEF)
-def _observe(
-    problem: Objectives,
-    rows: Rows,
-    metrics: Metrics,
-    x: Any,
-    y: Any,
-    z: Any,
-    probes: Any,
-    size: int,
-) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """What `diamond.metrics.exact` finds of every lane, and of every agent of it."""
-    look = lambda x, y, z, probes: survey(problem, rows, metrics, x, y, z, probes, size=size)
-    return jax.vmap(look)(x, y, z, probes)

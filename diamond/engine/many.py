@@ -17,13 +17,14 @@ from ..core.whole_numbers import whole
 from ..machine.memory import TooLarge
 from ..metrics.display import displayed
 from ..metrics.divergence import Diverged
-from ..metrics.evaluations import Every, marks
+from ..metrics.evaluations import Every
+from ..metrics.measures import Measure, parse_measures
 from ..network import Network
-from ..numbers.open_numbers import refreshes
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
-from .lanes import BatchedRuns
+from .lanes import LaneDriver
+from .one_device import OneDevice
 from .simulate import check, simulate, warn_of_repeated_rows
 
 LANES = 288  # runs side by side, at most
@@ -48,15 +49,21 @@ def many(
     on_run: Callable[[int], None] | None = None,
     memory: int | None = None,
     progress: bool = True,
+    measure: Measure = "exact",
+    backends: dict[Any, OneDevice] | None = None,
 ) -> list[Outcome]:
     """The outcome of each (algorithm, seed), in order: that of `simulate`, to rounding.
 
-    `batched` as one program for all that differ in their numbers only: by default on an
-    accelerator, unless some find K for themselves. There, `seconds` is a run's share of the time
-    of all; fewer runs go together where all do not fit the device, or `memory` bytes of it. Lanes
-    have one clock, so that a run whose objective rises, and which goes back, is made again alone.
-    `on_run` is told how many runs are done. `progress` shows that on the error output if that is a
-    terminal or a notebook.
+    Args:
+        problem, network, rounds, every, sampling, measure: as in `simulate`.
+        runs: pairs of an algorithm and a seed.
+        batched: run all that differ in their numbers only as one program; by default on an
+            accelerator. There, `seconds` is a run's share of the time of all. All lanes are in the
+            same round, so that a run whose loss rises, and which rolls back, is made again alone.
+        on_run: called with the number of runs that are done.
+        memory: bytes of the device; fewer runs go together where all do not fit.
+        progress: show the number of runs that are done, on a terminal or in a notebook.
+        backends: compiled programs of earlier calls, to which those of this call are added.
     """
     if batched is None:
         batched = jax.default_backend() != "cpu"
@@ -65,11 +72,16 @@ def many(
         check(problem, network, algorithm, rounds, every, sampling)
         whole("seed", seed)
 
+    known = {} if backends is None else backends
+
     def alone(algorithm: Algorithm, seed: int) -> Outcome:
         given = problem, network, algorithm, rounds, seed, every, sampling
+        kind = id(problem), id(network), algorithm.batch, sampling, memory
+        if kind not in known:
+            known[kind] = OneDevice(problem, network, algorithm.batch, sampling, memory=memory)
         with warnings.catch_warnings():  # of trials, steps that are too small are some
             warnings.filterwarnings("ignore", "x stands still", RuntimeWarning)
-            run, diverged = _alone(*given, memory=memory)
+            run, diverged = _alone(*given, backend=known[kind], measure=measure)
         return Outcome(run.history, diverged)
 
     with displayed([NAME], rounds, progress) as display:
@@ -87,9 +99,10 @@ def many(
                 count(len(outcomes))
             return outcomes
         made: dict[int, Outcome] = {}
-        for table, lanes in _all(problem, network, runs, rounds, every, sampling, memory):
-            made |= zip(table.ravel().tolist(), _outcomes(lanes))
-            made |= {i: alone(*runs[i]) for i in table.ravel()[lanes.risen].tolist()}
+        about = problem, network, runs, rounds, every, sampling, measure
+        for table, lanes in _all(*about, memory):
+            made |= zip(table.ravel().tolist(), map(Outcome, lanes.histories(), lanes.failed))
+            made |= {i: alone(*runs[i]) for i in table.ravel()[lanes.rerun].tolist()}
             count(len(made))
         return [made[i] for i in range(len(runs))]
 
@@ -102,6 +115,7 @@ def seeds_together(
     rounds: int,
     every: Every = 100,
     sampling: Sampling = "blocks",
+    measure: Measure = "exact",
 ) -> list[Run | None]:
     """The run of each seed, all as one program; None for one that diverged.
 
@@ -111,20 +125,20 @@ def seeds_together(
     warn_of_repeated_rows(problem, algorithm.batch)
     runs = [(algorithm, whole("seed", seed)) for seed in seeds]
     made: dict[int, Run | None] = {}
-    for table, lanes in _all(problem, network, runs, rounds, every, sampling):
+    for table, lanes in _all(problem, network, runs, rounds, every, sampling, measure):
         lanes.warn_of_standstill()
         made |= zip(table.ravel().tolist(), lanes.runs())
-        for i in table.ravel()[lanes.risen].tolist():  # as `many` has it
+        for i in table.ravel()[lanes.rerun].tolist():
             given = problem, network, algorithm, rounds, seeds[i], every, sampling
-            run, diverged = _alone(*given)
+            run, diverged = _alone(*given, measure=measure)
             made[i] = run if diverged is None else None
     return [made[i] for i in range(len(runs))]
 
 
-def _alone(*given: Any, memory: int | None = None) -> tuple[Run, int | None]:
-    """A run by itself, until it diverges if it does: then in which round."""
+def _alone(*given: Any, **options: Any) -> tuple[Run, int | None]:
+    """A run by itself, and the round in which it diverged, if it did."""
     try:
-        return simulate(*given, on_divergence="stop", memory=memory), None
+        return simulate(*given, on_divergence="stop", progress=False, **options), None
     except Diverged as error:
         return error.run, error.round
 
@@ -152,8 +166,9 @@ def _all(
     rounds: int,
     every: Every,
     sampling: Sampling,
+    measure: Measure,
     memory: int | None = None,
-) -> Iterator[tuple[np.ndarray, BatchedRuns]]:
+) -> Iterator[tuple[np.ndarray, LaneDriver]]:
     """The runs as tables, each made side by side; one that does not fit the device is halved.
 
     While one runs, the next is compiled, if the device has room for both.
@@ -166,11 +181,12 @@ def _all(
         for kind in kinds.values()
         for table in _tables([runs[i][1] for i in kind])
     ]
-    ahead: dict[int, BatchedRuns] = {}  # that of the next table, by its first run
+    measures = parse_measures(measure, problem)
+    ahead: dict[int, LaneDriver] = {}  # that of the next table, by its first run
 
-    def made(table: np.ndarray) -> BatchedRuns:
+    def made(table: np.ndarray) -> LaneDriver:
         given = [runs[i] for i in table.ravel()]
-        return BatchedRuns(problem, network, given, table.shape, sampling, memory)
+        return LaneDriver(problem, network, given, table.shape, sampling, measures, memory)
 
     while waiting:
         table = waiting.pop(0)
@@ -178,7 +194,7 @@ def _all(
             lanes = ahead.pop(int(table[0, 0]), None) or made(table)
             if lanes.ready() and waiting:
                 ahead[int(waiting[0][0, 0])] = made(waiting[0])
-            _go(lanes, rounds, every)
+            lanes.drive(rounds, every)
         except TooLarge:
             ahead.clear()
             if table.size == 1:
@@ -186,21 +202,3 @@ def _all(
             waiting[:0] = np.array_split(table, 2, axis=0 if len(table) > 1 else 1)
         else:
             yield table, lanes
-
-
-def _go(lanes: BatchedRuns, rounds: int, every: Every) -> None:
-    """All rounds of the runs of a table, measured on the way."""
-    measured = marks(every, rounds)
-    renewals = set(refreshes(rounds)) if lanes.changes else set()
-    for until in sorted(measured | renewals):
-        lanes.advance(until)
-        if until in renewals:
-            lanes.renew()
-        if until in measured:
-            lanes.measure(last=until == rounds)
-
-
-def _outcomes(lanes: BatchedRuns) -> list[Outcome]:
-    failed = np.asarray(lanes.failed).tolist()
-    found = zip(lanes.histories(), failed)
-    return [Outcome(history, round if round >= 0 else None) for history, round in found]

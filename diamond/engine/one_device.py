@@ -1,21 +1,25 @@
 """All agents on one device."""
 
+from typing import Any
+
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from ..core.sampling import Sampling
 from ..core.tree import Tree
 from ..machine.memory import Budget, Fitted
 from ..network import Network
 from ..network.mixing.lossy_mixer import mixing
-from ..numbers.open_numbers import AllHere
+from ..numbers.open_numbers import AllHere, Talk
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
+from .backend import SingleRun
 from .precision import Precision, working
 from .round import REMEDY, WORK, Progress, advance, begin, together
 
 
-class OneDevice:
+class OneDevice(SingleRun):
     """Where the agents' arrays are, and how their rounds are made: all of them on one device."""
 
     def __init__(
@@ -32,12 +36,13 @@ class OneDevice:
         self.mixing, self.sampling = mixing(network), sampling
         self.abreast = problem.agents
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
+        self.surveys: dict[Any, Fitted] = {}
         self.rounds = Fitted(advance, together(self.working.train), self.budget, WORK, REMEDY)
 
     agents: int | None = None  # all places are agents
-    shared: None = None
-    groups: None = None  # numbers are found for all agents at once
-    talk = AllHere()
+    shared: NamedSharding | None = None
+    groups: Any = None  # numbers are found for all agents at once
+    talk: Talk = AllHere()
 
     def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         """All agents before round 0."""

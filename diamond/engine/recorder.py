@@ -1,185 +1,170 @@
-"""The history of a run while it is made."""
+"""What a run leaves in memory: its history, its best point, its costs, and the `Run` at the end."""
 
 import warnings
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jax.sharding import NamedSharding
 
 from ..core import cost
 from ..core.cost import Cost
 from ..core.sampling import Sampling
-from ..core.tree import Tree
-from ..machine.memory import Budget, Fitted
-from ..metrics.early_warnings import EarlyWarnings
-from ..metrics.exact import looked_at, observe
+from ..metrics.early_warnings import EarlyWarnings, standstill
 from ..metrics.link_costs import LinkCosts
 from ..network import Network
-from ..numbers.open_numbers import Found, Resolved
-from ..problem import Objectives, Problem, Rows
-from ..rounds.algorithm import Algorithm
-from ..rounds.traffic import traffic
+from ..problem import Problem
+from ..rounds.traffic import Traffic
 from ..runs import best_point
 from ..runs.best_point import Best
+from ..runs.inputs import describe
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
+from .round import Progress
+from .step_policy import StepPolicy
 
-MEASURING = "a measurement on all rows", "fewer rows an agent, or more devices"
-
-
-class Place(Protocol):
-    """Where the agents' arrays are: on one device, or cut over several."""
-
-    @property
-    def objectives(self) -> Objectives: ...
-
-    @property
-    def rows(self) -> Rows: ...  # that metrics are measured on
-
-    @property
-    def agents(self) -> int | None: ...  # how many places are agents, the first ones; None: all
-
-    @property
-    def abreast(self) -> int: ...  # of a device's agents, how many are measured side by side
-
-    @property
-    def budget(self) -> Budget: ...  # the memory there is
-
-    @property
-    def shared(self) -> NamedSharding | None: ...  # on every device
-
-    def whole(self, tree: Tree) -> Tree: ...  # as arrays of this process
+Entry = dict[str, float]
 
 
-class Record:
-    """Measures a run's progress now and then, and becomes the `Run` at its end."""
+class RunInputs(NamedTuple):
+    """What the runs of a backend have in common."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        network: Network,
-        algorithm: Algorithm,
-        place: Place,
-        seed: int,
-        sampling: Sampling,
-        resolved: Resolved,
-    ):
-        self.problem, self.network, self.algorithm = problem, network, algorithm
-        self.place = place
-        x, y = problem.start(seed)
-        self.traffic = traffic(algorithm, place.objectives, x, y, network.channels)
-        self.link_costs = LinkCosts(network, self.traffic, seed)
-        self.seed, self.sampling, self.resolved = seed, sampling, resolved
-        self.compile_seconds = 0.0
-        self.observe = Fitted(observe, place.abreast, place.budget, *MEASURING)
-        self.probes = looked_at(problem, y, seed, place.objectives.train.count.shape[0])
-        self.signs = EarlyWarnings(problem, seed)
-        self.entries: list[dict[str, float]] = []
-        self.own: list[dict[str, np.ndarray]] = []
+    problem: Problem
+    network: Network
+    sampling: Sampling
+    traffic: Traffic
+
+
+class Recorder:
+    """The history of a run while it is made."""
+
+    def __init__(self, inputs: RunInputs, steps: StepPolicy, seed: int, links: LinkCosts):
+        self.inputs, self.steps, self.seed, self.links = inputs, steps, seed, links
+        self.warnings = EarlyWarnings(inputs.problem, seed)
+        self.entries: list[Entry] = []
+        self.per_agent: list[dict[str, np.ndarray]] = []
         self.best: Best | None = None
-        self.inputs: dict[str, dict[str, str]] = {}  # of `runs.inputs.describe`
+        self.compile_seconds = 0.0
 
     def add(
         self,
-        progress: Any,
+        t: int,
+        measured: Mapping[str, float],
+        per_agent: Mapping[str, np.ndarray],
+        spent: np.ndarray,
         seconds: float,
-        on_evaluation: Callable[[dict[str, float]], None] | None = None,
-        rounds: int = 0,
-    ) -> None:
-        """Measure where the run stands after `seconds` of rounds, of a run of `rounds` rounds."""
-        found, own = self.observe(*self._look(progress.state))
-        state, spent = self.place.whole((progress.state, progress.spent))
-        spent = cost.total(spent)
-        entry = {"round": int(progress.t), **{name: float(v) for name, v in found.items()}}
-        if hasattr(self.algorithm, "learned"):
-            learned = self.algorithm.learned(state)
-            entry |= {name: float(np.mean(value)) for name, value in learned.items()}
-        entry |= {name: float(v) for name, v in zip(Cost._fields, spent.mean(0))}
-        sent = self.network.count_messages(self.rounds_made(progress)) * self.traffic.bytes
-        entry |= {"bytes": self.resolved.bytes + sent, "seconds": seconds}
-        entry |= self.link_costs.after(self.rounds_made(progress), self.resolved, seconds)
-        for said in self.signs.look(entry, state, self.algorithm, rounds):
-            warnings.warn(said, RuntimeWarning, stacklevel=4)
+    ) -> Entry:
+        """Add an entry after t rounds.
+
+        Args:
+            t: rounds made.
+            measured: measures of all agents together, and learned step sizes.
+            per_agent: measures that each agent has of its own.
+            spent: the counters of every agent.
+            seconds: time of the rounds.
+        """
+        resolved, made = self.steps.resolved, t + self.steps.rounds_rolled_back
+        sent = self.inputs.network.count_messages(made) * self.inputs.traffic.bytes
+        entry = {
+            "round": t,
+            **{name: float(value) for name, value in measured.items()},
+            **{name: float(v) for name, v in zip(Cost._fields, spent.mean(0))},
+            "bytes": resolved.bytes + sent,
+            "seconds": seconds,
+            **self.links.after(made, resolved, seconds),
+        }
         self.entries.append(entry)
+        self.per_agent.append(dict(per_agent))
+        return entry
+
+    def inspect(self, state: Any, rounds: int) -> None:
+        """Compare the state of the last entry with the best one, and warn of signs of trouble.
+
+        Args:
+            state: of all agents, as arrays of this process.
+            rounds: of the whole run.
+        """
+        entry = self.entries[-1]
+        for message in self.warnings.look(entry, state, self.steps.algorithm, rounds):
+            warnings.warn(message, RuntimeWarning, stacklevel=5)
         self.best = best_point.better(self.best, entry, state.x, state.y)
-        own = self.place.whole(own)
-        self.own.append({name: np.asarray(value) for name, value in own.items()})
-        if on_evaluation:
-            on_evaluation(dict(entry))
+
+    def warn_of_standstill(self, x: Any, label: str) -> None:
+        """Warn of a run that has ended where it began."""
+        first, last = self.entries[0], self.entries[-1]
+        if "stationarity" not in first:
+            return
+        start = self.inputs.problem.start(self.seed)[0]
+        about = start, x, last, first["stationarity"], self.steps.algorithm, int(last["round"])
+        if message := standstill(*about):
+            warnings.warn(f"{label}: {message}", RuntimeWarning, stacklevel=5)
 
     def has_measured(self, round: int) -> bool:
-        """Whether the last evaluation is that of `round`: it may have been lost."""
+        """Whether the last entry is that of `round`: an interrupted run may lack it."""
         return bool(self.entries) and self.entries[-1]["round"] == round
 
-    def begin(self, progress: Any) -> None:
-        """Compile what measures, beside what is compiled meanwhile."""
-        if jax.process_count() == 1:  # processes of one job compile alike, one after another
-            self.observe.begin(*self._look(progress.state))
-
-    def _look(self, state: Any) -> tuple[Any, ...]:
-        place, metrics = self.place, tuple(self.problem.metrics.items())
-        z = getattr(state, "z", None) if self.problem.lower_level == "common" else None
-        where = state.x, state.y, z, self.probes, place.agents, place.shared
-        return place.objectives, place.rows, metrics, *where
-
-    def snapshot(self, arrays: dict[str, Any], found: dict[str, Found], seconds: float) -> Snapshot:
-        """What it takes to go on from here; the lists are the record's own and grow with it."""
+    def snapshot(self, arrays: dict[str, Any], seconds: float) -> Snapshot:
+        """What it takes to resume; the lists are the recorder's own and grow with it."""
         arrays = arrays | best_point.arrays(self.best)
-        return Snapshot(arrays, found, seconds, self.entries, self.own)
+        return Snapshot(arrays, self.steps.memory, seconds, self.entries, self.per_agent)
 
     def restore(self, saved: Snapshot, state: Any) -> None:
-        """Go on after what was measured before; `state` is one of all agents, for its shapes."""
-        self.entries, self.own = list(saved.entries), list(saved.own)
-        if self.entries and np.isfinite(self.entries[0]["stationarity"]):
-            self.signs.first = self.entries[0]["stationarity"]
+        """Continue after the entries of `saved`; `state` is one of all agents, for its shapes."""
+        self.entries, self.per_agent = list(saved.entries), list(saved.own)
+        self.warnings.restore(self.entries)
         self.best = best_point.restored(state.x, state.y, saved.arrays)
 
-    def renumber(self, algorithm: Algorithm, resolved: Resolved) -> None:
-        """From here on, the run has these numbers."""
-        self.algorithm, self.resolved = algorithm, resolved
-
-    def rewind(self, round: int) -> None:
-        """Forget what was measured after `round`."""
+    def roll_back(self, round: int) -> None:
+        """Drop the entries after `round`."""
         kept = sum(entry["round"] <= round for entry in self.entries)
-        del self.entries[kept:], self.own[kept:]
+        del self.entries[kept:], self.per_agent[kept:]
 
-    def rounds_made(self, progress: Any) -> int:
-        """Rounds made, those that the run went back on too."""
-        return int(progress.t) + int(self.resolved.numbers.get("lost", 0))
+    @property
+    def history(self) -> dict[str, np.ndarray]:
+        """The entries as columns."""
+        return _columns(self.entries)
 
-    def run(self, progress: Any) -> Run:
-        """The run as it stands at `progress`."""
-        arrays = lambda dicts: {name: np.array([d[name] for d in dicts]) for name in dicts[0]}
+    def run(self, progress: Progress) -> Run:
+        """The run as it stands at `progress`, which has arrays of this process."""
+        network, traffic, resolved = self.inputs.network, self.inputs.traffic, self.steps.resolved
         spent = cost.total(progress.spent)
-        edges, setup = self.network.edges, self.resolved
-        made = self.rounds_made(progress)
-        each = setup.bytes // max(len(edges), 1)
-        uses, size = self.network.uses(made), self.traffic.bytes
+        made = int(progress.t) + self.steps.rounds_rolled_back
+        uses = network.uses(made)
+        setup_bytes = resolved.bytes // max(len(uses), 1)
+        given = self.steps.given
+        algorithm = {"class": type(given).__name__, "batch": given.batch}
         return Run(
             x=progress.state.x,
             y=progress.state.y,
-            history=arrays(self.entries),
-            per_agent=arrays(self.own),
+            history=self.history,
+            per_agent=_columns(self.per_agent),
             state=progress.state,
             rounds=int(progress.t),
-            network=self.network,
+            network=network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
-            traffic={edge: count * size + each for edge, count in uses.items()},
-            messages=self.network.count_messages(made) * self.traffic.exchanges
-            + self.network.count_messages(setup.rounds),
-            resolved=setup.numbers,
-            sampling=self.sampling,
+            traffic={edge: n * traffic.bytes + setup_bytes for edge, n in uses.items()},
+            messages=network.count_messages(made) * traffic.exchanges
+            + network.count_messages(resolved.rounds),
+            resolved=resolved.numbers,
+            sampling=self.inputs.sampling,
             seed=self.seed,
             compile_seconds=self.compile_seconds,
             best=self.best,
-            config={"seed": self.seed, "sampling": self.sampling, "algorithm": self._about()},
-            problem=self.problem,
-            turns=self.traffic.turns,
-            inputs=self.inputs,
+            config={
+                "seed": self.seed,
+                "sampling": self.inputs.sampling,
+                "algorithm": algorithm,
+                "rounds": int(progress.t),
+            },
+            problem=self.inputs.problem,
+            turns=traffic.turns,
+            inputs=describe(network, given),
         )
 
-    def _about(self) -> dict[str, Any]:
-        """What can be said of an algorithm made in Python."""
-        return {"class": type(self.algorithm).__name__, "batch": self.algorithm.batch}
+
+def _columns(entries: list[Any]) -> dict[str, np.ndarray]:
+    if not entries:
+        return {}
+    return {name: np.array([entry[name] for entry in entries]) for name in entries[0]}
+
+
+OnEvaluation = Callable[[Entry], None]

@@ -1,4 +1,4 @@
-"""Going back, where a run is lost or its objective has risen: the states to go back to."""
+"""The rollback policy of a run: which states it keeps, and to which of them it returns."""
 
 from collections.abc import Callable, Mapping
 from itertools import count, takewhile
@@ -8,86 +8,91 @@ from ..auto import watch
 from ..auto.watch import EVERY, RECENT
 from ..core import tree
 from .round import Progress
-from .step_policy import Numbers
 
-NAME, LOWEST = ".kept", ".lowest"  # among the arrays of a run, those of states to go back to
+NAME, LOWEST = ".kept", ".lowest"  # of these states among the arrays of a checkpoint
 
 
 def size(progress: Progress) -> float:
-    """How large x and y of the agent are that has the largest."""
+    """The norm of x and y of the agent that has the largest."""
     return watch.size((progress.state.x, progress.state.y))
 
 
-class Rewind:
-    """The start of a run; its last states, each of a round that is a multiple of `EVERY`; and that
+class RollbackPolicy:
+    """The states of a run to roll back to.
 
-    of the look where the objective was lowest.
+    They are the start, the last states of rounds that are multiples of `EVERY`, and the state in
+    which the monitored loss was lowest. `enabled`: whether a run that is lost rolls back.
     """
 
-    def __init__(self, begin: Progress, recent: list[Progress], lowest: Progress | None = None):
-        self.begin, self.recent, self.lowest = begin, recent, lowest or begin
+    def __init__(
+        self,
+        start: Progress,
+        recent: list[Progress],
+        lowest: Progress | None = None,
+        enabled: bool = True,
+    ):
+        self.start, self.recent, self.lowest = start, recent, lowest or start
+        self.enabled = enabled
 
-    def marks(self, t: int) -> bool:
-        """Whether the state after t rounds is one to keep."""
-        return t % EVERY == 0
+    def stops(self, t: int) -> list[int]:
+        """The next round whose state is kept."""
+        return [t - t % EVERY + EVERY] if self.enabled else []
 
-    def lost(self, progress: Progress, fallen: bool = False) -> bool:
+    def is_due(self, t: int) -> bool:
+        """Whether the state after t rounds is kept."""
+        return self.enabled and t % EVERY == 0
+
+    def is_lost(self, progress: Progress, loss_has_decreased: bool = False) -> bool:
         """Whether x and y are so large that the run is given up: see `watch.outgrown`."""
         now = size(progress)
         before = size(self.recent[-1]) if self.recent else now
-        return watch.outgrown(now, size(self.begin), before, fallen)
+        return watch.outgrown(now, size(self.start), before, loss_has_decreased)
 
     def keep(self, progress: Progress) -> None:
-        """Keep this state, and forget the oldest but the start."""
+        """Keep this state; of the states beside the start, the oldest is dropped."""
         self.recent = [*self.recent, progress][-RECENT:]
 
-    def back(self) -> Progress:
+    def target(self) -> Progress:
         """The last state where x and y were not yet large; the next time, an earlier one."""
-        which = watch.back_to([size(kept) for kept in self.recent], size(self.begin))
-        back = self.recent[which] if which >= 0 else self.begin
+        which = watch.back_to([size(state) for state in self.recent], size(self.start))
+        target = self.recent[which] if which >= 0 else self.start
         self.recent = self.recent[: max(which, 0)]
-        return back
+        return target
 
-    def low(self, numbers: Numbers, after: Progress) -> tuple[Progress, str]:
-        """From `after`, where the objective has risen, to the state where it was lowest; and what
-
-        is said of it. What came after that state is forgotten, but stays spent.
-        """
-        back = int(self.lowest.t)
-        self.recent = [kept for kept in self.recent if int(kept.t) <= back]
-        said = watch.calm(numbers.memory, numbers.risen, int(after.t), back)
-        return self.lowest._replace(spent=after.spent), said
+    def lowest_target(self) -> Progress:
+        """The state where the monitored loss was lowest; later states are dropped."""
+        self.recent = [state for state in self.recent if int(state.t) <= int(self.lowest.t)]
+        return self.lowest
 
     def arrays(self, whole: Callable[[Progress], Progress]) -> dict[str, Any]:
         """The states beside the start, by name; `whole` makes them arrays of this process."""
-        kept = {f"{NAME}[{i}]": state for i, state in enumerate(self.recent)}
-        if self.lowest is not self.begin:
-            kept[LOWEST] = self.lowest
+        states = {f"{NAME}[{i}]": state for i, state in enumerate(self.recent)}
+        if self.lowest is not self.start:
+            states[LOWEST] = self.lowest
         return {
             f"{where}{name}": leaf
-            for where, state in kept.items()
+            for where, state in states.items()
             for name, leaf in tree.named(whole(state)).items()
         }
 
-
-def stored(first: Progress, arrays: Mapping[str, Any]) -> list[Progress]:
-    """The states of the last rounds that `arrays` hold, each like `first`."""
-    there = takewhile(lambda i: f"{NAME}[{i}].t" in arrays, count())
-    return [_named(f"{NAME}[{i}]", first, arrays) for i in there]
-
-
-def restored(
-    begin: Progress,
-    first: Progress,
-    arrays: Mapping[str, Any],
-    place: Callable[[Progress], Progress],
-) -> Rewind:
-    """What `Rewind.arrays` told of, each state like `first` and then laid out by `place`."""
-    recent = [place(kept) for kept in stored(first, arrays)]
-    low = place(_named(LOWEST, first, arrays)) if f"{LOWEST}.t" in arrays else None
-    return Rewind(begin, recent, low)
+    def restore(
+        self,
+        example: Progress,
+        arrays: Mapping[str, Any],
+        place: Callable[[Progress], Progress],
+    ) -> None:
+        """Take the states of `arrays`, each of the shapes of `example` and laid out by `place`."""
+        self.recent = [place(state) for state in stored(example, arrays)]
+        if f"{LOWEST}.t" in arrays:
+            self.lowest = place(_named(LOWEST, example, arrays))
 
 
-def _named(where: str, first: Progress, arrays: Mapping[str, Any]) -> Progress:
-    found: Progress = tree.like(first, {n: arrays[f"{where}{n}"] for n in tree.named(first)})
-    return found
+def stored(example: Progress, arrays: Mapping[str, Any]) -> list[Progress]:
+    """The states of the last rounds that `arrays` contain, each of the shapes of `example`."""
+    present = takewhile(lambda i: f"{NAME}[{i}].t" in arrays, count())
+    return [_named(f"{NAME}[{i}]", example, arrays) for i in present]
+
+
+def _named(where: str, example: Progress, arrays: Mapping[str, Any]) -> Progress:
+    state: Progress = tree.like(example, {n: arrays[f"{where}{n}"] for n in tree.named(example)})
+    return state

@@ -12,7 +12,8 @@ from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..metrics import stopping
 from ..metrics.display import displayed
-from ..metrics.evaluations import Every, due
+from ..metrics.evaluations import Every
+from ..metrics.measures import Measure, describe_measure, parse_measures
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..numbers.learned import learned_names
@@ -23,8 +24,9 @@ from ..rounds.traffic import messages
 from ..runs.inputs import check_same
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot
-from .devices import Devices
-from .driver import Simulation
+from .devices import Devices, Spmd, placed
+from .driver import SingleDriver
+from .one_device import OneDevice
 from .precision import Precision, products
 
 OnDivergence = Literal["stop", "shrink"]
@@ -50,6 +52,8 @@ def simulate(
     memory: int | None = None,
     on_stage: Callable[[str], None] | None = None,
     progress: bool = True,
+    measure: Measure = "exact",
+    backend: OneDevice | Spmd | None = None,
 ) -> Run:
     """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
 
@@ -84,6 +88,15 @@ def simulate(
     "float32" in full, "tf32", or "bf16", where losses see x and the rows as bfloat16; sums, states
     and measures stay in float32. None leaves it to JAX (TF32 on NVIDIA GPUs, full elsewhere).
 
+    `measure`: "exact" solves the lower level at each evaluation, for `metric` and its terms;
+    "loss" measures the upper loss at y*(x) only; "cheap" never solves the lower level: local loss,
+    consensus, norms of the sampled directions, and the problem's metrics. Or a list of measures,
+    and of functions of x, y and rows (`diamond.metrics.measures`). Costs are always counted. What
+    is not measured is absent from the history, and cannot be a target of `stop`.
+
+    `backend`: of another run of the same problem, network, batch and sampling, to share compiled
+    programs; in place of `devices`, `precision` and `memory`.
+
     `memory`: bytes that the run may have on each device, all there is by default. Agents are taken
     in groups where all at once need more, with a warning; what still does not fit is refused before
     the first round, by `diamond.machine.memory.TooLarge`.
@@ -102,7 +115,10 @@ def simulate(
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)
         resume = _snapshot_of(resume, seed, sampling)
-    stop = stopping.checked(stop, problem.metrics, network.links)
+    measures = parse_measures(measure, problem)
+    own = (*problem.metrics, *(name for name, _ in measures.functions))
+    stop = stopping.checked(stop, own, network.links)
+    measures.refuse_unmeasured(list(stop), "stop")
     measured = network.links is not None and network.links.compute is None
     timed = {"seconds", *(["network_seconds"] if measured else [])} & {*stop}
     if timed and jax.process_count() > 1:
@@ -117,30 +133,31 @@ def simulate(
             if on_stage:
                 on_stage(stage)
 
-        given = problem, network, algorithm, seed, sampling, shrinks, resume
-        run = Simulation(*given, devices, precision, memory, tell)
+        tell("compiling")
+        place = backend or placed(
+            problem, network, algorithm.batch, sampling, devices, precision, memory
+        )
+        given = problem, network, algorithm, seed, sampling, place, measures
+        run = SingleDriver(*given, shrinks, resume)
         tell("running")
 
-        def note() -> None:
-            run.measure(on_evaluation, rounds)
-            display.progress(NAME, run.record.entries)
+        def evaluate() -> None:
+            run.evaluate(on_evaluation, rounds)
+            display.progress(NAME, run.recorder.entries)
             if on_progress:
                 on_progress(run.snapshot())
 
         alone = jax.process_count() == 1  # of several, only the first has the history
-        if not resume or (alone and not run.record.has_measured(run.t)):
-            note()
+        if not resume or (alone and not run.recorder.has_measured(run.t)):
+            evaluate()
         if not resume or alone:
-            run.judge(last=run.t == rounds)
-        while run.t < rounds and not stopping.reached(stop, run.record.entries[-1]):
-            if not (run.check(*run.advance(run.stops(rounds, every))) and run.renumber()):
-                continue  # gone back, with smaller steps
-            if due(every, run.t, rounds):
-                note()
-                run.judge(last=run.t == rounds)
+            run.check_measures(last=run.t == rounds)
+        run.drive(rounds, every, lambda entry: stopping.reached(stop, entry), evaluate)
         made = run.run()
         config = made.config | {"rounds": rounds, "every": every, "stop": stop}
-        why = stopping.reached(stop, run.record.entries[-1]) if run.t < rounds else ""
+        if measure != "exact":
+            config |= {"measure": describe_measure(measure)}
+        why = stopping.reached(stop, run.recorder.entries[-1]) if run.t < rounds else ""
         return replace(made, message=why, config=config)
 
 

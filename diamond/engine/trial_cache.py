@@ -14,10 +14,12 @@ import numpy as np
 from .._version import __version__
 from ..core.sampling import Sampling
 from ..metrics.evaluations import Every
+from ..metrics.measures import Measure
 from ..network import Network
 from ..problem import Problem
 from ..rounds.algorithm import Algorithm
-from .many import Outcome, many
+from .many import many
+from .one_device import OneDevice
 
 Trial = dict[str, Any]
 GROUP = {"cpu": 1}  # trials between two savings; an accelerator takes as many as it is given
@@ -40,13 +42,14 @@ def remembered(
     memory: Path,
     on_trial: Callable[[int], None],
     sampling: Sampling = "blocks",
-    make: Callable[..., list[Outcome]] | None = None,
+    measure: Measure = "exact",
+    backends: dict[Any, OneDevice] | None = None,
 ) -> list[Trial]:
     """The trials `wanted`, whose algorithms differ in their numbers only: remembered, or run.
 
     Each is a file of the folder `memory`, written when it is over. `on_trial` is told how many are
-    done, those remembered first. `problem` is called if any has to be run; `make` runs them, as
-    `many` does.
+    done, those remembered first. `problem` is called if any has to be run. `measure` and
+    `backends`: as in `many`.
     """
     paths = [memory / f"{_key(one.about)}.json" for one in wanted]
     missing = [i for i, path in enumerate(paths) if not path.exists()]
@@ -54,12 +57,14 @@ def remembered(
     memory.mkdir(parents=True, exist_ok=True)
     size = GROUP.get(jax.default_backend(), max(len(missing), 1))
     built = problem() if missing else None
+    backends = {} if backends is None else backends
     for first in range(0, len(missing), size):
         group = missing[first : first + size]
         runs = [(wanted[i].algorithm, wanted[i].seed) for i in group]
         begun = time.perf_counter()
         assert built is not None
-        outcomes = (make or many)(built, network, runs, rounds, every, sampling)
+        given = built, network, runs, rounds, every, sampling
+        outcomes = many(*given, measure=measure, backends=backends)
         wall = (time.perf_counter() - begun) / len(group)
         for i, outcome in zip(group, outcomes):
             trial = {

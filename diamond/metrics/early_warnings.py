@@ -1,6 +1,6 @@
 """Early signs that a run goes wrong, each said once, with cause and remedy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,9 @@ class EarlyWarnings:
 
         `rounds`: of the whole run, as far as they are known.
         """
+        if "metric" not in entry:  # nothing exact is measured
+            found = {"growth": self._growth(entry, state, partial(_numbers, algorithm, 0))}
+            return self._new(found)
         measured = bool(np.isfinite(entry["metric"]))
         if measured and self.first is None:
             self.first = entry["stationarity"]
@@ -63,9 +66,18 @@ class EarlyWarnings:
             if "standstill" not in self.said:
                 about = self.start, state.x, entry, self.first, algorithm, rounds
                 found["standstill"] = standstill(*about)
+        return self._new(found)
+
+    def _new(self, found: Mapping[str, str | None]) -> list[str]:
+        """Messages that were not given before."""
         new = {kind: said for kind, said in found.items() if said and kind not in self.said}
         self.said |= new.keys() - {"solver"}
         return list(new.values())
+
+    def restore(self, entries: Sequence[Mapping[str, float]]) -> None:
+        """Continue after the entries of a run that was stopped."""
+        if entries and np.isfinite(entries[0].get("stationarity", np.nan)):
+            self.first = entries[0]["stationarity"]
 
     def _solver(self, entry: dict[str, float]) -> str | None:
         if not 100 * self.tolerance < entry["solver_error"] < np.inf:

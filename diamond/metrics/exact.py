@@ -1,22 +1,20 @@
 """How good the agents' point is: the three terms of eq. (11), the losses, the user's metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from ..core import sampling, tree
 from ..core.cost import Cost
 from ..core.tree import Tree
-from ..hypergradient.diagnostics.lipschitz import Probes, curvature, probes
-from ..machine.compiler import BRIEF, MEASURES, compiled
-from ..machine.memory import grouped
+from ..hypergradient.diagnostics.lipschitz import Probes, probes
 from ..problem import Loss, Objectives, Problem, Rows
 from . import lower_solution
+from .over_agents import OverAgents
 from .standard_errors import Agents, Found, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]
@@ -56,43 +54,21 @@ def measure(
     return _measure(problem, rows, tuple(metrics.items()), x, y, z)
 
 
-def survey(
-    problem: Objectives,
-    rows: Rows,
-    metrics: Metrics,
-    x: Tree,
-    y: Tree,
-    z: Tree,
-    probes: Probes | None,
-    agents: int | None = None,
-    shared: NamedSharding | None = None,
-    size: int | None = None,
+@partial(jax.jit, static_argnames="metrics")
+def _measure(
+    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, z: Tree
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """`measure`, and the `curvature` of g_yy on a few mini-batches there, `looked_at`.
-
-    Only the first `agents` count; the others are copies that fill the devices. What is averaged is
-    first brought together (`shared`, on every device) and then added agent by agent, so that any
-    number of devices gives the same bits. `size` agents of a device are measured side by side, all
-    if None.
-    """
-    together, own = _measure(problem, rows, metrics, x, y, z, agents, shared, size)
-    if probes is None:  # nothing bends there
-        return together, own
-    return together | {"curvature": curvature(problem, x, y, probes).max()}, own
+    places = problem.train.count.shape[0]
+    return measure_exactly(problem, rows, metrics, x, y, z, OverAgents(places, places))
 
 
-def looked_at(problem: Problem, y: Tree, seed: int, places: int) -> Probes | None:
+def curvature_probes(problem: Problem, y: Tree, seed: int, places: int) -> Probes | None:
     """Two mini-batches of every agent, by a `y` of one; `places` beyond have those of the last."""
     if problem.lower is None:
         return None
     agents = np.minimum(np.arange(places), problem.agents - 1)
     counts = problem.counts("train")[agents]
     return probes(sampling.key(seed), agents, counts, y, BATCHES)
-
-
-observe = compiled(
-    "metrics", "agents", "shared", "size", options=MEASURES, small=2**19, less=BRIEF
-)(survey)
 
 
 def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower_solution.Solution]:
@@ -106,50 +82,23 @@ def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower_so
     return [jax.tree.map(lambda a: a[k], found) for k in range(len(xs))]
 
 
-def _each(
-    alone: Callable[..., Any], shared: NamedSharding | None, size: int | None
-) -> Callable[..., Any]:
-    """`alone` for every agent, `size` of a device's side by side."""
-    here = grouped(alone, size)
-    if shared is None:
-        return here
-    cut = PartitionSpec(shared.mesh.axis_names)
-    return jax.shard_map(here, mesh=shared.mesh, in_specs=cut, out_specs=cut, check_vma=False)
-
-
-@partial(jax.jit, static_argnames=("metrics", "agents", "shared", "size"))
-def _measure(
+def measure_exactly(
     problem: Objectives,
     rows: Rows,
     metrics: Metrics,
     x: Tree,
     y: Tree,
     z: Tree,
-    agents: int | None = None,
-    shared: NamedSharding | None = None,
-    size: int | None = None,
+    over: OverAgents,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    def total(a: jax.Array) -> jax.Array:
-        """The sum over the agents; one by one where they are cut over devices."""
-        if shared is None:
-            return a.sum(0)
-        rows = jax.lax.with_sharding_constraint(a, shared)[:agents]
-        return jax.lax.scan(lambda sum, row: (sum + row, None), jnp.zeros_like(a[0]), rows)[0]
-
-    count = agents or problem.train.count.shape[0]
+    """`measure`, inside a program."""
+    total, count, average = over.total, over.count, over.average
     sampled = any(part.sampled for part in (problem.train, problem.valid, rows))
-    average = lambda each: jax.tree.map(lambda a: total(a) / count, each)
     mean, level = average(x), problem.lower_level
 
     def known(value: jax.Array, error: jax.Array) -> jax.Array:
         """`value`, which needs y*; not a number where y* was not found."""
         return jnp.where(jnp.isfinite(error), value, jnp.nan)
-
-    def asked(function: Callable[..., Tree], *given: Tree) -> Tree:
-        """The mean of function(own, ...) over all agents."""
-        everywhere = lambda a: jnp.broadcast_to(a, (problem.train.count.shape[0], *a.shape))
-        each = _each(lambda own, *given: function(lower_solution.Own(own), *given), shared, size)
-        return average(each(problem, *jax.tree.map(everywhere, given)))
 
     def slope(
         oracle: lower_solution.Oracle, found: lower_solution.Solution
@@ -186,11 +135,9 @@ def _measure(
         return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}, solved
 
     with jax.default_matmul_precision("highest"):
-        pooled = None
-        if level == "common":
-            pooled = lower_solution.Together(asked, jnp.sum(problem.train.count))
+        pooled = over.pooled(problem) if level == "common" else None
         common: Any = pooled and agreed(pooled)
-        gradients, own, solved = _each(alone, shared, size)(problem, rows, x, y)
+        gradients, own, solved = over.each(alone)(problem, rows, x, y)
     gradient, sums = average(gradients), jax.tree.map(total, own)
 
     def shown(gradient: Tree) -> Tree:
@@ -204,7 +151,7 @@ def _measure(
         if pooled is not None:
             solved = common[0].y, common[0].y
         about = Found(x, y, mean, solved[0], solved[1], gradient, shown)
-        ways = Agents(lambda one: _each(one, shared, size), total, count, pooled)
+        ways = Agents(over.each, total, count, pooled)
         with jax.default_matmul_precision("highest"):
             errors = standard_errors(problem, rows, metrics, about, ways)
     gradient = shown(gradient)
@@ -213,14 +160,7 @@ def _measure(
     stationarity = known(tree.dot(gradient, gradient), error)
     apart = {}
     if level == "common":
-
-        def spread(s: Tree) -> jax.Array:
-            off = jax.tree.map(lambda a, mean: a - mean, s, average(s))
-            return total(jax.vmap(lambda a: tree.dot(a, a))(off))
-
-        apart = {
-            f"{name}_consensus": spread(s) for name, s in (("y", y), ("z", z)) if s is not None
-        }
+        apart = {f"{n}_consensus": over.spread(s) for n, s in (("y", y), ("z", z)) if s is not None}
     together = {
         "stationarity": stationarity,
         "consensus": sums["consensus"],

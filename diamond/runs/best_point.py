@@ -8,12 +8,14 @@ import numpy as np
 from ..core import tree
 from ..core.tree import Tree
 
-MEASURE = "upper_loss"
+MEASURES = ("upper_loss", "local_loss")  # the first that a run measures
 PLACE = ".best"  # its arrays among those of a checkpoint
 
 
 class Best(NamedTuple):
     """Where it was: l(xbar) is `upper_loss` there, x and y are those of all agents, agents first.
+
+    A run that measures no upper loss has the least `local_loss` in its place.
 
     A run that went back to go on with smaller steps may have met it on the way that it gave up.
     """
@@ -29,7 +31,7 @@ def better(best: Best | None, entry: Mapping[str, float], x: Tree, y: Tree) -> B
 
     Nothing is copied: x and y are never written to.
     """
-    value = entry[MEASURE]
+    value = next((entry[name] for name in MEASURES if name in entry), np.nan)
     if np.isnan(value) or (best is not None and best.upper_loss <= value):
         return best
     return Best(int(entry["round"]), value, x, y)

@@ -10,8 +10,7 @@ from compiling import quickly
 from helpers import ESTIMATORS, quad, ring
 
 import diamond
-from diamond.engine import driver, lanes, loss_only
-from diamond.engine.loss_only import LossOnly
+from diamond.engine import driver, lanes
 from diamond.engine.many import many
 from diamond.engine.round import WORK
 from diamond.machine.memory import Fitted
@@ -29,7 +28,7 @@ def clock_of_the_compiler(monkeypatch):
         count[0] += event.startswith(COMPILING)
 
     clock = SimpleNamespace(perf_counter=lambda: count[0])
-    for module in (driver, lanes, loss_only):
+    for module in (driver, lanes):
         monkeypatch.setattr(module, "time", clock)
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
@@ -68,9 +67,9 @@ def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
         for network, before in ((ring(4), 0), (lossy, 1)):
             diamond.simulate(quad(), network, algorithm, 4, every=2)
             given = quad(), network, [(algorithm, 0)], 4, [2, 4]
-            LossOnly()(*given)
+            many(*given, measure="loss")
             many(*given, batched=True)
-            assert calls == [before, 2, 4] * 2 + [before, 0, 2, 4]
+            assert calls == [before, 2, 4] * 3
             calls.clear()
 
 
@@ -78,5 +77,6 @@ def test_nor_is_it_where_several_runs_share_programs(monkeypatch):
     runs = [(diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"]), seed) for seed in (0, 1)]
     given = quad(), ring(4), runs, 30, [5, 30]
     with clock_of_the_compiler(monkeypatch):
-        found = [*LossOnly()(*given), *many(*given, batched=False), *many(*given, batched=True)]
+        kinds = {"measure": "loss"}, {"batched": False}, {"batched": True}
+        found = [outcome for options in kinds for outcome in many(*given, **options)]
     assert [outcome.history["seconds"].tolist() for outcome in found] == [[0, 0, 0]] * 6

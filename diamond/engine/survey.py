@@ -1,0 +1,93 @@
+"""Measures the runs of a backend with one compiled program."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core import tree
+from ..machine.memory import Fitted
+from ..metrics import measures as programs
+from ..metrics.exact import curvature_probes
+from ..metrics.measures import Measures, sampled_directions
+from ..problem import Problem
+from .backend import Backend
+from .round import Progress
+
+MEASURING = "a measurement on all rows", "fewer rows an agent, or more devices"
+GUESS = ".guess"  # of y*(xbar) among the arrays of a checkpoint
+
+
+class Survey:
+    """The compiled program that measures all runs of a backend, and what it needs beside them."""
+
+    def __init__(self, problem: Problem, measures: Measures, backend: Backend, seeds: list[int]):
+        self.problem, self.measures, self.backend = problem, measures, backend
+        metrics = problem.metrics | dict(measures.functions)
+        self.metrics = tuple((n, loss) for n, loss in metrics.items() if measures.keeps(n))
+        self.probes: Any = None
+        if "exact" in measures.programs:
+            places = backend.objectives.train.count.shape[0]
+            self.probes = backend.stack(
+                seeds, lambda seed: curvature_probes(problem, problem.start(seed)[1], seed, places)
+            )
+        self.guess: Any = None  # of y*(xbar), where only the upper loss is measured
+        often = programs.observe_often if measures.programs == {"loss"} else programs.observe
+        program = programs.observe_lanes if backend.lanes else often
+        if (known := (program, measures)) not in backend.surveys:  # runs share it
+            fitted = Fitted(program, backend.abreast, backend.budget, *MEASURING)
+            backend.surveys[known] = fitted
+        self.program: Fitted = backend.surveys[known]
+
+    def begin(self, progress: Progress) -> None:
+        """Compile the program while other things go on."""
+        if jax.process_count() == 1:  # processes of one job compile alike, one after another
+            self.program.begin(*self._arguments(progress.state), **self._options)
+
+    def ready(self, progress: Progress) -> None:
+        """Wait for the compiler."""
+        self.program.ready(*self._arguments(progress.state), **self._options)
+
+    def __call__(self, progress: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Measures with an axis of runs, and those of each agent with axes of runs and agents."""
+        found, own, guess = self.program(*self._arguments(progress.state), **self._options)
+        if "loss" in self.measures.programs:
+            self.guess = guess
+        own = self.backend.whole(own)
+        keep = lambda values: {
+            name: np.asarray(value) if self.backend.lanes else np.asarray(value)[None]
+            for name, value in values.items()
+            if self.measures.keeps(name)
+        }
+        return keep(found), keep(own)
+
+    def _arguments(self, state: Any) -> tuple[Any, ...]:
+        backend = self.backend
+        z = getattr(state, "z", None) if self.problem.lower_level == "common" else None
+        guess = state.y if self.guess is None else self.guess
+        guess = guess if "loss" in self.measures.programs else None
+        wanted = "directions" in self.measures.programs
+        directions = sampled_directions(state) if wanted else {}
+        point = state.x, state.y, z, self.probes, guess, directions
+        return backend.objectives, backend.rows, self.metrics, *point
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"programs": self.measures.programs}
+        if not self.backend.lanes:
+            options |= {"agents": self.backend.agents, "shared": self.backend.shared}
+        return options
+
+    def arrays(self) -> dict[str, Any]:
+        """What a resumed run needs to measure the same bits."""
+        if self.guess is None:
+            return {}
+        named = tree.named(self.backend.whole(self.guess))
+        return {f"{GUESS}{name}": leaf for name, leaf in named.items()}
+
+    def restore(self, y: Any, arrays: Any) -> None:
+        """The inverse of `arrays`; `y` of all agents, for its shapes."""
+        names = tree.named(y)
+        if "loss" in self.measures.programs and all(f"{GUESS}{n}" in arrays for n in names):
+            guess = tree.like(y, {n: arrays[f"{GUESS}{n}"] for n in names})
+            self.guess = self.backend.spread(guess)
