@@ -1,4 +1,4 @@
-"""Problems to start from: each module's function returns a `Problem`."""
+"""The gallery: each function returns a `Problem`; those with known answers are subclasses."""
 
 from .actor_critic import MarkovGame, actor_critic
 from .distillation import distillation
