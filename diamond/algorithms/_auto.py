@@ -1,4 +1,4 @@
-"""Which step sizes a method takes where its user gave none."""
+"""Compose a method of parts, with learned step sizes where its user gave none."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -6,7 +6,9 @@ from typing import Any, Literal
 from ..core.whole_numbers import whole
 from ..numbers.learned import Learned
 from ..numbers.schedule import AtLeast, Constant, Number, Power, Schedule, schedule, step_size
-from .parts.moves import Order
+from .parts import Loop, Variable
+from .parts.estimators import estimated
+from .parts.moves import Order, move
 
 Step = Schedule | Number | None  # None: learned
 STEPS = "alpha", "beta", "delta"  # the others are weights, which rounds clip to [0, 1]
@@ -58,3 +60,32 @@ def all_rows(batch: int) -> int:
     """The batch of a method that takes gradients on all rows: `batch` is checked, and not used."""
     whole("batch", batch, 1)
     return 1
+
+
+def composed(
+    directions: Any,
+    estimator: str,
+    moves: str,
+    numbers: Mapping[str, Step],
+    batch: int,
+    order: Order | None,
+    steps: Steps,
+    *,
+    relax: Number | None = None,
+    period: int | None = None,
+    plan: str = "xyz",
+    inner: int | None = 1,
+    solves: tuple[str, ...] = ("personal",),
+) -> Loop:
+    """The method of these parts; `moves` names how x, y and z are agreed upon, in this order."""
+    order, s = choose(steps, order, **numbers)
+    each = zip("xyz", STEPS, moves.split())
+    return Loop(
+        directions,
+        estimated(estimator, s, period),
+        **{name: Variable(s[step], move(how, order, relax)) for name, step, how in each},
+        batch=batch,
+        plan=plan,
+        inner=loops(inner) if "inner" in plan else inner,
+        solves=solves,
+    )

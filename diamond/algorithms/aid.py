@@ -4,11 +4,9 @@ Rule: [M hi][V].
 """
 
 from ..hypergradient import Hypergradient, conjugate_gradient
-from ._auto import Step, Steps, all_rows, choose, loops
-from .parts import Loop, Variable
+from ._auto import Step, Steps, all_rows, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import gossip, local
 
 __all__ = ["aid"]
 
@@ -26,14 +24,6 @@ def aid(
     z starts anew in every round (the paper starts from the last). Every gradient is on all rows;
     `batch` is not used, and taken so that all methods can be called alike.
     """
-    inner = loops(inner)
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(full=True),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        batch=all_rows(batch),
-        plan="y*inner x",
-        inner=inner,
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "full", "gossip local"
+    return composed(*parts, numbers, all_rows(batch), "atc", steps, plan="y*inner x", inner=inner)

@@ -3,11 +3,9 @@
 Rule: [S]; a fresh xi in every step of z.
 """
 
-from ._auto import Step, Steps, choose, loops
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import plain
-from .parts.moves import gossip, local
 
 __all__ = ["amigo"]
 
@@ -21,15 +19,6 @@ def amigo(
     steps: Steps = "auto",
 ) -> Loop:
     """`inner` steps of y along g_y, as many of z along g_yy z - f_y; x along f_x - g_xy z."""
-    inner = loops(inner)
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
-    return Loop(
-        carried(),
-        plain(),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        z=Variable(s["delta"], local()),
-        batch=batch,
-        plan="y*inner z*inner x",
-        inner=inner,
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta}
+    parts = carried(), "plain", "gossip local local"
+    return composed(*parts, numbers, batch, "atc", steps, plan="y*inner z*inner x", inner=inner)

@@ -4,11 +4,9 @@ Rule: [S], schedules [M mid].
 """
 
 from ..hypergradient import Hypergradient, neumann
-from ._auto import Step, Steps, choose, loops
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import gossip, local
 
 __all__ = ["bsa"]
 
@@ -26,14 +24,6 @@ def bsa(
     `diamond.schedule.bsa` gives its own decay, (1 + t)^(-1/2). For one agent; on several, x is
     averaged with the neighbours'.
     """
-    inner = loops(inner)
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        plan="y*inner x",
-        inner=inner,
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "plain", "gossip local"
+    return composed(*parts, numbers, batch, "atc", steps, plan="y*inner x", inner=inner)

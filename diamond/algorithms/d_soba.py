@@ -3,11 +3,9 @@
 Rule: [M hi][V].
 """
 
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import Average
-from .parts.moves import gossip
 
 __all__ = ["d_soba"]
 
@@ -25,13 +23,6 @@ def d_soba(
 
     `first_order` (D-SOBA-FO) takes differences of gradients for both products.
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta, theta=theta)
-    return Loop(
-        carried(differences=first_order),
-        Average(s["theta"]),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], gossip()),
-        z=Variable(s["delta"], gossip()),
-        batch=batch,
-        solves=("common",),
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
+    parts = carried(differences=first_order), "average", "gossip gossip gossip"
+    return composed(*parts, numbers, batch, "atc", steps, solves=("common",))

@@ -4,11 +4,9 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import Momentum
-from .parts.moves import local, tracking
 
 __all__ = ["diamond"]
 
@@ -34,12 +32,6 @@ def diamond(
     below 2 / L_g. `diamond.schedule.paper` gives the paper's four schedules. Without a lower level
     it is GT-STORM.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma)
-    return Loop(
-        implicit(hypergradient),
-        Momentum(s["eta"], s["gamma"]),
-        x=Variable(s["alpha"], tracking(order)),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
+    parts = implicit(hypergradient), "momentum", "gt local"
+    return composed(*parts, numbers, batch, order, steps, solves=("personal", "none"))

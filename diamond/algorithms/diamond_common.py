@@ -3,11 +3,9 @@
 Rule: ours [V].
 """
 
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import Momentum
-from .parts.moves import tracking
 
 __all__ = ["diamond_common"]
 
@@ -26,13 +24,6 @@ def diamond_common(
 
     p along f_x - g_xy z, v along g_y, w along g_yy z - f_y. No published guarantee is known.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta, delta=delta, eta=eta, gamma=gamma)
-    return Loop(
-        carried(),
-        Momentum(s["eta"], s["gamma"]),
-        x=Variable(s["alpha"], tracking(order)),
-        y=Variable(s["beta"], tracking(order)),
-        z=Variable(s["delta"], tracking(order)),
-        batch=batch,
-        solves=("common",),
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta, "eta": eta, "gamma": gamma}
+    parts = carried(), "momentum", "gt gt gt"
+    return composed(*parts, numbers, batch, order, steps, solves=("common",))

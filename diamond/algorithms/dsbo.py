@@ -3,11 +3,9 @@
 Rule: [M mid][V].
 """
 
-from ._auto import Step, Steps, choose, loops
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import plain
-from .parts.moves import gossip
 
 __all__ = ["dsbo"]
 
@@ -21,15 +19,14 @@ def dsbo(
     steps: Steps = "auto",
 ) -> Loop:
     """`ma_dsbo` without trackers and without averaging: a bias of the order of the steps."""
-    inner = loops(inner)
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
-    return Loop(
-        carried(),
-        plain(),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], gossip()),
-        z=Variable(s["delta"], gossip()),
-        batch=batch,
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta}
+    parts = carried(), "plain", "gossip gossip gossip"
+    return composed(
+        *parts,
+        numbers,
+        batch,
+        "atc",
+        steps,
         plan="y*inner z*inner x",
         inner=inner,
         solves=("common",),

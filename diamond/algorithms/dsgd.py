@@ -4,11 +4,9 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import gossip, local
 
 __all__ = ["dsgd"]
 
@@ -25,12 +23,6 @@ def dsgd(
 
     Where agents differ, x has a bias of order alpha.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], gossip(order)),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "plain", "gossip local"
+    return composed(*parts, numbers, batch, order, steps, solves=("personal", "none"))

@@ -4,11 +4,9 @@ Rule: [M mid][V].
 """
 
 from ..numbers.schedule import Number, Schedule
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import penalty
-from .parts.estimators import plain
-from .parts.moves import tracking
 
 __all__ = ["dsgda_gt"]
 
@@ -22,13 +20,6 @@ def dsgda_gt(
     steps: Steps = "auto",
 ) -> Loop:
     """The penalty of `f2sa` for a common lower level, all three tracked; bias of order 1 / lam."""
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
-    return Loop(
-        penalty(lam),
-        plain(),
-        x=Variable(s["alpha"], tracking()),
-        y=Variable(s["beta"], tracking()),
-        z=Variable(s["delta"], tracking()),
-        batch=batch,
-        solves=("common",),
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta}
+    parts = penalty(lam), "plain", "gt gt gt"
+    return composed(*parts, numbers, batch, "atc", steps, solves=("common",))

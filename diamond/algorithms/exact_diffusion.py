@@ -4,11 +4,9 @@ Rule: [S][V].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import diffusion, local
 
 __all__ = ["exact_diffusion"]
 
@@ -24,12 +22,6 @@ def exact_diffusion(
 
     d is f_x or, where there is a lower level, the hypergradient; W = M or (I + M) / 2.
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], diffusion()),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "plain", "ed local"
+    return composed(*parts, numbers, batch, "atc", steps, solves=("personal", "none"))

@@ -4,12 +4,9 @@ Rule: [S][V].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import extra as correction
-from .parts.moves import local
 
 __all__ = ["extra"]
 
@@ -26,12 +23,6 @@ def extra(
     d is f_x or, where there is a lower level, the hypergradient. What it tells it knows before it
     computes.
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], correction()),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "plain", "extra local"
+    return composed(*parts, numbers, batch, "atc", steps, solves=("personal", "none"))

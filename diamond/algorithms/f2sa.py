@@ -4,11 +4,9 @@ Rule: [S] for one agent, ours for several [V].
 """
 
 from ..numbers.schedule import Number, Schedule
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import penalty
-from .parts.estimators import plain
-from .parts.moves import local, tracking
 
 __all__ = ["f2sa"]
 
@@ -29,14 +27,6 @@ def f2sa(
     shrink as lam grows; lam may be a schedule. On several agents x is tracked, y and z are each
     agent's own.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta, delta=delta)
-    return Loop(
-        penalty(lam),
-        plain(),
-        x=Variable(s["alpha"], tracking(order)),
-        y=Variable(s["beta"], local()),
-        z=Variable(s["delta"], local()),
-        batch=batch,
-        plan="yz*inner x",
-        inner=inner,
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta}
+    parts = penalty(lam), "plain", "gt local local"
+    return composed(*parts, numbers, batch, order, steps, plan="yz*inner x", inner=inner)

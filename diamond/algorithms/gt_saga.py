@@ -3,11 +3,9 @@
 Rule: [M hi][V].
 """
 
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import gradient
-from .parts.estimators import saga
-from .parts.moves import tracking
 
 __all__ = ["gt_saga"]
 
@@ -19,12 +17,6 @@ def gt_saga(
     steps: Steps = "auto",
 ) -> Loop:
     """d(b) - table(b) + mean of the table, b the block of rows drawn, which `batch` must divide."""
-    order, s = choose(steps, order, alpha=alpha)
-    return Loop(
-        gradient(),
-        saga(),
-        x=Variable(s["alpha"], tracking(order)),
-        batch=batch,
-        plan="x",
-        solves=("none",),
-    )
+    numbers = {"alpha": alpha}
+    parts = gradient(), "saga", "gt"
+    return composed(*parts, numbers, batch, order, steps, plan="x", solves=("none",))

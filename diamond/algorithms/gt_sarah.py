@@ -3,11 +3,9 @@
 Rule: [S].
 """
 
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import gradient
-from .parts.estimators import recursive
-from .parts.moves import tracking
 
 __all__ = ["gt_sarah"]
 
@@ -20,12 +18,6 @@ def gt_sarah(
     steps: Steps = "auto",
 ) -> Loop:
     """`svr_interact` without a lower level."""
-    order, s = choose(steps, order, alpha=alpha)
-    return Loop(
-        gradient(),
-        recursive(period),
-        x=Variable(s["alpha"], tracking(order)),
-        batch=batch,
-        plan="x",
-        solves=("none",),
-    )
+    numbers = {"alpha": alpha}
+    parts = gradient(), "recursive", "gt"
+    return composed(*parts, numbers, batch, order, steps, period=period, plan="x", solves=("none",))

@@ -4,11 +4,9 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import local, tracking
 
 __all__ = ["gt_sgd"]
 
@@ -25,12 +23,6 @@ def gt_sgd(
 
     `diamond`.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], tracking(order)),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "plain", "gt local"
+    return composed(*parts, numbers, batch, order, steps, solves=("personal", "none"))

@@ -3,11 +3,9 @@
 Rule: [M hi][V].
 """
 
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import gradient
-from .parts.estimators import Momentum
-from .parts.moves import tracking
 
 __all__ = ["gt_storm"]
 
@@ -20,12 +18,6 @@ def gt_storm(
     steps: Steps = "auto",
 ) -> Loop:
     """p_t = f_x(x_t; xi) + (1 - eta_t) (p_{t-1} - f_x(x_{t-1}; xi)), tracked, as in `diamond`."""
-    order, s = choose(steps, order, alpha=alpha, eta=eta)
-    return Loop(
-        gradient(),
-        Momentum(s["eta"], s["eta"]),
-        x=Variable(s["alpha"], tracking(order)),
-        batch=batch,
-        plan="x",
-        solves=("none",),
-    )
+    numbers = {"alpha": alpha, "eta": eta}
+    parts = gradient(), "momentum", "gt"
+    return composed(*parts, numbers, batch, order, steps, plan="x", solves=("none",))

@@ -4,11 +4,9 @@ Rule: [M hi][V].
 """
 
 from ..hypergradient import Hypergradient, conjugate_gradient
-from ._auto import Order, Step, Steps, all_rows, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, all_rows, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import local, tracking
 
 __all__ = ["interact"]
 
@@ -25,12 +23,6 @@ def interact(
 
     `batch` is not used, and taken so that all methods can be called alike.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(full=True),
-        x=Variable(s["alpha"], tracking(order)),
-        y=Variable(s["beta"], local()),
-        batch=all_rows(batch),
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "full", "gt local"
+    return composed(*parts, numbers, all_rows(batch), order, steps, solves=("personal", "none"))

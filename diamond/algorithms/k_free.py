@@ -3,11 +3,9 @@
 Rule: ours [V].
 """
 
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import Momentum
-from .parts.moves import local, tracking
 
 __all__ = ["k_free"]
 
@@ -32,12 +30,6 @@ def k_free(
     condition number smaller than DIAMOND's, whose truncated chain damps (benchmarks/k_free.py).
     Three mini-batches a round instead of k + 3. No published guarantee is known.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma, delta=delta)
-    return Loop(
-        carried(),
-        Momentum(s["eta"], s["gamma"]),
-        x=Variable(s["alpha"], tracking(order)),
-        y=Variable(s["beta"], local()),
-        z=Variable(s["delta"], local()),
-        batch=batch,
-    )
+    numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma, "delta": delta}
+    parts = carried(), "momentum", "gt local local"
+    return composed(*parts, numbers, batch, order, steps)

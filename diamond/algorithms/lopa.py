@@ -6,11 +6,9 @@ Rule: [M mid][V].
 from typing import Literal
 
 from ..numbers.schedule import Number
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import Average
-from .parts.moves import local, move
 
 __all__ = ["lopa"]
 
@@ -31,12 +29,6 @@ def lopa(
     `x` "gt": LoPA-GT, u_t tracks r_t; "gossip": LoPA-LG, along r_t itself, with a bias of order
     alpha where agents differ. `relax`, tau of the paper: x goes that share of the way.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta, delta=delta, theta=theta)
-    return Loop(
-        carried(),
-        Average(s["theta"]),
-        x=Variable(s["alpha"], move(x, order, relax)),
-        y=Variable(s["beta"], local()),
-        z=Variable(s["delta"], local()),
-        batch=batch,
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
+    parts = carried(), "average", f"{x} local local"
+    return composed(*parts, numbers, batch, order, steps, relax=relax)

@@ -4,11 +4,9 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import Momentum
-from .parts.moves import gossip, local
 
 __all__ = ["m_sgd"]
 
@@ -24,12 +22,6 @@ def m_sgd(
     steps: Steps = "auto",
 ) -> Loop:
     """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t, with p_t, v_t and y_{t+1} as in `diamond`."""
-    order, s = choose(steps, order, alpha=alpha, beta=beta, eta=eta, gamma=gamma)
-    return Loop(
-        implicit(hypergradient),
-        Momentum(s["eta"], s["gamma"]),
-        x=Variable(s["alpha"], gossip(order)),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
+    parts = implicit(hypergradient), "momentum", "gossip local"
+    return composed(*parts, numbers, batch, order, steps, solves=("personal", "none"))

@@ -3,11 +3,9 @@
 Rule: [M mid][V]; trackers are kept, the paper restarts them.
 """
 
-from ._auto import Step, Steps, choose, loops
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import Average
-from .parts.moves import tracking
 
 __all__ = ["ma_dsbo"]
 
@@ -26,15 +24,14 @@ def ma_dsbo(
     `inner` None: as many as halve the error of y, 10 at most. Trackers are kept from round to
     round: restarted ones leave a bias that only shrinks with `inner`.
     """
-    inner = loops(inner)
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta, theta=theta)
-    return Loop(
-        carried(),
-        Average(s["theta"]),
-        x=Variable(s["alpha"], tracking()),
-        y=Variable(s["beta"], tracking()),
-        z=Variable(s["delta"], tracking()),
-        batch=batch,
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
+    parts = carried(), "average", "gt gt gt"
+    return composed(
+        *parts,
+        numbers,
+        batch,
+        "atc",
+        steps,
         plan="y*inner z*inner x",
         inner=inner,
         solves=("common",),

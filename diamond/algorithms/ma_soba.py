@@ -3,11 +3,9 @@
 Rule: [S], all three at once.
 """
 
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import Average
-from .parts.moves import gossip, local
 
 __all__ = ["ma_soba"]
 
@@ -21,12 +19,6 @@ def ma_soba(
     steps: Steps = "auto",
 ) -> Loop:
     """`soba` with x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z)."""
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta, theta=theta)
-    return Loop(
-        carried(),
-        Average(s["theta"]),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        z=Variable(s["delta"], local()),
-        batch=batch,
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
+    parts = carried(), "average", "gossip local local"
+    return composed(*parts, numbers, batch, "atc", steps)

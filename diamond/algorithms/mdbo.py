@@ -5,11 +5,9 @@ Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 
 from ..hypergradient import Hypergradient, neumann
 from ..numbers.schedule import Number
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import Average
-from .parts.moves import tracking
 
 __all__ = ["mdbo"]
 
@@ -30,12 +28,6 @@ def mdbo(
     [g_yy]^-1, and the inverse of a mean is not the mean of inverses: where the g_i differ, it
     converges elsewhere (`sparkle` does not).
     """
-    _, s = choose(steps, "paper", alpha=alpha, beta=beta, theta=theta, gamma=gamma)
-    return Loop(
-        implicit(hypergradient),
-        Average(s["theta"], s["gamma"]),
-        x=Variable(s["alpha"], tracking("paper", relax)),
-        y=Variable(s["beta"], tracking("paper", relax)),
-        batch=batch,
-        solves=("common",),
-    )
+    numbers = {"alpha": alpha, "beta": beta, "theta": theta, "gamma": gamma}
+    parts = implicit(hypergradient), "average", "gt gt"
+    return composed(*parts, numbers, batch, "paper", steps, relax=relax, solves=("common",))

@@ -5,11 +5,9 @@ from typing import Any, Literal
 
 from ..hypergradient import Hypergradient, neumann
 from ..numbers.schedule import Number, Schedule
-from ._auto import Order, Step, Steps, choose, loops
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import along
-from .parts.estimators import estimated
-from .parts.moves import move
 
 __all__ = ["method"]
 
@@ -64,7 +62,7 @@ def method(
     if x == "local":
         raise ValueError("x must be agreed upon: it cannot be 'local'")
     fixed = re.search(r"y\w*\*(\d+)", plan)  # how often y steps for one step of x
-    times = loops(inner) if "inner" in plan else int(fixed.group(1)) if fixed else 1
+    times = inner if "inner" in plan else int(fixed.group(1)) if fixed else 1
     lags = 2 if directions in ("carried", "penalty") else 1
     named: dict[str, Any] = {"alpha": alpha} | ({} if alone else {"beta": beta})
     named |= {"delta": delta} if lags == 2 else {}
@@ -73,13 +71,15 @@ def method(
     given = {"beta": beta, "delta": delta, "eta": eta, "gamma": gamma, "theta": theta}
     if unused := [name for name, value in given.items() if value is not None and name not in named]:
         raise ValueError(f"{unused[0]} is no number of these parts; they have {', '.join(named)}")
-    _, s = choose(steps, order, **named)
-    moves = zip("xyz", ("alpha", "beta", "delta"), (x, y, z))
-    return Loop(
+    return composed(
         along(directions, hypergradient, lam),
-        estimated(estimator, s, period),
-        **{n: Variable(s[step], move(how, order)) for n, step, how in moves if step in s},
-        batch=batch,
+        estimator,
+        x if alone else f"{x} {y} {z}" if lags == 2 else f"{x} {y}",
+        named,
+        batch,
+        order,
+        steps,
+        period=period,
         plan="x" if alone else plan,
         inner=times,
         solves=(solves,) if solves != "personal" or lags == 2 else ("personal", "none"),

@@ -3,11 +3,9 @@
 Rule: [M mid][V]; the momentum is an average, so alpha is that of the paper over theta.
 """
 
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import gradient
-from .parts.estimators import Average
-from .parts.moves import tracking
 
 __all__ = ["momentum_tracking"]
 
@@ -20,12 +18,6 @@ def momentum_tracking(
     steps: Steps = "auto",
 ) -> Loop:
     """r_t = (1 - theta) r_{t-1} + theta f_x(x_t; xi); u_t tracks r_t."""
-    order, s = choose(steps, order, alpha=alpha, theta=theta)
-    return Loop(
-        gradient(),
-        Average(s["theta"]),
-        x=Variable(s["alpha"], tracking(order)),
-        batch=batch,
-        plan="x",
-        solves=("none",),
-    )
+    numbers = {"alpha": alpha, "theta": theta}
+    parts = gradient(), "average", "gt"
+    return composed(*parts, numbers, batch, order, steps, plan="x", solves=("none",))

@@ -4,11 +4,9 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import Momentum
-from .parts.moves import gossip, local
 
 __all__ = ["mrbo"]
 
@@ -23,11 +21,6 @@ def mrbo(
     steps: Steps = "auto",
 ) -> Loop:
     """SUSTAIN with the whole Neumann sum for eq. (5)."""
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, eta=eta, gamma=gamma)
-    return Loop(
-        implicit(hypergradient),
-        Momentum(s["eta"], s["gamma"]),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-    )
+    numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
+    parts = implicit(hypergradient), "momentum", "gossip local"
+    return composed(*parts, numbers, batch, "atc", steps)

@@ -4,11 +4,9 @@ Rule: [M hi][V]; the step is mixed too.
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import local, push_tracking
 
 __all__ = ["push_diging"]
 
@@ -25,12 +23,6 @@ def push_diging(
     By weights of the sender alone: an agent need not know whom it hears. With weights of both ends,
     `gt_sgd` is AB (push-pull) on the same networks.
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], push_tracking()),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "plain", "push_gt local"
+    return composed(*parts, numbers, batch, "atc", steps, solves=("personal", "none"))

@@ -3,11 +3,9 @@
 Rule: [S], all rows of g in one table.
 """
 
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import saga
-from .parts.moves import gossip, local
 
 __all__ = ["saba"]
 
@@ -23,12 +21,6 @@ def saba(
 
     The table takes, for every block, the memory of x, y and z twice. `batch` must divide the rows.
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
-    return Loop(
-        carried(),
-        saga(),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        z=Variable(s["delta"], local()),
-        batch=batch,
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta}
+    parts = carried(), "saga", "gossip local local"
+    return composed(*parts, numbers, batch, "atc", steps)

@@ -4,11 +4,9 @@ Rule: [S][V].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import local, push
 
 __all__ = ["sgp"]
 
@@ -24,12 +22,6 @@ def sgp(
 
     C are the weights of the sender. Where agents differ, x has a bias of order alpha, as D-SGD has.
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], push()),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "plain", "push local"
+    return composed(*parts, numbers, batch, "atc", steps, solves=("personal", "none"))

@@ -3,11 +3,9 @@
 Rule: [S][V].
 """
 
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import plain
-from .parts.moves import gossip, local
 
 __all__ = ["soba"]
 
@@ -20,12 +18,6 @@ def soba(
     steps: Steps = "auto",
 ) -> Loop:
     """x along f_x - g_xy z, y along g_y, z along g_yy z - f_y (z is -v of the paper)."""
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
-    return Loop(
-        carried(),
-        plain(),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        z=Variable(s["delta"], local()),
-        batch=batch,
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta}
+    parts = carried(), "plain", "gossip local local"
+    return composed(*parts, numbers, batch, "atc", steps)

@@ -5,11 +5,9 @@ Rule: [M mid][V].
 
 from typing import Literal
 
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import carried
-from .parts.estimators import Average
-from .parts.moves import move
 
 __all__ = ["sparkle"]
 
@@ -31,14 +29,6 @@ def sparkle(
     EXTRA or plain gossip (`d_soba`). `plan` "y z x" takes y_{t+1} for z and both for x, in three
     exchanges a round instead of one.
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta, theta=theta)
-    return Loop(
-        carried(),
-        Average(s["theta"]),
-        x=Variable(s["alpha"], move(x)),
-        y=Variable(s["beta"], move(yz)),
-        z=Variable(s["delta"], move(yz)),
-        batch=batch,
-        plan=plan,
-        solves=("common",),
-    )
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
+    parts = carried(), "average", f"{x} {yz} {yz}"
+    return composed(*parts, numbers, batch, "atc", steps, plan=plan, solves=("common",))

@@ -4,11 +4,9 @@ Rule: [M hi].
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ._auto import Order, Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Order, Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import recursive
-from .parts.moves import local, tracking
 
 __all__ = ["svr_interact"]
 
@@ -28,12 +26,8 @@ def svr_interact(
     the same number as the batch). Tracked as in `interact`. The Neumann sum is used at both kinds
     of rounds, so that they have the same bias.
     """
-    order, s = choose(steps, order, alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        recursive(period),
-        x=Variable(s["alpha"], tracking(order)),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        solves=("personal", "none"),
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "recursive", "gt local"
+    return composed(
+        *parts, numbers, batch, order, steps, period=period, solves=("personal", "none")
     )

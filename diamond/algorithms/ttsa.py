@@ -4,11 +4,9 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, neumann
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import plain
-from .parts.moves import gossip, local
 
 __all__ = ["ttsa"]
 
@@ -24,12 +22,6 @@ def ttsa(
 
     `diamond.schedule.ttsa` gives its own decay: alpha (1 + t)^(-3/5), beta (1 + t)^(-2/5).
     """
-    _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
-        implicit(hypergradient),
-        plain(),
-        x=Variable(s["alpha"], gossip()),
-        y=Variable(s["beta"], local()),
-        batch=batch,
-        plan="y x",
-    )
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "plain", "gossip local"
+    return composed(*parts, numbers, batch, "atc", steps, plan="y x")

@@ -5,11 +5,9 @@ Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 
 from ..hypergradient import Hypergradient, neumann
 from ..numbers.schedule import Number
-from ._auto import Step, Steps, choose
-from .parts import Loop, Variable
+from ._auto import Step, Steps, composed
+from .parts import Loop
 from .parts.directions import implicit
-from .parts.estimators import Momentum
-from .parts.moves import tracking
 
 __all__ = ["vrdbo"]
 
@@ -25,12 +23,6 @@ def vrdbo(
     steps: Steps = "auto",
 ) -> Loop:
     """`mdbo` with the momentum of eqs. (6) and (7) for its averages; the same bias."""
-    _, s = choose(steps, "paper", alpha=alpha, beta=beta, eta=eta, gamma=gamma)
-    return Loop(
-        implicit(hypergradient),
-        Momentum(s["eta"], s["gamma"]),
-        x=Variable(s["alpha"], tracking("paper", relax)),
-        y=Variable(s["beta"], tracking("paper", relax)),
-        batch=batch,
-        solves=("common",),
-    )
+    numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
+    parts = implicit(hypergradient), "momentum", "gt gt"
+    return composed(*parts, numbers, batch, "paper", steps, relax=relax, solves=("common",))

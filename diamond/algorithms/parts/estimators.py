@@ -285,8 +285,8 @@ def estimated(name: str, weights: Mapping[str, Schedule], period: int | None) ->
     made: dict[str, Callable[[], Any]] = {
         "plain": plain,
         "full": lambda: plain(full=True),
-        "average": lambda: average(weights["theta"]),
-        "momentum": lambda: momentum(weights["eta"], weights["gamma"]),
+        "average": lambda: Average(weights["theta"], weights.get("gamma")),
+        "momentum": lambda: Momentum(weights["eta"], weights.get("gamma", weights["eta"])),
         "recursive": lambda: recursive(period),
         "saga": saga,
     }
