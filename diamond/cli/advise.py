@@ -1,16 +1,17 @@
 """advise: what a problem is like, and which algorithm to take with which steps."""
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..core.suggestions import did_you_mean
 from .app import Json, app, emit, reported
 from .experiments import File, Set, start
+from .tables import text_table
 
 if TYPE_CHECKING:
-    from ..advice.advice import Advice
+    from ..advice.advice import Advice, Prospect
     from ..config.experiment import Experiment
     from ..rounds.algorithm import Algorithm
 
@@ -89,7 +90,6 @@ def _numbers(found: "Advice") -> dict:
 
 def _show(found: "Advice") -> None:
     from rich.console import Console
-    from rich.table import Table
 
     c = found.constants
     console = Console(highlight=False)
@@ -104,38 +104,32 @@ def _show(found: "Advice") -> None:
         f"network         {lam}diameter {found.diameter}, {found.rounds_to_mix} "
         f"rounds to mix to 1/1000"
     )
-    table = Table(title=f"to a metric of {found.target:.2g}, extrapolated from a pilot")
     linked = ["on links"] if found.topologies else []
-    for column in ("", "alpha", "beta", "pilot", "rounds", "samples", "MB", *linked):
-        justify: Any = "right" if column else "left"
-        table.add_column(column, justify=justify, no_wrap=not column, overflow="fold")
-    for p in found.prospects:
-        number = lambda name: f"{p.numbers[name]:.3g}" if name in p.numbers else "-"
-        cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
-        numbers = [number(name) for name in ("alpha", "beta")]
-        cost += [_duration(p.network_seconds)] if linked else []
-        table.add_row(p.algorithm, *numbers, f"{p.metric:.2g}", *cost)
-    console.print(table)
+    columns = ["", "alpha", "beta", "pilot", "rounds", "samples", "MB", *linked]
+    title = f"to a metric of {found.target:.2g}, extrapolated from a pilot"
+    console.print(text_table(columns, [_prospect(p, bool(linked)) for p in found.prospects], title))
     if found.topologies:
-        console.print(_topologies(found))
+        title = f"{found.best.algorithm} on other edges between the same agents"
+        rows = [
+            (
+                t.name + " (yours)" * (t is found.topologies[0]),
+                *(str(t.edges), f"{t.lam:.3f}", f"{t.rounds:,.0f}", _duration(t.network_seconds)),
+            )
+            for t in found.topologies
+        ]
+        console.print(text_table(["", "edges", "lam", "rounds", "on links"], rows, title))
     console.print(f"prefer {found.best.algorithm}: {found.why}", soft_wrap=True)
 
 
-def _topologies(found: "Advice") -> Any:
-    """What the preferred algorithm would take on other edges between the same agents."""
-    from rich.table import Table
-
-    table = Table(title=f"{found.best.algorithm} on other edges between the same agents")
-    for column in ("", "edges", "lam", "rounds", "on links"):
-        table.add_column(column, justify="right" if column else "left", overflow="fold")
-    for t in found.topologies:
-        name = t.name + " (yours)" * (t is found.topologies[0])
-        rounds = f"{t.rounds:,.0f}"
-        table.add_row(name, str(t.edges), f"{t.lam:.3f}", rounds, _duration(t.network_seconds))
-    return table
+def _prospect(p: "Prospect", linked: bool) -> list[str]:
+    """The row of an algorithm: steps, pilot and cost."""
+    numbers = [f"{p.numbers[n]:.3g}" if n in p.numbers else "-" for n in ("alpha", "beta")]
+    cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
+    cost += [_duration(p.network_seconds)] if linked else []
+    return [p.algorithm, *numbers, f"{p.metric:.2g}", *cost]
 
 
 def _duration(seconds: float | None) -> str:
-    from .forecasts import duration
+    from ..metrics.display import duration
 
     return "-" if seconds is None or not math.isfinite(seconds) else duration(seconds)

@@ -7,6 +7,7 @@ import typer
 
 from .app import INTERRUPTED, Json, app, emit, reported, talk
 from .experiments import Quiet, start
+from .tables import text_table
 
 if TYPE_CHECKING:
     from ..bench import Suite
@@ -104,12 +105,8 @@ def _run_suite(
 
 def _show(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    drawn = Table(box=None, pad_edge=False)
-    for name in ("method", "cases solved", "without tuning", "shared-case rank by calls"):
-        drawn.add_column(name, justify="left" if name == "method" else "right")
-    for row in rows:
-        rank = "-" if row["rank"] != row["rank"] else f"{row['rank']:.2f}"
-        drawn.add_row(row["method"], row["solved"], row["untuned"], rank)
-    Console(highlight=False).print(drawn)
+    columns = ["method", "cases solved", "without tuning", "shared-case rank by calls"]
+    rank = lambda row: "-" if row["rank"] != row["rank"] else f"{row['rank']:.2f}"
+    shown = [(row["method"], row["solved"], row["untuned"], rank(row)) for row in rows]
+    Console(highlight=False).print(text_table(columns, shown))

@@ -11,6 +11,7 @@ from .app import Json, app, emit, reported, talk
 from .experiments import Out, Quiet, executed, start
 from .interrupt import interruptible
 from .peers_demo import demo_of_peers
+from .tables import text_table
 
 if TYPE_CHECKING:
     from ..runs.reader import Stored
@@ -71,23 +72,15 @@ def demo(
 def _print(runs: Mapping[str, "Stored"], rounds: int) -> None:
     """The last numbers of each method."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=f"{rounds} rounds, each method with its best constants of one grid")
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if not column else "right")
-    for name, run in runs.items():
-        course = [line["metric"] for line in run.lines[1:]]
-        table.add_row(
-            name,
-            f"{run.last['upper_loss']:.3f}",
-            f"{run.last['local_loss']:.3f}",
-            f"{run.last['accuracy']:.3f}",
-            f"{sum(course) / len(course):.4f}",
-            f"{run.last['samples']:,.0f}",
-            f"{run.last['bytes'] / 1e6:.1f}",
-            f"{run.last['seconds']:.1f}",
-        )
+    title = f"{rounds} rounds, each method with its best constants of one grid"
     console = Console()
-    console.print(table)
+    console.print(text_table(COLUMNS, [_row(name, run) for name, run in runs.items()], title))
     console.print(LEGEND, style="dim")
+
+
+def _row(name: str, run: "Stored") -> list[str]:
+    course, last = [line["metric"] for line in run.lines[1:]], run.last
+    losses = [f"{last[key]:.3f}" for key in ("upper_loss", "local_loss", "accuracy")]
+    spent = [f"{last['samples']:,.0f}", f"{last['bytes'] / 1e6:.1f}", f"{last['seconds']:.1f}"]
+    return [name, *losses, f"{sum(course) / len(course):.4f}", *spent]

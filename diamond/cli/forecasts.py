@@ -7,6 +7,7 @@ from ..engine.forecast import Forecast
 from ..experiment.runner import Plan
 from ..machine.memory import bytes_in_words
 from ..metrics.display import duration
+from .tables import text_table
 
 
 def as_dict(found: Mapping[str, Forecast]) -> list[dict[str, Any]]:
@@ -38,23 +39,21 @@ def summary(plan: Plan, found: Mapping[str, Forecast]) -> str:
 def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
     """A table, one row a run."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=f"{plan.experiment.name}: no mistake found; not run")
     linked = any(f.network_seconds is not None for f in found.values())
     columns = ["run", "compiling", "running", "rounds/s", "memory", "samples", "MB"]
     columns += ["on links"] if linked else []
-    for column in columns:
-        justify: Any = "left" if column == "run" else "right"
-        table.add_column(column, justify=justify, no_wrap=column == "run", overflow="fold")
-    for name, f in found.items():
+
+    def row(name: str, f: Forecast) -> list[str]:
+        times = duration(f.compile_seconds), duration(f.seconds), f"{f.rounds_per_second:,.0f}"
         memory = bytes_in_words(f.memory) if f.memory else "?"
         counts = f"{f.samples:,.0f}", f"{f.bytes / 1e6:,.3g}"
-        times = duration(f.compile_seconds), duration(f.seconds), f"{f.rounds_per_second:,.0f}"
         seconds = "" if f.network_seconds is None else duration(f.network_seconds)
-        table.add_row(name, *times, memory, *counts, *([seconds] if linked else []))
+        return [name, *times, memory, *counts, *([seconds] if linked else [])]
+
+    title = f"{plan.experiment.name}: no mistake found; not run"
     console = Console()
-    console.print(table)
+    console.print(text_table(columns, [row(*one) for one in found.items()], title))
     console.print(summary(plan, found), style="dim")
     for note in plan.problem.notes:
         console.print(note, style="dim")

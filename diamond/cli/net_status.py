@@ -78,7 +78,7 @@ async def _ask(
 
 def _said(site: "Bundle", told: dict[str, Any]) -> str:
     """The answer of a member in words."""
-    from .forecasts import duration
+    from ..metrics.display import duration
 
     if "error" in told:
         return str(told["error"])

@@ -1,6 +1,6 @@
 """Runs as tables on a terminal: where the width is short, numbers go, names stay."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
@@ -52,6 +52,19 @@ def print_table(table: Sequence[Row], columns: Sequence[str] = ()) -> None:
     if left := [heading(column) for column in shown if column not in kept]:
         said = f"left out at {console.width} columns: {', '.join(left)}; --json has all"
         console.print(said, style="dim", soft_wrap=True)
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Any:
+    """A table for rich to print: names in the first column, numbers in the others."""
+    from rich.table import Table
+
+    table = Table(title=title) if title else Table(box=None, pad_edge=False)
+    for i, column in enumerate(columns):
+        side: Any = "right" if i else "left"
+        table.add_column(column, justify=side, no_wrap=not i, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def print_words(table: Sequence[Row], columns: Sequence[str]) -> None:
