@@ -13,11 +13,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from ..engine.loss_only import LossOnly
-from ..engine.many import many
 from ..engine.trial_cache import Trial, Wanted, remembered
 from ..machine.cores import pool
 from ..metrics.evaluations import late
@@ -91,7 +88,7 @@ def _tune_and_run(suite: Suite, case: Case, method: str, folder: Path) -> Pair:
     tuned = tunable(method, problem, network, case.batch, TUNING)
     settings = suite.settings if tuned.base else 1  # a method without numbers has nothing to tune
     candidates = [tuned.at(drawn) for drawn in factors(settings)]
-    make = LossOnly() if jax.default_backend() == "cpu" else many
+    backends: dict[Any, Any] = {}
     short, long = max(1, round(SHORT * case.rounds)), case.rounds
 
     def run(
@@ -106,7 +103,8 @@ def _tune_and_run(suite: Suite, case: Case, method: str, folder: Path) -> Pair:
             for seed in seeds
         ]
         fixed = lambda: problem, network, wanted, rounds, measured
-        found = remembered(*fixed, folder / "trials", lambda done: None, make=make)
+        shared: dict[str, Any] = {"measure": "loss", "backends": backends}
+        found = remembered(*fixed, folder / "trials", lambda done: None, **shared)
         return split_by_candidate(found, len(seeds))
 
     results = tune(
