@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
 from ..core.tree import Tree
+from ..problem import Problem
 
 Penalty = Literal["l2", "elastic_net"]
 
@@ -33,27 +35,48 @@ def _by_feature(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 @dataclass(frozen=True)  # equal ones share compiled programs
-class ElasticNetLoss:
-    """`loss` plus an elastic net of the weights of y."""
+class PenalizedLoss:
+    """`loss` plus the penalties of the weights of y; without a smoothing, of their squares only."""
 
     loss: Callable[..., jax.Array]
     weights: Callable[[Tree], jax.Array]
-    smoothing: float
+    smoothing: float | None
 
     def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return self.loss(x, y, rows) + elastic_net(x, self.weights(y), self.smoothing)
+        w = self.weights(y)
+        penalties = l2(x, w) if self.smoothing is None else elastic_net(x, w, self.smoothing)
+        return self.loss(x, y, rows) + penalties
 
 
-def check_options(penalty: str, smoothing: float) -> None:
-    """Refuse a penalty that is not known, or a smoothing that is not above 0."""
+def penalized(
+    loss: Callable[..., jax.Array],
+    first_y: Callable[[], Tree],
+    rows: tuple[Any, ...],
+    metrics: dict[str, Callable[..., jax.Array]],
+    start: float,
+    names: Sequence[str] | None,
+    y_names: Any,
+    penalty: Penalty = "l2",
+    smoothing: float = 0.01,
+    constant: float | None = None,
+    weights: Callable[[Tree], jax.Array] = itemgetter("w"),
+) -> Problem:
+    """f_i = loss on validation rows; g_i = loss on training rows + the penalties of each feature.
+
+    x are the log-penalties, begun at `start`; y_i begins at `first_y()`. The penalties are those
+    of `weights(y)`.
+    """
     if penalty not in ("l2", "elastic_net"):
         raise ValueError(f"penalty = {penalty!r}; there are 'l2' and 'elastic_net'")
     if not 0 < smoothing < float("inf"):
         raise ValueError(f"smoothing = {smoothing}; give a number above 0, as 0.01")
-
-
-def entry_names(names: Sequence[str] | None, penalty: str) -> Sequence[str] | None:
-    """The names of the penalties of features of these names."""
-    if names is None or penalty == "l2":
-        return names
-    return [f"{name} {kind}" for kind in ("L2", "L1") for name in names]
+    net = penalty == "elastic_net"
+    lower = PenalizedLoss(loss, weights, smoothing if net else None)
+    size = len(weights(first_y())) * (2 if net else 1)
+    if names is not None and net:
+        names = [f"{name} {kind}" for kind in ("L2", "L1") for name in names]
+    described: dict[str, Any] = {"names": names, "y_names": y_names, "x_meaning": "log-penalty"}
+    init = lambda key: (jnp.full(size, start * 1.0), first_y())
+    train, valid, test = rows
+    parts = train, valid, test, metrics
+    return Problem(loss, lower, init, *parts, constant=constant, **described)

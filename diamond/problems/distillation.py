@@ -11,6 +11,7 @@ from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import Problem
 from ._labels import labelled
+from ._softmax_regression import accuracy, zeros
 
 
 def distillation(
@@ -46,7 +47,7 @@ def distillation(
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         x = start * jax.random.normal(key, (len(kinds), features))
-        return x, {"w": jnp.zeros((features, classes)), "b": jnp.zeros(classes)}
+        return x, zeros(features, classes)
 
     def loss(y: Tree, a: jax.Array, b: jax.Array) -> jax.Array:
         off = a @ y["w"] + y["b"] - jax.nn.one_hot(b, classes)
@@ -58,9 +59,6 @@ def distillation(
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
         square = jnp.sum(y["w"] ** 2) + jnp.sum(y["b"] ** 2)
         return loss(y, x[rows["k"]], rows["b"]) + regularizer / 2 * square
-
-    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(jnp.argmax(rows["a"] @ y["w"] + y["b"], 1) == rows["b"])
 
     parts = [synthetic] * len(own), own, test
     return Problem(upper, lower, init, *parts, {"accuracy": accuracy})

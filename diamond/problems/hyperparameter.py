@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.tree import Tree
 from ..problem import Problem
-from ._feature_penalties import ElasticNetLoss, Penalty, check_options, entry_names, l2
+from ._feature_penalties import Penalty, penalized
 from ._labels import labelled
 
 
@@ -19,11 +19,7 @@ def _upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
     return -jnp.mean(jnp.take_along_axis(scores, rows["b"][:, None], 1))
 
 
-def _lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-    return _upper(x, y, rows) + l2(x, y)
-
-
-def _weights(y: Tree) -> jax.Array:
+def _all(y: Tree) -> jax.Array:
     return y
 
 
@@ -51,20 +47,9 @@ def hyperparameter(
     g_i has as 1/(qp) sum_rk exp(x_(p+r)) h(y_rk) besides; h(y) = sqrt(y^2 + s^2) - s, which is |y|
     to within s = `smoothing` and has the two derivatives that the hypergradient needs.
     """
-    check_options(penalty, smoothing)
     train, valid, test = labelled(train, valid, test, classes=classes)
-    features, net = np.shape(train[0]["a"])[1], penalty == "elastic_net"
-    lower = ElasticNetLoss(_upper, _weights, smoothing) if net else _lower
-
-    def init(key: jax.Array) -> tuple[Tree, Tree]:
-        return jnp.full(features * (2 if net else 1), start * 1.0), jnp.zeros((features, classes))
-
-    metrics = {"accuracy": _accuracy, "test_loss": _upper}
-    level = float(np.log(classes))
-    rows = train, valid, test
-    shown: dict[str, Any] = {
-        "names": entry_names(names, penalty),
-        "y_names": names,
-        "x_meaning": "log-penalty",
-    }
-    return Problem(_upper, lower, init, *rows, metrics, constant=level, **shown)
+    features = np.shape(train[0]["a"])[1]
+    y = lambda: jnp.zeros((features, classes))
+    rows, metrics = (train, valid, test), {"accuracy": _accuracy, "test_loss": _upper}
+    options: dict[str, Any] = {"constant": float(np.log(classes)), "weights": _all}
+    return penalized(_upper, y, rows, metrics, start, names, names, penalty, smoothing, **options)

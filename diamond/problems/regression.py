@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.tree import Tree
 from ..problem import Problem
-from ._feature_penalties import ElasticNetLoss, Penalty, check_options, entry_names, l2
+from ._feature_penalties import Penalty, penalized
 
 
 # Of the module, not of one problem: another problem of the same sizes compiles nothing anew.
@@ -19,15 +19,6 @@ def _off(y: Tree, rows: Any) -> jax.Array:
 
 def _upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
     return jnp.mean(_off(y, rows) ** 2)
-
-
-def _lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-    return _upper(x, y, rows) + l2(x, y["w"])
-
-
-def _weights(y: Tree) -> jax.Array:
-    w: jax.Array = y["w"]
-    return w
 
 
 def _error(x: Tree, y: Tree, rows: Any) -> jax.Array:
@@ -50,21 +41,10 @@ def regression(
     penalized. The metrics are the mean absolute and squared error on `test`. `names` are the
     features'. `penalty` and `smoothing`: those of `hyperparameter`.
     """
-    check_options(penalty, smoothing)
-    features, net = np.shape(train[0]["a"])[1], penalty == "elastic_net"
-    lower = ElasticNetLoss(_upper, _weights, smoothing) if net else _lower
-
-    def init(key: jax.Array) -> tuple[Tree, Tree]:
-        y = {"w": jnp.zeros(features), "b": jnp.zeros(())}
-        return jnp.full(features * (2 if net else 1), start * 1.0), y
-
+    features = np.shape(train[0]["a"])[1]
+    y = lambda: {"w": jnp.zeros(features), "b": jnp.zeros(())}
     flat = lambda t, v: np.mean((np.asarray(v["b"]) - np.mean(t["b"])) ** 2)
     level = float(np.mean([flat(t, v) for t, v in zip(train, valid)]))
-    metrics = {"absolute_error": _error, "test_loss": _upper}
-    of_y = names and {"w": names, "b": "intercept"}
-    shown: dict[str, Any] = {
-        "names": entry_names(names, penalty),
-        "y_names": of_y,
-        "x_meaning": "log-penalty",
-    }
-    return Problem(_upper, lower, init, train, valid, test, metrics, constant=level, **shown)
+    rows, metrics = (train, valid, test), {"absolute_error": _error, "test_loss": _upper}
+    y_names = names and {"w": names, "b": "intercept"}
+    return penalized(_upper, y, rows, metrics, start, names, y_names, penalty, smoothing, level)

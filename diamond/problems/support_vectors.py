@@ -1,6 +1,7 @@
 """Support vector machines with one penalty a feature, shared: `hyperparameter` for hinges."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,7 +10,15 @@ import numpy as np
 
 from ..core.tree import Tree
 from ..problem import Problem
+from ._feature_penalties import penalized
 from ._labels import labelled
+from ._softmax_regression import accuracy, zeros
+
+
+def _hinge(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    scores = rows["a"] @ y["w"] + y["b"]
+    sides = 2 * jax.nn.one_hot(rows["b"], scores.shape[1]) - 1
+    return jnp.mean(jnp.maximum(0, 1 - sides * scores) ** 2)
 
 
 def support_vectors(
@@ -30,26 +39,7 @@ def support_vectors(
     accuracy on `test`; `names` are the features'.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
-    features = np.shape(train[0]["a"])[1]
-
-    def init(key: jax.Array) -> tuple[Tree, Tree]:
-        y = {"w": jnp.zeros((features, classes)), "b": jnp.zeros(classes)}
-        return jnp.full(features, start * 1.0), y
-
-    def scores(y: Tree, rows: Any) -> jax.Array:
-        return rows["a"] @ y["w"] + y["b"]
-
-    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        sides = 2 * jax.nn.one_hot(rows["b"], classes) - 1
-        return jnp.mean(jnp.maximum(0, 1 - sides * scores(y, rows)) ** 2)
-
-    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return upper(x, y, rows) + jnp.mean(jnp.exp(x)[:, None] * y["w"] ** 2)
-
-    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(jnp.argmax(scores(y, rows), 1) == rows["b"])
-
-    metrics = {"accuracy": accuracy}
-    of_y = names and {"w": names, "b": [f"intercept[{k}]" for k in range(classes)]}
-    shown: dict[str, Any] = {"names": names, "y_names": of_y, "x_meaning": "log-penalty"}
-    return Problem(upper, lower, init, train, valid, test, metrics, **shown)
+    y = partial(zeros, np.shape(train[0]["a"])[1], classes)
+    rows, metrics = (train, valid, test), {"accuracy": accuracy}
+    y_names = names and {"w": names, "b": [f"intercept[{k}]" for k in range(classes)]}
+    return penalized(_hinge, y, rows, metrics, start, names, y_names)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from compiling import unchecked
 
-import diamond
+from diamond.config import problems as gallery
 from diamond.metrics import lower_solution
 from diamond.problems import meta_learning, representation
 
@@ -66,4 +66,4 @@ def test_a_backbone_that_gives_no_table_is_refused():
     ):
         with pytest.raises(ValueError, match=r"it must be one array \(rows, width\)"):
             representation(wrong, lambda key: jnp.zeros(()), *rows, classes=2)
-    assert "representation" not in diamond.config.problems.names()
+    assert "representation" not in gallery.names()
