@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -15,23 +15,12 @@ from ..problem import Objectives
 from .protocol import Point
 
 
-class Solve(Protocol):
-    """z with g_yy z = b, roughly, at each point; `links` blocks of rows for g_yy."""
-
-    @property
-    def links(self) -> int: ...
-
-    def __call__(
-        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
-    ) -> tuple[list[Tree], Cost]: ...
-
-
 @tree.pytree
 @dataclass(frozen=True)
 class Implicit:
     """f_x(xi) - g_xy(zeta_0) z, where z solves g_yy z = f_y(xi)  (4, 5)."""
 
-    solve: Any  # a Solve
+    solve: Any  # (problem, points, b, sample) -> z with g_yy z = b at each point, and its cost
 
     @property
     def links(self) -> int:

@@ -18,7 +18,8 @@ from diamond import cli
 from diamond.config.experiment import read
 from diamond.machine import compilation_cache
 from diamond.problems import meta_learning, quadratic
-from diamond.runs import Writer, versions
+from diamond.runs.manifest import versions
+from diamond.runs.writer import Writer
 
 ENTRIES = re.findall(
     r"^## (.*?)\n\n```text\n(.*?)^```", (ROOT / "docs/faq.md").read_text(), re.M | re.S

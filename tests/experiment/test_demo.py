@@ -13,7 +13,7 @@ from diamond.config.experiment import read
 from diamond.examples import demo
 from diamond.experiment.runner import comparison
 from diamond.reproduce.paper import method
-from diamond.runs import runs as stored
+from diamond.runs.reader import runs as stored
 
 
 def ran(folder):

@@ -14,7 +14,9 @@ from diamond.peers.in_process import Wire
 from diamond.peers.node import Node
 from diamond.peers.outbox import Outbox
 from diamond.peers.run_folder import SiteFolder
-from diamond.runs import Origin, Writer, checkpoint
+from diamond.runs import checkpoint
+from diamond.runs.manifest import Origin
+from diamond.runs.writer import Writer
 
 
 def written(folder, rounds=6):

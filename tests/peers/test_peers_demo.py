@@ -15,7 +15,7 @@ from diamond.examples import peers_demo
 from diamond.machine import compilation_cache
 from diamond.peers.in_process import Wire
 from diamond.peers.node import Node
-from diamond.runs import runs
+from diamond.runs.reader import runs
 
 ENTRY = {"round": 20, "local_loss": 0.5, "lower_error": 0.01, "disagreement": 0.001}
 ENTRY |= {"bytes": 2e6, "seconds": 9.0, "waited": 4.0}

@@ -19,8 +19,10 @@ from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.run_folder import SiteFolder
 from diamond.report.payload import payload
-from diamond.runs import Origin, Writer, open_run, runs
 from diamond.runs.export import columns, export
+from diamond.runs.manifest import Origin
+from diamond.runs.reader import open_run, runs
+from diamond.runs.writer import Writer
 
 SITES = ["north", "south", "west"]
 AT = [0, 2, 4, 6, 7]  # rounds that are measured

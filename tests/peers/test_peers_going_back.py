@@ -25,7 +25,8 @@ from diamond.peers.node import Node
 from diamond.peers.outbox import Outbox
 from diamond.peers.progress import Mark
 from diamond.peers.run_folder import SiteFolder
-from diamond.runs import Origin, Writer
+from diamond.runs.manifest import Origin
+from diamond.runs.writer import Writer
 
 NETWORK = diamond.network.path(3)  # of diameter 2
 SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open

@@ -17,7 +17,9 @@ from diamond.peers.in_process import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.run_folder import SiteFolder
 from diamond.report.payload import payload
-from diamond.runs import Origin, Writer, open_run
+from diamond.runs.manifest import Origin
+from diamond.runs.reader import open_run
+from diamond.runs.writer import Writer
 
 ROUNDS, EVERY = 4, 2
 LINKS = {"rate": 1e4, "latency": 0.01, "loss": 0.2, "timeout": 0.05, "joules_per_bit": 1e-6}

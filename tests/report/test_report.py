@@ -25,8 +25,8 @@ from diamond.report import figures, page
 from diamond.report.graph_layout import positions
 from diamond.report.payload import payload
 from diamond.report.thinning import thin
-from diamond.runs import Stored
 from diamond.runs.colours import OKABE_ITO, colours
+from diamond.runs.reader import Stored
 
 HOSTILE = "</script><script>alert(1)</script><!-- {{data}} & \u2028"
 

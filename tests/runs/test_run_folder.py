@@ -12,12 +12,13 @@ from compiling import quickly
 from tiny import run, tiny
 
 import diamond
-from diamond import runs
 from diamond.problem.local_rows import tally
+from diamond.runs import reader
 from diamond.runs.manifest import labels
 from diamond.runs.metrics import Metrics
 from diamond.runs.table import as_csv, as_latex, over_seeds, rows
-from diamond.runs.trajectory_digest import stored
+from diamond.runs.trajectory_digest import digest, stored
+from diamond.runs.writer import Writer
 
 OWN = {"consensus": np.array([0.25, 0.5], np.float32)}
 
@@ -33,7 +34,7 @@ def two(tmp_path_factory):
 
 
 def test_the_manifest_says_what_the_run_was(two):
-    found = runs.open_run(two / "both" / "seed1").manifest
+    found = reader.open_run(two / "both" / "seed1").manifest
     assert (found["format"], found["status"], found["message"]) == (1, "finished", "")
     assert found["versions"]["diamond"] == diamond.__version__
     assert found["precision"] == "float32" and found["seed"] == 1 and found["batch"] == 2
@@ -46,7 +47,7 @@ def test_the_manifest_says_what_the_run_was(two):
     assert problem["rows"] == {"train": [6, 6, 6], "valid": [6, 6, 6]}
     assert found["algorithm"]["options"]["hypergradient"] == {"name": "neumann", "terms": 3}
     assert found["resolved"] == {}  # nothing is measured before the first round
-    lines = runs.open_run(two / "both" / "seed1").lines
+    lines = reader.open_run(two / "both" / "seed1").lines
     assert np.mean(found["costs"]["samples"]) == lines[-1]["samples"]
     assert sum(sent for *_, sent in found["traffic"]) == lines[-1]["bytes"]
     assert found["started"] <= found["finished"] and found["wall_seconds"] > 0
@@ -58,30 +59,30 @@ def test_the_lines_are_the_history_of_the_run(two):
     with quickly(), diamond.experiment.jobs.precision(experiment):
         parts = experiment.problem.build(), experiment.network[0].build()
         expected = diamond.simulate(*parts, experiment.algorithm[0].build(), 24, 1, 3)
-    lines = runs.open_run(two / "both" / "seed1").lines
+    lines = reader.open_run(two / "both" / "seed1").lines
     assert {*lines[0]} == {*expected.history, "agents"}
     for name, values in expected.history.items():
         if name != "seconds":
             np.testing.assert_array_equal([line[name] for line in lines], values)
     for name, values in expected.per_agent.items():
         np.testing.assert_array_equal([line["agents"][name] for line in lines], values)
-    found = runs.open_run(two / "both" / "seed1")
-    assert runs.digest(lines, expected.x, expected.y) == found.manifest["digest"]
+    found = reader.open_run(two / "both" / "seed1")
+    assert digest(lines, expected.x, expected.y) == found.manifest["digest"]
 
 
 def test_the_digest_knows_every_bit_but_the_clock():
     lines = [{"round": 0, "metric": 0.1, "seconds": 3.0}]
     x, y = {"w": np.arange(4.0)}, np.zeros((2, 2))
-    first = runs.digest(lines, x, y)
-    assert runs.digest([{**lines[0], "seconds": 4.0}], x, y) == first
+    first = digest(lines, x, y)
+    assert digest([{**lines[0], "seconds": 4.0}], x, y) == first
     assert stored(lines, {".state.x['w']": x["w"], ".state.y": y, ".state.y_old": x["w"]}) == first
     nearly = {"w": np.nextafter(x["w"], 9)}
     for other in (
-        runs.digest([{**lines[0], "metric": np.nextafter(0.1, 1)}], x, y),
-        runs.digest(lines, nearly, y),
-        runs.digest(lines, {"w": x["w"].astype(np.float32)}, y),
-        runs.digest(lines, x, y.reshape(4)),
-        runs.digest(lines * 2, x, y),
+        digest([{**lines[0], "metric": np.nextafter(0.1, 1)}], x, y),
+        digest(lines, nearly, y),
+        digest(lines, {"w": x["w"].astype(np.float32)}, y),
+        digest(lines, x, y.reshape(4)),
+        digest(lines * 2, x, y),
     ):
         assert other != first
 
@@ -113,12 +114,12 @@ def test_what_is_not_finite_is_strict_json_and_read_as_nan(tmp_path):
     (line,) = metrics.lines()
     np.testing.assert_array_equal([line["metric"], *line["agents"]["own"]], [np.nan] * 4)
     assert line["loss"] == 1.5
-    with runs.Writer(tmp_path) as writer:
+    with Writer(tmp_path) as writer:
         rest = dict.fromkeys(("problem", "algorithm", "network", "seed"), 0)
         numbers = {"ratio": np.inf, "beta": 0.5}
         writer.manifest(**rest, status="diverged", finished=None, resolved=numbers)
     json.loads((tmp_path / "manifest.json").read_text(), **refuse)
-    manifest = runs.open_run(tmp_path).manifest
+    manifest = reader.open_run(tmp_path).manifest
     assert np.isnan(manifest["resolved"]["ratio"]) and manifest["resolved"]["beta"] == 0.5
     assert manifest["finished"] is None
 
@@ -134,7 +135,7 @@ def test_labels_are_counted_where_there_are_labels():
 
 
 def test_tables_of_runs(two):
-    table = rows(runs.runs([two]))
+    table = rows(reader.runs([two]))
     assert [row["run"] for row in table] == ["seed0", "seed1"]
     assert [row["seed"] for row in table] == [0, 1]
     read = list(csv.DictReader(io.StringIO(as_csv(table))))
@@ -159,8 +160,8 @@ def test_runs_that_diverged_are_counted_apart():
 
 def test_where_there_is_no_run_it_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match="no run there"):
-        runs.runs([tmp_path])
-    assert runs.below(tmp_path) == []
+        reader.runs([tmp_path])
+    assert reader.below(tmp_path) == []
 
 
 def test_an_altered_folder_has_another_digest(two, tmp_path):
@@ -168,13 +169,13 @@ def test_an_altered_folder_has_another_digest(two, tmp_path):
 
     copy = tmp_path / "copy"
     shutil.copytree(two / "both" / "seed0", copy)
-    found = runs.open_run(copy)
+    found = reader.open_run(copy)
     assert found.digest() == found.manifest["digest"]
     text = (copy / "metrics.jsonl").read_text().splitlines()
     last = json.loads(text[-1])
     last["metric"] *= 1.0000001
     (copy / "metrics.jsonl").write_text("\n".join([*text[:-1], json.dumps(last)]) + "\n")
-    assert runs.open_run(copy).digest() != found.manifest["digest"]
+    assert reader.open_run(copy).digest() != found.manifest["digest"]
 
 
 def test_folders_are_read_without_jax():

@@ -18,8 +18,8 @@ from diamond import cli
 from diamond.core.tree import named
 from diamond.experiment.loading import unnamed
 from diamond.metrics import stopping
-from diamond.runs import open_run
 from diamond.runs.best_point import better
+from diamond.runs.reader import open_run
 from diamond.runs.solution import FEW, shown
 from diamond.runs.table import of_x
 
@@ -56,7 +56,7 @@ def result(*words):
 
 def alike(one, two):
     """Whether two runs tell the same, whichever arrays they hold."""
-    for name in ("history", "agents", "costs"):
+    for name in ("history", "per_agent", "costs"):
         mine, other = getattr(one, name), getattr(two, name)
         assert set(mine) == set(other)
         for key in mine:
