@@ -34,7 +34,10 @@ def attach_stub(
         setattr(sys.modules[package], name, value)  # the next access does not come here
         return value
 
-    return get_attribute, lambda: [*public, "__all__", "__doc__", "__file__", "__version__"], public
+    def list_names() -> list[str]:
+        return [*public, *(name for name in vars(sys.modules[package]) if name.startswith("__"))]
+
+    return get_attribute, list_names, public
 
 
 def _read_stub(path: Path) -> dict[str, tuple[str, bool]]:

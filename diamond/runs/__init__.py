@@ -1,3 +1,9 @@
-"""What a run leaves behind: an object, a folder (`config.toml`, `manifest.json`, `metrics.jsonl`,
+"""Records of runs: an object, a folder (`config.toml`, `manifest.json`, `metrics.jsonl`,
 `checkpoint/`), a picture.
+
+The names of `__init__.pyi` are imported on first access: reading a folder needs no JAX.
 """
+
+from ..core.lazy_imports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
