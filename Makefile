@@ -2,27 +2,50 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+LOWEST = build/lowest
+QUICK_FILES = $$(grep -rl --include='test_*.py' 'mark\.quick' tests)
 # Bytecode is kept: every worker and every process of a test reads it, and so does the next run.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo check test test-slow coverage lint format docs bench clean
+# Bytecode is compiled at the first import, so only for modules that are used.
+INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile
 
-$(VENV)/installed: pyproject.toml
+.PHONY: demo check test test-slow test-lowest coverage lint format docs bench clean
+
+# Only what the demo needs: a newcomer waits for no package of development.
+$(VENV)/installed-demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(INSTALL) --editable '.[plot]'
 	touch $@
 
-demo: $(VENV)/installed  ## four algorithms on embedded data: a table, demo.png and a report
+# All packages of development, those of the demo among them.
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(INSTALL) --editable '.[dev]'
+	touch $(VENV)/installed-demo $@
+
+demo: $(VENV)/installed-demo  ## four algorithms on embedded data: a table, demo.png and a report
 	$(BIN)/diamond demo
 
 check: lint  ## a minute: lint, types, and the fastest tests of every folder
-	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile $$(grep -rl --include='test_*.py' 'mark\.quick' tests)
+	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile $(QUICK_FILES)
 
 test: lint  ## everything that must hold; says at its end what was skipped, and why
 	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/installed  ## studies that take minutes
 	$(BIN)/python -m pytest -m slow
+
+# Old packages may use what their newer dependencies deprecate: that warning is no failure.
+test-lowest:  ## the demo and the fastest tests with the oldest supported versions
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python $(INSTALL) uv
+	$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra all \
+	  --python $(LOWEST)/bin/python --output-file $(LOWEST)/versions.txt pyproject.toml
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python \
+	  --constraint $(LOWEST)/versions.txt --editable '.[all,dev]'
+	cd $$(mktemp -d) && $(abspath $(LOWEST))/bin/diamond demo --quiet
+	$(LOWEST)/bin/python -m pytest -m quick -n 2 --dist loadfile -W ignore::DeprecationWarning $(QUICK_FILES)
 
 coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
 	$(BIN)/coverage erase
