@@ -146,6 +146,7 @@ def start(
                 federation.missing,
                 federation.clip,
                 metrics,
+                federation.measure,
             )
         x = digest_of(last.state.x)
         if json:

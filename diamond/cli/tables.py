@@ -94,7 +94,7 @@ def columns_of(table: Sequence[Row], columns: Sequence[str] = ()) -> list[str]:
     if columns:
         return [column for column in columns if column in given]
     own = [key for key in given if key not in KNOWN and not key.endswith(("_sd", "_se"))]
-    measured = MEASURED if "metric" in given else ALONE
+    measured = MEASURED if "metric" in given else (*MEASURED, *ALONE)
     usual = [*WHO, *measured, *own, *SPENT]
     many = len(table) > 1
     same = lambda column: many and len({str(row.get(column)) for row in table}) == 1

@@ -61,6 +61,7 @@ class Experiment(BaseModel):
     precision: Literal["float32", "float64", "tf32", "bf16"] = "float32"
     devices: Annotated[int, Field(ge=1)] | Literal["cores", "all"] | None = None
     stop: dict[str, float | str] = {}
+    measure: Annotated[list[str], BeforeValidator(_several), Field(min_length=1)] = ["exact"]
     on_divergence: Literal["stop", "shrink"] | None = None
     checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     problem: Annotated[Part, BeforeValidator(_problem)]
@@ -97,6 +98,7 @@ class Experiment(BaseModel):
         scalars = ["name", "rounds", "every", "sampling", "precision", "checkpoint_seconds"]
         chosen = {name: getattr(self, name) for name in ("on_divergence", "devices")}
         chosen |= {"stop": self.stop or None}
+        chosen |= {"measure": None if self.measure == ["exact"] else one(self.measure)}
         return tomli_w.dumps(
             {name: getattr(self, name) for name in scalars}
             | {name: value for name, value in chosen.items() if value is not None}

@@ -32,6 +32,7 @@ class Federation(BaseModel):
     precision: Literal["float32", "float64"] = "float32"
     missing: Literal["wait", "continue"] = "wait"  # what to do about a neighbour that is away
     clip: Annotated[float, Field(ge=1)] | None = None  # of a neighbour, times what is usual
+    measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
     network: Annotated[Part, BeforeValidator(graph)]
     algorithm: Annotated[Part, BeforeValidator(algorithm)]
     sites: dict[Site, Address]
@@ -53,7 +54,7 @@ class Federation(BaseModel):
     def terms(self) -> dict[str, Any]:
         """What the sites agree on, as plain data that `agreed` reads again."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
-        more = {name: getattr(self, name) for name in ("clip", "problem")}
+        more = {name: getattr(self, name) for name in ("clip", "measure", "problem")}
         return (
             {name: getattr(self, name) for name in scalars}
             | {name: value for name, value in more.items() if value is not None}

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ..core.sampling import Sampling
 from ..core.whole_numbers import whole
 from ..network import Network
-from ..peers.agent import Agent
+from ..peers.agent import Agent, LocalMeasure
 from ..peers.in_process import Wire, inline, play
 from ..peers.node import Missing, Node
 from ..peers.programs import CLIP_WARNING
@@ -52,6 +52,7 @@ def run(
     missing: Missing = "wait",
     clip: float | None = None,
     metrics: int | None = None,
+    measure: LocalMeasure | None = None,
 ) -> Progress:
     """This site's part of a run, from its checkpoint in `folder` if there is one.
 
@@ -69,8 +70,9 @@ def run(
 
     `folder` becomes an ordinary run folder with what the site can tell alone (`peers.look`),
     measured as often as checkpoints are written; `origin` and `config` are what its manifest and
-    its config.toml say. `watch` is shown the node before the run, and each evaluation. `metrics` is
-    a port of this machine, for its own programs only, at which Prometheus finds where the run is.
+    its config.toml say. `measure="cheap"` never solves the lower level. `watch` is shown the node
+    before the run, and each evaluation. `metrics` is a port of this machine, for its own programs
+    only, at which Prometheus finds where the run is.
 
     Neighbours get this agent's messages (x and what the algorithm tracks; y and z too, where the
     lower level is common) and, for numbers left open, the largest measurement it knows of; never
@@ -91,6 +93,7 @@ def run(
     _check(rounds, seed, every)
     site = load(bundle)
     agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
+    agent.measure = measure or agent.measure
     if tuple(agent.neighbours) != site.me.neighbours:
         names = [member.name for member in site.roster.members]
         own, listed = (

@@ -114,6 +114,9 @@ def simulate(
         on_divergence = "shrink" if can and finds_alpha else "stop"
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)
+        before, now = resume.config.get("measure", "exact"), describe_measure(measure)
+        if before != now:
+            raise ValueError(f"resume: the run has measure={before!r}, not {now!r}: give the same")
         resume = _snapshot_of(resume, seed, sampling)
     measures = parse_measures(measure, problem)
     own = (*problem.metrics, *(name for name, _ in measures.functions))
@@ -155,8 +158,8 @@ def simulate(
         run.drive(rounds, every, lambda entry: stopping.reached(stop, entry), evaluate)
         made = run.run()
         config = made.config | {"rounds": rounds, "every": every, "stop": stop}
-        if measure != "exact":
-            config |= {"measure": describe_measure(measure)}
+        if (what := describe_measure(measure)) != "exact":
+            config |= {"measure": what}
         why = stopping.reached(stop, run.recorder.entries[-1]) if run.t < rounds else ""
         return replace(made, message=why, config=config)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,6 +23,7 @@ from ..engine.simulate import check_algorithm, check_setting, simulate
 from ..metrics import stopping
 from ..metrics.display import displayed
 from ..metrics.divergence import Diverged
+from ..metrics.measures import Measure, parse_measures
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..problem import Problem
@@ -34,6 +36,7 @@ from .folder_names import apart, folder_name
 
 TOGETHER = "comparison"  # the experiment in the manifests of the runs of one comparison
 COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
+WITHOUT_UPPER_LOSS = {"upper_loss": "local_loss"}  # the column in its place
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,7 +143,11 @@ class Comparison:
         rows = self.rows()
         own = [*self.problem.metrics] if self.problem else []
         counted = [name for name in ON_LINKS if any(name in found for found in rows)]
-        columns = [*COLUMNS[:4], *own, *COLUMNS[4:], *counted]
+        shown = lambda name: name == "algorithm" or any(name in found for found in rows)
+        other = {} if shown("upper_loss") else WITHOUT_UPPER_LOSS
+        named = [other.get(name, name) for name in (*COLUMNS[:4], *own, *COLUMNS[4:])]
+        usual = [name for name in named if shown(name)]
+        columns = [*usual, *counted]
         several = len({seed for _, seed in self.runs}) > 1
 
         def cell(found: Row, name: str) -> str:
@@ -181,6 +188,7 @@ def compare(
     stop: Stop | None = None,
     resume: Comparison | None = None,
     progress: bool = True,
+    measure: Measure = "exact",
 ) -> Comparison:
     """Every algorithm from every seed, on the same problem, network, draws and number of rounds.
 
@@ -195,7 +203,7 @@ def compare(
     `resume`: an earlier comparison, as in `resume=diamond.load(folder, problem)`. Its runs continue
     up to `rounds`, those that diverged stay as they are, and labels or seeds that it does not have
     begin at round 0. `progress` shows all runs on the error output if that is a terminal or a
-    notebook.
+    notebook. `measure`: what is measured of every run, as in `simulate`.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
     if not named:
@@ -207,7 +215,10 @@ def compare(
     for label, algorithm in named.items():
         with _labelled(label):
             check_algorithm(problem, network, algorithm)
-    stop = stopping.checked(stop, problem.metrics, network.links)
+    measures = parse_measures(measure, problem)
+    own = (*problem.metrics, *(name for name, _ in measures.functions))
+    stop = stopping.checked(stop, own, network.links)
+    measures.refuse_unmeasured(list(stop), "stop")
     if batched and (stop or resume):
         raise ValueError("batched=True runs all rounds from the start: leave out stop and resume")
     earlier = _resumable(resume, named, network)
@@ -227,7 +238,7 @@ def compare(
                     display.begin(_name(label, seed), rounds)
                     display.stage(_name(label, seed), "all seeds as one program")
                 try:
-                    made = dict(zip(chosen, seeds_together(chosen, *fixed)))
+                    made = dict(zip(chosen, seeds_together(chosen, *fixed, measure)))
                 except Exception as error:
                     errors |= {(label, seed): error for seed in chosen}
                     for seed in chosen:
@@ -244,7 +255,7 @@ def compare(
                 if run is None:  # to be made, or again: alone, it says why it diverges
                     stage = partial(display.stage, name)
                     try:
-                        run, why = _alone(seed, *fixed, tell, stop, before, stage)
+                        run, why = _alone(seed, *fixed, tell, stop, before, stage, measure)
                     except Exception as error:
                         if error is tell.error:
                             raise
@@ -340,11 +351,18 @@ def _alone(
     stop: Stop,
     resume: Run | None,
     on_stage: Callable[[str], None],
+    measure: Measure,
 ) -> tuple[Run, str]:
     """One run, and why it diverged if it did."""
     given = problem, network, algorithm, rounds, seed, every, sampling, tell
     try:
-        return simulate(*given, stop=stop, resume=resume, on_stage=on_stage), ""
+        options: dict[str, Any] = {
+            "stop": stop,
+            "resume": resume,
+            "on_stage": on_stage,
+            "measure": measure,
+        }
+        return simulate(*given, **options), ""
     except Diverged as error:
         return error.run, str(error)
 

@@ -157,6 +157,7 @@ def _simulated(
                 resume=saved,
                 devices=one.devices,
                 precision=one.products,
+                measure=one.measure,
                 on_stage=lambda said: watch.stage(job.name, said),
             )
             return run, "finished", run.message

@@ -14,6 +14,7 @@ from ..config.validation_errors import BadExperiment, Mistake
 from ..engine.devices import named
 from ..engine.simulate import fits, suits
 from ..machine.sharding import AgentSharding
+from ..metrics.measures import parse_measures
 from ..metrics.stopping import checked
 from ..problem import Problem
 from .folder_names import apart, folder_name
@@ -64,6 +65,11 @@ def build(experiment: Experiment, source: str) -> Problem:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
     wrong = misfits(problem, experiment.network) + unfit(problem, experiment.algorithm)
     wrong = wrong or unsuited(problem, experiment.network, experiment.algorithm)
+    try:
+        measures = parse_measures(experiment.measure, problem)
+        measures.refuse_unmeasured(list(experiment.stop), "stop")
+    except ValueError as cause:
+        wrong.append(Mistake("measure", str(cause).removeprefix("measure: ")))
     try:
         for part in experiment.network:
             checked(experiment.stop, problem.metrics, part.build().links)

@@ -45,6 +45,7 @@ def follow(job: Job, problem: Problem) -> None:
         resume=None if said == BEGIN else unpack(said),
         devices=one.devices,
         precision=one.products,
+        measure=one.measure,
     )
 
 

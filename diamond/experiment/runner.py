@@ -75,7 +75,7 @@ class Plan(NamedTuple):
     def _forecast(self, one: Experiment) -> Forecast:
         network, algorithm = one.network[0].build(), one.algorithm[0].build()
         fixed = one.rounds, one.seed[0], one.every, one.sampling, one.devices, one.products
-        return forecast(self.problem, network, algorithm, *fixed)
+        return forecast(self.problem, network, algorithm, *fixed, measure=one.measure)
 
     def assist(self) -> None:
         """Carry this process's agents in the run that the first process writes down."""

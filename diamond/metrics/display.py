@@ -12,6 +12,8 @@ from typing import Any
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 16  # of a sparkline
 PAUSE = 2.0  # seconds between plain lines of one run, at least
+MEASURES = ("metric", "upper_loss", "local_loss", "consensus")  # shown where they are measured
+LOSSES = ("upper_loss", "local_loss")
 PAD = 1  # between columns of a table
 _in_use = threading.Lock()  # held by whoever shows progress: a run inside of it shows nothing
 
@@ -101,12 +103,25 @@ class Lines(Board):
         if not ends and time.monotonic() - self.said < PAUSE:
             return
         self.said = time.monotonic()
+        exact = "upper_loss" in last
+        shown = [n for n in MEASURES if n in last and not (exact and n == "local_loss")]
+        measures = " ".join(f"{name}={last[name]:.4g}" for name in shown)
         talk(
-            f"run={name} round={last['round']}/{row.rounds} metric={last['metric']:.4g} "
-            f"upper_loss={last['upper_loss']:.4g} consensus={last['consensus']:.3g} "
+            f"run={name} round={last['round']}/{row.rounds} {measures} "
             f"samples={last['samples']:.0f} MB={last['bytes'] / 1e6:.3g} "
             f"rounds_per_s={row.pace():.4g} eta={row.left() or '-'}"
         )
+
+
+def _shown(entry: Mapping[str, float], names: Sequence[str], digits: int) -> str:
+    """The first of these measures that there is; empty where there is none."""
+    value = next((entry[name] for name in names if name in entry), None)
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _course(entry: Mapping[str, float]) -> float:
+    """The measure whose course is drawn."""
+    return next((entry[name] for name in ("metric", *LOSSES) if name in entry), float("nan"))
 
 
 class Quiet(Board):
@@ -145,14 +160,14 @@ class Live(Board):
         return [
             name,
             f"{last['round']:.0f}/{row.rounds}",
-            f"{last['metric']:.3g}",
-            f"{last['upper_loss']:.4g}",
-            f"{last['consensus']:.2g}",
+            _shown(last, ["metric"], 3),
+            _shown(last, LOSSES, 4),
+            _shown(last, ["consensus"], 2),
             f"{last['samples']:,.0f}",
             f"{last['bytes'] / 1e6:,.3g}",
             f"{row.pace():,.0f}" if row.pace() else "",
             row.left() if row.status == "running" else row.status,
-            sparkline([entry["metric"] for entry in row.entries]),
+            sparkline([_course(entry) for entry in row.entries]),
         ]
 
 
@@ -166,7 +181,8 @@ class Line(Board):
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         super().progress(name, entries)
         row, last = self.rows[name], entries[-1]
-        loss = f"metric {last['metric']:.3g}, upper loss {last['upper_loss']:.4g}"
+        shown = [measure for measure in ("metric", *LOSSES) if measure in last][:2]
+        loss = ", ".join(f"{measure.replace('_', ' ')} {last[measure]:.4g}" for measure in shown)
         self.write(f"{name}: round {last['round']:.0f}/{row.rounds}, {loss} {row.left()}")
 
     def write(self, text: str) -> None:

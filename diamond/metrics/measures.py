@@ -92,10 +92,9 @@ def parse_measures(measure: Measure, problem: Problem) -> Measures:
 
 def describe_measure(measure: Measure) -> str | list[str]:
     """The argument `measure` in words, for files."""
-    if isinstance(measure, str):
-        return measure
-    items = [measure] if callable(measure) else measure
-    return [item if isinstance(item, str) else _name(item) for item in items]
+    items = [measure] if isinstance(measure, str) or callable(measure) else measure
+    words = [item if isinstance(item, str) else _name(item) for item in items]
+    return words[0] if len(words) == 1 else words
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ from .channel_ends import channel_ends
 from .frame import Layout, layout
 from .programs import After, Before, Thought
 from .progress import Progress, mark, turns_of
+
+LocalMeasure = Literal["exact", "cheap"]
 
 
 class Agent:
@@ -48,6 +50,7 @@ class Agent:
         if clip is not None and network.channels:
             raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
         self.clip = clip
+        self.measure: LocalMeasure = "exact"
         self.spread: tuple[np.ndarray, np.ndarray] | None = None  # see `programs.apart`
         problem = problem.seated(number)
         self.problem, self.network, self.number = problem, network, number

@@ -23,17 +23,18 @@ from .progress import Progress
 def look(
     agent: Agent, progress: Progress, told: Sequence[Mapping[int, Sequence[Any]]]
 ) -> dict[str, float]:
-    """One evaluation, all exact and on all of the site's rows; of a stream, on its sample.
+    """One evaluation on all of the site's rows; of a stream, on its sample.
 
     `local_loss` is f_i(x_i, y_i); `lower_error` is ||y_i*(x_i) - y_i||^2 where the lower level is
-    the site's own (nobody knows y* of a common one); metrics are measured at (x_i, y_i); `samples`
-    and so on are counted as in `diamond.Run`, of this agent alone, and `bytes` are those it sent.
-    `disagreement` is the squared distance of the x that it told in the last round to the mean of
-    those that it and its neighbours told.
+    the site's own (nobody knows y* of a common one) and the agent's `measure` is exact; metrics are
+    measured at (x_i, y_i); `samples` and so on are counted as in `diamond.Run`, of this agent
+    alone, and `bytes` are those it sent. `disagreement` is the squared distance of the x that it
+    told in the last round to the mean of those that it and its neighbours told.
     """
     problem, metrics = agent.problem, tuple(agent.problem.metrics.items())
     rows = problem.stack(problem.measured).of(0)
-    found = _look(problem.objectives().of(0), rows, metrics, progress.state.x, progress.state.y)
+    point = progress.state.x, progress.state.y
+    found = _look(problem.objectives().of(0), rows, metrics, *point, agent.measure)
     spent = zip(Cost._fields, cost.total(progress.spent))
     return {
         "round": progress.t,
@@ -44,16 +45,16 @@ def look(
     }
 
 
-@compiled("metrics", options=MEASURES, small=2**19, less=BRIEF)
+@compiled("metrics", "measure", options=MEASURES, small=2**19, less=BRIEF)
 def _look(
-    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree
+    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, measure: str = "exact"
 ) -> dict[str, jax.Array]:
     with jax.default_matmul_precision("highest"):
         found = {
             "local_loss": problem.f(x, y, None),
             **{name: rows.mean(loss, x, y) for name, loss in metrics},
         }
-        if problem.lower_level == "personal":
+        if problem.lower_level == "personal" and measure == "exact":
             solved = lower_solution.solve(problem, x, y)
             gap = tree.sub(solved.y, y)
             found |= {"lower_error": tree.dot(gap, gap), "solver_error": solved.error}
@@ -78,6 +79,8 @@ def disagreement(
 
 def _x(average: Any) -> list[np.ndarray]:
     """The arrays of x in what is to be averaged; none if it is not in it."""
+    if isinstance(average, dict) and "method" in average:  # beside learned step sizes
+        average = average["method"]
     if isinstance(average, dict):
         average = average.get("x")
     return [np.asarray(leaf, float) for leaf in jax.tree.leaves(getattr(average, "x", average))]

@@ -7,12 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..core.cost import Cost
 from ..core.suggestions import did_you_mean
 from ..runs.reader import runs as stored
 from .groups import group
 from .payload import MEASURES, axes, number
 
-SHOWN = ("metric", "upper_loss")
+COUNTED = ("agents", "round", *Cost._fields, "bytes", "seconds", "alpha", "beta")
+SHOWN = ("metric", "upper_loss", "local_loss")  # the first two that are measured
 BEYOND = {"metric": 1e4, "upper_loss": 2.0}  # times the start, above which nothing is drawn
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3))}
 Curve = dict[str, np.ndarray]
@@ -63,12 +65,18 @@ def draw_files(
     along = axes(runs)
     curves = {
         (measure, axis): [aggregate(seeds, measure, axis) for seeds in entries]
-        for measure in SHOWN
+        for measure in _measured(runs)
         for axis in along
     }
     base = None if relative_to is None else titles.index(relative_to)
     _save(_figure(groups, curves, along, base), paths)
     return [*paths]
+
+
+def _measured(runs: Sequence[Any]) -> list[str]:
+    """The measures to show: the first two that some run has."""
+    present = {name for run in runs for name in run.lines[-1]} if runs else set()
+    return [name for name in SHOWN if name in present][:2] or [min(present - {*COUNTED})]
 
 
 def aggregate(seeds: list[list[dict[str, Any]]], measure: str, axis: str) -> Curve:
@@ -97,18 +105,19 @@ def _figure(
 ) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(3.1 * len(titles), 2.7 * len(SHOWN)), layout="constrained")
-    panels = figure.subplots(len(SHOWN), len(titles), sharey="row", squeeze=False)
+    shown = list(dict.fromkeys(measure for measure, _ in curves))
+    figure = Figure(figsize=(3.1 * len(titles), 2.7 * len(shown)), layout="constrained")
+    panels = figure.subplots(len(shown), len(titles), sharey="row", squeeze=False)
     for (measure, along), panel in zip(curves, panels.flat):
         drawn = curves[measure, along]
         if base is None:
-            drawn = _cut(drawn, BEYOND[measure])
+            drawn = _cut(drawn, BEYOND.get(measure, BEYOND["metric"]))
         else:
             drawn = [relative(curve, drawn[base]) for curve in drawn]
         _panel(panel, groups, drawn, measure, along)
     for panel, title in zip(panels[-1], titles.values()):
         panel.set_xlabel(title, fontsize=9)
-    for panel, measure in zip(panels[:, 0], SHOWN):
+    for panel, measure in zip(panels[:, 0], shown):
         suffix = "" if base is None else f"\nrelative to {groups[base]['title']}"
         panel.set_ylabel(MEASURES[measure].replace("\u2113(x\u0304)", r"$\ell(\bar{x})$") + suffix)
     handles = panels[0, 0].get_lines()

@@ -6,13 +6,17 @@ from pathlib import Path
 from .colours import OKABE_ITO
 from .reader import Stored
 
-PANELS = {
+LABELS = {
     "upper_loss": r"upper loss $\ell(\bar x)$",
     "metric": "metric, eq. (11)",
     "stationarity": r"$\|\nabla \ell(\bar x)\|^2$",
     "consensus": r"$\Sigma_i \|x_i - \bar x\|^2$",
     "lower_error": r"$\Sigma_i \|y_i^* - y_i\|^2$",
+    "local_loss": r"mean of $f_i(x_i, y_i)$",
+    "x_direction": "norm of the sampled directions of x",
+    "y_direction": "norm of the sampled directions of y",
 }
+LOSSES = ("upper_loss", "local_loss")
 
 
 def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str = "round") -> Path:
@@ -20,10 +24,10 @@ def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str =
     from matplotlib.figure import Figure  # without pyplot, which takes longer to import
 
     first = next(iter(runs.values()))
-    own = [
-        name for name in first.last["agents"] if name not in (*PANELS, "local_loss", "solver_error")
-    ]
-    panels = {**PANELS, **{name: name for name in own}}
+    own = [name for name in first.last["agents"] if name not in (*LABELS, "solver_error")]
+    left_out = "local_loss" if "upper_loss" in first.last else ""
+    shown = [name for name in LABELS if name in first.last and name != left_out]
+    panels = {name: LABELS.get(name, name) for name in (*shown, *own)}
     columns = 3
     figure = Figure(figsize=(11, 6.4), layout="constrained")
     axes = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
@@ -31,10 +35,11 @@ def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str =
         axis.set_axis_off()
     for axis, (name, label) in zip(axes.flat, panels.items()):
         for colour, (method, run) in zip(OKABE_ITO, runs.items()):
-            shown = run.lines[1:] if name == "consensus" else run.lines  # round 0: all agree
-            course = [[line[key] for line in shown] for key in (along, name)]
+            zero = name in ("consensus", "x_direction", "y_direction")  # in round 0
+            lines = run.lines[1:] if zero else run.lines
+            course = [[line[key] for line in lines] for key in (along, name)]
             axis.plot(*course, color=colour, label=method)
-        if name not in (*own, "upper_loss"):
+        if name not in (*own, *LOSSES):
             axis.set_yscale("log")
             axis.minorticks_off()  # they are half of the time that drawing takes
         axis.set_title(label, fontsize=10)

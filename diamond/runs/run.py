@@ -17,8 +17,8 @@ class Run(RunData):
     over the agents); `bytes` (sent over all edges, both ways); `curvature` (the largest
     eigenvalue of g_yy on a few mini-batches there); `seconds` (of the rounds alone, without
     compiling and measuring); where the network has links, `network_seconds` (what it would have
-    taken on them, `diamond.network.links`) and perhaps `joules`. `per_agent`: the measures that each
-    agent has of its own, (evaluations, agents). `costs`: the final counts of every agent.
+    taken on them, `diamond.network.links`) and perhaps `joules`. `per_agent`: the measures of each
+    agent, (evaluations, agents). `costs`: the final counts of every agent.
     `traffic`: bytes sent over each edge, both ways together. `resolved`: numbers that were left to
     the run to find (L_g, ...). `best`: the point of the smallest upper loss among those measured;
     None where runs were made side by side as one program. `status` and `message`: "finished" or
