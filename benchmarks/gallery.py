@@ -77,14 +77,14 @@ def cleaning():
 
 
 def mnist(folder):
-    from diamond.config.partitioning import deal
+    from diamond.config.partitioning import partition_rows
 
     lower = {"beta": 0.03, "delta": 0.03, "batch": 64}
     methods = {
         "diamond_common": lambda a: diamond.diamond_common(a, **lower, **MOMENTUM),
         "sparkle": lambda a: diamond.sparkle(a, **lower),
     }
-    rows = deal("mnist", agents=5, rows=12_500, folder=folder)[:3]
+    rows = partition_rows("mnist", agents=5, rows=12_500, folder=folder)[:3]
     made = hyper_cleaning(*rows)
     for name, one in {"weights ignored": made, "wrong rows left out": cleaned(made)}.items():
         report(name, "-", [run(one, methods["diamond_common"](0.0))])

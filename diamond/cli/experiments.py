@@ -13,7 +13,7 @@ from .interrupt import check_interrupt, gently, interruptible
 
 if TYPE_CHECKING:
     from ..config.experiment import Experiment
-    from ..experiment.execute import Permits
+    from ..experiment.execute import ResumeOverrides
     from ..experiment.runner import Plan
 
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.")]
@@ -22,7 +22,9 @@ Set = Annotated[
 ]
 Rounds = Annotated[
     int | None,
-    typer.Option(help="So many; a run of the same file with fewer is gone on with.", min=0),
+    typer.Option(
+        help="Number of rounds. If a shorter run of this file exists, it is extended.", min=0
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="Where the folder of the run goes.")]
 Devices = Annotated[
@@ -151,14 +153,14 @@ def resume(
     """Go on with what was interrupted or killed; the end is that of the uninterrupted run."""
     with reported(), interruptible(), joined(hosts, rank, size):
         start()
-        from ..experiment.execute import Permits
+        from ..experiment.execute import ResumeOverrides
         from ..experiment.runner import again
 
         chosen = devices or ("all" if hosts else "")
         show_cores(chosen or recorded(folder))
         others = int(chosen) if chosen.isdigit() else chosen or None
-        permits = Permits(restart, changed_data)
-        _go(again(folder, others), quiet, json, estimate=False, permits=permits)
+        overrides = ResumeOverrides(restart, changed_data)
+        _go(again(folder, others), quiet, json, estimate=False, overrides=overrides)
 
 
 def _extended(experiment: "Experiment", out: Path, quiet: bool) -> "Plan | None":
@@ -183,7 +185,7 @@ def _go(
     quiet: bool,
     json: bool,
     estimate: bool = True,
-    permits: "Permits | None" = None,
+    overrides: "ResumeOverrides | None" = None,
 ) -> None:
     """Estimate, run, and print the table; exits by what became of the runs."""
     from ..runs.reader import open_run
@@ -208,7 +210,7 @@ def _go(
             compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
             if not quiet:
                 talk(summary(plan, found), "dim")
-    manifests = executed(plan, quiet, compiled, permits)
+    manifests = executed(plan, quiet, compiled, overrides)
     table = rows([open_run(path) for _, path in plan.jobs])
     stopped = {one["name"]: one["message"] for one in manifests if _has_stopped(one)}
     if json:
@@ -229,14 +231,17 @@ def _go(
 
 
 def executed(
-    plan: "Plan", quiet: bool, compiled: dict[str, float], permits: "Permits | None" = None
+    plan: "Plan",
+    quiet: bool,
+    compiled: dict[str, float],
+    overrides: "ResumeOverrides | None" = None,
 ) -> list[dict[str, Any]]:
     """The manifests of a plan's runs, watched while they run; Ctrl-C says how to go on."""
-    from ..experiment.execute import Permits
+    from ..experiment.execute import ResumeOverrides
     from .progress import watching
 
-    with continuable(plan.path), gently() as stopped, watching(plan, quiet) as watch:
-        return plan.execute(watch, stopped, compiled, permits or Permits())
+    with continuable(plan.path), gently() as stopped, watching(plan, quiet) as listener:
+        return plan.execute(listener, stopped, compiled, overrides or ResumeOverrides())
 
 
 @contextmanager

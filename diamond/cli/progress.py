@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import typer
 
-from ..experiment.execute import Watch
+from ..experiment.execute import ProgressListener
 from ..experiment.runner import Plan
 from ..metrics.display import Lines, Quiet, live
 from .app import INTERRUPTED, talk
@@ -16,7 +16,7 @@ from .interrupt import check_interrupt
 class Interruptible:
     """A display that ends the runs before a run or a stage of it, if Ctrl-C was pressed."""
 
-    def __init__(self, display: Watch):
+    def __init__(self, display: ProgressListener):
         self.display = display
         self.progress, self.say, self.end = display.progress, display.say, display.end
 
@@ -30,7 +30,7 @@ class Interruptible:
 
 
 @contextmanager
-def watching(plan: Plan, quiet: bool) -> Iterator[Watch]:
+def watching(plan: Plan, quiet: bool) -> Iterator[ProgressListener]:
     """The display that suits where the talk goes."""
     names = [job.name for job, _ in plan.jobs]
     rounds = plan.experiment.rounds

@@ -138,10 +138,10 @@ def typed(annotation: Any, value: Any) -> Any:
     try:
         return adapter.validate_json(json.dumps(value))
     except (ValidationError, TypeError):
-        raise ValueError(f"must be {in_words(annotation)}, not {value!r}") from None
+        raise ValueError(f"must be {describe_type(annotation)}, not {value!r}") from None
 
 
-def in_words(annotation: Any) -> str:
+def describe_type(annotation: Any) -> str:
     """What an annotation asks for."""
     plain = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
     if annotation == int | float:
@@ -150,7 +150,7 @@ def in_words(annotation: Any) -> str:
         return plain[annotation]
     origin, inside = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
-        said = [in_words(part) for part in inside if part is not types.NoneType]
+        said = [describe_type(part) for part in inside if part is not types.NoneType]
         return " or ".join(dict.fromkeys(said))
     if origin is Literal:
         return "one of " + ", ".join(map(str, inside))

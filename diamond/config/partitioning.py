@@ -1,4 +1,4 @@
-"""A data set dealt out to the agents and split into their parts."""
+"""Rows of a data set assigned to agents, and split for training, validation and test."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -43,7 +43,7 @@ IID, AGENTS = "iid", 9  # where nothing else is said
 ALREADY = ("labels", "labels_or_n", "agents", "seed")  # what a partition is handed anyway
 
 
-class Dealt(NamedTuple):
+class Partition(NamedTuple):
     """Every agent's rows of each part."""
 
     train: list[dict[str, np.ndarray]]
@@ -55,7 +55,7 @@ class Dealt(NamedTuple):
     notes: list[str]  # missing values that were filled or dropped, features without a word
 
 
-def deal(
+def partition_rows(
     dataset: Files | None = None,
     agents: int | None = None,
     partition: str | dict[str, Any] | None = None,
@@ -76,7 +76,7 @@ def deal(
     missing_values: Literal["refuse", "drop", "mean"] | float | dict[str, float] = "refuse",
     real: bool = False,
     first: int = 0,
-) -> Dealt:
+) -> Partition:
     """Training rows of `dataset` (all, or `rows` of them) over the agents.
 
     Sites are agents: several files are a site each, a csv file may have a column `site`, an npz
@@ -97,7 +97,7 @@ def deal(
     said |= {"hashed": hashed, "text": text, "labels": labels, "missing_values": missing_values}
     found = several(given, folder, columns_of(said))
     if rows is not None:
-        found = {part: drawn(one, rows, seed) for part, one in found.items()}
+        found = {part: sample_rows(one, rows, seed) for part, one in found.items()}
     one = next(iter(found.values()))
     own = {part: _agents(each, one.places, partition, agents, seed) for part, each in found.items()}
     if dataset is not None:
@@ -122,7 +122,7 @@ def deal(
         names, empty = mark_unused(names, [*tables["train"], *tables["valid"]], hashed)
         notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
     about = len(one.classes), names, sites, notes
-    return Dealt(made["train"], made["valid"], made.get("test"), *about)
+    return Partition(made["train"], made["valid"], made.get("test"), *about)
 
 
 def _fill_agents(
@@ -140,14 +140,14 @@ def _fill_agents(
 
 
 def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> Callable[[Any], Any]:
-    """What is done to features: by the training rows of all agents, by a table, or nothing."""
+    """The scaling of features: by the training rows of all agents, by a table, or none."""
     if scale == "standard":
         return federated(train).__call__
     return told(scale, names).__call__ if scale != "none" else lambda table: table
 
 
-def drawn(found: Dataset, rows: int, seed: int) -> Dataset:
-    """So many rows of it, drawn at random."""
+def sample_rows(found: Dataset, rows: int, seed: int) -> Dataset:
+    """The data set with `rows` of its rows, drawn at random."""
     chosen = np.random.default_rng(seed).permutation(len(found.train[1]))[:rows]
     sites = None if found.sites is None else found.sites[chosen]
     return replace(found, train=(found.train[0][chosen], found.train[1][chosen]), sites=sites)
@@ -156,15 +156,15 @@ def drawn(found: Dataset, rows: int, seed: int) -> Dataset:
 def _agents(
     found: Dataset, places: Sequence[str], partition: Any, agents: int | None, seed: int
 ) -> list[np.ndarray]:
-    """The rows of each agent: those of its site, in the order of `places`, or dealt out."""
+    """The rows of each agent: the rows of its site, in the order of `places`, or a partition."""
     if found.sites is None or partition is not None:
-        return dealer(partition or IID)(found.train[1], agents or AGENTS, seed=seed)
+        return partition_options(partition or IID)[0](found.train[1], agents or AGENTS, seed=seed)
     order = places if {*places} == {*found.places} else found.places  # by name, or by their order
     return [np.flatnonzero(found.sites == place) for place in order]
 
 
 def columns_of(given: Mapping[str, Any]) -> Columns:
-    """What is what in the files, by the options of `deal`."""
+    """The columns of the files, from the options of `partition_rows`."""
     names = [field.name for field in fields(Columns)]
     found = {k: given[k] for k in names if given.get(k) is not None}
     for key in ("features", "labels"):
@@ -174,15 +174,11 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
     return Columns(**found | {"missing": MISSING[rule]})
 
 
-def dealer(partition: str | dict[str, Any]) -> Callable[..., list[np.ndarray]]:
-    """The function that deals rows out: "iid", or {kind = "dirichlet", concentration = 0.3}."""
-    return partition_options(partition)[0]
-
-
 def partition_options(partition: Any) -> tuple[Callable[..., list[np.ndarray]], dict[str, Any]]:
-    """That function, and the table that says it in full; mistakes are those of `partition`.
+    """The function that assigns rows to agents, and its table with all options.
 
-    In short: "dirichlet:concentration=0.3", "by_label:2".
+    `partition` is such a table, as {kind = "dirichlet", concentration = 0.3}, or in short "iid",
+    "dirichlet:concentration=0.3", "by_label:2".
     """
     given = spec(partition, "kind") if isinstance(partition, str) else dict(partition)
     kind, positions = given.pop("kind", None), given.pop("", [])

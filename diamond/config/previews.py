@@ -94,10 +94,12 @@ def dealt_out(
     found = load(place, str(folder) if folder else None, said)
     asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
     given = {k: v for k, v in (asked | {"site": site}).items() if v is not None}
-    settings = _read(source, lambda: sites.settled(given, found))
+    settings = _read(source, lambda: sites.resolve_agents(given, found))
     features, labels = found.train
     if "partition" in settings:
-        parts = partitioning.dealer(settings["partition"])(labels, settings["agents"], seed=seed)
+        parts = partitioning.partition_options(settings["partition"])[0](
+            labels, settings["agents"], seed=seed
+        )
         names = [str(k) for k in range(len(parts))]
     else:
         parts = [np.flatnonzero(found.sites == one) for one in found.places]

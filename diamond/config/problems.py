@@ -16,8 +16,8 @@ from .components import Part, table
 from .datasets import KNOWN, files, found_at, several
 from .digits import digits
 from .options import parameters, read
-from .partitioning import PARTS, columns_of, deal, partition_options
-from .sites import dealable, settled, whose
+from .partitioning import PARTS, columns_of, partition_options, partition_rows
+from .sites import check_partition, check_same_sites, resolve_agents
 from .user_functions import UserFunction, digests, user_function
 from .validation_errors import gather, wrong
 
@@ -58,12 +58,15 @@ def _on_rows(
     name: str, make: Callable[..., Any], given: dict[str, Any], base: Path, first: int
 ) -> Part:
     """A problem that takes rows, on a data set dealt out to the agents."""
-    dealt, rest = parameters(deal, without=("real", "first")), parameters(make, without=PARTS)
+    dealt, rest = (
+        parameters(partition_rows, without=("real", "first")),
+        parameters(make, without=PARTS),
+    )
     real = "classes" not in rest  # its labels are numbers to regress on
     files_of = {k: given[k] for k in ("dataset", *PARTS) if isinstance(given.get(k), FILES)}
     readers: list[Callable[[], Any]] = [
         lambda: read(name, {**dealt, **rest}, given),
-        lambda: dealable(given),
+        lambda: check_partition(given),
     ]
     if isinstance(given.get("partition"), str | dict):
         readers.append(lambda: partition_options(given["partition"]))
@@ -74,21 +77,21 @@ def _on_rows(
     rows, inner = of(dealt) | places | {"real": real, "first": first}, of(rest)
 
     def build() -> Problem:
-        dealt_rows = deal(**rows)
-        train, valid, test, classes, names = dealt_rows[:5]
+        partition = partition_rows(**rows)
+        train, valid, test, classes, names = partition[:5]
         known: dict[str, Any] = {"classes": classes} if "classes" in rest else {}
         known |= {"names": names} if "names" in rest and names else {}
-        sites = dealt_rows.sites or None
+        sites = partition.sites or None
         known |= {"agent_names": sites} if "agent_names" in rest and sites else {}
         made = _checked(make(train, valid, test, **known | inner), name)
-        return made.annotate(sites, dealt_rows.notes)
+        return made.annotate(sites, partition.notes)
 
     spelled = {k: v for k, v in options.spelled.items() if k not in ("agents", "partition")}
     if "dataset" not in given:
         spelled.pop("shares", None)
     asked = given | places
-    settled(asked, None)  # what is wrong whatever the files hold
-    spelled |= places | settled(asked, _at_hand(rows, places))
+    resolve_agents(asked, None)  # what is wrong whatever the files hold
+    spelled |= places | resolve_agents(asked, _at_hand(rows, places))
     if "classes" not in given:
         spelled.pop("classes", None)  # as many as the data set has
     used = [Path(path) for place in places.values() for path in files(place)]
@@ -108,7 +111,7 @@ def _at_hand(rows: dict[str, Any], places: dict[str, Any]) -> Dataset | None:
     except (DataError, OSError) as cause:
         raise wrong(str(cause), first) from None
     if "train" in places:
-        whose(found, any(isinstance(place, dict) for place in places.values()))
+        check_same_sites(found, any(isinstance(place, dict) for place in places.values()))
     return found[first]
 
 

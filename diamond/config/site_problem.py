@@ -8,7 +8,7 @@ from ..core.suggestions import did_you_mean
 from .components import Part
 from .datasets import AGENT, TABLES
 from .options import parameters
-from .partitioning import PARTS, deal
+from .partitioning import PARTS, partition_rows
 from .problems import EXAMPLE, names, problem
 from .validation_errors import several, wrong
 
@@ -29,7 +29,10 @@ def stated(given: Any) -> dict[str, Any]:
         said = f"no problem {kind!r} on rows of sites; {did_you_mean(str(kind), known)}"
         raise wrong(f"{said}; one of your own goes by --problem, as in {EXAMPLE}", "kind")
     found: list[tuple[tuple[str | int, ...], str, Any]] = []
-    taken = {*parameters(deal, without=("real", "first")), *parameters(getattr(problems, kind))}
+    taken = {
+        *parameters(partition_rows, without=("real", "first")),
+        *parameters(getattr(problems, kind)),
+    }
     for key in given.keys() - {"kind", *taken}:
         found.append(((key,), f"is no option of {kind}; {did_you_mean(key, taken)}", given[key]))
     for key in given.keys() & {*BY_SITES}:

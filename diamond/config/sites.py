@@ -8,7 +8,7 @@ from .partitioning import AGENTS, IID, PARTS, SHARES, partition_options
 from .validation_errors import gather, several, wrong
 
 
-def whose(found: Mapping[str, Dataset], named: bool) -> None:
+def check_same_sites(found: Mapping[str, Dataset], named: bool) -> None:
     """Refuse files for training, validation and test that are not of the same sites.
 
     `named`: sites have names, the same in all parts; else files go by their order.
@@ -23,7 +23,7 @@ def whose(found: Mapping[str, Dataset], named: bool) -> None:
             raise wrong(said, part)
 
 
-def settled(given: dict[str, Any], found: Dataset | None) -> dict[str, Any]:
+def resolve_agents(given: dict[str, Any], found: Dataset | None) -> dict[str, Any]:
     """Who the agents are, as a file says it in full; raises with every mistake.
 
     `found` is the data set where its files are at hand, `given` what was asked for.
@@ -54,7 +54,7 @@ def settled(given: dict[str, Any], found: Dataset | None) -> dict[str, Any]:
     return {"agents": AGENTS if agents is None else agents, "partition": table}
 
 
-def dealable(given: Mapping[str, Any]) -> None:
+def check_partition(given: Mapping[str, Any]) -> None:
     """Refuse numbers that no data set can be dealt by, whatever it holds."""
     found: list[tuple[tuple[str | int, ...], str, Any]] = []
     for name, least in (("agents", 1), ("rows", 1), ("seed", 0), ("hashed", 1)):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..config.digits import dealt
+from ..config.digits import partition_digits
 from ..config.federation import Federation, read
 from ..core import tree
 from ..engine.simulate import simulate
@@ -63,7 +63,7 @@ class Demo:
     def __init__(self, out: Path, say: Callable[[str], None]):
         self.say, self.out, self.folder = say, out, out / NAME
         self.place = self.folder / "federation"
-        self.rows = dealt(len(SITES))  # of training, validation and test
+        self.rows = partition_digits(len(SITES))  # of training, validation and test
         self.federation = _federation()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 

@@ -1,4 +1,4 @@
-"""One run into its folder: begun, gone on with, and ended."""
+"""Execute or resume one run in its folder."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,15 +26,15 @@ from .multi_process import lead
 Manifest = dict[str, Any]
 
 
-class Permits(NamedTuple):
-    """What a run may do although it is not what it seems to be asked for."""
+class ResumeOverrides(NamedTuple):
+    """Overrides for the consistency checks of `resume`."""
 
-    restart: bool = False  # begin anew where no checkpoint can be read
-    changed_data: bool = False  # go on with other rows, files or packages than it began with
+    restart: bool = False  # start from round 0 if no checkpoint can be read
+    changed_data: bool = False  # continue although rows, files or packages have changed
 
 
-class Watch(Protocol):
-    """Whoever wants to see how the runs come along."""
+class ProgressListener(Protocol):
+    """Receives the progress of runs."""
 
     def begin(self, name: str, rounds: int) -> None: ...
 
@@ -51,26 +51,33 @@ def execute(
     job: Job,
     problem: Problem,
     path: Path,
-    watch: Watch,
+    listener: ProgressListener,
     stopped: Callable[[], bool] = lambda: False,
     compiled: float = 0.0,
-    permits: Permits = Permits(),
+    overrides: ResumeOverrides = ResumeOverrides(),
 ) -> Manifest:
-    """Run `job` in the folder `path`, from where an earlier attempt left it; the final manifest.
+    """Run `job` in the folder `path`, or resume it there; return the final manifest.
 
-    `stopped` is asked after every evaluation; if so, all is saved and KeyboardInterrupt raised.
-    `compiled` are seconds of compiling before.
+    Args:
+        job: The run.
+        problem: Its problem.
+        path: Its folder.
+        listener: Receives its progress.
+        stopped: Called after every evaluation; if true, the run is saved and KeyboardInterrupt
+            raised.
+        compiled: Seconds of compilation before this call, for the manifest.
+        overrides: Consistency checks to skip.
     """
-    watch.begin(job.name, job.experiment.rounds)
+    listener.begin(job.name, job.experiment.rounds)
     with Writer(path, job.experiment.checkpoint_seconds) as writer:
-        changes = unchanged(job.experiment, problem, path, permits)
-        saved = _opened(writer, job, problem, watch, permits)
+        changes = check_unchanged(job.experiment, problem, path, overrides)
+        saved = _restore_or_begin(writer, job, problem, listener, overrides)
         if changes and saved is not None:
-            _confess(writer, job, problem, watch, saved, changes)
+            _record_changes(writer, job, problem, listener, saved, changes)
         if jax.process_count() > 1:
             lead(saved)
         try:
-            run, status, message = _simulated(writer, job, problem, watch, stopped, saved)
+            run, status, message = _simulate(writer, job, problem, listener, stopped, saved)
         except BaseException as error:
             asked = isinstance(error, KeyboardInterrupt)
             said = "" if asked else f"{type(error).__name__}: {error}"
@@ -79,23 +86,27 @@ def execute(
         end = closing(run, status, message, writer.wall, writer.digest(run.x, run.y))
         end["compile_seconds"] += compiled
         manifest = writer.manifest(**end)
-    watch.end(job.name, manifest)
+    listener.end(job.name, manifest)
     return manifest
 
 
-def _opened(
-    writer: Writer, job: Job, problem: Problem, watch: Watch, permits: Permits
+def _restore_or_begin(
+    writer: Writer,
+    job: Job,
+    problem: Problem,
+    listener: ProgressListener,
+    overrides: ResumeOverrides,
 ) -> Snapshot | None:
-    """Where an earlier attempt left the run; None if it begins now."""
-    saved, complaints = writer.restore(permits.restart)
+    """The snapshot to resume from; None if the run begins now."""
+    saved, complaints = writer.restore(overrides.restart)
     for complaint in complaints:
-        watch.say(job.name, complaint)
+        listener.say(job.name, complaint)
     one = job.experiment
     if saved is not None:
         known = writer.manifest() or _opening(writer, job, problem)
         writer.manifest(**known | {"status": "running", "message": "", "finished": None})
         if saved.entries:
-            watch.progress(job.name, saved.entries)
+            listener.progress(job.name, saved.entries)
         return saved
     writer.begin(_opening(writer, job, problem), one.toml(writer.path))
     return None
@@ -109,33 +120,38 @@ def _opening(writer: Writer, job: Job, problem: Problem) -> Manifest:
     return opening(_origin(job, writer.path), problem, one.network[0].build(), *fixed)
 
 
-def _confess(
-    writer: Writer, job: Job, problem: Problem, watch: Watch, saved: Snapshot, changes: list[str]
+def _record_changes(
+    writer: Writer,
+    job: Job,
+    problem: Problem,
+    listener: ProgressListener,
+    saved: Snapshot,
+    changes: list[str],
 ) -> None:
-    """Say, in the manifest too, that the run goes on with something else than it began with."""
+    """Report, in the manifest too, that the run continues with changed inputs."""
     now, known = _opening(writer, job, problem), writer.manifest()
     round = int(saved.entries[-1]["round"]) if saved.entries else 0
     changed = [*known.get("changed", []), {"round": round, "when": time(), "what": changes}]
     writer.manifest(changed=changed, problem=now["problem"], versions=now["versions"])
-    watch.say(job.name, f"goes on although {'; '.join(changes)}")
+    listener.say(job.name, f"goes on although {'; '.join(changes)}")
 
 
-def _simulated(
+def _simulate(
     writer: Writer,
     job: Job,
     problem: Problem,
-    watch: Watch,
+    listener: ProgressListener,
     stopped: Callable[[], bool],
     saved: Snapshot | None,
 ) -> tuple[Run, str, str]:
-    """The run, what became of it, and why."""
+    """The run, its status and the message of the status."""
     one = job.experiment
 
     def progress(saved: Snapshot) -> None:
         entry = saved.entries[-1]
         last = entry["round"] == one.rounds or bool(reached(one.stop, entry))
         writer.note(saved, last)
-        watch.progress(job.name, saved.entries)
+        listener.progress(job.name, saved.entries)
         if stopped() and not last:
             writer.save(saved)
             raise KeyboardInterrupt
@@ -144,7 +160,7 @@ def _simulated(
     fixed = one.rounds, one.seed[0], one.every, one.sampling
     with warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
-        warnings.showwarning = lambda message, *_, **__: watch.say(job.name, str(message))
+        warnings.showwarning = lambda message, *_, **__: listener.say(job.name, str(message))
         try:
             run = simulate(
                 problem,
@@ -158,7 +174,7 @@ def _simulated(
                 devices=one.devices,
                 precision=one.products,
                 measure=one.measure,
-                on_stage=lambda said: watch.stage(job.name, said),
+                on_stage=lambda said: listener.stage(job.name, said),
             )
             return run, "finished", run.message
         except Diverged as error:
@@ -171,26 +187,28 @@ def _simulated(
 
 
 def finished(path: Path) -> Manifest | None:
-    """The manifest of a run that has come to its end, by its last round or by diverging."""
+    """The manifest of a run that has finished or diverged, else None."""
     known, _ = written(path / "manifest.json")
     return known if known.get("status") in ("finished", "diverged") else None
 
 
-def unchanged(experiment: Experiment, problem: Problem, path: Path, permits: Permits) -> list[str]:
-    """What is not as it was when the run began; refused unless that is permitted.
+def check_unchanged(
+    experiment: Experiment, problem: Problem, path: Path, overrides: ResumeOverrides
+) -> list[str]:
+    """List the inputs that changed since the run began; raise unless `overrides` allow changes.
 
-    The rounds to come would be of another problem, or other bits.
+    Later rounds would solve another problem, or have other bits.
     """
     then, _ = written(path / "manifest.json")
     if not then:
         return []  # not even begun
     began, here = then["versions"], versions()
-    changes = other_inputs(experiment, problem, path, then)
+    changes = changed_inputs(experiment, problem, path, then)
     changes += [
         f"it was begun with {name} {began.get(name)} and this is {here.get(name)}"
         for name in _differing(began, here)
     ]
-    if changes and not permits.changed_data:
+    if changes and not overrides.changed_data:
         said = (
             f"{'; '.join(changes)}: restore that, begin anew by `diamond run`, or go on all the "
             f"same by `diamond resume --changed-data`, which the manifest will say"
@@ -199,10 +217,10 @@ def unchanged(experiment: Experiment, problem: Problem, path: Path, permits: Per
     return changes
 
 
-def other_inputs(
+def changed_inputs(
     experiment: Experiment, problem: Problem, path: Path, manifest: Mapping[str, Any]
 ) -> list[str]:
-    """Which files and rows of the run are not what the manifest says they were."""
+    """The files and rows of the run that differ from those in the manifest."""
     before = manifest["problem"]
     files = _differing(before["sources"], _sources(experiment, path))
     rows = _differing(before.get("data", {}), data(problem)) if before.get("data") else []

@@ -31,7 +31,7 @@ from ..runs.recovery import manifest as written
 from ..runs.run import Run
 from ..runs.snapshot import Snapshot, restored
 from .comparison import TOGETHER, Comparison
-from .execute import other_inputs
+from .execute import changed_inputs
 from .jobs import build, precision
 from .runner import COMPARISON, RUN
 
@@ -207,7 +207,7 @@ def _remade(path: Path, experiment: Any) -> Problem | None:
         with precision(experiment):
             problem = build(experiment, str(path))
         manifest, _ = written(path / "manifest.json")
-        if manifest and (changes := other_inputs(experiment, problem, path, manifest)):
+        if manifest and (changes := changed_inputs(experiment, problem, path, manifest)):
             raise ValueError("; ".join(changes))
         return problem
     except ValueError as cause:

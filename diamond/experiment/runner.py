@@ -19,7 +19,7 @@ from ..runs.checkpoint import replace
 from ..runs.lock import Busy
 from ..runs.recovery import Lost, manifest
 from ..runs.saving import PYTHON
-from .execute import Manifest, Permits, Watch, execute, finished
+from .execute import Manifest, ProgressListener, ResumeOverrides, execute, finished
 from .jobs import FAULTS, Job, build, fresh, jobs, misfits, precision
 from .multi_process import dismiss, follow
 
@@ -85,10 +85,10 @@ class Plan(NamedTuple):
 
     def execute(
         self,
-        watch: Watch,
+        listener: ProgressListener,
         stopped: Callable[[], bool] = lambda: False,
         compiled: dict[str, float] | None = None,
-        permits: Permits = Permits(),
+        overrides: ResumeOverrides = ResumeOverrides(),
     ) -> list[Manifest]:
         """Run what is not finished yet; a run that diverges or fails does not stop the others.
 
@@ -101,28 +101,30 @@ class Plan(NamedTuple):
                 done = finished(path)
                 if done is None:
                     took = (compiled or {}).get(job.name, 0.0)
-                    given = job, self.problem, path, watch, stopped, took, permits
+                    given = job, self.problem, path, listener, stopped, took, overrides
                     done = execute(*given) if alone else _attempt(*given)
                 else:
                     if jax.process_count() > 1:
                         dismiss()
-                    watch.end(job.name, done)
+                    listener.end(job.name, done)
                 manifests.append(done)
         return manifests
 
 
-def _attempt(job: Job, problem: Problem, path: Path, watch: Watch, *rest: Any) -> Manifest:
+def _attempt(
+    job: Job, problem: Problem, path: Path, listener: ProgressListener, *rest: Any
+) -> Manifest:
     """`execute`, whose manifest says why where the algorithm itself fails.
 
     Raises where other runs would fail as well: a full disk, folders in use or damaged, bad input.
     """
     try:
-        return execute(job, problem, path, watch, *rest)
+        return execute(job, problem, path, listener, *rest)
     except (OSError, Busy, Lost, BadExperiment):
         raise
     except Exception:
         failed, _ = manifest(path / "manifest.json")
-        watch.end(job.name, failed)
+        listener.end(job.name, failed)
         return failed
 
 

@@ -13,7 +13,7 @@ from diamond.advice import advice
 from diamond.config import federation
 from diamond.config.experiment import load, read
 from diamond.config.validation_errors import BadExperiment
-from diamond.experiment.execute import Permits, unchanged
+from diamond.experiment.execute import ResumeOverrides, check_unchanged
 from diamond.numbers.learned import learned_names
 from diamond.tuning.experiment_grid import grid
 
@@ -64,11 +64,11 @@ def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
     assert run(again, here / "b", Silent())["digest"] == manifest["digest"]
     built = diamond.dsgd(0.05, diamond.schedule.scaled(0.5, 0.2), 2, None, "paper")
     assert one.algorithm[0].build().numbers(3) == built.numbers(3)
-    at = again.problem.build(), here / "runs" / "a", Permits()
-    assert unchanged(again, *at) == []
+    at = again.problem.build(), here / "runs" / "a", ResumeOverrides()
+    assert check_unchanged(again, *at) == []
     (here / "mine.py").write_text(MINE + "\n# another\n")
     with pytest.raises(BadExperiment, match=r"mine\.py is not what it was"):
-        unchanged(load(here / "runs" / "a" / "config.toml"), *at)
+        check_unchanged(load(here / "runs" / "a" / "config.toml"), *at)
 
 
 @pytest.mark.parametrize("algorithm, said", [

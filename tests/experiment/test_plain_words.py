@@ -106,7 +106,7 @@ def test_a_metric_has_a_name_of_its_own():
     dsgd = diamond.dsgd(0.05, 0.2, 4, diamond.hypergradient.exact())
     with quickly():
         run = diamond.simulate(plain, ring(4), dsgd, 1)
-    assert {*run.history, *run.agents} <= validate.TAKEN
+    assert {*run.history, *run.per_agent} <= validate.TAKEN
 
 
 def test_a_run_whose_process_is_gone_is_not_running(tmp_path):

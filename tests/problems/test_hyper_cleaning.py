@@ -12,7 +12,7 @@ from softmax_regression import reference
 from solved import solved
 
 import diamond
-from diamond.config.partitioning import deal
+from diamond.config.partitioning import partition_rows
 from diamond.problems import hyper_cleaning
 from diamond.problems.hyper_cleaning import corrupt, f1
 
@@ -78,7 +78,7 @@ def test_f1_is_that_of_precision_and_recall():
 
 
 def test_the_wrong_rows_of_the_digits_are_found_together(float32):
-    made = hyper_cleaning(*deal("digits", agents=5)[:3], corrupted=0.5)
+    made = hyper_cleaning(*partition_rows("digits", agents=5)[:3], corrupted=0.5)
     algorithm = diamond.diamond_common(10.0, 0.3, 0.3, 0.2, 0.2, batch=32)
     x = end(made, ring(5), algorithm, 300).state.x
     every_row = 2 * 0.5 / (1 + 0.5)  # the f1 of saying that all are wrong

@@ -54,9 +54,12 @@ def small():
 def called(monkeypatch):
     """How many trials were run, not remembered."""
     calls, real = [], trial_cache.many
-    monkeypatch.setattr(
-        trial_cache, "many", lambda *given: calls.extend(s for _, s in given[2]) or real(*given)
-    )
+
+    def counted(*given, **options):
+        calls.extend(seed for _, seed in given[2])
+        return real(*given, **options)
+
+    monkeypatch.setattr(trial_cache, "many", counted)
     return calls
 
 

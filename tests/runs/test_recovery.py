@@ -17,7 +17,7 @@ from diamond import cli
 from diamond.config.experiment import read
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.execute import Permits, execute
+from diamond.experiment.execute import ResumeOverrides, execute
 from diamond.experiment.runner import again
 from diamond.runs import checkpoint, metrics
 from diamond.runs.reader import open_run
@@ -179,7 +179,7 @@ def whole(tmp_path_factory):
         yield manifest, problem, place / "run"
 
 
-def resumed(whole, tmp_path, how, permits=Permits()):
+def resumed(whole, tmp_path, how, overrides=ResumeOverrides()):
     """The stopped run gone on with after `how` was done to its folder."""
     manifest, problem, source = whole
     path, watch, experiment = tmp_path / "run", Silent(), tiny(checkpoint_seconds=0.0)
@@ -187,7 +187,7 @@ def resumed(whole, tmp_path, how, permits=Permits()):
     how(path)
     with quickly(), jobs.precision(experiment):
         (job,) = jobs.jobs(experiment)
-        after = execute(job, problem, path, watch, permits=permits)
+        after = execute(job, problem, path, watch, overrides=overrides)
     assert after["digest"] == manifest["digest"] and after["status"] == "finished"
     return path, watch.said
 
@@ -226,7 +226,7 @@ def cut_checkpoints(path):
 def test_a_fresh_start_is_asked_for(whole, tmp_path):
     with pytest.raises(Lost, match=r"none of its checkpoints can be read.*--restart"):
         resumed(whole, tmp_path / "asked", cut_checkpoints)
-    path, said = resumed(whole, tmp_path / "told", cut_checkpoints, Permits(restart=True))
+    path, said = resumed(whole, tmp_path / "told", cut_checkpoints, ResumeOverrides(restart=True))
     assert any("begun anew; set aside" in one for one in said)
     kept = sorted(file.name for file in (path / "checkpoint").glob("*.damaged-1"))
     assert len(kept) == 4 and (path / "metrics.jsonl.damaged-1").is_file()
@@ -262,7 +262,7 @@ def test_changed_data_is_refused_or_confessed(tmp_path, monkeypatch):
         again(path).execute(Silent())
     watch = Silent()
     with quickly():
-        (after,) = again(path).execute(watch, permits=Permits(changed_data=True))
+        (after,) = again(path).execute(watch, overrides=ResumeOverrides(changed_data=True))
     (confessed,) = after["changed"]
     assert confessed["round"] == 0 and any("rows.csv" in one for one in confessed["what"])
     assert any("goes on although" in one for one in watch.said)
@@ -276,7 +276,7 @@ def test_other_packages_too(whole, tmp_path):
 
     with pytest.raises(BadExperiment, match=r"begun with jax 0\.0\.1.*--changed-data"):
         resumed(whole, tmp_path / "refused", older)
-    path, _ = resumed(whole, tmp_path / "told", older, Permits(changed_data=True))
+    path, _ = resumed(whole, tmp_path / "told", older, ResumeOverrides(changed_data=True))
     assert "jax 0.0.1" in open_run(path).manifest["changed"][0]["what"][0]
 
 

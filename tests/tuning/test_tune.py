@@ -60,9 +60,9 @@ def calls(monkeypatch):
     """The seeds of the trials that were run, not remembered."""
     seen, real = [], trial_cache.many
 
-    def counted(*given):
+    def counted(*given, **options):
         seen.extend(seed for _, seed in given[2])
-        return real(*given)
+        return real(*given, **options)
 
     monkeypatch.setattr(trial_cache, "many", counted)
     return seen
@@ -116,10 +116,10 @@ def test_the_late_loss_is_that_of_the_runs_themselves(here):
 def test_an_interrupted_tuning_goes_on(here, calls, monkeypatch):
     counted = trial_cache.many
 
-    def interrupted(*given):
+    def interrupted(*given, **options):
         if len(calls) == 5:
             raise KeyboardInterrupt
-        return counted(*given)
+        return counted(*given, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(trial_cache, "many", interrupted)
