@@ -95,7 +95,7 @@ class Network:
 
     @property
     def phases(self) -> tuple["Network", ...]:
-        """The networks that rounds 0, 1, ... have, until they begin again."""
+        """The networks of rounds 0, 1, ..., which repeat; of a fixed network, itself alone."""
         return self.sequence or (self,)
 
     @cached_property
@@ -192,7 +192,7 @@ class Network:
         return [sorted({number[edge] for edge in arcs if edge in number}) for arcs in there]
 
     def count_messages(self, rounds: int) -> int:
-        """How many go over all edges in that many rounds, one an agent to each neighbour."""
+        """Count the messages over all edges in `rounds` rounds, one an agent to each neighbor."""
         if not self.sequence:
             ways = 1 if self.graph.is_directed() else 2
             return rounds * ways * int(self.graph.number_of_edges())
