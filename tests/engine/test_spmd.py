@@ -11,7 +11,7 @@ from helpers import ALGORITHMS, build, end, flat, logistic, quad, ring, same_bit
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.engine import spmd
+from diamond.engine import devices as spmd
 from diamond.engine.devices import Spmd
 from diamond.engine.round import start
 from diamond.numbers.open_numbers import Setting, resolve

@@ -15,7 +15,7 @@ import sharing
 from compiling import unchecked
 
 import diamond
-from diamond.engine import _gather
+from diamond.engine import gather as _gather
 from diamond.engine.gather import Gather
 from diamond.hypergradient import neumann
 from diamond.machine.sharding import AgentSharding

@@ -12,7 +12,9 @@ import numpy as np
 
 import diamond
 from diamond import catalogue, network, schedule
-from diamond.engine.driver import Simulation
+from diamond.engine.driver import SingleDriver
+from diamond.engine.one_device import OneDevice
+from diamond.metrics.measures import parse_measures
 
 
 def problem(f_inner, f_outer, n_inner_samples, n_outer_samples, inner_var0, outer_var0):
@@ -54,14 +56,15 @@ class Rounds:
 
     def __init__(self, problem, algorithm, seed, shrinks):
         alone = network.complete(1)
-        self.run = Simulation(problem, alone, algorithm, seed, "blocks", shrinks, None)
+        backend = OneDevice(problem, alone, algorithm.batch, "blocks")
+        given = problem, alone, algorithm, seed, "blocks", backend
+        self.run = SingleDriver(*given, parse_measures("cheap", problem), shrinks)
 
     def advance(self, rounds):
         """So many rounds more."""
         end = self.run.t + rounds
         while self.run.t < end:
-            if self.run.check(*self.run.advance(self.run.stops(end, rounds))):
-                self.run.renumber()
+            self.run.step(self.run.next_stop(end, rounds))
 
     @property
     def variables(self):
