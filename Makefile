@@ -46,6 +46,7 @@ test-lowest:  ## the demo and the fastest tests with the oldest supported versio
 	  --constraint $(LOWEST)/versions.txt --editable '.[all,dev]'
 	cd $$(mktemp -d) && $(abspath $(LOWEST))/bin/diamond demo --quiet
 	$(LOWEST)/bin/python -m pytest -m quick -n 2 --dist loadfile -W ignore::DeprecationWarning $(QUICK_FILES)
+	$(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning $$(find tests -name 'test_callbacks*.py')
 
 coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
 	$(BIN)/coverage erase
