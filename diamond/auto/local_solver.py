@@ -17,10 +17,10 @@ from ..core.sampling import Sample, Where, endless
 from ..core.tree import Tree
 from ..problem import Objectives
 
-TOLERANCE = 0.3  # relative residual of conjugate gradients
+TOLERANCE = 0.03  # relative residual of conjugate gradients
 SETTLED_AT_START, SETTLED = 0.1, 0.3  # of ||g_y||: what Newton's steps reduce it to
 NEWTON_STEPS_AT_START, NEWTON_STEPS = 20, 1
-PRODUCTS_AT_START, PRODUCTS = 40, 8  # of conjugate gradients, at most
+PRODUCTS = 40  # of conjugate gradients, at most
 LARGER = 1.5  # ||g_y|| after a Newton step, at most; else a quarter of the step is taken
 
 
@@ -92,7 +92,6 @@ def solve_locally(
     valid = local_rows(problem.valid, sample.upper, batches)
     lower_gradient = lambda y: jax.grad(problem.g, 1)(x, y, train.where)
     newton_steps = NEWTON_STEPS_AT_START if at_start else NEWTON_STEPS
-    products = PRODUCTS_AT_START if at_start else PRODUCTS
     goal = SETTLED_AT_START if at_start else SETTLED
     value = lower_gradient(y)
     reference = tree.norm(value)
@@ -104,7 +103,7 @@ def solve_locally(
     def newton(carry: Any) -> Any:
         y, value, steps, gradients, count = carry
         product = jax.linearize(lower_gradient, y)[1]
-        move, iterations = conjugate_gradient(product, value, products, TOLERANCE)
+        move, iterations = conjugate_gradient(product, value, PRODUCTS, TOLERANCE)
         moved = tree.sub(y, move)
         new = lower_gradient(moved)
         worse = ~(tree.norm(new) < LARGER * tree.norm(value))
@@ -121,7 +120,7 @@ def solve_locally(
     product = jax.linearize(lower_gradient, y)[1]
     residual = tree.sub(f_y, product(z))
     ratio = tree.norm(f_y) / jnp.maximum(tree.norm(residual), jnp.finfo(reference.dtype).tiny)
-    move, iterations = conjugate_gradient(product, residual, products, TOLERANCE * ratio)
+    move, iterations = conjugate_gradient(product, residual, PRODUCTS, TOLERANCE * ratio)
     cost = Cost(
         samples=train.number + valid.number,
         gradients=gradients * train.number + valid.number,

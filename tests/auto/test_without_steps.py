@@ -33,6 +33,18 @@ def test_methods_run_without_a_step_size(name):
     assert run.history["alpha"][-1] > 0 and run.history["beta"][-1] > 0
 
 
+@pytest.mark.parametrize("name", ["dsgd", "m_sgd", "gt_sgd"])
+def test_methods_with_and_without_tracking_learn_steps_on_a_changing_balanced_network(name):
+    """One neighbor a round: what each method communicates is read from the method itself."""
+    given = quad(noise=0.0)
+    network = diamond.network.one_peer(4)
+    assert network.kind == "balanced"
+    run = diamond.simulate(given, network, build(name, batch=12), 200, every=100)
+    loss = run.history["upper_loss"]
+    assert loss[-1] < loss[0] and "shrunk" not in run.resolved
+    assert run.history["stationarity"][-1] < 0.05 * run.history["stationarity"][0]
+
+
 def scaled_upper(x, y, rows):
     return jnp.mean(rows["scale"]) * logistic().upper(x, y, rows["of"])
 

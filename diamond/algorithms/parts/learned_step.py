@@ -1,0 +1,167 @@
+"""The step size of x, learned from sketches of x and of its directions."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ...auto.local_solver import run_if
+from ...auto.sketch import sketch
+from ...auto.step_rule import (
+    RECENT,
+    TRUST,
+    StepInputs,
+    StepScalars,
+    initial_scalars,
+    propose_step,
+)
+from ...auto.trusted_length import newton_length, sound_reference, trusted_length
+from ...core import tree
+from ...core.cost import Cost
+from ...core.sampling import Sample
+from ...core.tree import Tree
+from ...numbers.schedule import Number
+from ...problem import Objectives
+from .local_work import LAGGING
+from .lower_curvature import Curvature, cast_like, rounds_to_relax
+
+UNSETTLED = 2.0  # times its norm at the start: a lower gradient that stops the growth of steps
+
+
+class StepMemory(NamedTuple):
+    """What the step size of x is learned from."""
+
+    scalars: StepScalars  # averaged with the neighbors in every round
+    start: jax.Array  # the sketch of x_0
+    average: jax.Array  # of the sketch of x over the last rounds
+    direction: jax.Array  # the sketch of the direction of the round before, and its squared norm
+    tracked: jax.Array  # the mean of these over the network, averaged with neighbors
+    tracker: jax.Array  # the same of the round before, as the rule has seen it
+
+
+def initial_memory(x: Tree) -> StepMemory:
+    """Before the first round."""
+    start, scalars = sketch(x), initial_scalars(x)
+    empty = jnp.zeros_like(start)
+    tracked = jnp.append(empty, scalars.distance)
+    return StepMemory(scalars, start, start, tracked, tracked, empty)
+
+
+class LearnedStep(NamedTuple):
+    """How a method learns the step size of x.
+
+    Attributes:
+        level: of the lower level.
+        works_locally: whether y is solved for where it lags.
+        lower_steps: steps of y in a round.
+        lower_step: (share, caution) of `rounds_to_relax`.
+        first_move: the round in which x moves for the first time.
+        boldness: below 1 after a rollback.
+        statistics_weight: of the newest direction in the smoothed tracker.
+        smoothing_delay: rounds by which averaged directions lag.
+    """
+
+    level: str
+    works_locally: bool
+    lower_steps: int
+    lower_step: tuple[Any, Any]
+    first_move: int
+    boldness: Any
+    statistics_weight: float
+    smoothing_delay: Any
+
+    def choose(
+        self,
+        problem: Objectives,
+        point: tuple[Tree, Tree],
+        curvature: Curvature | None,
+        known: StepMemory,
+        direction: Tree,
+        tracker: Tree | None,
+        lower_gradient: Tree | None,
+        t: Number,
+        sample: Sample,
+    ) -> tuple[Curvature | None, StepMemory, Cost]:
+        """The step size of x in this round."""
+        (x, y), scalars = point, known.scalars
+        first, ramping = jnp.asarray(t <= self.first_move), scalars.ramping > 0.5
+        if curvature is None:
+            gradient = lambda x: jax.grad(problem.f)(x, None, sample.upper)
+            rows, value = problem.valid.size(sample.upper), gradient(x)
+            reference = most = tree.norm(value)
+            delay, unsettled = jnp.ones_like(reference), jnp.zeros_like(reference)
+            again = jnp.ones_like(ramping)
+        else:
+            gradient = lambda x: jax.grad(problem.g, 1)(x, y, sample.lower)
+            rows, work = problem.train.size(sample.lower), curvature.work
+            value, again = lower_gradient, jnp.zeros_like(ramping)
+            if value is None:
+                needed, again = tree.mapped_with(ramping, scalars.alpha), ramping
+                value = run_if(needed, lambda: gradient(x), tree.zeros(y))
+            residual = tree.norm(value)
+            larger = jnp.maximum(work.reference, residual)
+            reference = jnp.where(t == 0, larger, work.reference)
+            reference = sound_reference(reference, curvature.largest, y)
+            work = work._replace(reference=reference, residual=residual)
+            curvature = cast_like(curvature._replace(work=work), curvature)
+            most, delay = TRUST * reference, self.delay(curvature)
+            unsettled = (residual > UNSETTLED * reference).astype(reference.dtype)
+        about = x, known.start, direction, value, most, reference, scalars, first
+        length, probes = trusted_length(gradient, *about)
+        spent = Cost()
+        if self.works_locally and curvature is not None:
+            newton, bend, spent = newton_length(problem, x, y, direction, first, sample)
+            length = jnp.where(first, jnp.minimum(length, newton), length)
+            slow = rounds_to_relax(self.lower_step, curvature.largest, bend)
+            slow = jnp.where(first, slow, curvature.response_lag)
+            curvature = cast_like(curvature._replace(response_lag=slow), curvature)
+        inputs, memory = self._inputs(x, known, direction, tracker, length, t)
+        step = propose_step(scalars, inputs)
+        alpha = jnp.where(t < self.first_move, 0.0, step.alpha)
+        step = step._replace(alpha=alpha, unsettled=unsettled, delay=delay)
+        cost = tree.add(spent, Cost(0, rows * (probes + again), 0, rows * first))
+        return curvature, cast_like(memory._replace(scalars=step), known), cost
+
+    def delay(self, curvature: Curvature) -> jax.Array:
+        """Rounds in which y follows x."""
+        lag = curvature.slowest / self.lower_steps
+        if self.level == "common":
+            return 2 * lag + 1  # of y, then z; of the trackers
+        return jnp.where((lag > LAGGING) & (curvature.work.rest <= 0), 1.0, lag)
+
+    def _inputs(
+        self,
+        x: Tree,
+        known: StepMemory,
+        direction: Tree,
+        own_tracker: Tree | None,
+        length: jax.Array,
+        t: Number,
+    ) -> tuple[StepInputs, StepMemory]:
+        """What the step is chosen from, in sketches, and what is kept of it."""
+        first, weight = jnp.asarray(t <= self.first_move), self.statistics_weight
+        position = sketch(x)
+        own = jnp.append(sketch(direction), tree.dot(direction, direction))
+        change = own - known.direction
+        tracked = known.tracked + change
+        newest = tracked[:-1] if own_tracker is None else sketch(own_tracker) + change[:-1]
+        squared = jnp.maximum(tracked[-1], own[-1])  # of the network, but never less than its own
+        magnitude = jnp.sqrt(squared) if own_tracker is None else None
+        smooth = known.tracker + weight * (newest - known.tracker)
+        tracker = jnp.where(first, newest, smooth)
+        inputs = StepInputs(
+            position,
+            known.start,
+            known.average,
+            tracker,
+            known.tracker,
+            length,
+            t,
+            first,
+            self.smoothing_delay + 1 / weight - 1,
+            magnitude,
+            newest,
+            boldness=self.boldness,
+        )
+        average = known.average + RECENT * (position - known.average)
+        return inputs, StepMemory(known.scalars, known.start, average, own, tracked, tracker)

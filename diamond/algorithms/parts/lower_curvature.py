@@ -1,0 +1,131 @@
+"""The curvature of one agent's lower level, learned from one or two products a round.
+
+L, the largest eigenvalue of g_yy, comes from power iteration with a carried vector. Another
+product, along z, says in how many rounds gradient steps of y follow x.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ...auto.local_solver import run_if
+from ...auto.step_rule import TINY
+from ...auto.trusted_length import unit_vector
+from ...core import tree
+from ...core.cost import Cost
+from ...core.sampling import Sample
+from ...core.tree import Tree
+from ...numbers.schedule import Number
+from ...problem import Objectives
+from .local_work import WorkMemory
+
+MARGIN = 1.5  # between 1 / L and the steps of y and z
+POWER_STEPS_AT_START = 4
+MIXED = 0.1  # of the direction of z, in power iteration: the steepest direction may change
+FORGETTING = 0.99  # of the largest curvature seen, a round
+
+
+class Curvature(NamedTuple):
+    """What an agent knows of its lower level."""
+
+    power_vector: Tree  # about the eigenvector of g_yy to its largest eigenvalue
+    largest: jax.Array  # that eigenvalue
+    lag: jax.Array  # rounds in which gradient steps relax, along z
+    response_lag: jax.Array  # the same along the way of y after the first step of x
+    z: Tree  # about the solution of g_yy z = f_y; None where the method itself has it
+    work: WorkMemory
+
+    @property
+    def slowest(self) -> jax.Array:
+        """Rounds in which gradient steps of y relax."""
+        return jnp.maximum(self.lag, self.response_lag)
+
+
+def initial_curvature(y: Tree, zero: jax.Array, carries_z: bool) -> Curvature:
+    """Before the first round; `zero` has the type of the numbers."""
+    wave = lambda a: jnp.cos(1.7 * jnp.arange(a.size, dtype=a.dtype) + 0.3).reshape(a.shape)
+    z = tree.zeros(y) if carries_z else None
+    vector = unit_vector(jax.tree.map(wave, y))
+    return Curvature(vector, zero, zero + 1, zero, z, WorkMemory(*[zero] * 4))
+
+
+class CurvatureRule(NamedTuple):
+    """How a stage learns the curvature.
+
+    Attributes:
+        step: (share, caution), see `rounds_to_relax`.
+        moves_x: whether the stage moves x; other stages learn in round 0 only.
+        wants_z: whether the lag along z, or z itself, is needed.
+        carries_z: whether z is carried here, since the method has none.
+    """
+
+    step: tuple[Any, Any]
+    moves_x: bool
+    wants_z: bool
+    carries_z: bool
+
+    def update(
+        self,
+        problem: Objectives,
+        point: tuple[Tree, Tree],
+        z: Tree | None,
+        known: Curvature,
+        t: Number,
+        sample: Sample,
+    ) -> tuple[Curvature, Cost]:
+        """Make a step of power iteration, and a product along z; more of both in round 0."""
+        x, y = point
+        carries = self.carries_z
+        z = known.z if carries else z
+        if z is None:
+            z = tree.zeros(y)
+        gradient = lambda y: jax.grad(problem.g, 1)(x, y, sample.lower)
+        product = lambda q: jax.jvp(gradient, (y,), (q,))[1]
+        first = jnp.asarray(t == 0)
+        rows, upper = problem.train.size(sample.lower), problem.valid.size(sample.upper)
+        along, size = unit_vector(z), tree.norm(z)
+        times = jnp.where(first, POWER_STEPS_AT_START, 1 if self.moves_x else 0)
+        both = first | carries  # in turn, where the method has its own product along z
+        powers, products = jnp.where(both | (t % 2 == 0), times, 0), both | (t % 2 == 1)
+        if not self.wants_z:
+            powers, products = times, jnp.zeros_like(first)
+        vector = unit_vector(tree.axpy(MIXED, along, known.power_vector))
+        vector = jax.lax.fori_loop(0, powers, lambda _, q: product(unit_vector(q)), vector)
+        vector = tree.select(powers > 0, vector, known.power_vector)
+        needed = tree.mapped_with(products & (times > 0), size)
+        curved = run_if(needed, lambda: product(along), tree.zeros(z))
+        steepest = jnp.where(powers > 0, tree.norm(vector), 0.0)
+        seen = jnp.maximum(steepest, tree.norm(curved))
+        largest = jnp.maximum(FORGETTING * known.largest, seen)
+        lag = rounds_to_relax(self.step, largest, jnp.abs(tree.dot(along, curved)))
+        old = 0.9 if carries else 0.8
+        lag = jnp.where(first, lag, old * known.lag + (1 - old) * lag)
+        lag = jnp.where(products, jnp.where(size > 0, lag, 1.0), known.lag)
+        cost = Cost(0, 0, rows * (powers + products * (times > 0)))
+        new_z = None
+        if carries:
+            f_y = jax.grad(problem.f, 1)(x, y, sample.upper)
+            residual = tree.sub(tree.scale(size, curved), f_y)
+            new_z = tree.axpy(-1 / (MARGIN * largest + TINY), residual, z)
+            cost = cost._replace(gradients=upper * (times > 0))
+        rest = known.response_lag, new_z, known.work
+        found = Curvature(unit_vector(vector), largest, lag, *rest)
+        return cast_like(tree.select(times > 0, found, known), known), cost
+
+
+def rounds_to_relax(step: tuple[Any, Any], largest: jax.Array, along: jax.Array) -> jax.Array:
+    """Rounds in which gradient steps relax along a direction of curvature `along`.
+
+    Args:
+        step: (share, caution): the step is share / (caution MARGIN L).
+        largest: L.
+        along: the curvature along the direction.
+    """
+    share, caution = step
+    return 1 / (share / (caution * MARGIN * largest + TINY) * along + TINY)
+
+
+def cast_like(new: Tree, old: Tree) -> Tree:
+    """`new` in the types of `old`: a round number is an integer, whose roots are in double."""
+    return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new, old)
