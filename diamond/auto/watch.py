@@ -54,11 +54,11 @@ def _evaluate(setting: Setting) -> Found:
         return Found(0.0, lasting=agents > MANY)
 
     def measure() -> Measured:
-        look = lambda rows, point, _: _losses(first_rows(rows(1)), *point)
-        losses, counts = setting.each(look, setting.point)
+        look = lambda rows, point, agents: (*_losses(first_rows(rows(1)), *point), agents)
+        losses, counts, numbers = setting.each(look, setting.point)
         found = np.full((len(losses), agents), EMPTY)
         losses = np.nan_to_num(losses, nan=HUGE, posinf=HUGE, neginf=-HUGE)
-        found[np.arange(len(losses)), np.asarray(setting.numbers)] = losses
+        found[np.arange(len(losses)), np.asarray(numbers)] = losses
         rows = np.asarray(counts, np.int64)
         return found, Cost(samples=rows, gradients=rows)
 

@@ -22,7 +22,7 @@ PACKAGE = "diamond-bilevel"
 NEEDED = dict.fromkeys(("networkx", "pydantic", "rich", "safetensors", "scipy", "tomli_w"), "")
 NEEDED |= {"matplotlib": "[plot]"}
 NEEDED |= dict.fromkeys(("PIL", "platformdirs", "pooch", "tqdm"), "[data]")
-NEEDED |= dict.fromkeys(("cryptography", "msgpack"), "[net]")
+NEEDED |= dict.fromkeys(("cryptography", "msgpack"), "[net]") | {"pyarrow": "[parquet]"}
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 app = typer.Typer(

@@ -37,7 +37,8 @@ def parquet(
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise DataError(
-            f"{path}: reading Parquet needs pyarrow; pip install pyarrow, or write the table as csv"
+            f"{path}: reading Parquet needs pyarrow; pip install 'diamond-bilevel[parquet]', or "
+            f"write the table as csv"
         ) from None
     try:
         table = parquet.read_table(path)

@@ -31,6 +31,7 @@ class OneDevice(SingleRun):
         precision: Precision | None = None,
         memory: int | None = None,
     ):
+        self.of = problem, network  # kept alive as long as its programs
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
         self.working = working(self.objectives, precision)
         self.mixing, self.sampling = mixing(network), sampling

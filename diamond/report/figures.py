@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.cost import Cost
 from ..core.suggestions import did_you_mean
 from ..runs.reader import runs as stored
 from .groups import group
 from .payload import MEASURES, axes, number
 
-COUNTED = ("agents", "round", *Cost._fields, "bytes", "seconds", "alpha", "beta")
+COUNTED = ("agents", "round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds")
 SHOWN = ("metric", "upper_loss", "local_loss")  # the first two that are measured
 BEYOND = {"metric": 1e4, "upper_loss": 2.0}  # times the start, above which nothing is drawn
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3))}

@@ -161,5 +161,5 @@ def test_parquet_reads_as_csv_does(here):
 
 def test_parquet_without_pyarrow_says_what_to_install(here, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(DataError, match="needs pyarrow; pip install pyarrow"):
+    with pytest.raises(DataError, match=r"needs pyarrow; pip install 'diamond-bilevel\[parquet\]'"):
         data.parquet("a.parquet", "days")

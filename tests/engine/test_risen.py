@@ -95,7 +95,7 @@ def like(history, wanted):
 class Lanes(SimpleNamespace):
     """Three runs side by side, of which the second has risen."""
 
-    risen, failed = np.array([False, True, False]), np.array([-1, -1, 7])
+    rerun, failed = np.array([False, True, False]), [None, None, 7]
 
     def histories(self):
         return [{"round": np.arange(2)}] * 3

@@ -47,7 +47,7 @@ async def ends(folder, cache, on_phase=None, spaces=SPACES):
     places = dict(zip(spaces, zip(spaces.values(), ports(len(spaces)))))
     where = {name: f"{address}:{port}" for name, ((_, address), port) in places.items()}
     founded(folder, where)
-    trial = types.SimpleNamespace(folder=folder, cache=cache)
+    trial = types.SimpleNamespace(folder=folder, cache=cache, patience=1)
     sites = []
     for name, ((space, _), _) in places.items():
         within = ["ip", "netns", "exec", space] if space else []

@@ -24,6 +24,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:the upper loss is:RuntimeWarning
 NETWORK = diamond.network.path(3)  # of diameter 2
 PAST = 52  # rounds: two past the second look at the loss
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
+# A learned step takes decisions (when to solve locally, when the ramp ends), each of which rounding
+# may turn: two programs then differ by more than rounding.
+LEARNED = {"float32": 5e-3, "float64": 1e-8}
 SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open
 VICTIM = 1
 TALKS = 1  # at each look: about the upper loss
@@ -55,6 +58,19 @@ def test_numbers_and_trajectory_are_the_simulated_ones(name, precision, monkeypa
         wanted = diamond.simulate(problem, NETWORK, left, PAST, every=PAST)
         found = lockstep(agents(problem, NETWORK, left), PAST)
     assert all(by_name(one.found) == wanted.resolved for one in found)
+    ends = stacked(found)
+    strict = (name, precision) == FAST
+    close((wanted.x, wanted.y), (ends.x, ends.y), (TOLERANCE if strict else LEARNED)[precision])
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+def test_with_given_steps_the_trajectory_is_the_simulated_one_to_rounding(precision, monkeypatch):
+    unmeasured(monkeypatch)
+    problem = logistic(dtype=precision)
+    given = build("interact", alpha=0.05, beta=0.1, hypergradient=ESTIMATORS["exact"])
+    with jax.enable_x64(precision == "float64"):
+        wanted = diamond.simulate(problem, NETWORK, given, PAST, every=PAST)
+        found = lockstep(agents(problem, NETWORK, given), PAST)
     close(wanted.state, stacked(found), TOLERANCE[precision])
 
 
