@@ -1,1 +1,1 @@
-"""How rounds are run: the same algorithm, problem and network on different machinery."""
+"""Execution of runs: one algorithm, problem and network on different backends."""

@@ -1,4 +1,4 @@
-"""What advances the rounds of one run or of many."""
+"""Interface of the backends that advance the rounds of one run or of several."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -21,16 +21,16 @@ _added = jax.jit(cost.add)
 
 
 class Backend(Protocol):
-    """Holds the arrays of all agents, and runs the rounds of one run or of several lanes."""
+    """Backend that holds the arrays of all agents and advances one run or several lanes."""
 
     objectives: Objectives
-    rows: Rows  # that metrics are measured on
-    agents: int | None  # number of places that are agents, the first ones; None: all
-    abreast: int  # agents of a device that are measured side by side
+    rows: Rows  # rows that metrics are measured on
+    agents: int | None  # number of agents, which come before padding; None: no padding
+    abreast: int  # agents of a device that are measured in parallel
     budget: Budget
     rounds: Fitted
-    surveys: dict[Any, Fitted]  # programs that measure
-    shared: NamedSharding | None  # on every device
+    surveys: dict[Any, Fitted]  # compiled programs that measure
+    shared: NamedSharding | None  # sharding that replicates on every device
     groups: Any
     talk: Talk
 
@@ -38,37 +38,37 @@ class Backend(Protocol):
     def lanes(self) -> bool: ...  # whether arrays have an axis of runs
 
     def combine(self, algorithms: Sequence[Algorithm]) -> Any:
-        """The algorithms of all runs as an argument of `run_rounds`."""
+        """Combine the algorithms of all runs into an argument of `run_rounds`."""
 
     def stack(self, seeds: Sequence[int], make: Callable[[int], Tree]) -> Tree:
-        """What `make` gives for the seed of each run, as an argument of a program."""
+        """Stack make(seed) over the runs, as an argument of a program."""
 
     def start(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
-        """All agents of all runs before round 0."""
+        """Return the progress of all agents of all runs before round 0."""
 
     def run_rounds(
         self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[Progress, list[int | None]]:
-        """Run rounds up to `until`; of each run the round that left x or y not finite, or None."""
+        """Run rounds up to `until`; return for each run the round that broke it, or None."""
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
-        """Add costs of each run to the counters of its agents."""
+        """Add the costs of each run to the counters of its agents."""
 
     def of_run(self, progress: Progress, run: int) -> Progress:
-        """The progress of one run, with arrays of this process."""
+        """Return the progress of one run as arrays of this process."""
 
     def learned(self, algorithm: Any, state: Any) -> dict[str, Any]:
-        """Step sizes that the runs have learned, with axes of runs and agents."""
+        """Return the step sizes that the runs have learned, with axes of runs and agents."""
 
     def whole(self, tree: Tree) -> Tree:
-        """Arrays of all agents as arrays of this process."""
+        """Gather arrays of all agents into this process."""
 
     def spread(self, tree: Tree) -> Tree:
-        """Arrays of all agents, each agent's part on its device."""
+        """Distribute arrays of all agents over the devices."""
 
 
 class SingleRun:
-    """A backend with one run; a subclass lays out its arrays and advances it."""
+    """Backend with one run; a subclass lays out its arrays and advances it."""
 
     lanes = False
 
@@ -103,11 +103,11 @@ class SingleRun:
         return {n: v[None] for n, v in algorithm.learned(self.whole(state)).items()}
 
     def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
-        """All agents before round 0, as arrays of this process."""
+        """Return the progress of all agents before round 0, as arrays of this process."""
         raise NotImplementedError
 
     def place(self, progress: Progress) -> Progress:
-        """The progress of all agents, laid out on the devices."""
+        """Lay out the progress of all agents on the devices."""
         raise NotImplementedError
 
     def advance(
@@ -117,9 +117,9 @@ class SingleRun:
         raise NotImplementedError
 
     def spread(self, tree: Tree) -> Tree:
-        """Arrays of all agents, each agent's part on its device."""
+        """Distribute arrays of all agents over the devices."""
         raise NotImplementedError
 
     def whole(self, tree: Tree) -> Tree:
-        """Arrays of all agents as arrays of this process."""
+        """Gather arrays of all agents into this process."""
         raise NotImplementedError

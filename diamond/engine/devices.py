@@ -1,8 +1,8 @@
-"""The agents cut over several devices: one program on all of them, also over several processes.
+"""Backend that shards the agents over several devices, in one process or several.
 
-Every device makes the rounds of its own agents; only their messages travel. The devices may belong
-to one process (the cores of a machine, its GPUs) or to several, on one host or many, which
-`jax.distributed` has made known to each other (`diamond.engine.hosts`).
+All devices run one program, each for its own agents; only messages travel. The devices may belong
+to one process (the cores of a machine, its GPUs) or to several, on one host or many, connected by
+`jax.distributed` (`diamond.engine.hosts`).
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
 
 
 class Spmd(SingleRun):
-    """Where the agents' arrays are, and how their rounds are made: cut over devices."""
+    """Backend with the agents sharded over devices."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Spmd(SingleRun):
         found = exchange(network, self.cut, way)
         self.exchange: Exchange | LinkExchange = jax.tree.map(self._put, found, found.specs)
         self.numbers = self._put(self.cut.places.astype(np.int32), CUT)
-        self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1: for equal bits
+        self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1 gives equal bits
         self.groups = np.split(here, range(self.abreast, len(here), self.abreast))
         several = len({device.process_index for device in chosen}) > 1
         self.talk: Talk = Gather(whose) if several else AllHere()
@@ -79,26 +79,26 @@ class Spmd(SingleRun):
         self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
 
     def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
-        """All agents before round 0."""
+        """Return the progress of all agents before round 0."""
         return start(algorithm, x, y, self.agents)
 
     def place(self, progress: Progress) -> Progress:
-        """The progress of all agents, laid out for `advance`."""
+        """Lay out the progress of all agents for `advance`."""
         return Progress(self._put(progress.t, ALL), *self.spread(tuple(progress[1:])))
 
     def spread(self, tree: Tree) -> Tree:
-        """Arrays of all agents, each agent's part on its device."""
+        """Distribute arrays of all agents over the devices."""
         return jax.tree.map(lambda a: self._put(np.asarray(a)[self.cut.places], CUT), tree)
 
     def whole(self, tree: Tree) -> Tree:
-        """The arrays of all agents as arrays of this process."""
+        """Gather arrays of all agents into this process."""
         found = jax.jit(_first, static_argnums=1, out_shardings=self.shared)(tree, self.agents)
         return jax.tree.map(np.asarray, found)
 
     def advance(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
-        """Rounds up to `until`, or through the first that leaves x or y not finite."""
+        """Run rounds up to `until`, or through the first that leaves x or y not finite."""
         fixed = algorithm, self.working, self.exchange, self.numbers, key
         options = {"sampling": self.sampling, "mesh": self.mesh}
         after, broken = jax.block_until_ready(self.rounds(*fixed, progress, until, **options))
@@ -114,12 +114,12 @@ class Spmd(SingleRun):
         return jax.make_array_from_callback(found.shape, cut, lambda where: found[where])
 
     def _rows(self, problem: Problem, part: str, batch: int) -> Rows:
-        """The rows of all agents, each on its own device."""
+        """Load the rows of all agents, each agent's rows on its device."""
         counts = problem.counts(part)
         length = int(counts.max()) + batch - 1
 
         def of(which: int) -> Any:
-            """The leaf numbered `which`, of the agents that sit here."""
+            """Return leaf number `which` of the agents on this process's devices."""
             sample = np.asarray(leaves[which])
             kind = jnp.asarray(sample[:0]).dtype
             shape = (len(self.cut.places), length, *sample.shape[1:])
@@ -149,9 +149,9 @@ def placed(
     precision: Precision | None = None,
     memory: int | None = None,
 ) -> OneDevice | Spmd:
-    """The agents on one device or, if any are given, cut over `devices`.
+    """Select a backend: one device, or the agents sharded over `devices` if given.
 
-    `memory`: bytes of each device that the run may have; None: what there is.
+    `memory` is the number of bytes that the run may use on each device; None: all.
     """
     given = problem, network, batch, sampling
     if devices is None:
@@ -176,9 +176,9 @@ def _advance(
     mesh: Mesh,
     size: int,
 ) -> tuple[Progress, jax.Array]:
-    """Rounds up to `until`, and in which round each place was no longer finite, `until` if in none.
+    """Run rounds up to `until`; return the round in which each place failed, or `until`.
 
-    No device asks the others whether all is well: a round's only talk is the message.
+    Devices exchange nothing but messages, so none waits to learn whether others are finite.
     """
 
     def here(
@@ -211,7 +211,7 @@ def _advance(
 
 
 def named(devices: Devices) -> list[jax.Device]:
-    """The devices meant: so many of this kind of them, all, the cores of this machine, or these."""
+    """Return the devices meant: a number of devices, all, the cores of this machine, or a list."""
     if devices == "cores":
         found = jax.devices("cpu")
         if len(found) < 2:

@@ -1,4 +1,4 @@
-"""What broke in a round that left something not finite, and why."""
+"""Diagnosis of the round in which a run stopped being finite."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ from .step_policy import StepPolicy
 def diverged(
     steps: StepPolicy, seed: int, sampling: Sampling, good: Progress, after: Progress, run: Run
 ) -> Diverged:
-    """The error of the round from `good` to `after`; `run` is that of `good`."""
+    """Return the error for the round from `good` to `after`; `run` is the run at `good`."""
     t = int(good.t)
     lost = lambda: (_lost(steps, seed, sampling, good), Cost())
     quantity = culprit(steps.setting.talk.alone("lost", lost)[0], after.state)
@@ -36,7 +36,7 @@ def diverged(
 
 
 def _lost(steps: StepPolicy, seed: int, sampling: Sampling, good: Progress) -> np.ndarray:
-    """Of each agent to be measured here, whether its p and its v of the next round are lost."""
+    """Return whether p and v of the next round are not finite, for each agent measured here."""
     algorithm, t = steps.algorithm, int(good.t)
 
     def look(rows: Rows, state: Any, agents: jax.Array) -> Any:
@@ -55,7 +55,7 @@ def _broken(
     agents: jax.Array,
     sampling: Sampling,
 ) -> list[jax.Array]:
-    """Whether p and v of round t are not finite, of each agent."""
+    """Return whether p and v of round t are not finite, for each agent."""
     drawn = samples(algorithm, objectives, key, t, sampling, agents)
     found, _ = estimate(algorithm, objectives, state, t, drawn, agents)
     lost = jax.vmap(lambda part: ~tree.finite(part))

@@ -33,10 +33,10 @@ from .survey import Survey
 
 
 class Driver:
-    """Runs under way in one backend, all in the same round.
+    """Runs in progress in one backend, all in the same round.
 
-    Each run has a step-size policy and a recorder. `lost` and `increased` say what happens to a
-    run that cannot go on from where it is: see the subclasses.
+    Each run has a step-size policy and a recorder. Subclasses define what happens to a run that
+    cannot continue (`lost`, `increased`).
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Driver:
         ]
         self.survey = Survey(problem, measures, backend, self.seeds)
         self.seconds = self.compile_seconds = 0.0
-        self.compiled: Any = None  # the algorithms that the rounds were compiled for last
+        self.compiled: Any = None  # algorithms that the rounds were last compiled for
 
     @property
     def t(self) -> int:
-        """Rounds made."""
+        """Rounds completed."""
         return int(self.progress.t)
 
     @property
@@ -86,11 +86,11 @@ class Driver:
         return self.seconds / len(self.steps)
 
     def next_stop(self, rounds: int, every: Every) -> int:
-        """The next round to stop at: to measure, to estimate again, to keep a state."""
+        """Return the next round to stop at: to measure, estimate again, or save a state."""
         return min(following(every, self.t, rounds), *self.steps[0].stops(self.t, rounds), rounds)
 
     def advance(self, until: int) -> tuple[Progress, list[int | None]]:
-        """The progress after the rounds up to `until`; of each run, the round that lost it."""
+        """Run rounds up to `until`; return for each run also the round that broke it, or None."""
         self.compile()
         begun = time.perf_counter()
         after = self._rounds(self.progress, until)
@@ -100,7 +100,7 @@ class Driver:
     def compile(self) -> None:
         """Compile the rounds for the present numbers, which may need another program.
 
-        The result is dropped: the time is the compiler's and not part of `seconds`.
+        The result is dropped, so that compilation is not part of `seconds`.
         """
         if self.compiled is self.algorithm:
             return
@@ -110,7 +110,7 @@ class Driver:
         self.compiled = self.algorithm
 
     def reestimate(self, forget: bool = False) -> None:
-        """Estimate the numbers of every run again, where its agents are."""
+        """Estimate the numbers of every run again at its current point."""
         state = self.progress.state
         x, y = self.backend.whole((state.x, state.y))
         for i, steps in enumerate(self.steps):
@@ -134,11 +134,11 @@ class Driver:
                 recorder.add(self.t, values, own, spent[i], self.share)
 
     def is_active(self, run: int) -> bool:
-        """Whether this run is still measured."""
+        """Return whether this run is still measured."""
         return True
 
     def snapshot(self, run: int) -> Snapshot:
-        """What it takes to resume a run from here."""
+        """Return a snapshot from which the run can resume."""
         arrays = tree.named(self.backend.of_run(self.progress, run))
         return self.recorders[run].snapshot(arrays, self.share)
 
@@ -154,7 +154,7 @@ class Driver:
 
 
 class SingleDriver(Driver):
-    """One run, which rolls back where it is lost or its loss has risen, or raises `Diverged`."""
+    """Driver of one run, which rolls back or raises `Diverged` if it breaks or its loss rises."""
 
     def __init__(
         self,
@@ -199,21 +199,21 @@ class SingleDriver(Driver):
                 self.check_measures(last=self.t == rounds)
 
     def step(self, until: int) -> bool:
-        """Advance to `until`; False if the run rolled back instead."""
+        """Advance to `until`; return False if the run rolled back instead."""
         return self.check_finite(*self.advance(until)) and self.check_loss()
 
     def next_stop(self, rounds: int, every: Every) -> int:
         return min([super().next_stop(rounds, every), *self.rollback.stops(self.t)])
 
     def evaluate(self, on_evaluation: OnEvaluation | None, rounds: int) -> None:
-        """Measure, of a run of `rounds` rounds."""
+        """Measure a run of `rounds` rounds."""
         self.measure()
         self.recorder.inspect(self._whole(self.progress).state, rounds)
         if on_evaluation:
             on_evaluation(dict(self.recorder.entries[-1]))
 
     def check_finite(self, after: Progress, failed: list[int | None]) -> bool:
-        """Take `after` as the progress; False if the run had to roll back instead."""
+        """Accept `after` as the progress; return False if the run rolled back instead."""
         lost = failed[0] is not None or (
             self.rollback.is_due(int(after.t))
             and self.rollback.is_lost(after, self.policy.loss_has_decreased)
@@ -221,16 +221,16 @@ class SingleDriver(Driver):
         if lost:
             t = int(after.t) - 1
             if not self._shrink(after, f"x or y is lost in round {t}"):
-                good, _ = self._rounds(self.progress, t)  # the same bits again
+                good, _ = self._rounds(self.progress, t)  # reproduces the same bits
                 raise self._diverged(good)
             return False
         self.progress = after
         return True
 
     def check_loss(self) -> bool:
-        """Estimate again and keep the state, in the rounds for that.
+        """Estimate again and save the state, in the rounds where these are due.
 
-        False if the run had to roll back instead, because its loss has risen.
+        Return False if the run rolled back instead, because its loss has risen.
         """
         if self.policy.due(self.t):
             self._reestimate()
@@ -246,8 +246,8 @@ class SingleDriver(Driver):
     def check_measures(self, last: bool = False) -> None:
         """If a measure of the last entry is not finite, roll back or raise.
 
-        Where x or y are large as well, the round that loses them will say more; there is one to
-        come unless this is the `last`.
+        If x or y are large too, wait for the round in which they overflow, whose message says more,
+        unless this is the `last` round.
         """
         entry, per_agent = self.recorder.entries[-1], self.recorder.per_agent[-1]
         if not (wrong := unsound(entry)):
@@ -265,9 +265,9 @@ class SingleDriver(Driver):
         raise Diverged(message, self.t, what, run)
 
     def run(self) -> Run:
-        """The run as it stands."""
+        """Return the run in its present state."""
         run = self.recorder.run(self._whole(self.progress))
-        alone = jax.process_count() == 1  # of several, each has a part of the arrays
+        alone = jax.process_count() == 1  # with several processes, each has a part of the arrays
         return replace(run, snapshot=self.snapshot() if alone else None)
 
     def snapshot(self, run: int = 0) -> Snapshot:
@@ -280,14 +280,14 @@ class SingleDriver(Driver):
             self.rollback.lowest = self.progress
 
     def _diverged(self, good: Progress) -> Diverged:
-        """The error of the round after `good`, which is made again."""
+        """Run the round after `good` again and return its error."""
         after, _ = self._rounds(good, int(good.t) + 1)
         good, after = self._whole(good), self._whole(after)
         about = self.policy, self.seeds[0], self.sampling, good, after
         return diverged(*about, self.recorder.run(good))
 
     def _shrink(self, after: Progress, reason: str) -> bool:
-        """Roll back a lost run; False if that is not allowed, or did not help before."""
+        """Roll back a broken run; return False if not allowed, or if that did not help before."""
         factor = smaller(self.policy.scale) if self.rollback.enabled else None
         if factor is None:
             return False
@@ -299,7 +299,7 @@ class SingleDriver(Driver):
         return True
 
     def _roll_back(self, target: Progress, message: str) -> None:
-        """Continue from `target`, with numbers that are estimated again."""
+        """Continue from `target` with numbers that are estimated again."""
         warnings.warn(message, RuntimeWarning, stacklevel=6)
         self.progress = target
         self._reestimate(forget=True)

@@ -1,4 +1,4 @@
-"""What a run will take, from its first few rounds."""
+"""Forecast of the time, memory and traffic of a run from its first rounds."""
 
 import time
 import warnings
@@ -18,19 +18,19 @@ from .driver import SingleDriver
 from .precision import Precision, products
 from .simulate import check
 
-ENOUGH = 0.1  # seconds of rounds from which to judge
+ENOUGH = 0.1  # seconds of rounds that suffice for a forecast
 
 
 class Forecast(NamedTuple):
     """Time, memory, samples and traffic of a whole run."""
 
-    compile_seconds: float  # spent already: the run finds its programs compiled
+    compile_seconds: float  # already spent: the run reuses the compiled programs
     seconds: float  # of rounds and evaluations
     rounds_per_second: float
-    memory: int | None  # bytes on each device, by XLA's account; None where it keeps none
-    samples: float  # rows drawn by an agent
-    bytes: int  # over all edges, both ways
-    network_seconds: float | None = None  # on the links of the network, if it has any
+    memory: int | None  # bytes per device as reported by XLA; None if not reported
+    samples: float  # rows drawn per agent
+    bytes: int  # over all edges, in both directions
+    network_seconds: float | None = None  # on the links of the network, if it has links
     joules: float | None = None
 
 
@@ -47,13 +47,13 @@ def forecast(
     memory: int | None = None,
     measure: Measure = "exact",
 ) -> Forecast:
-    """Compiles the run, makes a few of its rounds and one evaluation, and extrapolates.
+    """Compile the run, make a few rounds and one evaluation, and extrapolate.
 
-    What does not fit its devices, or `memory` bytes of each, is refused as `simulate` does.
+    A run that does not fit its devices, or `memory` bytes of each, is rejected as by `simulate`.
     """
     check(problem, network, algorithm, rounds, every, sampling)
     with products(precision), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run itself will say it
+        warnings.simplefilter("ignore")  # the run itself will give these warnings
         place = placed(problem, network, algorithm.batch, sampling, devices, precision, memory)
         measures = parse_measures(measure, problem)
         started = time.perf_counter()
@@ -79,13 +79,13 @@ def forecast(
 
 class _Tried(NamedTuple):
     compiling: float  # seconds
-    round: float  # seconds of one
-    evaluation: float  # seconds of one
-    samples: float  # of an agent, in a round
+    round: float  # seconds per round
+    evaluation: float  # seconds per evaluation
+    samples: float  # per agent and round
 
 
 def _try(run: SingleDriver, rounds: int, compiling: float) -> _Tried:
-    """A few rounds from the start, and two evaluations where they end."""
+    """Run a few rounds from the start, and two evaluations at their end."""
     start = run.progress
     count, took = 0, 0.0
     while took < ENOUGH and count < rounds:
@@ -102,11 +102,11 @@ def _try(run: SingleDriver, rounds: int, compiling: float) -> _Tried:
 class _Renewals(NamedTuple):
     samples: float  # mean over the agents
     bytes: int
-    talks: int  # exchanges
+    talks: int  # number of exchanges
 
 
 def _renewals(setting: Setting, rounds: int) -> _Renewals:
-    """What finding numbers anew on the way will cost an agent, and send over the network."""
+    """Return what later estimates of open numbers will cost an agent, and send over the network."""
     assert setting.network is not None
     times = len(refreshes(rounds))
     anew = {name: found for name, found in setting.memory.items() if not found.lasting}

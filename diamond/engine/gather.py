@@ -1,4 +1,4 @@
-"""Numbers that each process measures on its own agents, and all processes have to know."""
+"""Exchange of numbers that each process measures on its own agents."""
 
 from collections.abc import Sequence
 
@@ -10,25 +10,25 @@ from ..numbers.open_numbers import Measure, Measured
 
 
 class Gather:
-    """A `diamond.numbers.open_numbers.Talk` between processes; `whose` are the agents of each."""
+    """A `diamond.numbers.open_numbers.Talk` between processes; `whose` lists each one's agents."""
 
     def __init__(self, whose: Sequence[np.ndarray]):
         self.whose = whose
 
     def alone(self, name: str, measure: Measure) -> Measured:
-        """Every agent's own, of all agents."""
+        """Return the local values of all agents."""
         values, cost = measure()
         return self._all(values), self._costs(cost)
 
     def largest(self, name: str, measure: Measure) -> Measured:
-        """The largest of each number, of all agents."""
+        """Return the maximum of each number over all agents."""
         values, cost = measure()
         most = np.max(values, axis=0)
         heard = [np.frombuffer(said, most.dtype) for said in everyone(most.tobytes())]
         return np.max(heard, axis=0), self._costs(cost)
 
     def _all(self, values: np.ndarray) -> np.ndarray:
-        """Rows of all agents, from those of the agents here."""
+        """Gather the rows of all agents from the processes."""
         each = values.shape[1:]
         found = np.empty((1 + max(map(np.max, self.whose)), *each), values.dtype)
         for agents, said in zip(self.whose, everyone(values.tobytes())):
@@ -36,7 +36,7 @@ class Gather:
         return found
 
     def _costs(self, cost: Cost) -> Cost:
-        """Of all agents, where each has paid its own."""
+        """Gather the costs of all agents, of which each process knows its own."""
         own = [count for count in cost if np.ndim(count)]
         told = iter(self._all(np.stack(own, axis=1)).T if own else ())
         return Cost(*(next(told) if np.ndim(count) else count for count in cost))

@@ -1,13 +1,13 @@
-"""Several processes, on one host or many, as one job: JAX's own runtime between them.
+"""Several processes, on one host or many, as one job in JAX's distributed runtime.
 
-All processes run the same program; each has the agents of its own devices. Nothing is encrypted
-and nobody is asked who they are: for networks you trust. A process that is lost ends the job, which
-then goes on from its last checkpoint; for agents that come and go, see `diamond.engine.peers`.
+All processes run the same program; each has the agents of its own devices. Nothing is encrypted or
+authenticated: use trusted networks only. If a process is lost the job ends, and can resume from its
+last checkpoint. For agents that come and go, see `diamond.engine.peers`.
 """
 
 import numpy as np
 
-PATIENCE = 10  # seconds without a sign of life after which a process counts as lost
+PATIENCE = 10  # seconds without a heartbeat after which a process counts as lost
 
 
 def join(
@@ -18,9 +18,9 @@ def join(
 ) -> None:
     """Make this process number `rank` of `size` that meet at `coordinator`, "host:port".
 
-    To be called before anything is computed. Process 0 listens there, or at `bind`. What is not
-    given is taken from the launcher (SLURM, Open MPI), as JAX reads it. Every process must be able
-    to reach every other by the name of its host.
+    Call this before anything is computed. Process 0 listens at `coordinator`, or at `bind`.
+    Arguments that are None come from the launcher (SLURM, Open MPI), as JAX reads them. Every
+    process must be able to reach every other by host name.
     """
     import jax
 
@@ -36,14 +36,14 @@ def join(
 
 
 def first() -> bool:
-    """Whether this process is the one that writes and speaks."""
+    """Return whether this process writes files and messages."""
     import jax
 
     return jax.process_index() == 0
 
 
 def broadcast(message: bytes | None) -> bytes:
-    """What process 0 says, on every process."""
+    """Send `message` of process 0 to every process."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     said = np.frombuffer(message or b"", np.uint8)

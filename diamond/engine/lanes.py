@@ -1,4 +1,4 @@
-"""Many runs as one program: a backend whose arrays have an axis of runs before that of agents."""
+"""Backend that makes many runs one program, with an axis of runs before that of agents."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -33,9 +33,9 @@ _added = jax.jit(cost.add)
 
 
 class Lanes:
-    """Runs side by side on one device.
+    """Backend with parallel runs on one device.
 
-    `shape` is (rows, runs of a row). The runs of a row have one seed, so that they draw the same
+    `shape` is (rows, runs per row). The runs of a row have one seed, so that they draw the same
     mini-batches, and their products with these become one.
     """
 
@@ -78,7 +78,7 @@ class Lanes:
     def arguments(
         self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Of the compiled rounds."""
+        """Return the arguments of the compiled rounds."""
         keys = jnp.stack([key(seed) for seed in seeds])
         fixed = algorithm, self.objectives, self.mixing, keys, jnp.int32(progress.t)
         options = {"sampling": self.sampling, "shape": self.shape}
@@ -113,10 +113,10 @@ class Lanes:
 
 
 class LaneDriver(Driver):
-    """Runs in lanes: a run that is lost ends there, and one whose loss has risen is marked.
+    """Driver of runs in lanes: a broken run ends, and a run whose loss has risen is marked.
 
-    All lanes are in the same round, so a lane cannot roll back: `rerun` has the runs that are to
-    be made again alone.
+    All lanes are in the same round, so a lane cannot roll back. `rerun` lists the runs to repeat
+    alone.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class LaneDriver(Driver):
         measures: Measures,
         memory: int | None = None,
     ):
-        self.failed: list[int | None] = [None] * len(runs)  # the round in which each was lost
+        self.failed: list[int | None] = [None] * len(runs)  # round in which each run broke
         self.rerun = np.zeros(len(runs), bool)
         backend = Lanes(problem, network, runs[0][0].batch, shape, sampling, memory)
         super().__init__(problem, network, runs, sampling, backend, measures)
@@ -138,7 +138,7 @@ class LaneDriver(Driver):
         self.survey.begin(self.progress)
 
     def ready(self) -> bool:
-        """Wait for the compiler; whether the device has room for as much again."""
+        """Wait for the compiler; return whether the device has room for as much again."""
         begun = time.perf_counter()
         rounds, survey = self.backend.rounds, self.survey.program
         assert isinstance(self.backend, Lanes)
@@ -150,7 +150,7 @@ class LaneDriver(Driver):
         return left is None or 2 * max(rounds.need or 0, survey.need or 0) < left
 
     def drive(self, rounds: int, every: Every) -> None:
-        """All rounds of all runs, measured on the way."""
+        """Run all rounds of all runs and measure in between."""
         self.measure()
         self._check_measures(last=rounds == 0)
         while self.t < rounds:
@@ -168,7 +168,7 @@ class LaneDriver(Driver):
         return self.failed[run] is None
 
     def _check_measures(self, last: bool) -> None:
-        """End the runs whose measures are not finite, as a run alone raises `Diverged`."""
+        """End the runs whose measures are not finite, as a single run raises `Diverged`."""
         norms = np.asarray(jax.vmap(tree.norm)((self.progress.state.x, self.progress.state.y)))
         metrics = [name for name, _ in self.survey.metrics]
         for i, recorder in enumerate(self.recorders):
@@ -178,11 +178,11 @@ class LaneDriver(Driver):
                 self.failed[i] = self.t
 
     def histories(self) -> list[dict[str, np.ndarray]]:
-        """The history of each run, until it was lost if it was."""
+        """Return the history of each run, up to the round in which it broke, if any."""
         return [recorder.history for recorder in self.recorders]
 
     def runs(self) -> list[Run | None]:
-        """Each run; None for one that was lost, whose last finite state is gone."""
+        """Return each run; None for a run that broke, whose last finite state is not stored."""
         return [self._run(i) if self.is_active(i) else None for i in range(len(self.steps))]
 
     def _run(self, i: int) -> Run:
@@ -225,10 +225,10 @@ def _advance(
     shape: tuple[int, int],
     size: int,
 ) -> tuple[Any, jax.Array, Any, jax.Array]:
-    """Rounds t to `until` of every lane.
+    """Run rounds t to `until` of every lane.
 
     Returns:
-        States, counters, what links keep, and the round in which each lane failed, or -1.
+        States, counters, link states, and the round in which each lane failed, or -1.
     """
     table = lambda a: a.reshape(*shape, *a.shape[1:])
     seeds = table(keys)[:, 0]
@@ -238,7 +238,7 @@ def _advance(
         progress = Progress(t, *before)
         return play(algorithm, problem, mixing, key, sampling, progress, size=size)[1:]
 
-    row = jax.vmap(one, (0, None, 0, None))  # one seed: all draw the same
+    row = jax.vmap(one, (0, None, 0, None))  # one seed: all lanes of the row draw the same
     each = jax.vmap(row, (0, 0, 0, None))
 
     def body(carry: Any) -> Any:

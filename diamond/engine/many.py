@@ -1,7 +1,7 @@
-"""Many runs, of several algorithms, numbers and seeds, on one problem and network.
+"""Many runs of several algorithms, numbers and seeds on one problem and network.
 
-On an accelerator those that differ in numbers and seeds only are one program, the runs being an
-axis of their own: small problems leave it idle otherwise. On a CPU they run one after another,
+On an accelerator, runs that differ in numbers and seeds only become one program with an axis of
+runs, because small problems leave the device idle otherwise. On a CPU the runs follow each other,
 which is as fast there.
 """
 
@@ -27,15 +27,15 @@ from .lanes import LaneDriver
 from .one_device import OneDevice
 from .simulate import check, simulate, warn_of_repeated_rows
 
-LANES = 288  # runs side by side, at most
-NAME = "runs"  # in the display, all together
+LANES = 288  # maximum number of parallel runs
+NAME = "runs"  # label of all runs in the progress display
 
 
 class Outcome(NamedTuple):
-    """What became of one run."""
+    """Result of one run."""
 
-    history: dict[str, np.ndarray]  # until it diverged, if it did; as `Run.history`
-    diverged: int | None  # the round in which it did
+    history: dict[str, np.ndarray]  # as `Run.history`, up to divergence
+    diverged: int | None  # round of divergence
 
 
 def many(
@@ -52,18 +52,18 @@ def many(
     measure: Measure = "exact",
     backends: dict[Any, OneDevice] | None = None,
 ) -> list[Outcome]:
-    """The outcome of each (algorithm, seed), in order: that of `simulate`, to rounding.
+    """Return the outcome of each (algorithm, seed) in order, equal to `simulate` up to rounding.
 
     Args:
         problem, network, rounds, every, sampling, measure: as in `simulate`.
         runs: pairs of an algorithm and a seed.
-        batched: run all that differ in their numbers only as one program; by default on an
-            accelerator. There, `seconds` is a run's share of the time of all. All lanes are in the
-            same round, so that a run whose loss rises, and which rolls back, is made again alone.
-        on_run: called with the number of runs that are done.
-        memory: bytes of the device; fewer runs go together where all do not fit.
-        progress: show the number of runs that are done, on a terminal or in a notebook.
-        backends: compiled programs of earlier calls, to which those of this call are added.
+        batched: make runs that differ in their numbers only one program; by default on an
+            accelerator. Then `seconds` is a run's share of the total time, and a run whose loss
+            rises is repeated alone, because lanes cannot roll back.
+        on_run: called with the number of completed runs.
+        memory: bytes of the device; fewer runs go in parallel if not all fit.
+        progress: show the number of completed runs on a terminal or in a notebook.
+        backends: cache of compiled programs of earlier calls, extended by this call.
     """
     if batched is None:
         batched = jax.default_backend() != "cpu"
@@ -79,7 +79,7 @@ def many(
         kind = id(problem), id(network), algorithm.batch, sampling, memory
         if kind not in known:
             known[kind] = OneDevice(problem, network, algorithm.batch, sampling, memory=memory)
-        with warnings.catch_warnings():  # of trials, steps that are too small are some
+        with warnings.catch_warnings():  # trials may well have steps that are too small
             warnings.filterwarnings("ignore", "x stands still", RuntimeWarning)
             run, diverged = _alone(*given, backend=known[kind], measure=measure)
         return Outcome(run.history, diverged)
@@ -117,9 +117,9 @@ def seeds_together(
     sampling: Sampling = "blocks",
     measure: Measure = "exact",
 ) -> list[Run | None]:
-    """The run of each seed, all as one program; None for one that diverged.
+    """Return the run of each seed, all made by one program; None for a run that diverged.
 
-    That of `simulate`, to rounding; `seconds` is its share of the time of all.
+    Each run equals that of `simulate` up to rounding; `seconds` is its share of the total time.
     """
     check(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
@@ -136,7 +136,7 @@ def seeds_together(
 
 
 def _alone(*given: Any, **options: Any) -> tuple[Run, int | None]:
-    """A run by itself, and the round in which it diverged, if it did."""
+    """Make one run alone; return the round in which it diverged too, or None."""
     try:
         return simulate(*given, on_divergence="stop", progress=False, **options), None
     except Diverged as error:
@@ -144,10 +144,10 @@ def _alone(*given: Any, **options: Any) -> tuple[Run, int | None]:
 
 
 def _tables(seeds: list[int]) -> list[np.ndarray]:
-    """The runs as tables of at most LANES: a row has runs of one seed, which draw the same rows.
+    """Arrange the runs in tables of at most LANES: a row has runs of one seed.
 
-    What is drawn is fetched once a row, and the products of a row's runs with it become one. Rows
-    that are too short repeat their last run.
+    Each mini-batch is then fetched once per row, and the products of the row's runs with it become
+    one. Rows that are too short repeat their last run.
     """
     each: dict[int, list[int]] = {}
     for i, seed in enumerate(seeds):
@@ -169,9 +169,9 @@ def _all(
     measure: Measure,
     memory: int | None = None,
 ) -> Iterator[tuple[np.ndarray, LaneDriver]]:
-    """The runs as tables, each made side by side; one that does not fit the device is halved.
+    """Make the tables of runs in turn; a table that does not fit the device is halved.
 
-    While one runs, the next is compiled, if the device has room for both.
+    While one table runs, the next is compiled, if the device has room for both.
     """
     kinds: dict[Any, list[int]] = {}
     for i, (algorithm, _) in enumerate(runs):
@@ -182,7 +182,7 @@ def _all(
         for table in _tables([runs[i][1] for i in kind])
     ]
     measures = parse_measures(measure, problem)
-    ahead: dict[int, LaneDriver] = {}  # that of the next table, by its first run
+    ahead: dict[int, LaneDriver] = {}  # driver of the next table, by its first run
 
     def made(table: np.ndarray) -> LaneDriver:
         given = [runs[i] for i in table.ravel()]

@@ -1,4 +1,4 @@
-"""All agents on one device."""
+"""Backend with all agents on one device."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from .round import REMEDY, WORK, Progress, advance, begin, together
 
 
 class OneDevice(SingleRun):
-    """Where the agents' arrays are, and how their rounds are made: all of them on one device."""
+    """Backend with all agents on one device."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class OneDevice(SingleRun):
         precision: Precision | None = None,
         memory: int | None = None,
     ):
-        self.of = problem, network  # kept alive as long as its programs
+        self.of = problem, network  # keeps both alive as long as the programs
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
         self.working = working(self.objectives, precision)
         self.mixing, self.sampling = mixing(network), sampling
@@ -40,31 +40,31 @@ class OneDevice(SingleRun):
         self.surveys: dict[Any, Fitted] = {}
         self.rounds = Fitted(advance, together(self.working.train), self.budget, WORK, REMEDY)
 
-    agents: int | None = None  # all places are agents
+    agents: int | None = None  # no padding
     shared: NamedSharding | None = None
-    groups: Any = None  # numbers are found for all agents at once
+    groups: Any = None  # numbers are estimated for all agents at once
     talk: Talk = AllHere()
 
     def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
-        """All agents before round 0."""
+        """Return the progress of all agents before round 0."""
         return begin(algorithm, self.objectives, self.mixing, x, y)
 
     def place(self, progress: Progress) -> Progress:
-        """The progress of all agents, laid out for `advance`."""
+        """Lay out the progress of all agents for `advance`."""
         return progress
 
     def spread(self, tree: Tree) -> Tree:
-        """Arrays of all agents, each agent's part on its device."""
+        """Distribute arrays of all agents over the devices."""
         return tree
 
     def whole(self, tree: Tree) -> Tree:
-        """The arrays of all agents as arrays of this process."""
+        """Gather arrays of all agents into this process."""
         return tree
 
     def advance(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
-        """Rounds up to `until`, or through the first that leaves x or y not finite."""
+        """Run rounds up to `until`, or through the first that leaves x or y not finite."""
         fixed = algorithm, self.working, self.mixing, key, progress
         after, sound = self.rounds(*fixed, np.int32(until), sampling=self.sampling)
         return jax.block_until_ready(after), bool(sound)

@@ -1,4 +1,4 @@
-"""Agents as peers: one process a site, its own rows only, neighbours by mutual TLS, no server."""
+"""Agents as peers: one process per site with its own rows, mutual TLS, no server."""
 
 import asyncio
 import warnings
@@ -25,7 +25,7 @@ from ..runs.writer import Writer
 
 
 class Watch(Protocol):
-    """Whoever wants to see how the run comes along."""
+    """Listener to the progress of a run."""
 
     def begin(self, node: Node) -> None: ...
 
@@ -54,34 +54,43 @@ def run(
     metrics: int | None = None,
     measure: LocalMeasure | None = None,
 ) -> Progress:
-    """This site's part of a run, from its checkpoint in `folder` if there is one.
+    """Run this site's part of a federated run, from its checkpoint in `folder` if there is one.
 
-    `problem` has this site's rows only (lists of one entry); losses, start, `network`, `algorithm`,
-    `rounds`, `seed` and `sampling` must be those of all sites, which is compared before round 0.
-    Numbers that the algorithm leaves open are found by all sites together, each measuring on its
-    own rows. `bundle` is the folder that the federation's authority made for this site: it says
-    which agent this is, where it listens, and who its neighbours are. A checkpoint is written every
-    `every` rounds; a site that was killed and is started again goes on from there while the others
-    wait, and the end is that of a run without the crash, bit for bit. The trajectory is that of
-    `diamond.simulate`, to rounding. `listen` is where to listen if that is not the address in the
-    roster, as behind a mapped port. With `missing="continue"`, rounds are made without neighbours
-    that have been silent for `limits.round` seconds, as `peers.edges` describes. With `clip`, what
-    a neighbour says counts for no more than that many times what is usual.
+    Losses, start, `network`, `algorithm`, `rounds`, `seed` and `sampling` must be equal at all
+    sites; the sites compare them before round 0. The sites estimate open numbers together, each on
+    its own rows. The trajectory equals that of `diamond.simulate` up to rounding. A site that was
+    killed and restarted resumes from its checkpoint while the others wait, and the result equals,
+    bit for bit, that of a run without the crash.
 
-    `folder` becomes an ordinary run folder with what the site can tell alone (`peers.look`),
-    measured as often as checkpoints are written; `origin` and `config` are what its manifest and
-    its config.toml say. `measure="cheap"` never solves the lower level. `watch` is shown the node
-    before the run, and each evaluation. `metrics` is a port of this machine, for its own programs
-    only, at which Prometheus finds where the run is.
+    Neighbours receive this agent's messages (x and what the algorithm tracks; y and z too if the
+    lower level is common) and, for open numbers, the largest measurement known to this agent; never
+    its rows or a personal y. Messages are computed from the rows and can reveal something about
+    them.
 
-    Neighbours get this agent's messages (x and what the algorithm tracks; y and z too, where the
-    lower level is common) and, for numbers left open, the largest measurement it knows of; never
-    its rows, nor a y that is its own. What travels is computed
-    from the rows and can tell something of them.
+    Args:
+        problem: the problem with this site's rows only (lists of one entry).
+        bundle: folder that the federation's authority made for this site, with the agent's number,
+            its address and its neighbours.
+        folder: run folder with the site's local measures (`peers.look`), one per checkpoint.
+        every: rounds between checkpoints.
+        limits: time limits in seconds.
+        watch: is shown the node before the run, and each evaluation.
+        origin, config: contents of the manifest and of config.toml in the run folder.
+        listen: address to listen at if not that of the roster, as behind a mapped port.
+        missing: "continue" makes rounds without neighbours that have been silent for `limits.round`
+            seconds (`peers.edges`).
+        clip: bounds the influence of a neighbour's message to this multiple of the usual.
+        metrics: port on this machine, open to local programs only, for Prometheus.
+        measure: "cheap" never solves the lower level.
 
-    Returns once this agent and all its neighbours have finished. Raises `Refused` if
-    a neighbour will not talk, `GaveUp` after `limits.give_up` seconds without news,
-    `FloatingPointError` or `Stopped` if this agent or another one diverges and may not go back.
+    Returns:
+        The progress, once this agent and all its neighbours have finished.
+
+    Raises:
+        Refused: a neighbour rejects the connection.
+        GaveUp: `limits.give_up` seconds passed without news.
+        FloatingPointError: this agent diverged and may not roll back.
+        Stopped: another agent diverged and may not roll back.
     """
     from ..peers.disk_and_memory import room_for
     from ..peers.frame import limit
@@ -126,7 +135,7 @@ def run(
                     return await node.run()
 
     with Writer(folder) as writer:
-        folder.chmod(0o700)  # it holds y, and what was heard
+        folder.chmod(0o700)  # it holds y and received messages
         return asyncio.run(work(writer))
 
 
@@ -147,10 +156,10 @@ def rehearse(
     names: Sequence[str] = (),
     clip: float | None = None,
 ) -> list[Progress]:
-    """The run of all sites in this process, over a wire without TLS: each problem has one's rows.
+    """Run all sites in this process without TLS, each problem with one site's rows.
 
-    The same messages and the same bits as between sites; a trial of what is to be deployed. `names`
-    are those of the sites, in the order of the problems.
+    The messages and bits equal those between sites, so this tests a deployment. `names` are the
+    names of the sites in the order of the problems.
     """
 
     async def everyone() -> list[Progress]:
@@ -174,7 +183,7 @@ def rehearse(
 
 
 def _check(rounds: int, seed: int, every: int = 1) -> None:
-    """Refuse what would never end, or never begin."""
+    """Reject values with which the run would never end or never begin."""
     whole("rounds", rounds, 1)
     whole("every", every, 1)
     whole("seed", seed)

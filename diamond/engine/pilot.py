@@ -1,4 +1,4 @@
-"""The numbers that a method learns in its first rounds: where a search for better ones begins."""
+"""Numbers that a method learns in its first rounds, as the start of a tuning search."""
 
 import warnings
 
@@ -17,7 +17,7 @@ ROUNDS = 25
 def learned_numbers(
     problem: Problem, network: Network, algorithm: Algorithm, seed: int
 ) -> dict[str, float]:
-    """alpha, beta and the bound `lipschitz` that `algorithm` has learned after 25 rounds."""
+    """Return alpha, beta and `lipschitz` that `algorithm` has learned after 25 rounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:

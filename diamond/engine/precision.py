@@ -1,4 +1,4 @@
-"""How exactly the products inside the losses are computed."""
+"""Precision of the products inside the losses."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -13,7 +13,7 @@ PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32"}
 
 
 def products(precision: Precision | None) -> AbstractContextManager[Any]:
-    """Within it, programs are compiled with products of this precision."""
+    """Compile programs with products of this precision inside the context."""
     if precision is not None and precision not in ("float32", "tf32", "bf16"):
         raise ValueError(f"precision = {precision!r}; there are 'float32', 'tf32' and 'bf16'")
     asked = PRODUCTS.get(precision or "")
@@ -21,7 +21,7 @@ def products(precision: Precision | None) -> AbstractContextManager[Any]:
 
 
 def working(objectives: Objectives, precision: Precision | None) -> Objectives:
-    """The objectives as the rounds see them; measures keep the exact ones."""
+    """Return the objectives for the rounds; measures use the exact ones."""
     if precision != "bf16":
         return objectives
     train, valid = objectives.train.halved(), objectives.valid.halved()

@@ -1,4 +1,4 @@
-"""What a run leaves in memory: its history, its best point, its costs, and the `Run` at the end."""
+"""In-memory record of a run: history, best point, costs, and the final `Run`."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Entry = dict[str, float]
 
 
 class RunInputs(NamedTuple):
-    """What the runs of a backend have in common."""
+    """Inputs that the runs of a backend have in common."""
 
     problem: Problem
     network: Network
@@ -35,7 +35,7 @@ class RunInputs(NamedTuple):
 
 
 class Recorder:
-    """The history of a run while it is made."""
+    """Recorder of the history of a run."""
 
     def __init__(self, inputs: RunInputs, steps: StepPolicy, seed: int, links: LinkCosts):
         self.inputs, self.steps, self.seed, self.links = inputs, steps, seed, links
@@ -56,10 +56,10 @@ class Recorder:
         """Add an entry after t rounds.
 
         Args:
-            t: rounds made.
+            t: rounds completed.
             measured: measures of all agents together, and learned step sizes.
-            per_agent: measures that each agent has of its own.
-            spent: the counters of every agent.
+            per_agent: measures of each agent.
+            spent: counters of every agent.
             seconds: time of the rounds.
         """
         resolved, made = self.steps.resolved, t + self.steps.rounds_rolled_back
@@ -80,8 +80,8 @@ class Recorder:
         """Compare the state of the last entry with the best one, and warn of signs of trouble.
 
         Args:
-            state: of all agents, as arrays of this process.
-            rounds: of the whole run.
+            state: state of all agents, as arrays of this process.
+            rounds: rounds of the whole run.
         """
         entry = self.entries[-1]
         for message in self.warnings.look(entry, state, self.steps.algorithm, rounds):
@@ -99,16 +99,16 @@ class Recorder:
             warnings.warn(f"{label}: {message}", RuntimeWarning, stacklevel=5)
 
     def has_measured(self, round: int) -> bool:
-        """Whether the last entry is that of `round`: an interrupted run may lack it."""
+        """Return whether the last entry is that of `round`: an interrupted run may lack it."""
         return bool(self.entries) and self.entries[-1]["round"] == round
 
     def snapshot(self, arrays: dict[str, Any], seconds: float) -> Snapshot:
-        """What it takes to resume; the lists are the recorder's own and grow with it."""
+        """Return a snapshot for resuming; its lists are shared with the recorder and grow."""
         arrays = arrays | best_point.arrays(self.best)
         return Snapshot(arrays, self.steps.memory, seconds, self.entries, self.per_agent)
 
     def restore(self, saved: Snapshot, state: Any) -> None:
-        """Continue after the entries of `saved`; `state` is one of all agents, for its shapes."""
+        """Continue after the entries of `saved`; `state` gives the shapes of all agents' arrays."""
         self.entries, self.per_agent = list(saved.entries), list(saved.own)
         self.warnings.restore(self.entries)
         self.best = best_point.restored(state.x, state.y, saved.arrays)
@@ -120,11 +120,11 @@ class Recorder:
 
     @property
     def history(self) -> dict[str, np.ndarray]:
-        """The entries as columns."""
+        """Return the entries as columns."""
         return _columns(self.entries)
 
     def run(self, progress: Progress) -> Run:
-        """The run as it stands at `progress`, which has arrays of this process."""
+        """Return the run at `progress`, which has arrays of this process."""
         network, traffic, resolved = self.inputs.network, self.inputs.traffic, self.steps.resolved
         spent = cost.total(progress.spent)
         made = int(progress.t) + self.steps.rounds_rolled_back

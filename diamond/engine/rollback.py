@@ -1,4 +1,4 @@
-"""The rollback policy of a run: which states it keeps, and to which of them it returns."""
+"""Rollback policy of a run: which states it saves, and to which state it returns."""
 
 from collections.abc import Callable, Mapping
 from itertools import count, takewhile
@@ -9,19 +9,19 @@ from ..auto.watch import EVERY, RECENT
 from ..core import tree
 from .round import Progress
 
-NAME, LOWEST = ".kept", ".lowest"  # of these states among the arrays of a checkpoint
+NAME, LOWEST = ".kept", ".lowest"  # names of these states in a checkpoint
 
 
 def size(progress: Progress) -> float:
-    """The norm of x and y of the agent that has the largest."""
+    """Return the largest norm of x and y over the agents."""
     return watch.size((progress.state.x, progress.state.y))
 
 
 class RollbackPolicy:
-    """The states of a run to roll back to.
+    """The states to which a run can roll back.
 
-    They are the start, the last states of rounds that are multiples of `EVERY`, and the state in
-    which the monitored loss was lowest. `enabled`: whether a run that is lost rolls back.
+    These are the start, the last states of rounds that are multiples of `EVERY`, and the state with
+    the lowest monitored loss. `enabled`: whether a run that breaks rolls back.
     """
 
     def __init__(
@@ -35,37 +35,37 @@ class RollbackPolicy:
         self.enabled = enabled
 
     def stops(self, t: int) -> list[int]:
-        """The next round whose state is kept."""
+        """Return the next round whose state is saved."""
         return [t - t % EVERY + EVERY] if self.enabled else []
 
     def is_due(self, t: int) -> bool:
-        """Whether the state after t rounds is kept."""
+        """Return whether the state after t rounds is saved."""
         return self.enabled and t % EVERY == 0
 
     def is_lost(self, progress: Progress, loss_has_decreased: bool = False) -> bool:
-        """Whether x and y are so large that the run is given up: see `watch.outgrown`."""
+        """Return whether x and y have outgrown the limit (`watch.outgrown`)."""
         now = size(progress)
         before = size(self.recent[-1]) if self.recent else now
         return watch.outgrown(now, size(self.start), before, loss_has_decreased)
 
     def keep(self, progress: Progress) -> None:
-        """Keep this state; of the states beside the start, the oldest is dropped."""
+        """Save this state; the oldest state other than the start is dropped."""
         self.recent = [*self.recent, progress][-RECENT:]
 
     def target(self) -> Progress:
-        """The last state where x and y were not yet large; the next time, an earlier one."""
+        """Return the last state where x and y were not yet large; the next time, an earlier one."""
         which = watch.back_to([size(state) for state in self.recent], size(self.start))
         target = self.recent[which] if which >= 0 else self.start
         self.recent = self.recent[: max(which, 0)]
         return target
 
     def lowest_target(self) -> Progress:
-        """The state where the monitored loss was lowest; later states are dropped."""
+        """Return the state with the lowest monitored loss, and drop later states."""
         self.recent = [state for state in self.recent if int(state.t) <= int(self.lowest.t)]
         return self.lowest
 
     def arrays(self, whole: Callable[[Progress], Progress]) -> dict[str, Any]:
-        """The states beside the start, by name; `whole` makes them arrays of this process."""
+        """Return the states other than the start, by name, as arrays made by `whole`."""
         states = {f"{NAME}[{i}]": state for i, state in enumerate(self.recent)}
         if self.lowest is not self.start:
             states[LOWEST] = self.lowest
@@ -81,14 +81,14 @@ class RollbackPolicy:
         arrays: Mapping[str, Any],
         place: Callable[[Progress], Progress],
     ) -> None:
-        """Take the states of `arrays`, each of the shapes of `example` and laid out by `place`."""
+        """Restore the states in `arrays`, with the shapes of `example`, laid out by `place`."""
         self.recent = [place(state) for state in stored(example, arrays)]
         if f"{LOWEST}.t" in arrays:
             self.lowest = place(_named(LOWEST, example, arrays))
 
 
 def stored(example: Progress, arrays: Mapping[str, Any]) -> list[Progress]:
-    """The states of the last rounds that `arrays` contain, each of the shapes of `example`."""
+    """Return the states of the last rounds in `arrays`, with the shapes of `example`."""
     present = takewhile(lambda i: f"{NAME}[{i}].t" in arrays, count())
     return [_named(f"{NAME}[{i}]", example, arrays) for i in present]
 

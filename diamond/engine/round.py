@@ -1,4 +1,4 @@
-"""One round of all agents, and many of them as one compiled program."""
+"""One round of all agents, and many rounds as one compiled program."""
 
 import math
 from functools import partial
@@ -23,22 +23,22 @@ WORK, REMEDY = "a round", "a smaller batch, fewer terms K, or more devices"
 
 
 class Progress(NamedTuple):
-    """Where a run stands: everything the rounds to come depend on."""
+    """State of a run: everything that later rounds depend on."""
 
-    t: jax.Array  # rounds made
-    state: State  # of all agents, the agent axis first
-    spent: jax.Array  # their counters
-    kept: Any = None  # by the links, of all agents
+    t: jax.Array  # rounds completed
+    state: State  # of all agents, with the agent axis first
+    spent: jax.Array  # cost counters of the agents
+    kept: Any = None  # link states of all agents
 
 
 class Mixing(Protocol):
-    """The only communication: `Mixer` and its kin."""
+    """Communication step of a round: `Mixer` and its relatives."""
 
     def exchange(self, message: Message, moment: Moment, kept: Any) -> tuple[Message, Any]: ...
 
 
 def start(algorithm: Algorithm, x: tree.Tree, y: tree.Tree, agents: int) -> Progress:
-    """All agents before round 0, at the same point."""
+    """Return all agents before round 0, at the same point."""
     state = jax.vmap(algorithm.init)(*host.everywhere((x, y), agents))
     return Progress(host.put(0, np.int32), state, host.put(cost.each(Cost(), agents)))
 
@@ -46,7 +46,7 @@ def start(algorithm: Algorithm, x: tree.Tree, y: tree.Tree, agents: int) -> Prog
 def begin(
     algorithm: Algorithm, problem: Objectives, mixer: Mixing, x: tree.Tree, y: tree.Tree
 ) -> Progress:
-    """The same, with what the links keep."""
+    """Return all agents before round 0, with the initial link states."""
     agents = problem.train.count.shape[0]
     progress = start(algorithm, x, y, agents)
     if not hasattr(mixer, "start"):
@@ -55,11 +55,11 @@ def begin(
 
 
 def first_stop(t: int, kept: Any) -> int:
-    """The round to stop at in the call that compiles a program, whose result is dropped.
+    """Return the round to stop at in the call that compiles a program.
 
-    Usually t, so that no round is made. Where links keep a state, t + 1: the first
-    execution of a round that draws for links takes longer than the next ones (by 50 to 80 ms on a
-    processor), though JAX compiles nothing then.
+    The result of that call is dropped. Usually this is t, so that no round is run. With link states
+    it is t + 1: the first execution of a round that draws for links takes 50 to 80 ms longer on a
+    CPU, though JAX compiles nothing then.
     """
     return t if kept is None else t + 1
 
@@ -74,7 +74,10 @@ def samples(
     number: int = 0,
     turn: Any = None,
 ) -> Any:
-    """What every agent draws for a stage of round t; `agents` are their numbers, if not 0, 1..."""
+    """Draw the samples of every agent for a stage of round t.
+
+    `agents` are the agents' numbers, by default 0, 1, ...
+    """
     rows = problem.train.stored, problem.valid.stored
     agents = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
     links = algorithm.stages[number].links
@@ -92,9 +95,9 @@ def estimate(
     size: int | None = None,
     number: int = 0,
 ) -> tuple[Estimate, Cost]:
-    """All agents' gradient work of a stage of round t, `size` of them side by side.
+    """Compute the gradient estimates of all agents in a stage of round t, `size` in parallel.
 
-    `numbers` are those of the agents, if not 0, 1, ...
+    `numbers` are the agents' numbers, by default 0, 1, ...
     """
 
     def alone(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
@@ -109,10 +112,10 @@ def estimate(
 
 
 def together(rows: Rows) -> int:
-    """How many agents to take through their gradients side by side.
+    """Return how many agents compute their gradients in parallel.
 
     On a CPU, as many as keep their blocks of rows in its caches: the blocks of 1,024 agents at once
-    would go out to memory and back at every product.
+    would be reloaded from memory at every product.
     """
     agents = rows.count.shape[0]
     if jax.default_backend() != "cpu":
@@ -132,7 +135,7 @@ def play(
     agents: jax.Array | None = None,
     size: int | None = None,
 ) -> Progress:
-    """One round, stage by stage: estimate, tell, mix, update."""
+    """Run one round, stage by stage: estimate, send, mix, update."""
     t, stages = progress.t, algorithm.stages
     several = len(stages) > 1 or stages[0].times > 1
     numbers = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
@@ -172,10 +175,11 @@ def advance(
     sampling: Sampling,
     size: int | None = None,
 ) -> tuple[Progress, jax.Array]:
-    """Rounds up to `until`, or through the first one that leaves x or y not finite.
+    """Run rounds up to `until`, or through the first that leaves x or y not finite.
 
-    `until` is an argument: chunks of any length are the same program, hence the same bits. Also
-    returns whether all is finite. u, p and v need no look: x and y are what they add up to.
+    `until` is an argument, so that chunks of any length are the same program and give the same
+    bits. Also returns whether all is finite. Only x and y are checked, because they accumulate u, p
+    and v.
     """
 
     def unfinished(carry: Any) -> jax.Array:

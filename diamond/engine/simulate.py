@@ -1,4 +1,4 @@
-"""All agents in one process, as one axis of every array, in one compiled program."""
+"""Simulation of all agents in one process, as one axis of arrays in one compiled program."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ from .one_device import OneDevice
 from .precision import Precision, products
 
 OnDivergence = Literal["stop", "shrink"]
-NAME = "run"  # of a run that is alone in the display
+NAME = "run"  # label of a single run in the progress display
 
 
 def simulate(
@@ -55,51 +55,58 @@ def simulate(
     measure: Measure = "exact",
     backend: OneDevice | Spmd | None = None,
 ) -> Run:
-    """`rounds` rounds of `algorithm`, measured at the start, after every `every`, and at the end.
+    """Run `rounds` rounds of `algorithm` and measure at the start, every `every`, and at the end.
 
-    `every` may also be the rounds to measure in, [1, 3, 10, 30]. The same seed gives the same
-    trajectory, whatever `every` is; all algorithms see the same draws. `sampling`: "blocks" takes
-    successive rows (shuffled once), which is fast; "rows" draws each row on its own, with
-    replacement. `on_evaluation` is handed each entry of the history as it is made, `on_progress`
-    a `Snapshot` of the run: given back as `resume`, the run continues from there and ends in the
-    same bits. `resume` may also be an earlier run of the same problem, network, algorithm and seed,
-    as in `resume=diamond.load(folder, problem)`: it is continued up to `rounds`. `on_stage` is told
-    what goes on: "compiling", then "running". `progress` shows the same, and then the round and the
-    loss, on the error output if that is a terminal or a notebook; False shows nothing.
+    The same seed gives the same trajectory for every value of `every`; all algorithms see the same
+    draws.
 
-    `stop` ends the run at the first evaluation that reaches a target or has spent a budget:
-    {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"}, on
-    links {"network_seconds": 60}; `message` of the run then says which. `run.best` is the point of
-    the smallest upper loss.
+    Args:
+        problem: the problem.
+        network: the network of the agents.
+        algorithm: the method.
+        rounds: number of rounds.
+        seed: seed of the mini-batches and the start.
+        every: rounds between evaluations, or a list of rounds such as [1, 3, 10, 30].
+        sampling: "blocks" takes successive rows (shuffled once), which is fast; "rows" draws each
+            row independently, with replacement.
+        on_evaluation: called with each new entry of the history.
+        stop: targets and budgets that end the run at the first evaluation that meets one:
+            {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"},
+            on links {"network_seconds": 60}. `run.message` gives the reason.
+        on_divergence: "stop" raises `diamond.Diverged` in the first round that leaves x, y or a
+            measure not finite. "shrink" rolls back with a warning, also when x or y exceed the
+            start a million times: to the last multiple of 100 rounds where they were not yet large,
+            or further if that fails, with steps a quarter as large, at most eight times.
+            Rolled-back rounds stay counted as costs; `resolved` has the factor. None shrinks if
+            alpha is learned and stops if alpha was given. A run that learns alpha always rolls back
+            when its objective rises above the start (`diamond.auto.watch`).
+        on_progress: called with a `Snapshot`, from which `resume` continues to the same bits.
+        resume: a `Snapshot`, or an earlier run of the same problem, network, algorithm and seed, as
+            in `diamond.load(folder, problem)`, to continue up to `rounds`.
+        devices: devices to shard the agents over: a number, "all", "cores" (of this CPU), or a list
+            (`diamond.engine.devices`). The trajectory is equal up to rounding; for different
+            numbers of devices, 1 included, bit for bit if each device has at least two agents.
+        precision: precision of products inside the losses of the rounds: "float32", "tf32", or
+            "bf16" (losses see x and rows as bfloat16). Sums, states and measures stay in float32.
+            None is JAX's default (TF32 on NVIDIA GPUs, float32 elsewhere).
+        memory: bytes that the run may use per device; by default all. If all agents together need
+            more, they are computed in groups, with a warning.
+        on_stage: called with "compiling", then "running".
+        progress: show stage, round and loss on the error output if it is a terminal or notebook.
+        measure: "exact" solves the lower level at each evaluation for `metric` and its terms;
+            "loss" measures only the upper loss at y*(x); "cheap" never solves the lower level and
+            has local loss, consensus, norms of the sampled directions, and the problem's metrics.
+            Or a list of measures and of functions of x, y and rows (`diamond.metrics.measures`).
+            Costs are always counted. `stop` can use measured quantities only.
+        backend: backend of another run of the same problem, network, batch and sampling, to share
+            compiled programs; replaces `devices`, `precision` and `memory`.
 
-    `on_divergence`: in the first round that leaves x or y not finite, and where a measure is not
-    finite, "stop" raises `diamond.Diverged`. "shrink", also where they are a million times the
-    start, goes back to the last multiple of 100 rounds where they were not yet large (further, if
-    that does not help) and on with steps a quarter as large, with a warning, eight times at most.
-    What the rounds gone back on cost stays counted; `resolved` says by how much steps were shrunk.
-    None shrinks where alpha is learned, and stops where alpha was given. Whatever it is, a run that
-    learns alpha rolls back in the same way where its objective has risen above the start
-    (`diamond.auto.watch`).
+    Returns:
+        The run; `run.best` is the point of the smallest upper loss.
 
-    `devices` cuts the agents over several of JAX's devices: so many of them, "all", "cores" (of
-    this machine's processor), or a list (`diamond.engine.devices`). The trajectory is the same to
-    rounding; between numbers of devices, `devices=1` among them, it is the same bit for bit as long
-    as each has two agents or more. `precision`, of the products inside the losses of the rounds:
-    "float32" in full, "tf32", or "bf16", where losses see x and the rows as bfloat16; sums, states
-    and measures stay in float32. None leaves it to JAX (TF32 on NVIDIA GPUs, full elsewhere).
-
-    `measure`: "exact" solves the lower level at each evaluation, for `metric` and its terms;
-    "loss" measures the upper loss at y*(x) only; "cheap" never solves the lower level: local loss,
-    consensus, norms of the sampled directions, and the problem's metrics. Or a list of measures,
-    and of functions of x, y and rows (`diamond.metrics.measures`). Costs are always counted. What
-    is not measured is absent from the history, and cannot be a target of `stop`.
-
-    `backend`: of another run of the same problem, network, batch and sampling, to share compiled
-    programs; in place of `devices`, `precision` and `memory`.
-
-    `memory`: bytes that the run may have on each device, all there is by default. Agents are taken
-    in groups where all at once need more, with a warning; what still does not fit is refused before
-    the first round, by `diamond.machine.memory.TooLarge`.
+    Raises:
+        diamond.Diverged: the run diverged and may not roll back.
+        diamond.machine.memory.TooLarge: the run does not fit the memory.
     """
     check(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
@@ -150,7 +157,7 @@ def simulate(
             if on_progress:
                 on_progress(run.snapshot())
 
-        alone = jax.process_count() == 1  # of several, only the first has the history
+        alone = jax.process_count() == 1  # of several processes, only the first has the history
         if not resume or (alone and not run.recorder.has_measured(run.t)):
             evaluate()
         if not resume or alone:
@@ -165,7 +172,7 @@ def simulate(
 
 
 def _snapshot_of(run: Run, seed: int, sampling: Sampling) -> Snapshot:
-    """The snapshot of a run that is to be continued with this seed and sampling."""
+    """Return the snapshot of a run to continue with this seed and sampling."""
     if run.snapshot is None:
         raise ValueError(
             "resume: this run has no snapshot to continue from: it diverged, was made by several "
@@ -187,7 +194,7 @@ def check(
     every: Every,
     sampling: Sampling,
 ) -> None:
-    """Refuse what is not what it must be, or does not fit together."""
+    """Reject arguments that are invalid or do not fit together."""
     check_setting(problem, network, rounds, every, sampling)
     check_algorithm(problem, network, algorithm)
 
@@ -195,7 +202,7 @@ def check(
 def check_setting(
     problem: Problem, network: Network, rounds: int, every: Every, sampling: Sampling
 ) -> None:
-    """The part of `check` that all algorithms have in common."""
+    """Check the arguments that do not depend on the algorithm."""
     if not isinstance(problem, Problem):
         inner = getattr(problem, "problem", None)
         remedy = "give its .problem" if isinstance(inner, Problem) else "give a diamond.Problem"
@@ -220,7 +227,7 @@ def check_setting(
 
 
 def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) -> None:
-    """Refuse an algorithm that does not fit the problem or the network."""
+    """Reject an algorithm that does not fit the problem or the network."""
     if isinstance(algorithm, str | type) or not hasattr(algorithm, "batch"):
         name = (
             algorithm if isinstance(algorithm, str) else getattr(algorithm, "__name__", "diamond")
@@ -233,13 +240,13 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
     fits(problem, algorithm)
     suits(network, algorithm, problem)
-    if problem.streams:  # traced, for a method that asks for all rows
+    if problem.streams:  # tracing finds methods that ask for all rows
         outline = swap(suited(algorithm, problem), lambda open: 1)
         messages(outline, problem.objectives(algorithm.batch), *problem.start(0))
 
 
 def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
-    """Warn of a batch that no agent has rows for: correct, but it computes rows again."""
+    """Warn of a batch larger than every agent's rows: correct, but it repeats rows."""
     parts = [part for part in problem.rows if part != "test" and part not in problem.streams]
     most = max((int(problem.counts(part).max()) for part in parts), default=batch)
     if batch > most:
@@ -252,7 +259,7 @@ def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
 
 
 def fits(problem: Problem, algorithm: Algorithm) -> None:
-    """Refuse an algorithm for another kind of lower level, or that cannot take the prox of x."""
+    """Reject an algorithm for another kind of lower level, or one that cannot use a prox of x."""
     if problem.lower_level not in algorithm.solves:
         kind = problem.lower_level
         has = "no lower level" if kind == "none" else f"a {kind} lower level"
@@ -264,7 +271,7 @@ def fits(problem: Problem, algorithm: Algorithm) -> None:
 
 
 def suits(network: Network, algorithm: Algorithm, problem: Problem) -> None:
-    """Refuse an algorithm that would end elsewhere on such a network."""
+    """Reject an algorithm that would converge to a different point on this network."""
     right = getattr(suited(algorithm, problem), "networks", "symmetric")
     if NETWORKS.index(network.kind) <= NETWORKS.index(right):
         return

@@ -1,4 +1,4 @@
-"""Solve a problem without a number from the user: one call chooses everything."""
+"""Automatic solution of a problem: one call chooses method, step sizes and length."""
 
 import math
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from .simulate import simulate
 
-TOLERANCE = 1e-3  # of the decrease so far: a smaller one in the last half of the rounds is none
+TOLERANCE = 1e-3  # smaller relative decrease over the last half of the rounds: a plateau
 FIRST_ROUNDS, MOST_ROUNDS = 128, 16_384
 EVALUATIONS = 40
-LARGEST_BATCH, BATCHES = 64, 5  # rows in a mini-batch, and how many of them an agent has at least
+LARGEST_BATCH, BATCHES = 64, 5  # most rows in a mini-batch, and fewest mini-batches per agent
 
 
 def solve(
@@ -37,29 +37,30 @@ def solve(
     seed: int = 0,
     **options: Any,
 ) -> Run:
-    """Solve `problem` over `network`: method, hypergradient, step sizes and length are chosen.
+    """Solve `problem` over `network` with automatic method, hypergradient, step sizes and length.
 
-    Step sizes are learned while the run goes on; nothing is measured in advance
+    Step sizes are learned during the run; nothing is measured in advance
     (`diamond.algorithms.solve`). The run ends at `target`, when a budget is spent, or when the
     upper loss has fallen by less than 0.1 % of its whole decrease in the last half of the rounds.
 
     Args:
-        network: who talks to whom; not needed for one agent.
-        target: an upper loss to reach, or a mapping as `stop` of `diamond.simulate` takes.
-        rounds: rounds at most; where they are given, the run ends early at a target or budget only.
-        seconds: of the rounds, without compiling and measuring.
-        calls: gradients and products of one row, of an agent in the mean.
-        bytes: sent over all links.
-        algorithm: a method of your own choice in place of the one that is chosen.
-        batch: rows in a mini-batch; by default a fifth of an agent's rows, 64 at most.
-        seed: of the mini-batches.
-        **options: of `diamond.simulate`, such as `devices` or `progress`.
+        problem: the problem.
+        network: the network of the agents; not needed for one agent.
+        target: an upper loss to reach, or a mapping like `stop` of `diamond.simulate`.
+        rounds: maximum number of rounds; if given, a plateau does not end the run.
+        seconds: time budget of the rounds, without compiling and measuring.
+        calls: budget of gradients and products of single rows, averaged over the agents.
+        bytes: budget of bytes sent over all links.
+        algorithm: a method to use instead of the automatic choice.
+        batch: rows in a mini-batch; by default a fifth of an agent's rows, at most 64.
+        seed: seed of the mini-batches.
+        **options: options of `diamond.simulate`, such as `devices` or `progress`.
 
     Returns:
         The run. `run.message` says why it ended, `run.description` what was chosen and why.
 
     Raises:
-        ValueError: for several agents without a network.
+        ValueError: several agents without a network.
 
     Example:
         >>> run = diamond.solve(problem, diamond.network.ring(problem.agents))
@@ -100,7 +101,7 @@ def solve(
 
 
 def _plateau(run: Run, rounds: int | None) -> str:
-    """Why the run ends, where its upper loss hardly falls any more."""
+    """Return why the run ends if its upper loss hardly falls any more, else ""."""
     if rounds is not None:
         return ""
     made, loss = run.history["round"], run.history["upper_loss"]
@@ -116,7 +117,7 @@ def _plateau(run: Run, rounds: int | None) -> str:
 
 
 def _batch_size(problem: Problem) -> int:
-    """A fifth of the rows of a middling agent, as a power of two."""
+    """Return a fifth of the median agent's rows, as a power of two."""
     if problem.streams:
         return LARGEST_BATCH
     parts = [part for part in ("train", "valid") if part in problem.rows]
@@ -125,7 +126,7 @@ def _batch_size(problem: Problem) -> int:
 
 
 def _description(problem: Problem, network: Network, batch: int) -> str:
-    """Two sentences on what was chosen, and why."""
+    """Describe in two sentences what was chosen and why."""
     agents = f"{problem.agents} agents on {network.title}" if problem.agents > 1 else "one agent"
     lower = {
         "personal": "Each agent follows its own y by gradient steps, and solves for it locally in "

@@ -1,4 +1,4 @@
-"""The step-size policy of a run: its algorithm, with the numbers that were left to the run."""
+"""Step-size policy of a run: its algorithm with the numbers estimated during the run."""
 
 from ..auto import watch
 from ..core.tree import Tree
@@ -7,9 +7,9 @@ from ..rounds.algorithm import Algorithm
 
 
 class StepPolicy:
-    """The algorithm that was asked for, with the numbers that the run has estimated for it.
+    """The requested algorithm, with the numbers that the run has estimated for it.
 
-    `memory` holds the estimates and what the loss monitor (`auto.watch`) has seen. It is part of a
+    `memory` holds the estimates and the history of the loss monitor (`auto.watch`). It is part of a
     checkpoint.
     """
 
@@ -27,11 +27,11 @@ class StepPolicy:
         return self.setting.memory
 
     def due(self, t: int) -> bool:
-        """Whether numbers are estimated again after t rounds."""
+        """Return whether numbers are estimated again after t rounds."""
         return self.setting.changes and t in refreshes(t)
 
     def stops(self, t: int, rounds: int) -> list[int]:
-        """Later rounds in which numbers are estimated again."""
+        """Return later rounds in which numbers are estimated again."""
         return [r for r in refreshes(rounds) if r > t] if self.setting.changes else []
 
     def reestimate(self, x: Tree, y: Tree, t: int, forget: bool = False) -> None:
@@ -41,38 +41,38 @@ class StepPolicy:
 
     @property
     def loss_has_decreased(self) -> bool:
-        """Whether the monitored loss was below its start at the last look."""
+        """Whether the monitored loss was below its start at the last check."""
         return watch.fallen(self.memory)
 
     @property
     def loss_is_lowest(self) -> bool:
-        """Whether the monitored loss was at its least at the last look."""
+        """Whether the monitored loss was at its minimum at the last check."""
         return watch.lowest(self.memory)
 
     @property
     def loss_increase(self) -> str:
-        """Why the run must roll back, where the monitored loss has risen; else empty."""
+        """Return why the run must roll back if the monitored loss has risen, else ""."""
         return watch.risen(self.memory)
 
     @property
     def scale(self) -> float:
-        """The factor of all steps after rollbacks of a lost run."""
+        """Factor of all steps after rollbacks of a broken run."""
         return watch.factor(self.memory)
 
     @property
     def rounds_rolled_back(self) -> int:
-        """Rounds that were made and rolled back."""
+        """Number of rounds that were rolled back."""
         return watch.lost(self.memory)
 
     def shorten(self, factor: float, rounds: int) -> None:
-        """From the next `reestimate` on, steps are `factor` times the first.
+        """Scale steps to `factor` times the first ones, from the next `reestimate` on.
 
         Args:
-            factor: of the steps that the run began with.
-            rounds: rounds that are rolled back.
+            factor: factor relative to the steps at the start of the run.
+            rounds: number of rounds that are rolled back.
         """
         watch.shrink(self.memory, factor, rounds)
 
     def record_increase(self, now: int, target: int) -> str:
-        """Note a rollback from round `now` to `target` for an increased loss; its message."""
+        """Record a rollback from round `now` to `target` for a risen loss; return its message."""
         return watch.calm(self.memory, self.loss_increase, now, target)

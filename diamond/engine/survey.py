@@ -1,4 +1,4 @@
-"""Measures the runs of a backend with one compiled program."""
+"""Measurement of the runs of a backend with one compiled program."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ from .backend import Backend
 from .round import Progress
 
 MEASURING = "a measurement on all rows", "fewer rows an agent, or more devices"
-GUESS = ".guess"  # of y*(xbar) among the arrays of a checkpoint
+GUESS = ".guess"  # name of y*(xbar) in a checkpoint
 
 
 class Survey:
-    """The compiled program that measures all runs of a backend, and what it needs beside them."""
+    """The compiled program that measures all runs of a backend, and its inputs."""
 
     def __init__(self, problem: Problem, measures: Measures, backend: Backend, seeds: list[int]):
         self.problem, self.measures, self.backend = problem, measures, backend
@@ -31,17 +31,17 @@ class Survey:
             self.probes = backend.stack(
                 seeds, lambda seed: curvature_probes(problem, problem.start(seed)[1], seed, places)
             )
-        self.guess: Any = None  # of y*(xbar), where only the upper loss is measured
+        self.guess: Any = None  # initial guess of y*(xbar), if only the upper loss is measured
         often = programs.observe_often if measures.programs == {"loss"} else programs.observe
         program = programs.observe_lanes if backend.lanes else often
-        if (known := (program, measures)) not in backend.surveys:  # runs share it
+        if (known := (program, measures)) not in backend.surveys:  # runs share the program
             fitted = Fitted(program, backend.abreast, backend.budget, *MEASURING)
             backend.surveys[known] = fitted
         self.program: Fitted = backend.surveys[known]
 
     def begin(self, progress: Progress) -> None:
-        """Compile the program while other things go on."""
-        if jax.process_count() == 1:  # processes of one job compile alike, one after another
+        """Start to compile the program in the background."""
+        if jax.process_count() == 1:  # processes of one job must compile in the same order
             self.program.begin(*self._arguments(progress.state), **self._options)
 
     def ready(self, progress: Progress) -> None:
@@ -79,14 +79,14 @@ class Survey:
         return options
 
     def arrays(self) -> dict[str, Any]:
-        """What a resumed run needs to measure the same bits."""
+        """Return the arrays that a resumed run needs to measure the same bits."""
         if self.guess is None:
             return {}
         named = tree.named(self.backend.whole(self.guess))
         return {f"{GUESS}{name}": leaf for name, leaf in named.items()}
 
     def restore(self, y: Any, arrays: Any) -> None:
-        """The inverse of `arrays`; `y` of all agents, for its shapes."""
+        """Restore from `arrays`; `y` of all agents gives the shapes."""
         names = tree.named(y)
         if "loss" in self.measures.programs and all(f"{GUESS}{n}" in arrays for n in names):
             guess = tree.like(y, {n: arrays[f"{GUESS}{n}"] for n in names})

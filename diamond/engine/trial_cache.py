@@ -1,4 +1,4 @@
-"""Trials with a memory: each is a file, so that an interrupted experiment goes on where it was."""
+"""Cached trials: each trial is a file, so that an interrupted experiment can resume."""
 
 import hashlib
 import json
@@ -22,15 +22,15 @@ from .many import many
 from .one_device import OneDevice
 
 Trial = dict[str, Any]
-GROUP = {"cpu": 1}  # trials between two savings; an accelerator takes as many as it is given
+GROUP = {"cpu": 1}  # trials between two writes; an accelerator takes all at once
 
 
 class Wanted(NamedTuple):
-    """A trial to make, or to remember by what it is about."""
+    """A trial to run, or to read from the cache by `about`."""
 
     algorithm: Algorithm
     seed: int
-    about: dict[str, Any]  # all that fixes its numbers, as JSON
+    about: dict[str, Any]  # everything that determines its numbers, as JSON
 
 
 def remembered(
@@ -45,11 +45,11 @@ def remembered(
     measure: Measure = "exact",
     backends: dict[Any, OneDevice] | None = None,
 ) -> list[Trial]:
-    """The trials `wanted`, whose algorithms differ in their numbers only: remembered, or run.
+    """Return the trials `wanted`, from the cache or run; their algorithms differ in numbers only.
 
-    Each is a file of the folder `memory`, written when it is over. `on_trial` is told how many are
-    done, those remembered first. `problem` is called if any has to be run. `measure` and
-    `backends`: as in `many`.
+    Each trial is a file in the folder `memory`, written when the trial is complete. `on_trial` is
+    called with the number of completed trials, cached ones first. `problem` is called only if a
+    trial has to run. `measure` and `backends` are as in `many`.
     """
     paths = [memory / f"{_key(one.about)}.json" for one in wanted]
     missing = [i for i, path in enumerate(paths) if not path.exists()]
@@ -80,7 +80,7 @@ def remembered(
 
 
 def score(trial: Trial) -> dict[str, float]:
-    """A trial in a few numbers: averages over the run, and over its last fifth."""
+    """Summarize a trial: averages over the run, and over its last fifth."""
     if trial["diverged"] is not None:
         return {"upper_loss": float("inf"), "metric": float("inf")}
     history = {k: np.asarray(v) for k, v in trial["history"].items()}
@@ -97,7 +97,7 @@ def _key(about: dict[str, Any]) -> str:
 
 
 def _write(path: Path, content: Trial) -> None:
-    """All of a file or nothing of it, whatever happens meanwhile."""
+    """Write a file atomically."""
     draft = path.with_suffix(".tmp")
     draft.write_text(json.dumps(content))
     draft.replace(path)

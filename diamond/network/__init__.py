@@ -1,4 +1,4 @@
-"""Who talks to whom, and with which weights."""
+"""Networks: graphs of agents, mixing weights, links and channels."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`channels`, when first asked for: graphs need no JAX."""
+    """Import `channels` on first access: graphs need no JAX."""
     if name != "channels":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_module("diamond.network.channels")

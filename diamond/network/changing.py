@@ -21,11 +21,16 @@ def changing(
     period: int | None = None,
     mixing: str = "metropolis",
 ) -> Network:
-    """The networks in turn, one a round, then from the first again.
+    """Use the given networks in turn, one per round, periodically.
 
-    Each is a network or a graph of networkx, directed or not, which need not be connected alone:
-    what all of them have together must be. Graphs are weighed by `mixing`, or evenly if directed.
-    A function of the round is asked for rounds 0 to `period` - 1.
+    Args:
+        networks: networks or networkx graphs, directed or not; or a function of the round. Only
+            their union must be connected.
+        period: number of rounds for which a function is called, 0 to `period` - 1.
+        mixing: mixing rule for undirected graphs; directed graphs get even weights.
+
+    Returns:
+        The changing network.
     """
     if callable(networks):
         if period is None:
@@ -40,9 +45,9 @@ def changing(
 
 
 def one_peer(agents: int) -> Network:
-    """One-peer exponential graphs (Ying et al., 2021): in round t, i hears i - 2^(t mod k) only.
+    """One-peer exponential graphs (Ying et al., 2021): in round t, i hears only i - 2^(t mod k).
 
-    With m = 2^k agents all agree after k rounds, exactly: as fast as telling everyone.
+    With m = 2^k agents, consensus is exact after k rounds, as fast as all-to-all communication.
     """
     agents = whole("agents", agents, 1)
     hops = [2**k for k in range(max(1, (agents - 1).bit_length()))]
@@ -56,9 +61,9 @@ def one_peer(agents: int) -> Network:
 
 
 def matchings(agents: int, period: int = 64, seed: int = 0) -> Network:
-    """In every round agents pair up at random, and both of a pair take their mean.
+    """Pair up agents at random in every round; both agents of a pair take their mean.
 
-    With an odd number, one stays alone. `period` rounds are drawn, then begin again.
+    With an odd number of agents, one stays alone. `period` rounds are drawn and then repeated.
     """
     agents, period = whole("agents", agents, 1), whole("period", period, 1)
     source = np.random.default_rng(whole("seed", seed))
@@ -72,7 +77,7 @@ def matchings(agents: int, period: int = 64, seed: int = 0) -> Network:
 
 
 def _one(given: One, mixing: str) -> Network:
-    """A network of one round; a graph need not be connected."""
+    """Return the network of one round, which need not be connected."""
     if isinstance(given, Network):
         if given.sequence:
             raise ValueError(f"{given.name} changes itself; give its networks one by one")
@@ -83,7 +88,7 @@ def _one(given: One, mixing: str) -> Network:
         return one_way(given, "directed", connected=False)
     labels = tuple(given)
     numbered = nx.relabel_nodes(given, {a: i for i, a in enumerate(labels)}, copy=True)
-    if numbered.number_of_edges() == 0:  # nobody talks
+    if numbered.number_of_edges() == 0:  # nobody communicates
         weights, rule = csr_array(np.eye(len(labels))), mixing
     else:
         weights, rule = mixing_matrix(numbered, mixing)

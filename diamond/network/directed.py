@@ -1,4 +1,4 @@
-"""Networks whose links go one way."""
+"""Networks with one-way links."""
 
 import networkx as nx
 import numpy as np
@@ -13,13 +13,21 @@ from diamond.network.weights import Matrix
 def directed(
     graph: nx.DiGraph, rows: Matrix | None = None, columns: Matrix | None = None
 ) -> Network:
-    """Any strongly connected digraph of networkx; an arc j -> i says that i hears j.
+    """Make a network of any strongly connected networkx digraph; arc j -> i: i hears j.
 
         averages   s_i <- sum_j R_ij s_j    rows of R sum to 1: weights of the receiver
         totals     s_i <- sum_j C_ij s_j    columns of C sum to 1: how the sender divides
 
-    By default i averages evenly over itself and all it hears, and j divides evenly among itself and
-    all who hear it. `rows` and `columns` are matrices of your own for R and C, which are checked.
+    Args:
+        graph: the digraph.
+        rows: R; by default i averages evenly over itself and all it hears.
+        columns: C; by default j divides evenly among itself and all that hear it.
+
+    Returns:
+        The network.
+
+    Raises:
+        ValueError: the graph is not strongly connected, or a matrix does not fit it.
     """
     if not isinstance(graph, nx.Graph) or not graph.is_directed():
         raise TypeError(f"directed takes a networkx.DiGraph, and was given {type(graph).__name__}")
@@ -28,7 +36,7 @@ def directed(
 
 
 def one_way_ring(agents: int) -> Network:
-    """Agent i hears i - 1 modulo m, and nobody else."""
+    """Make a ring in which agent i hears only i - 1 modulo m."""
     agents = whole("agents", agents, 1)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(agents))
@@ -37,9 +45,9 @@ def one_way_ring(agents: int) -> Network:
 
 
 def random_digraph(agents: int, p: float = 0.3, seed: int = 0) -> Network:
-    """Every agent hears every other with probability p, independently.
+    """Let every agent hear every other with probability p, independently.
 
-    Redrawn from the same generator until strongly connected; `draws` says how often.
+    The graph is redrawn from the same generator until strongly connected; `draws` counts.
     """
     agents = whole("agents", agents, 1)
     if not 0 <= p <= 1:
@@ -62,7 +70,7 @@ def one_way(
     draws: int = 1,
     connected: bool = True,
 ) -> Network:
-    """The network of `graph`, its nodes numbered in their order."""
+    """Return the network of `graph`, with nodes numbered in their order."""
     if len(graph) == 0:
         raise ValueError("the graph has no nodes; a network needs at least one agent")
     if graph.is_multigraph():
@@ -100,7 +108,7 @@ def _check_connected(graph: nx.DiGraph) -> None:
 
 
 def _even(pattern: csr_array, axis: int) -> csr_array:
-    """1 / how many entries its row (axis 1) or column (axis 0) has."""
+    """Return even weights: 1 / the number of entries in the row (axis 1) or column (axis 0)."""
     found = csr_array(pattern, copy=True)
     counts = np.asarray(pattern.sum(axis=axis)).ravel()
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
@@ -109,7 +117,7 @@ def _even(pattern: csr_array, axis: int) -> csr_array:
 
 
 def _checked(matrix: Matrix, pattern: csr_array, what: str, axis: int) -> csr_array:
-    """A user's own weights, once they are known to be of this graph."""
+    """Check that a user's weights fit this graph."""
     m = np.asarray(matrix.toarray() if isinstance(matrix, sparray | spmatrix) else matrix, float)
     if m.shape != pattern.shape:
         raise ValueError(f"{what} has shape {m.shape}; the graph needs {pattern.shape}")

@@ -1,10 +1,10 @@
-"""A picture of a network."""
+"""Drawings of networks."""
 
 from pathlib import Path
 
 from diamond.network.network import Network
 
-MOST_NAMED = 60  # agents; beyond that numbers hide the graph
+MOST_NAMED = 60  # most agents with labels: more labels hide the graph
 
 
 def draw(network: Network, path: str | Path) -> Path:

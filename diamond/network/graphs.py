@@ -1,4 +1,4 @@
-"""Constructors of networks: the usual graphs, and any graph of networkx."""
+"""Constructors of networks: standard graphs, and any networkx graph."""
 
 import operator
 import random
@@ -22,10 +22,21 @@ def erdos_renyi(
     mixing: Mixing = "laplacian",
     connected: bool = True,
 ) -> Network:
-    """Every pair of agents is joined with probability p, independently.
+    """Make an Erdos-Renyi graph: each pair is joined with probability p, independently.
 
-    With few agents a draw is often disconnected (9 agents, p = 0.3: 41 % of them); it is then
-    drawn again from the same generator, and `draws` says how often.
+    With few agents a draw is often disconnected (9 agents, p = 0.3: 41 %); the graph is then drawn
+    again from the same generator.
+
+    Args:
+        agents: number of agents.
+        p: probability of an edge.
+        seed: seed of the graph.
+        mixing: rule of the mixing weights ("laplacian", "metropolis", "max_degree",
+            "best_constant"), or a matrix.
+        connected: redraw until connected; `Network.draws` counts the draws.
+
+    Returns:
+        The network.
     """
     agents = _size("agents", agents)
     if not 0 <= p <= 1:
@@ -44,7 +55,7 @@ def regular(
     mixing: Mixing = "laplacian",
     connected: bool = True,
 ) -> Network:
-    """A random graph in which every agent has `degree` neighbours; redrawn until connected."""
+    """Make a random graph with `degree` neighbours per agent; options as in `erdos_renyi`."""
     agents, degree = _size("agents", agents), _size("degree", degree, least=0)
     if degree >= agents:
         raise ValueError(
@@ -74,8 +85,9 @@ def geometric(
     mixing: Mixing = "laplacian",
     connected: bool = True,
 ) -> Network:
-    """Agents at random in the unit square, joined when closer than `radius`; redrawn until
-    connected. The places are the node attribute "pos" of `Network.graph`.
+    """Make a random geometric graph: agents in the unit square, joined if closer than `radius`.
+
+    The positions are the node attribute "pos" of `Network.graph`. Options as in `erdos_renyi`.
     """
     agents = _size("agents", agents)
     if not radius > 0:
@@ -92,54 +104,54 @@ def geometric(
 
 
 def ring(agents: int, mixing: Mixing = "laplacian") -> Network:
-    """Agent i is joined with i + 1 modulo m; two agents share a single edge."""
+    """Make a ring: agent i is joined with i + 1 modulo m; two agents share a single edge."""
     agents = _size("agents", agents)
     graph = nx.cycle_graph(agents) if agents > 1 else nx.empty_graph(1)
     return _network(graph, range(agents), f"ring({agents})", mixing)
 
 
 def path(agents: int, mixing: Mixing = "laplacian") -> Network:
-    """A line: agent i is joined with i + 1."""
+    """Make a line: agent i is joined with i + 1."""
     agents = _size("agents", agents)
     return _network(nx.path_graph(agents), range(agents), f"path({agents})", mixing)
 
 
 def star(agents: int, mixing: Mixing = "laplacian") -> Network:
-    """Agent 0 is joined with all others, which see nobody else."""
+    """Make a star: agent 0 is joined with all others."""
     agents = _size("agents", agents)
     return _network(nx.star_graph(agents - 1), range(agents), f"star({agents})", mixing)
 
 
 def complete(agents: int, mixing: Mixing = "laplacian") -> Network:
-    """Everybody is joined with everybody."""
+    """Make a complete graph: all pairs are joined."""
     agents = _size("agents", agents)
     return _network(nx.complete_graph(agents), range(agents), f"complete({agents})", mixing)
 
 
 def grid(rows: int, columns: int, mixing: Mixing = "laplacian") -> Network:
-    """A rectangle, numbered row by row; `labels` holds (row, column)."""
+    """Make a grid, numbered row by row; `labels` holds (row, column)."""
     rows, columns = _size("rows", rows), _size("columns", columns)
     graph = nx.grid_2d_graph(rows, columns)
     return _network(graph, sorted(graph), f"grid({rows}, {columns})", mixing)
 
 
 def torus(rows: int, columns: int, mixing: Mixing = "laplacian") -> Network:
-    """A grid whose opposite sides are joined; a side of 2 keeps its single edge."""
+    """Make a grid whose opposite sides are joined; a side of 2 keeps its single edge."""
     rows, columns = _size("rows", rows), _size("columns", columns)
     graph = nx.grid_2d_graph(rows, columns, periodic=True)
     return _network(graph, sorted(graph), f"torus({rows}, {columns})", mixing)
 
 
 def hypercube(dimension: int, mixing: Mixing = "laplacian") -> Network:
-    """2^dimension agents; i and j are joined when their binary digits differ in one place."""
+    """Make a hypercube of 2^dimension agents, joined if their binary digits differ in one place."""
     dimension = _size("dimension", dimension, least=0)
-    # networkx starts from dimension 1, where a single corner is meant by 0.
+    # networkx needs dimension >= 1; dimension 0 means a single agent.
     graph = nx.hypercube_graph(dimension) if dimension else nx.empty_graph(1)
     return _network(graph, sorted(graph), f"hypercube({dimension})", mixing)
 
 
 def exponential(agents: int, mixing: Mixing = "laplacian") -> Network:
-    """The static exponential graph: agent i is joined with i + 2^k modulo m, for all 2^k < m."""
+    """Make the static exponential graph: i is joined with i + 2^k modulo m for all 2^k < m."""
     agents = _size("agents", agents)
     hops = [2**k for k in range((agents - 1).bit_length())]
     graph = nx.circulant_graph(agents, hops)
@@ -147,9 +159,9 @@ def exponential(agents: int, mixing: Mixing = "laplacian") -> Network:
 
 
 def from_graph(graph: nx.Graph, mixing: Mixing = "laplacian") -> Network:
-    """Any undirected connected graph of networkx.
+    """Make a network of any undirected connected networkx graph.
 
-    Its nodes become agents 0..m-1 in their order; `labels` holds what they were called.
+    The nodes become agents 0..m-1 in their order; `labels` holds the node names.
     """
     if not isinstance(graph, nx.Graph):
         raise TypeError(f"from_graph takes a networkx graph, and was given {type(graph).__name__}")
@@ -171,7 +183,7 @@ def from_graph(graph: nx.Graph, mixing: Mixing = "laplacian") -> Network:
 def _network(
     graph: nx.Graph, labels: Iterable[Hashable], name: str, mixing: Mixing, draws: int = 1
 ) -> Network:
-    """Number the nodes in the order of `labels`, and weigh the edges."""
+    """Number the nodes in the order of `labels`, and compute the weights."""
     labels = tuple(labels)
     number = {label: i for i, label in enumerate(labels)}
     components = [set(part) for part in nx.connected_components(graph)]
@@ -188,7 +200,7 @@ def _network(
     numbered.add_nodes_from((number[label], graph.nodes[label]) for label in labels)
     numbered.add_edges_from((number[a], number[b], data) for a, b, data in graph.edges(data=True))
     weights, rule = mixing_matrix(numbered, mixing)
-    # Frozen, since the weights belong to these edges and no others.
+    # Freeze the graph, because the weights belong to these edges.
     return Network(nx.freeze(numbered), weights, name, rule, labels, draws)
 
 
@@ -215,7 +227,7 @@ def _draw(
 
 
 def _size(what: str, value: int, least: int = 1) -> int:
-    """`value` as an int, or a sentence that names it."""
+    """Return `value` as an int of at least `least`; the error names `what`."""
     try:
         size = operator.index(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The network: a graph and its mixing matrix, or several of them in turn."""
+"""The network: a graph and its mixing matrix, or a periodic sequence of them."""
 
 import math
 from collections import Counter
@@ -19,14 +19,14 @@ from diamond.network.spectrum import contraction, perron, smallest, survival, tr
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
-    """Agents 0..m-1 on a connected graph, and the weights with which they average.
+    """Agents 0..m-1 on a connected graph, with the weights of their averages.
 
         s_i <- sum_j M_ij s_j,   M symmetric, rows and columns sum to 1, M_ij != 0 on edges
 
-    Made by the functions of `diamond.network`; `weights` is M, its diagonal included. Where links
-    go one way, rows of `weights` sum to 1 (what is averaged) and columns of `shares` (what must
-    keep its sum); an arc (j, i) of the graph says that i hears j. A network that changes is its
-    `sequence` in turn, one a round; its graph has the links of all of them, its weights are means.
+    Made by the functions of `diamond.network`. `weights` is M, including its diagonal. For one-way
+    links, rows of `weights` sum to 1 (for averages) and columns of `shares` (for totals); arc (j,
+    i) of the graph says that i hears j. A changing network uses its `sequence` in turn, one per
+    round; its graph has the links of all rounds, and its weights are means.
     """
 
     graph: nx.Graph
@@ -37,16 +37,20 @@ class Network:
     draws: int = 1
     shares: csr_array | None = None  # None: M itself
     sequence: tuple["Network", ...] = ()
-    channels: tuple[Any, ...] = ()  # what becomes of a message on its way; none: perfect links
-    damping: Any = 1.0  # the share of a change that is made, or a schedule of it
-    links: Links | None = None  # None: what travels takes no time
+    channels: tuple[Any, ...] = ()  # channels of the messages; none: perfect links
+    damping: Any = 1.0  # damping of the change, a number or a schedule
+    links: Links | None = None  # None: communication takes no time
 
     def through(self, *channels: Any, gamma: Any = None) -> "Network":
-        """The same network whose messages go through `channels` (`diamond.network.channels`).
+        """Return the same network with messages that pass through `channels`.
 
-        They are given one by one, or as a list as in files. Of what is left of a change only the
-        share `gamma` is made, a number or a schedule: damped mixing keeps noise, delay and
-        compression from growing. None: what the channels ask for.
+        Args:
+            *channels: channels of `diamond.network.channels`, one by one or as a list.
+            gamma: damping of the change, a number or a schedule, which keeps noise, delay and
+                compression stable. None: the damping that the channels require.
+
+        Returns:
+            The network with channels.
         """
         from diamond.network.channels.channel import check_channels
 
@@ -63,9 +67,9 @@ class Network:
         return replace(self, channels=channels, damping=gamma, name=name if channels else self.name)
 
     def damped(self, *rounds: int) -> "Network":
-        """As it mixes where only the share gamma of a change is made: M is (1 - gamma) I + gamma M.
+        """Return the network with M replaced by (1 - gamma) I + gamma M.
 
-        Of a gamma that is a schedule, the smallest in these `rounds`.
+        If gamma is a schedule, its smallest value in these `rounds` is used.
         """
         gamma = (
             min(map(float, map(self.damping, rounds))) if callable(self.damping) else self.damping
@@ -80,29 +84,30 @@ class Network:
 
     @property
     def agents(self) -> int:
-        """The number of agents, m."""
+        """Number of agents, m."""
         return len(self.labels)
 
     @property
     def title(self) -> str:
-        """Its name, with what its links are like: for tables and legends."""
+        """Name with a description of the links, for tables and legends."""
         return self.name if self.links is None else f"{self.name}, {self.links!r}"
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """M as a dense (m, m) array."""
+        """Return M as a dense (m, m) array."""
         return self.weights.toarray()
 
     @property
     def phases(self) -> tuple["Network", ...]:
-        """The networks of rounds 0, 1, ..., which repeat; of a fixed network, itself alone."""
+        """Networks of rounds 0, 1, ..., which repeat; a fixed network has one phase."""
         return self.sequence or (self,)
 
     @cached_property
     def kind(self) -> str:
-        """What methods must know of it: "symmetric" (and always the same), "balanced" (rows and
+        """Symmetry class of the network, which methods check.
 
-        columns sum to 1 in every round), or "directed".
+        "symmetric" (and constant), "balanced" (rows and columns sum to 1 in every round), or
+        "directed".
         """
         if not self.sequence and self.shares is None:
             return "symmetric"
@@ -110,10 +115,10 @@ class Network:
 
     @cached_property
     def lam(self) -> float:
-        """How much of the disagreement survives one round: max(|lambda_2|, |lambda_m|).
+        """Contraction of the disagreement in one round: max(|lambda_2|, |lambda_m|).
 
-        Of a directed or changing network, |lambda_2| of the product over a period, to the power
-        1 / period; of `weights` or of `shares`, whichever is larger.
+        For a directed or changing network, |lambda_2| of the product over a period, to the power 1
+        / period; of `weights` or of `shares`, whichever is larger.
         """
         if self.kind == "symmetric":
             return contraction(self.weights)
@@ -124,9 +129,9 @@ class Network:
 
     @cached_property
     def perron(self) -> NDArray[np.float64]:
-        """How much the start of each agent counts in what all come to agree on, by averaging.
+        """Left Perron vector: the weight of each agent's start in the consensus value.
 
-        pi^T R = pi^T,  R the product over a period,  sum_i pi_i = 1;  1 / m where balanced
+        pi^T R = pi^T,  R the product over a period,  sum_i pi_i = 1;  1 / m if balanced
         """
         if self.kind != "directed":
             return np.full(self.agents, 1 / self.agents)
@@ -134,26 +139,26 @@ class Network:
 
     @cached_property
     def loads(self) -> NDArray[np.float64]:
-        """Which share of a total each agent ends up with: C c = c, sum_i c_i = 1."""
+        """Share of a total that each agent has in the limit: C c = c, sum_i c_i = 1."""
         if self.kind != "directed":
             return np.full(self.agents, 1 / self.agents)
         return perron([_shares(one).T.tocsr() for one in self.phases[::-1]])
 
     @cached_property
     def least(self) -> float:
-        """The smallest eigenvalue of M."""
+        """Smallest eigenvalue of M."""
         return smallest(self.weights)
 
     @property
     def pull(self) -> float:
-        """How much longer a tracked step is than its mean over the agents: m sum_i pi_i c_i."""
+        """Ratio of a tracked step to its mean over the agents: m sum_i pi_i c_i."""
         return float(self.agents * self.perron @ self.loads)
 
     @cached_property
     def tracking(self) -> dict[str, float]:
-        """The largest step times curvature at which tracking is stable, by the order of mixing."""
+        """Largest step times curvature with stable tracking, by the order of mixing."""
         if self.kind == "symmetric":
-            return {"atc": math.inf, "paper": math.inf}  # what curvature alone allows is less
+            return {"atc": math.inf, "paper": math.inf}  # curvature alone sets a tighter limit
         each = self.sequence or (self,)
         rows = [one.weights for one in each]
         columns = [one.weights if one.shares is None else one.shares for one in each]
@@ -163,13 +168,13 @@ class Network:
 
     @property
     def edges(self) -> list[tuple[int, int]]:
-        """The edges (i, j), i < j, in order; of a directed graph, (sender, receiver)."""
+        """Edges (i, j), i < j, in order; (sender, receiver) in a directed graph."""
         if self.graph.is_directed():
             return sorted(self.graph.edges)
         return sorted((min(edge), max(edge)) for edge in self.graph.edges)
 
     def uses(self, rounds: int) -> dict[tuple[int, int], int]:
-        """How many messages go over each edge in that many rounds, one each, both ways."""
+        """Count the messages over each edge in `rounds` rounds, one per direction and round."""
         if not self.sequence:
             return dict.fromkeys(self.edges, rounds * (1 if self.graph.is_directed() else 2))
         whole, rest = divmod(rounds, len(self.sequence))
@@ -184,7 +189,7 @@ class Network:
 
     @property
     def active(self) -> list[list[int]] | None:
-        """Where the network changes: which of `edges` are there in rounds 0, 1, ..., by number."""
+        """Indices of the active `edges` in rounds 0, 1, ..., for a changing network."""
         number = {edge: k for k, edge in enumerate(self.edges)}
         if not self.sequence:
             return None
@@ -192,7 +197,7 @@ class Network:
         return [sorted({number[edge] for edge in arcs if edge in number}) for arcs in there]
 
     def count_messages(self, rounds: int) -> int:
-        """Count the messages over all edges in `rounds` rounds, one an agent to each neighbor."""
+        """Count the messages over all edges in `rounds` rounds, one per agent and neighbor."""
         if not self.sequence:
             ways = 1 if self.graph.is_directed() else 2
             return rounds * ways * int(self.graph.number_of_edges())
@@ -201,19 +206,20 @@ class Network:
 
     @property
     def degrees(self) -> NDArray[np.int64]:
-        """The number of neighbours of each agent, itself not counted."""
+        """Number of neighbours of each agent, without itself."""
         return np.diff(self.weights.indptr).astype(np.int64) - 1
 
     @cached_property
     def diameter(self) -> int:
-        """The most edges between two agents; if they change, how many rounds, from round 0 on, it
+        """Largest number of edges between two agents.
 
-        takes until what anyone knows is known to all.
+        For a changing network, the number of rounds from round 0 until information of every agent
+        has reached all agents.
         """
         return _flood(self.sequence) if self.sequence else int(nx.diameter(self.graph))
 
     def rounds_to_mix(self, tolerance: float = 1e-3) -> int:
-        """Rounds until the disagreement has shrunk to `tolerance` times its start.
+        """Return the rounds until the disagreement has shrunk to `tolerance` times its start.
 
         ceil(log(tolerance) / log(lam)),   and 0 for one agent
         """
@@ -221,7 +227,7 @@ class Network:
             raise ValueError(f"tolerance is {tolerance}; it must lie between 0 and 1")
         if self.agents == 1:
             return 0
-        # The averaging matrix has lam = 0 up to rounding, and still needs its one round.
+        # The averaging matrix has lam = 0 up to rounding, and still needs one round.
         return max(1, math.ceil(math.log(tolerance) / math.log(max(self.lam, 1e-300))))
 
     def with_links(
@@ -240,18 +246,29 @@ class Network:
         slow_chance: float | None = None,
         slow_factor: float | None = None,
     ) -> "Network":
-        """The same network, on which runs count `network_seconds`, and `joules` where given.
+        """Return the same network with links, on which runs count time and energy.
 
-        `rate` in bit/s, `latency` in seconds, `loss` the share of packets that are lost, all by
-        default 0 but the rate: one number for all links, one each in the order of `edges`, or
-        {(i, j): number, "other": number}. `timeout`: seconds until a lost packet is sent again.
-        `half_duplex`: an agent talks with one neighbour at a time, and one after the other;
-        `shared_medium`: and nobody else within range of the two. `pulled`: each message is asked
-        for first.
-        `compute`: seconds of an agent in a round, one number or one each; "measured" takes those of
-        this machine. `stragglers`: {agent: how many times slower}; `slow_chance`: every agent is,
-        in every round with this chance, `slow_factor` times slower. What is not given stays as it
-        was. The formulas are those of `diamond.network.links`.
+        Runs then record `network_seconds`, and `joules` if an energy is given. A value per link is
+        one number, a list in the order of `edges`, or {(i, j): number, "other": number}. Options
+        that are None keep their value. `diamond.network.links` has the formulas.
+
+        Args:
+            rate: bit/s, per link; required the first time.
+            latency: seconds, per link (0).
+            loss: share of packets that are lost, per link (0).
+            joules_per_bit: energy, per link.
+            timeout: seconds until a lost packet is sent again, per link.
+            half_duplex: an agent communicates with one neighbour at a time.
+            shared_medium: and nobody else within range of the two does.
+            pulled: each message is requested first.
+            compute: seconds per agent and round, one number or one each; "measured" on this
+                machine.
+            stragglers: {agent: slowdown factor}.
+            slow_chance: probability that an agent is slow in a round.
+            slow_factor: slowdown factor of a slow agent.
+
+        Returns:
+            The network with links.
         """
         one_way = self.graph.is_directed()
         given: dict[str, object] = {"rate": rate}
@@ -262,7 +279,7 @@ class Network:
         return replace(self, links=revised(self.links, self.edges, self.agents, given, one_way))
 
     def __repr__(self) -> str:
-        """The line a log or a figure needs: sizes, rule, lam, and how often it was drawn."""
+        """Describe sizes, rule, lam and number of draws in one line."""
         # Three digits of 0.9999996 would read 1.000, which no connected graph has.
         lam = f"{self.lam:.3f}" if self.lam < 0.9995 else f"1 - {1 - self.lam:.1e}"
         edges = self.graph.number_of_edges()
@@ -286,7 +303,7 @@ def _shares(one: Network) -> csr_array:
 
 
 def _balanced(one: Network) -> bool:
-    """Whether the weights of a round sum to 1 both ways, and totals have the same."""
+    """Return whether the weights of a round sum to 1 in rows and columns, for totals too."""
     if one.shares is None:
         return True
     sums = np.abs(one.weights.sum(axis=0) - 1).max() < 1e-9
@@ -294,7 +311,7 @@ def _balanced(one: Network) -> bool:
 
 
 def _flood(rounds: tuple[Network, ...]) -> int:
-    """Rounds until what each agent knows has reached everyone."""
+    """Return the rounds until information of every agent has reached all agents."""
     known = csr_array(np.eye(rounds[0].agents))
     hears = [csr_array(one.weights != 0).astype(np.float64) for one in rounds]
     for t in range(len(rounds) * rounds[0].agents):

@@ -11,18 +11,18 @@ from scipy.sparse import csr_array
 def largest(
     matrix: csr_array, count: int, above: float, dense_up_to: int = 512
 ) -> NDArray[np.float64]:
-    """The `count` largest eigenvalues, ascending; none of them may exceed `above`.
+    """Return the `count` largest eigenvalues, ascending; none may exceed `above`.
 
-    Lanczos is fast where the end of the spectrum is well spread (random graphs, stars) and
-    fails where it is crowded (long rings and paths). There the graph is thin, a sparse
-    factorisation costs next to nothing, and inverse iteration from `above` converges at once.
+    Lanczos is fast if the end of the spectrum is well separated (random graphs, stars) and fails if
+    it is crowded (long rings and paths). There the graph is thin, a sparse factorisation is cheap,
+    and inverse iteration from `above` converges at once.
     """
     size = matrix.shape[0]
     if size <= dense_up_to:
         return np.linalg.eigvalsh(matrix.toarray())[-count:]
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-    # ARPACK draws its own start when given none, and the answer would change between runs.
+    # ARPACK would draw a random start, and the result would change between runs.
     start = np.random.default_rng(0).standard_normal(size)
     try:
         values = eigsh(
@@ -43,7 +43,7 @@ def largest(
 
 
 def contraction(weights: csr_array) -> float:
-    """How much of the disagreement survives one round: lam = max(|lambda_2|, |lambda_m|).
+    """Return the contraction of one round: lam = max(|lambda_2|, |lambda_m|).
 
     lam = || M - 1 1^T / m ||
     """
@@ -52,28 +52,28 @@ def contraction(weights: csr_array) -> float:
         return 0.0
     if agents <= 2048:
         return float(np.abs(np.linalg.eigvalsh(weights.toarray() - 1 / agents)).max())
-    # `above` must not be an eigenvalue itself, or the factorisation is singular; 1 is one.
+    # `above` must not be an eigenvalue (1 is one), or the factorisation is singular.
     above = 1 + 1e-7
     second = largest(weights, 2, above)[0]
-    # Gershgorin: lambda_m >= 2 min M_ii - 1, which usually settles the other end for nothing.
+    # Gershgorin: lambda_m >= 2 min M_ii - 1, which usually bounds the other end at no cost.
     if 1 - 2 * weights.diagonal().min() <= second:
         return float(second)
     return float(max(second, largest(-weights, 1, above)[0]))
 
 
 def smallest(weights: csr_array) -> float:
-    """The smallest eigenvalue of a mixing matrix."""
+    """Return the smallest eigenvalue of a mixing matrix."""
     return float(-largest(-weights, 1, 1 + 1e-7)[0])
 
 
-STEPS = 2000  # of the power method, where the product is too large to be written out
+STEPS = 2000  # steps of the power method, for products too large to form
 
 
 def survival(rounds: Sequence[csr_array], dense_up_to: int = 512) -> float:
-    """|lambda_2| of the product R_B ... R_1 of matrices whose rows sum to 1, R_1 first.
+    """Return |lambda_2| of the product R_B ... R_1 of row-stochastic matrices.
 
-    How much of the disagreement survives them all, in the long run; of larger ones by the power
-    method on vectors that the product sends to 0 otherwise.
+    This is the contraction of the disagreement over all of them. Larger matrices use the power
+    method on vectors orthogonal to the consensus direction.
     """
     agents = rounds[0].shape[0]
     if agents == 1:
@@ -99,7 +99,7 @@ def survival(rounds: Sequence[csr_array], dense_up_to: int = 512) -> float:
 
 
 def perron(rounds: Sequence[csr_array], dense_up_to: int = 512) -> NDArray[np.float64]:
-    """pi with pi^T R_B ... R_1 = pi^T and sum_i pi_i = 1."""
+    """Return pi with pi^T R_B ... R_1 = pi^T and sum_i pi_i = 1."""
     agents = rounds[0].shape[0]
     backward = [one.T.tocsr() for one in reversed(rounds)]
     pi = np.full(agents, 1 / agents)
@@ -119,13 +119,13 @@ def perron(rounds: Sequence[csr_array], dense_up_to: int = 512) -> NDArray[np.fl
 def tracking_limit(
     rows: Sequence[csr_array], columns: Sequence[csr_array], early: bool, dense_up_to: int = 64
 ) -> float:
-    """The largest step times curvature at which tracking is stable, found to a factor of 3/4.
+    """Return the largest step times curvature with stable tracking, to a factor of 3/4.
 
         s <- R (s - a u),   u <- C u + s - s'       (early: s <- R s - a u)
 
-    where every agent has the curvature 1, over a period of matrices R and C. Where eigenvalues are
-    not real, as on one-way rings, that is far less than the 2 of links both ways. One eigenvalue is
-    always 1: sum u = sum s. (1 - lam)^2, which is less, where the matrix is too large to look at.
+    with curvature 1 at every agent, over a period of matrices R and C. If eigenvalues are not real,
+    as on one-way rings, the limit is far below the 2 of undirected links. One eigenvalue is always
+    1: sum u = sum s. For large matrices the result is the lower bound (1 - lam)^2.
     """
     agents = rows[0].shape[0]
     if agents == 1:

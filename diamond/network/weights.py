@@ -1,7 +1,7 @@
-"""Mixing matrices of a connected graph: the named rules, and the check of a user's own.
+"""Mixing matrices of a connected graph: named rules, and the check of a custom matrix.
 
-Each rule gives one weight to every edge; then M_ii = 1 - sum_j M_ij, so that M is symmetric and
-its rows and columns sum to 1.
+Each rule gives one weight to every edge; then M_ii = 1 - sum_j M_ij, so that M is symmetric and its
+rows and columns sum to 1.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Matrix: TypeAlias = ArrayLike | sparray | spmatrix
 
 
 def laplacian(adjacency: csr_array) -> Floats:
-    """The paper's rule; its smallest eigenvalue is 1/3.
+    """Compute the paper's weights; the smallest eigenvalue of M is 1/3.
 
     M = I - 2 V / (3 rho_max(V)),   V the graph Laplacian
     """
@@ -28,7 +28,7 @@ def laplacian(adjacency: csr_array) -> Floats:
 
 
 def metropolis(adjacency: csr_array) -> Floats:
-    """Metropolis weights, which need no more than the degrees of the two ends.
+    """Compute Metropolis weights, which need only the degrees of the two ends.
 
     M_ij = 1 / (1 + max(d_i, d_j))
     """
@@ -38,7 +38,7 @@ def metropolis(adjacency: csr_array) -> Floats:
 
 
 def max_degree(adjacency: csr_array) -> Floats:
-    """The same weight on every edge, from the largest degree.
+    """Compute one weight for all edges from the largest degree.
 
     M = I - V / (d_max + 1)
     """
@@ -46,12 +46,12 @@ def max_degree(adjacency: csr_array) -> Floats:
 
 
 def best_constant(adjacency: csr_array) -> Floats:
-    """The constant edge weight with the smallest lam among those that keep M non-negative.
+    """Compute the constant edge weight with the smallest lam that keeps M non-negative.
 
         M = I - a V,   a = min(2 / (rho_max(V) + rho_2(V)), 1 / d_max)
 
-    lam = max(1 - a rho_2, a rho_max - 1) falls up to the first bound, so that cutting at the
-    second is still the best that is allowed (a star needs it).
+    lam = max(1 - a rho_2, a rho_max - 1) decreases up to the first bound, so the minimum of both
+    bounds is optimal (a star needs the second).
     """
     rho_2 = -largest(-_laplacian_matrix(adjacency), 2, above=1e-7)[0]
     best = 2 / (_rho_max(adjacency) + rho_2)
@@ -64,7 +64,7 @@ RULES: dict[str, Callable[[csr_array], Floats]] = {
 
 
 def mixing_matrix(graph: nx.Graph, mixing: str | Matrix) -> tuple[csr_array, str]:
-    """The weights of `graph` (nodes 0..m-1, connected) and the name of the rule or "custom"."""
+    """Return the weights of `graph` (nodes 0..m-1, connected) and the rule's name or "custom"."""
     if not isinstance(mixing, str):
         return checked(mixing, graph), "custom"
     if mixing not in RULES:
@@ -80,7 +80,7 @@ def mixing_matrix(graph: nx.Graph, mixing: str | Matrix) -> tuple[csr_array, str
 
 
 def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
-    """A user's own matrix, once it is known to mix over `graph`; otherwise what is wrong with it.
+    """Check that a custom matrix mixes over `graph`.
 
     Symmetric, non-negative, rows and columns summing to 1, M_ij != 0 exactly on edges, lam < 1.
     """
@@ -96,7 +96,7 @@ def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
     m = m.astype(np.float64)
 
     def refuse(where: NDArray[np.bool_], fault: str) -> None:
-        """Name the first entry at fault, if there is one."""
+        """Raise for the first invalid entry, if any."""
         if where.any():
             i, j = (int(k) for k in np.argwhere(where)[0])
             raise ValueError(
@@ -104,8 +104,8 @@ def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
                 + fault.format(i=i, j=j, other=m[j, i])
             )
 
-    # Rounding in float64 stays below this for any size of graph; float32 does not, and the
-    # agents' average would drift round after round.
+    # Rounding in float64 stays below this for any size of graph; float32 does not, and the agents'
+    # average would drift.
     tolerance = 1e-9
     on_edges = _adjacency(graph).toarray() != 0
     off_edges = ~on_edges & ~np.eye(agents, dtype=bool)
@@ -129,8 +129,8 @@ def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
         on_edges & (m == 0),
         " but the graph has the edge ({i}, {j}); give it a weight or remove the edge",
     )
-    # With the checks above and a connected graph, lam = 1 only if -1 is an eigenvalue, and
-    # that takes a bipartite graph with an empty diagonal (Perron and Frobenius).
+    # With the checks above and a connected graph, lam = 1 only if -1 is an eigenvalue, which
+    # requires a bipartite graph with a zero diagonal (Perron and Frobenius).
     if agents > 1 and not m.diagonal().any() and nx.is_bipartite(graph):
         raise ValueError(
             "the mixing matrix has lam = 1: every M_ii is 0 and the graph is bipartite, so the "
@@ -157,7 +157,7 @@ def _laplacian_matrix(adjacency: csr_array) -> csr_array:
 
 
 def _rho_max(adjacency: csr_array) -> float:
-    """The largest eigenvalue of the Laplacian.
+    """Return the largest eigenvalue of the Laplacian.
 
         rho_max <= max over edges of d_i + d_j   (Anderson and Morley)
 
@@ -170,8 +170,8 @@ def _rho_max(adjacency: csr_array) -> float:
 
 
 def _stored(edges: csr_array, diagonal: Floats) -> csr_array:
-    """The canonical form: sorted, read-only, every diagonal entry stored even where it is 0."""
-    # The sum of two sparse matrices drops zeros, so the diagonal goes in as ones first.
+    """Return the canonical form: sorted, read-only, with all diagonal entries stored."""
+    # The sum of two sparse matrices drops zeros, so the diagonal is set to ones first.
     weights = csr_array(edges + diags_array(np.ones(len(diagonal))))
     weights.sort_indices()
     rows = np.repeat(np.arange(len(diagonal)), np.diff(weights.indptr))

@@ -1,4 +1,4 @@
-"""Radios in the plane: who is in range, and how fast and lossy the link between two is."""
+"""Wireless networks: radios in the plane, with rate and loss by distance."""
 
 import math
 import random
@@ -28,19 +28,30 @@ def wireless(
     exponent: float = 3.0,
     threshold: float = 0.0,
 ) -> Network:
-    """Radios in the plane, joined when closer than `radius`, with links by their distance d:
+    """Make a network of radios in the plane, joined if closer than `radius`.
 
         SNR(d) = 10^(snr / 10) (max(d, reference) / reference)^-exponent
         rate   = bandwidth log2(1 + SNR(d))                    Shannon's, in bit/s
         loss   = 1 - exp(-10^(threshold / 10) / SNR(d))        Rayleigh fading
 
-    `snr` in decibels is the mean signal to noise at the distance `reference`, and `exponent` how
-    the signal fades with distance (2 in free space, 3 to 4 in buildings and cities). A packet is
-    lost when fading, exponential in power, takes the SNR below `threshold` decibels. `positions`
-    are one (x, y) an agent; without them `agents` are placed at random in the unit square, again
-    until all are connected. Places are the node attribute "pos" of `Network.graph`. Latency, turns
-    and computing are those of `with_links`, which keeps rate and loss:
+    Latency, turns and computing come from `with_links`, which keeps rate and loss:
     wireless(20).with_links(latency=0.005, shared_medium=True).
+
+    Args:
+        agents: number of radios at random positions in the unit square.
+        radius: range of a radio, in the unit of the positions.
+        seed: seed of the positions.
+        mixing: rule of the mixing weights.
+        connected: redraw the positions until the graph is connected.
+        positions: one (x, y) per agent instead of random ones.
+        bandwidth: in Hz.
+        snr: mean signal-to-noise ratio at the distance `reference`, in decibels.
+        reference: distance of `snr`.
+        exponent: path loss exponent (2 in free space, 3 to 4 in buildings and cities).
+        threshold: SNR in decibels below which a packet is lost.
+
+    Returns:
+        The network; the positions are the node attribute "pos" of `Network.graph`.
     """
     if not (np.isfinite(radius) and radius > 0):
         raise ValueError(f"radius is {radius}; it must be a positive distance, such as 0.4")
@@ -72,7 +83,7 @@ def wireless(
 
 
 def _points(positions: Places, agents: int | None) -> NDArray[np.float64]:
-    """Where the agents are, (agents, 2)."""
+    """Return the positions of the agents, (agents, 2)."""
     try:
         points = np.array(positions, float)
     except (TypeError, ValueError):
@@ -89,7 +100,7 @@ def _scattered(source: random.Random, count: int) -> NDArray[np.float64]:
 
 
 def _disc(points: NDArray[np.float64], radius: float) -> nx.Graph:
-    """Joined where closer than `radius`."""
+    """Return the graph that joins points closer than `radius`."""
     graph = nx.Graph()
     graph.add_nodes_from((i, {"pos": tuple(map(float, place))}) for i, place in enumerate(points))
     apart = np.linalg.norm(points[:, None] - points[None], axis=-1)

@@ -1,4 +1,4 @@
-"""What the agents solve, with the rows that each of them has."""
+"""Bilevel problems: the losses, the starting point and the rows of every agent."""
 
 from .problem import Agents, LowerLevel, Problem
 from .rows import Loss, Objectives, Rows, halved

@@ -1,4 +1,4 @@
-"""Rows that are drawn when they are needed, inside compiled programs."""
+"""Rows of a stream, drawn on demand inside compiled programs."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,14 +16,14 @@ from .rows import Loss, Rows, halved
 @tree.pytree
 @dataclass(frozen=True)
 class Drawn:
-    """Rows of a stream, of all agents or of one: a batch is a function of its key.
+    """Rows of a stream, for all agents or for one: a batch is a function of its key.
 
-    The same key gives the same rows, at every point that a loss is asked at. What is wanted of all
-    rows is measured on a sample of them, drawn once.
+    The same key gives the same rows at every point where a loss is evaluated. Averages over "all
+    rows" are taken over a sample that is drawn once.
     """
 
     sample: Rows
-    number: jax.Array  # (agents,): which agents of the network these are
+    number: jax.Array  # (agents,): the agents' numbers in the network
     draw: Any = field(metadata={"static": True})
     batch: int = field(metadata={"static": True})
     large: Any = field(metadata={"static": True})  # rows that stand for all, in a method; or None
@@ -46,25 +46,25 @@ class Drawn:
         return None
 
     def of(self, agent: Any) -> "Drawn":
-        """The rows of one agent."""
+        """Return the rows of one agent."""
         return replace(self, sample=self.sample.of(agent), number=self.number[agent])
 
     def somewhere(self, key: jax.Array) -> Where:
-        """A batch drawn by `key` alone."""
+        """Choose a batch by `key` alone."""
         return key
 
     def at(self, where: Where) -> Batch:
-        """One agent's batch, drawn: once, for all that is asked of it."""
+        """Draw one agent's batch once, for all evaluations on it."""
         return Batch(self.take(where), where)
 
     def take(self, where: Where) -> Tree:
-        """One agent's batch of that key."""
+        """Return one agent's batch for the key `where`."""
         if isinstance(where, Batch):
             return where.rows
         key = where.key if isinstance(where, Many) else where
         keys = jax.random.split(key, self.size(where))
         rows = jax.vmap(self.draw, (0, None))(keys, self.number)
-        rows = jax.tree.map(lambda a: a.astype(a.dtype), rows)  # no weak types
+        rows = jax.tree.map(lambda a: a.astype(a.dtype), rows)  # removes weak types
         return halved(rows) if self.half else rows
 
     def looked_at(self, part: int, count: int) -> Rows:
@@ -73,29 +73,29 @@ class Drawn:
         return found
 
     def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
-        """The average of `loss` over one agent's sample."""
+        """Average `loss` over one agent's sample."""
         return self.sample.mean(loss, x, y)
 
     def variance(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
-        """That of `mean`."""
+        """Return the variance of `mean`."""
         return self.sample.variance(loss, x, y)
 
     def evaluate(self, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
-        """`loss` on the rows of that key; on the sample if None."""
+        """Evaluate `loss` on the rows of the key `where`, or on the sample if None."""
         return self.mean(loss, x, y) if where is None else loss(x, y, self.take(where))
 
     def size(self, where: Where) -> Any:
-        """How many rows `where` stands for."""
+        """Return the number of rows that `where` stands for."""
         if isinstance(where, Many):
             return all_rows(self.large)
         return self.count if where is None else self.batch
 
     def fresh(self, where: Where) -> Any:
-        """How many rows `where` adds to those already drawn."""
+        """Return the number of rows that `where` adds to the rows already drawn."""
         return 0 if where is None else self.size(where)
 
     def halved(self) -> "Drawn":
-        """The rows as bfloat16."""
+        """Return the rows as bfloat16."""
         return replace(self, sample=self.sample.halved(), half=True)
 
 
@@ -108,7 +108,7 @@ def _looked_at(drawn: Drawn, part: int, count: int) -> Rows:
 
 
 def all_rows(large: int | None) -> int:
-    """So many rows stand for all, if that was told."""
+    """Return the number of rows that stands for all rows; raise if `large` was not given."""
     if large is None:
         raise ValueError(
             "this method asks for all rows, and a stream has no end: take one on mini-batches, "

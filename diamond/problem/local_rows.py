@@ -1,4 +1,4 @@
-"""Every agent's rows, where a process may have only those of its own agents."""
+"""Rows of every agent, of which a process may have loaded only those of its own agents."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -13,30 +13,30 @@ from ..machine.processes import everyone
 from . import validate
 from .validate import Form
 
-FEW = 100  # labels of one kind: more are numbers to regress on, not classes
+FEW = 100  # most distinct labels: with more, the numbers are regression targets
 
-Given = Tree | Callable[[], Tree]  # an agent's rows, or a function that loads them
-Tally = dict[int, int] | None  # how often each label; None where no leaf looks like labels
+Given = Tree | Callable[[], Tree]  # an agent's rows, or a function that loads the rows
+Tally = dict[int, int] | None  # count of each label; None if no leaf looks like labels
 
 
 class About(NamedTuple):
-    """What is known of an agent's rows wherever they are."""
+    """Facts about an agent's rows that every process needs."""
 
-    size: int  # how many
+    size: int  # number of rows
     form: Form
 
 
 class LocalRows(Sequence[Tree]):
-    """One part of the rows of all agents: those loaded here, and what is known of all.
+    """One part of the rows of all agents: the loaded rows, and facts about all rows.
 
     `arranged` puts an agent's rows into their order.
     """
 
     def __init__(self, name: str, given: Sequence[Given], arranged: Callable[[Tree], Tree]):
         self.name, self.arranged = name, arranged
-        self._given: dict[int, Given] = dict(enumerate(given))  # and not loaded
+        self._given: dict[int, Given] = dict(enumerate(given))  # not loaded yet
         self._rows: dict[int, Tree] = {}
-        self._tallies: dict[int, Tally] = {}  # of agents elsewhere
+        self._tallies: dict[int, Tally] = {}  # of agents in other processes
         self._agents, self.known = len(given), list[About]()
 
     def __len__(self) -> int:
@@ -52,18 +52,18 @@ class LocalRows(Sequence[Tree]):
         return self._rows[agent]
 
     def load(self, agents: Iterable[int]) -> None:
-        """Have the rows of these agents, if they were given."""
+        """Load the rows of these agents, if they were given."""
         for agent in sorted(self._given.keys() & set(agents)):
             rows = validate.one(self.name, agent, self._given[agent])
             self._rows[agent] = self.arranged(rows)
             del self._given[agent]
 
     def know(self) -> None:
-        """What there is to know, where the rows of all agents are here."""
+        """Record the facts, in a process that has the rows of all agents."""
         self._learn({agent: about(rows) for agent, rows in self._rows.items()})
 
     def share(self) -> None:
-        """What there is to know, from the processes that have the rows."""
+        """Exchange the facts with the processes that have the other rows."""
         own = {agent: [*about(rows), tally(rows)] for agent, rows in self._rows.items()}
         told: dict[int, Any] = {}
         for said in everyone(json.dumps(own).encode()):
@@ -78,7 +78,7 @@ class LocalRows(Sequence[Tree]):
             validate.alike(self.name, agent, form, self.known[0].form)
 
     def kept(self, here: Iterable[int]) -> "LocalRows":
-        """The same without the rows of agents that are not `here`."""
+        """Return the same object without the rows of agents that are not in `here`."""
         found, own = copy(self), set(here)
         found._given = {agent: given for agent, given in self._given.items() if agent in own}
         found._rows = {agent: rows for agent, rows in self._rows.items() if agent in own}
@@ -86,18 +86,18 @@ class LocalRows(Sequence[Tree]):
         return found
 
     def tallies(self) -> list[Tally]:
-        """How often each agent has each label."""
+        """Return how often each agent has each label."""
         of = lambda agent: self._tallies[agent] if agent in self._tallies else tally(self[agent])
         return [of(agent) for agent in range(self._agents)]
 
 
 def about(rows: Tree) -> About:
-    """What others have to know of these rows."""
+    """Return the facts about these rows that other processes need."""
     return About(len(jax.tree.leaves(rows)[0]), validate.form(rows))
 
 
 def tally(rows: Tree) -> Tally:
-    """How often each label occurs; None unless just one leaf looks like labels."""
+    """Count each label; return None unless exactly one leaf looks like labels."""
     leaves = map(np.asarray, jax.tree.leaves(rows))
     columns = [leaf for leaf in leaves if leaf.ndim == 1 and leaf.dtype.kind in "iu"]
     if len(columns) != 1:

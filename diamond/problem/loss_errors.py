@@ -1,4 +1,4 @@
-"""Errors inside a loss, in words: JAX's own messages name neither the loss nor the shapes."""
+"""Readable errors for exceptions inside a loss: JAX names neither the loss nor the shapes."""
 
 import traceback
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from ..core.tree import Tree
 PACKAGES = (str(Path(__file__).parents[1]), str(Path(jax.__file__).parent))
 VALUE_NEEDED = (
     jax.errors.ConcretizationTypeError,  # `if`, `while`, `float`, `bool`, `range`
-    jax.errors.TracerArrayConversionError,  # a function of numpy
+    jax.errors.TracerArrayConversionError,  # a numpy function
     jax.errors.TracerIntegerConversionError,
 )
 
 
 def explain_errors(name: str, loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Wrap a loss: what it raises while it is traced says which loss, where, and the shapes."""
+    """Wrap a loss so that errors while tracing name the loss, the line and the shapes."""
 
     def explained(x: Tree, y: Tree, rows: Tree) -> jax.Array:
         try:
@@ -40,7 +40,7 @@ def explain_errors(name: str, loss: Callable[..., jax.Array]) -> Callable[..., j
 
 
 def shapes(tree: Tree) -> str:
-    """Type and shape of every array: "float32[3]", "{'a': float32[8,2]}"."""
+    """Describe type and shape of every array: "float32[3]", "{'a': float32[8,2]}"."""
     plain = lambda a: _Plain(f"{a.dtype}[{','.join(map(str, a.shape))}]")
     return str(jax.tree.map(plain, tree))
 
@@ -52,7 +52,7 @@ class _Plain(str):
 
 
 def _place(cause: BaseException) -> str:
-    """ " in line 7 of losses.py, `if y[0] > 0:`", of the user's own code."""
+    """Locate the error in the user's code: " in line 7 of losses.py, `if y[0] > 0:`"."""
     frames = traceback.extract_tb(cause.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(PACKAGES)]
     if not own:

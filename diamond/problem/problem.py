@@ -1,4 +1,4 @@
-"""What the agents solve: min_x 1/m sum_i f_i(x, y_i*(x)) with y_i*(x) = argmin_y g_i(x, y)."""
+"""The bilevel problem: min_x 1/m sum_i f_i(x, y_i*(x)) with y_i*(x) = argmin_y g_i(x, y)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -25,13 +25,13 @@ from .stream import Stream
 
 Agents = Sequence[int] | np.ndarray
 LowerLevel = Literal["personal", "common"]
-SHUFFLE = 0x5EED  # rows are shuffled by this seed and their count
+SHUFFLE = 0x5EED  # seed of the row order, together with the number of rows
 PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
 class Alone:
-    """A loss of x and rows, as one of x, y and rows: there is no y."""
+    """Adapter that gives a loss of x and rows the signature (x, y, rows) and ignores y."""
 
     loss: Callable[..., jax.Array]
 
@@ -40,30 +40,35 @@ class Alone:
 
 
 class Problem:
-    """Two losses, a starting point and every agent's own rows.
+    """A bilevel problem: two losses, a starting point and the rows of every agent.
 
-    `upper` f(x, y, rows) and `lower` g(x, y, rows) return a scalar: an average over the rows, plus
-    terms without rows. `init(key)` gives (x_0, y_0), any pytrees of floating-point arrays, the same
-    for every agent. `train` (rows of g) and `valid` (rows of f) have one pytree of arrays per
-    agent, rows first; agents may differ in how many. An entry may be a function of no argument that
-    returns the agent's rows: where several processes share a run, it is called only in that of the
-    agent. Any of the parts may be a `diamond.stream`, whose rows are drawn when they are needed.
-    `metrics` are functions (x, y, rows) -> value, averages over the rows too, measured on
-    the rows of `test` (of `valid` if there are none).
+    Rows are one pytree of arrays per agent, with rows along the first axis; agents may have
+    different numbers of rows. An entry may also be a function without arguments that returns the
+    rows: in a run over several processes, only the process of that agent calls the function. Each
+    of `train`, `valid` and `test` may be a `diamond.stream` instead, which draws rows on demand.
 
-    `lower_level` "common": all agents share one y, y*(x) = argmin_y 1/m sum_i g_i(x, y), and must
-    agree on it too. `lower=None`: there is no lower level; then `upper(x, rows)` and the metrics
-    are of x alone, `init(key)` gives x_0, f averages over the rows of `train`, and `valid` is not
-    needed. `prox`, from `diamond.prox`: a regularizer or a constraint of x that has no gradient.
-
-    Each agent's rows are put into a random order once, always the same one; `shuffle=False` keeps
-    yours, which then must not be sorted: batches are runs of successive rows. `constant`, if given,
-    is the upper loss of a prediction that ignores its input: a run that ends there is warned of.
-    `names`, for an x of one array, are those of its entries along the first axis: features, rows.
-    `y_names` has the structure of y and names the entries of each array along its first axes: a
-    list, nested lists, or one text for the whole array; {"w": ["age", "dose"], "b": "intercept"}.
-    `x_meaning` says what a number of x is, as in "log-penalty". `agent_names` are those of the
-    agents, in their order. Tables, exports and reports show them.
+    Args:
+        upper: f(x, y, rows), a scalar: an average over the rows, plus terms without rows.
+        lower: g(x, y, rows), likewise. None: no lower level; then `upper(x, rows)` and the metrics
+            do not take y, `init(key)` returns x_0, f averages over `train`, and `valid` is not
+            needed.
+        init: init(key) returns (x_0, y_0), pytrees of floating-point arrays, equal for all agents.
+        train: rows of g.
+        valid: rows of f.
+        test: rows of the metrics; by default the rows of `valid`.
+        metrics: functions (x, y, rows) -> value, averages over the rows, by name.
+        lower_level: "personal" (default): each agent has its own y. "common": all agents share
+            y*(x) = argmin_y 1/m sum_i g_i(x, y) and must also reach consensus on y.
+        prox: a regularizer or constraint of x without a gradient, from `diamond.prox`.
+        shuffle: put the rows of each agent into a fixed random order. With False the given order
+            stays and must not be sorted, because batches are runs of successive rows.
+        constant: upper loss of a prediction that ignores its input; a run that ends there warns.
+        names: names of the entries of x along its first axis, for an x of one array.
+        y_names: names of the entries of each array of y along its first axes, in the structure of
+            y: a list, nested lists, or one text for a whole array, as in {"w": ["age", "dose"],
+            "b": "intercept"}.
+        x_meaning: meaning of the numbers in x, as in "log-penalty".
+        agent_names: names of the agents, in their order, for tables, exports and reports.
     """
 
     def __init__(
@@ -98,7 +103,7 @@ class Problem:
         self.names = None if names is None else validate.names(names, self.init)
         self.y_names = None if y_names is None else validate.y_names(y_names, self.init)
         self.x_meaning = x_meaning
-        self.notes: tuple[str, ...] = ()  # about the rows, as their reader has them
+        self.notes: tuple[str, ...] = ()  # remarks about the rows, from the code that read the rows
         if test is not None:
             given["test"], called["test"] = test, "test"
         self.streams = {name: part for name, part in given.items() if isinstance(part, Stream)}
@@ -107,10 +112,10 @@ class Problem:
         validate.agents({called[name]: len(part) for name, part in parts.items()})
         order = _shuffled if shuffle else lambda rows: rows
         self.rows = {name: LocalRows(called[name], part, order) for name, part in parts.items()}
-        self.rows.setdefault("valid", self.rows["train"])  # what f averages over
+        self.rows.setdefault("valid", self.rows["train"])  # f averages over these rows
         self.agents = len(train)  # m
         self.agent_names = validate.agent_names(agent_names, self.agents)
-        self.here: list[int] = []  # those whose rows are in this process
+        self.here: list[int] = []  # agents whose rows this process has loaded
         self._stacked: dict[tuple[str, int, Any], Rows] = {}
         if jax.process_count() > 1 and any(map(callable, chain(*parts.values()))):
             self._share()
@@ -130,7 +135,7 @@ class Problem:
         return f"<Problem: {agents}, x of {x} numbers, y of {y}; rows: {rows}{own}>"
 
     def _share(self) -> None:
-        """Load the rows of the agents on this process's devices; the others load theirs."""
+        """Load the rows of the agents on this process's devices; other processes load the rest."""
         devices = jax.devices()
         with together():
             self.load(AgentSharding(self.agents, len(devices)).of(jax.process_index(), devices))
@@ -140,13 +145,13 @@ class Problem:
             validate.losses(self)
 
     def load(self, agents: Agents) -> None:
-        """Have the rows of these agents in this process."""
+        """Load the rows of these agents into this process."""
         for part in self.rows.values():
             part.load(map(int, agents))
         self.here = sorted({*self.here, *map(int, agents)})
 
     def kept(self, agents: Agents) -> "Problem":
-        """The same without the rows of all other agents."""
+        """Return the same problem without the rows of all other agents."""
         found = copy(self)
         found.here, found._stacked = [], {}
         found.rows = {name: part.kept(map(int, agents)) for name, part in self.rows.items()}
@@ -156,7 +161,7 @@ class Problem:
     def annotate(
         self, agent_names: Sequence[str] | None = None, notes: Sequence[str] = ()
     ) -> "Problem":
-        """The same with names of the agents, and with notes about the rows for its readers."""
+        """Return the same problem with names of the agents and with notes about the rows."""
         found = copy(self)
         if agent_names is not None:
             found.agent_names = validate.agent_names(agent_names, self.agents)
@@ -165,11 +170,11 @@ class Problem:
 
     @property
     def measured(self) -> str:
-        """The part that metrics are measured on."""
+        """Name of the part of the rows that metrics are measured on."""
         return "test" if "test" in self.rows else "valid"
 
     def counts(self, part: str) -> np.ndarray:
-        """How many rows of `part` ("train", "valid", "test") each agent has."""
+        """Return the number of rows of `part` ("train", "valid", "test") per agent."""
         return np.array([known.size for known in self.rows[part].known])
 
     def all_rows(self, part: str) -> np.ndarray:
@@ -182,7 +187,7 @@ class Problem:
         )
 
     def objectives(self, batch: int = 1, agents: Agents | None = None) -> Objectives:
-        """f and g of all agents, or of those, ready for blocks of `batch` rows."""
+        """Return f and g of all agents, or of `agents`, for blocks of `batch` rows."""
         of = self.stack if agents is None else partial(self.some, agents=agents)
         here = np.arange(self.agents) if agents is None else np.asarray(agents)
         part = lambda name: self.part(name, batch, of, lambda numbers: host.put(numbers[here]))
@@ -192,9 +197,9 @@ class Problem:
         return Objectives(train, valid, self.upper, self.lower, *kind)
 
     def part(self, name: str, batch: int, of: Callable[..., Rows], numbers: Any) -> Any:
-        """A part of the rows, ready for blocks: `of(name, batch)`; of a stream, its sample's.
+        """Return a part of the rows for blocks: `of(name, batch)`, wrapped if the part is a stream.
 
-        `numbers` takes, of the numbers of all agents, those of the agents in question.
+        `numbers` selects the agents in question from an array of all agent numbers.
         """
         if name not in self.streams:
             return of(name, batch)
@@ -224,7 +229,7 @@ class Problem:
         return self._stacked[tag]
 
     def some(self, part: str, batch: int, agents: Agents) -> Rows:
-        """The rows of some agents, as long as if they were those of all."""
+        """Return the rows of some agents, padded to the same length as the rows of all agents."""
         counts = self.counts(part)
         length = counts.max() + batch - 1
         wrap = lambda *a: host.put(
@@ -235,17 +240,17 @@ class Problem:
         return Rows(data, own, batch, sampled=self.sampled(part))
 
     def sampled(self, part: str) -> bool:
-        """Whether the rows of `part` are a sample of a stream."""
+        """Return whether the rows of `part` are a sample of a stream."""
         drawn = [name for name, stream in self.streams.items() if stream.samples]
         return any(self.rows[part] is self.rows[name] for name in drawn)
 
     def start(self, seed: int) -> tuple[Tree, Tree]:
-        """(x_0, y_0) as strongly typed arrays: a weak type would compile the run twice."""
+        """Return (x_0, y_0) as strongly typed arrays: weak types would compile the run twice."""
         return validate.point(self.init(key(seed)))
 
 
 def _spoken(counts: np.ndarray) -> str:
-    """ "60 each", "60 + 40 + 30", "30 to 600"."""
+    """Format row counts: "60 each", "60 + 40 + 30", "30 to 600"."""
     if (counts == counts[0]).all():
         return f"{counts[0]} each" if len(counts) > 1 else str(counts[0])
     return " + ".join(map(str, counts)) if len(counts) <= 5 else f"{counts.min()} to {counts.max()}"

@@ -1,9 +1,9 @@
-"""Regularizers and constraints of x that have no gradient, by their prox.
+"""Regularizers and constraints of x without a gradient, given by their proximal operators.
 
     prox(v, a) = argmin_x  h(x) + ||x - v||^2 / (2 a)
 
-h is `value`; a constraint has h = 0 where it holds, and its prox is the projection, whatever a.
-`Problem(prox=...)` adds h to the upper loss.
+`value` is h. A constraint has h = 0 where the constraint holds, and its prox is the projection for
+every a. `Problem(prox=...)` adds h to the upper loss.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ..core.tree import Number, Tree
 @tree.pytree
 @dataclass(frozen=True)
 class Box:
-    """low <= x <= high, number by number."""
+    """The constraint low <= x <= high, elementwise."""
 
     low: Number
     high: Number
@@ -33,7 +33,7 @@ class Box:
 @tree.pytree
 @dataclass(frozen=True)
 class Ball:
-    """||x|| <= radius, over all leaves."""
+    """The constraint ||x|| <= radius, with the norm over all leaves."""
 
     radius: Number
 
@@ -49,7 +49,7 @@ class Ball:
 @tree.pytree
 @dataclass(frozen=True)
 class Simplex:
-    """x >= 0 with the sum `total`, over the last axis of each leaf."""
+    """The constraint x >= 0 with sum `total` over the last axis of each leaf."""
 
     total: Number
 
@@ -71,7 +71,7 @@ class Simplex:
 @tree.pytree
 @dataclass(frozen=True)
 class L1:
-    """h = weight sum |x|: soft thresholds."""
+    """The regularizer h = weight sum |x|, whose prox is soft thresholding."""
 
     weight: Number
 
@@ -86,7 +86,7 @@ class L1:
 @tree.pytree
 @dataclass(frozen=True)
 class L2:
-    """h = weight ||x||, not squared: all of x is shortened, and 0 if it is short."""
+    """The regularizer h = weight ||x|| (not squared), whose prox shortens x or sets x to 0."""
 
     weight: Number
 
@@ -100,29 +100,29 @@ class L2:
 
 
 def box(low: Number, high: Number) -> Box:
-    """Between `low` and `high`, number by number."""
+    """Constrain every entry of x to the interval from `low` to `high`."""
     if not low <= high:
         raise ValueError(f"a box from {low} to {high} is empty; give low <= high")
     return Box(float(low), float(high))
 
 
 def ball(radius: Number) -> Ball:
-    """Not longer than `radius`."""
+    """Constrain the norm of x, over all leaves, to at most `radius`."""
     return Ball(_positive("radius", radius))
 
 
 def simplex(total: Number = 1.0) -> Simplex:
-    """Weights: not negative, with this sum along the last axis."""
+    """Constrain x to nonnegative weights that sum to `total` along the last axis."""
     return Simplex(_positive("total", total))
 
 
 def l1(weight: Number) -> L1:
-    """weight sum |x|: many numbers become exactly 0."""
+    """Regularize by weight sum |x|, which sets many entries of x to exactly 0."""
     return L1(_positive("weight", weight))
 
 
 def l2(weight: Number) -> L2:
-    """weight ||x||."""
+    """Regularize by weight ||x||, which can set all of x to exactly 0."""
     return L2(_positive("weight", weight))
 
 

@@ -1,4 +1,4 @@
-"""Rows of the agents as arrays of a compiled program, and the losses that average over them."""
+"""Rows of the agents as arrays of a compiled program, and losses averaged over the rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,40 +18,40 @@ Loss = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, rows) -> value, an aver
 @tree.pytree
 @dataclass(frozen=True)
 class Rows:
-    """Rows of all agents, padded to the largest count; or of one.
+    """Rows of all agents, padded to the largest count; or rows of one agent.
 
-    Agent i's rows are followed by its first ones again, round and round: a block may start at
-    any row, and no padding is ever foreign to the agent. One agent's rows are either `of(i)`, which
-    leaves the data where they are (blocks are cut from there), or what mapping the agent axis away
-    leaves (for work on all rows).
+    Each agent's rows are padded cyclically with its own first rows, so that a block may start at
+    any row and never contains rows of another agent. To select one agent, either use `of(i)`, which
+    does not copy the data (blocks are cut from the full array), or map over the agent axis (for
+    work on all rows).
     """
 
     data: Tree  # (agents, most rows + batch - 1, ...)
-    count: jax.Array  # (agents,), the rows each agent really has
+    count: jax.Array  # (agents,), number of rows without padding
     batch: int = field(metadata={"static": True})  # rows in a block
-    agent: Any = None  # whose rows these are, in data of all agents
-    # Whether they are a sample of what a stream has, and not all there is.
+    agent: Any = None  # index of the selected agent in data of all agents
+    # True if the rows are a sample of a stream.
     sampled: bool = field(default=False, metadata={"static": True})
 
     @property
     def stored(self) -> Any:
-        """How many to draw from; None would be: there is no end of them."""
+        """Number of rows to draw from; None would mean unlimited."""
         return self.count
 
     def of(self, agent: Any) -> "Rows":
-        """The rows of one agent."""
+        """Return the rows of one agent."""
         return replace(self, count=self.count[agent], agent=agent)
 
     def somewhere(self, key: jax.Array) -> Where:
-        """A batch drawn by `key` alone."""
+        """Choose a batch by `key` alone."""
         return jax.random.randint(key, (), 0, self.count)
 
     def at(self, where: Where) -> Where:
-        """Stored rows stay where they are."""
+        """Return `where`: stored rows need no drawing."""
         return where
 
     def take(self, where: Where) -> Tree:
-        """One agent's block that starts at `where`, or its rows numbered `where`."""
+        """Return one agent's block that starts at `where`, or its rows with the indices `where`."""
         here = () if self.agent is None else (self.agent,)
         if jnp.ndim(where):
             return jax.tree.map(lambda a: a[(*here, where)], self.data)
@@ -68,12 +68,12 @@ class Rows:
         return jax.tree.map(block, self.data)
 
     def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
-        """The average of `loss` over all of one agent's rows: exact, padding or not."""
+        """Average `loss` over all rows of one agent, without the padding."""
         values = self._each(loss, x, y)
         return jnp.sum(jnp.where(jnp.arange(len(values)) < self.count, values, 0)) / self.count
 
     def variance(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
-        """That of `mean`: sum (value - mean)^2 / (n (n - 1)) of a sample; 0 if these are all."""
+        """Variance of `mean`: sum (value - mean)^2 / (n (n - 1)) for a sample, else 0."""
         if not self.sampled:
             return jnp.zeros(())
         values, n = self._each(loss, x, y), self.count
@@ -82,7 +82,7 @@ class Rows:
         return jnp.sum(jnp.where(own, (values - mean) ** 2, 0)) / n / jnp.maximum(n - 1, 1)
 
     def _each(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
-        """`loss` on every single row of one agent, and on those that fill up after them."""
+        """Evaluate `loss` on every single row of one agent, padding included."""
         data = self.data
         if self.agent is not None:
             data = jax.tree.map(lambda a: a[self.agent], data)
@@ -91,40 +91,40 @@ class Rows:
         return jax.vmap(loss, (None, None, 0))(x, y, rows)
 
     def evaluate(self, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
-        """`loss` on the rows at `where`; on all of them if None."""
+        """Evaluate `loss` on the rows at `where`, or on all rows if None."""
         return self.mean(loss, x, y) if where is None else loss(x, y, self.take(where))
 
     def size(self, where: Where) -> Any:
-        """How many rows `where` stands for."""
+        """Return the number of rows that `where` stands for."""
         return self.count if where is None else self.batch
 
     def fresh(self, where: Where) -> Any:
-        """How many rows `where` adds to those already drawn: none, if all rows are in use."""
+        """Return how many rows `where` adds to the rows already drawn: 0 if all rows are in use."""
         return 0 if where is None else self.batch
 
     def halved(self) -> "Rows":
-        """The rows as bfloat16."""
+        """Return the rows as bfloat16."""
         return replace(self, data=halved(self.data))
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class Objectives:
-    """f and g with the rows they average over: of all agents, or of one.
+    """The losses f and g with the rows they average over, of all agents or of one.
 
-    Its leaves are the data, so data are arguments of the compiled program, never constants in it.
+    The leaves are the data, so data are arguments of the compiled program, never constants.
     """
 
-    train: Any  # Rows, or those of a stream: `Drawn`
+    train: Any  # `Rows`, or `Drawn` for a stream
     valid: Any
     upper: Loss = field(metadata={"static": True})
-    lower: Any = field(metadata={"static": True})  # None: there is no lower level
+    lower: Any = field(metadata={"static": True})  # None: no lower level
     lower_level: str = field(default="personal", metadata={"static": True})
     prox: Any = field(default=None, metadata={"static": True})
     half: bool = field(default=False, metadata={"static": True})  # losses see x as bfloat16
 
     def of(self, agent: Any) -> "Objectives":
-        """Those of one agent."""
+        """Return the objectives of one agent."""
         return replace(self, train=self.train.of(agent), valid=self.valid.of(agent))
 
     def at(self, sample: Sample) -> Sample:
@@ -134,19 +134,19 @@ class Objectives:
         return Sample(*found, sample.chain, sample.bits)
 
     def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
-        """f(x, y; xi), xi the validation rows at `where`."""
+        """Evaluate f(x, y; xi) with xi the validation rows at `where`."""
         return self.valid.evaluate(self.upper, self.seen(x), y, where)
 
     def g(self, x: Tree, y: Tree, where: Where) -> jax.Array:
-        """g(x, y; zeta), zeta the training rows at `where`."""
+        """Evaluate g(x, y; zeta) with zeta the training rows at `where`."""
         return self.train.evaluate(self.lower, self.seen(x), y, where)
 
     def seen(self, x: Tree) -> Tree:
-        """x as the losses see it."""
+        """Return x in the precision that the losses use."""
         return halved(x) if self.half else x
 
 
 def halved(tree: Tree) -> Tree:
-    """Its real numbers as bfloat16."""
+    """Convert floating-point leaves to bfloat16."""
     real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
     return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if real(a) else a, tree)

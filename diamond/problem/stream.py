@@ -1,4 +1,4 @@
-"""Rows that never end: drawn anew for every batch by a function of the user."""
+"""Streams of rows: a user function draws fresh rows for every batch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ HOW = "write it in jax.numpy and jax.random, from its key and the agent's number
 
 @dataclass(frozen=True)
 class Stream:
-    """What `stream` returns: for `train`, `valid` or `test` of a `Problem`."""
+    """Stream of rows for `train`, `valid` or `test` of a `Problem`, made by `stream`."""
 
     draw: Draw
-    numbers: tuple[int, ...]  # of the agents in the network
-    evaluation: int | tuple[Given, ...]  # how many rows it is measured on, or these
+    numbers: tuple[int, ...]  # the agents' numbers in the network
+    evaluation: int | tuple[Given, ...]  # number of rows to measure on, or these rows
     large: int | None
     seed: int
 
@@ -35,11 +35,11 @@ class Stream:
 
     @property
     def samples(self) -> bool:
-        """Whether it is measured on rows that are drawn; those that were given are all there is."""
+        """Whether measures use drawn rows; given evaluation rows count as all rows."""
         return isinstance(self.evaluation, int)
 
     def sample(self, part: int) -> list[Given]:
-        """What each agent's rows are measured on; `part` of the problem has a sample of its own."""
+        """Return the rows that each agent is measured on; each `part` has its own sample."""
         if not isinstance(self.evaluation, int):
             return list(self.evaluation)
         of = lambda agent: _rows(
@@ -48,11 +48,11 @@ class Stream:
         return [partial(of, agent) for agent in self.numbers]
 
     def drawn(self, sample: Rows, numbers: Any, batch: int) -> Drawn:
-        """The rows of the agents whose `sample` that is, in batches."""
+        """Return batches for the agents that `sample` belongs to."""
         return Drawn(sample, numbers, self.draw, batch, self.large)
 
     def seated(self, agent: int) -> "Stream":
-        """That of one agent, as `agent` of the network."""
+        """Return the stream of one agent, as agent `agent` of the network."""
         return replace(self, numbers=(agent,))
 
 
@@ -63,15 +63,23 @@ def stream(
     large: int | None = None,
     seed: int = 0,
 ) -> Stream:
-    """Rows without end for `agents` agents: draw(key, agent) gives one row, a pytree of arrays.
+    """Describe an endless stream of rows for `agents` agents.
 
-    It must be pure JAX: it is mapped over a batch of keys inside the compiled round, with `agent` a
-    traced number. Every batch is drawn anew and nothing is kept, so no row is ever seen twice; the
-    two evaluations of momentum see the same draw. What is measured "on all rows" is measured on a
-    sample of `evaluation` rows an agent, drawn once by keys of its own that depend on `seed` only,
-    and the history has its standard errors (`upper_loss_se`, ...). `evaluation` may also be rows of
-    yours, one pytree an agent, which are then taken for all there are. `large`: methods that ask
-    for all rows get so many fresh ones; without it they refuse.
+    Every batch is drawn afresh, so no row is seen twice; the two evaluations of momentum use the
+    same draw. The history contains standard errors of the measures (`upper_loss_se`, ...).
+
+    Args:
+        draw: draw(key, agent) returns one row, a pytree of arrays. It must be pure JAX: it is
+            mapped over a batch of keys inside the compiled round, with `agent` a traced number.
+        agents: number of agents.
+        evaluation: number of rows per agent in the sample that stands for "all rows" in measures,
+            drawn once by keys that depend on `seed` only; or rows, one pytree per agent, that count
+            as all rows.
+        large: number of fresh rows for methods that ask for all rows; None rejects such methods.
+        seed: seed of the evaluation sample.
+
+    Returns:
+        A `Stream`.
     """
     count = whole("agents", agents, 1)
     if large is not None:
@@ -92,14 +100,14 @@ def stream(
 
 
 def check(given: Stream) -> None:
-    """Refuse a draw that is not what it must be, naming the agent."""
+    """Reject an invalid draw function, naming the agent."""
     numbers = jnp.asarray(given.numbers, jnp.int32)
     keys = jax.vmap(lambda n: jax.random.fold_in(key(given.seed), n))(numbers)
     try:
         first, again = (jax.vmap(given.draw)(keys, numbers) for _ in range(2))
         first, again = (jax.tree.map(np.asarray, rows) for rows in (first, again))
     except Exception as cause:
-        _alike(given)  # says more, where agents differ
+        _alike(given)  # has the better message where agents differ
         raise ValueError(
             f"agent {given.numbers[0]}'s draw cannot be made part of a compiled program "
             f"({type(cause).__name__}: {str(cause).splitlines()[0]}): {HOW}"
@@ -123,12 +131,12 @@ def check(given: Stream) -> None:
 
 
 def _missing(leaf: np.ndarray) -> np.ndarray:
-    """Rows with NaN, which nothing equals; they are refused where rows are."""
+    """Mark rows with NaN, which compares unequal; validation of rows rejects them later."""
     return np.isnan(leaf.astype(float)).reshape(len(leaf), -1).any(1)
 
 
 def _alike(given: Stream) -> None:
-    """Refuse a draw whose rows differ in shape or type from agent to agent."""
+    """Reject a draw function whose rows differ in shape or type between agents."""
     kinds = lambda rows: {k: f"{np.asarray(a).dtype}{list(np.shape(a))}" for k, a in rows.items()}
     first: dict[str, str] = {}
     for agent in given.numbers:

@@ -1,4 +1,4 @@
-"""Refusals: what cannot be solved is said before anything is compiled, with agent and remedy."""
+"""Validation of problems before anything is compiled; errors name the agent and a remedy."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from ..core.tree import Tree
 from ..machine.compiler import briefly
 from .loss_errors import explain_errors, shapes
 
-TAKEN = frozenset(  # by what every evaluation holds
+TAKEN = frozenset(  # names that every evaluation uses
     "round stationarity consensus y_consensus z_consensus lower_error metric definition1 "
     "upper_loss local_loss "
     "solver_error curvature disagreement samples gradients hvps jvps bytes seconds waited agents "
@@ -20,18 +20,18 @@ TAKEN = frozenset(  # by what every evaluation holds
     "upper_loss_se local_loss_se stationarity_se lower_error_se metric_se "
     "run algorithm network seed seeds diverged status digest started".split()
 )
-PROBE = 8  # rows on which a loss is compared with the average of its single rows
+PROBE = 8  # rows used to compare a loss with the average over single rows
 
 
 class Form(NamedTuple):
-    """What rows are like, however many: the same for all agents."""
+    """Structure, types and shapes of rows, which must be equal for all agents."""
 
     structure: str
-    kinds: dict[str, str]  # of each leaf, type and shape of a row
+    kinds: dict[str, str]  # type and shape of a row, for each leaf
 
 
 def listed(name: str, parts: Sequence[Any]) -> list[Any]:
-    """One entry an agent."""
+    """Check that `parts` has one entry per agent."""
     if isinstance(parts, Mapping) or not isinstance(parts, Sequence):
         raise TypeError(
             f"the {name} rows must be a list with one pytree of arrays per agent, "
@@ -41,7 +41,7 @@ def listed(name: str, parts: Sequence[Any]) -> list[Any]:
 
 
 def one(name: str, agent: int, given: Any) -> Tree:
-    """An agent's rows as numpy arrays: at least one, as many in each leaf, finite."""
+    """Return an agent's rows as numpy arrays: at least one row, equal lengths, finite."""
     if callable(given):
         try:
             given = given()
@@ -64,7 +64,7 @@ def one(name: str, agent: int, given: Any) -> Tree:
 
 
 def _no_lists(name: str, agent: int, path: Any, leaf: np.ndarray) -> None:
-    """Refuse numbers in lists, of which JAX takes each for an array of its own."""
+    """Reject numbers in lists, because JAX treats each number as an array."""
     depth = [isinstance(step, jax.tree_util.SequenceKey) for step in path]
     if leaf.ndim == 0 and any(depth):
         place = jax.tree_util.keystr(path[: depth.index(True)])
@@ -107,12 +107,12 @@ def _leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.ndarray)
 
 
 def _in_double() -> bool:
-    """Whether arrays hold float64."""
+    """Return whether arrays may hold float64."""
     return jnp.zeros(()).dtype == jnp.float64
 
 
 def form(rows: Tree) -> Form:
-    """What these rows are like."""
+    """Return the form of these rows."""
     leaves = jax.tree_util.tree_leaves_with_path(rows)
     kind = lambda leaf: f"{leaf.dtype}{list(leaf.shape[1:])}"
     kinds = {jax.tree_util.keystr(path): kind(leaf) for path, leaf in leaves}
@@ -120,7 +120,7 @@ def form(rows: Tree) -> Form:
 
 
 def alike(name: str, agent: int, mine: Form, first: Form) -> None:
-    """The rows of `agent` are like those of agent 0."""
+    """Check that the rows of `agent` have the form of the rows of agent 0."""
     if mine.structure != first.structure:
         raise ValueError(
             f"agent {agent}'s {name} rows have the structure {mine.structure}, agent "
@@ -135,7 +135,7 @@ def alike(name: str, agent: int, mine: Form, first: Form) -> None:
 
 
 def agents(lengths: Mapping[str, int]) -> None:
-    """As many agents in every part, and at least one."""
+    """Check that all parts have the same number of agents, at least one."""
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} rows for {count}" for name, count in lengths.items())
         raise ValueError(f"there are {said} agents; give every agent an entry in each list")
@@ -144,7 +144,7 @@ def agents(lengths: Mapping[str, int]) -> None:
 
 
 def lower_level(lower: Any, given: str, valid: Any) -> str:
-    """Whose the lower level is: "personal", "common", or "none"."""
+    """Return the kind of lower level: "personal", "common", or "none"."""
     if given not in ("personal", "common"):
         raise ValueError(
             f"lower_level = {given!r}; there are 'personal' and 'common' (none at all: lower=None)"
@@ -157,7 +157,7 @@ def lower_level(lower: Any, given: str, valid: Any) -> str:
 
 
 def metrics(metrics: Mapping[str, Any]) -> None:
-    """Metrics have names of their own."""
+    """Check that the names of metrics are not taken."""
     for name in metrics:
         error = isinstance(name, str) and name.removesuffix("_se") in {*metrics} - {name}
         if not isinstance(name, str) or not name or name in TAKEN or error:
@@ -168,7 +168,7 @@ def metrics(metrics: Mapping[str, Any]) -> None:
 
 
 def point(start: Any) -> tuple[Tree, Tree]:
-    """(x_0, y_0) as strongly typed floating-point arrays."""
+    """Return (x_0, y_0) as strongly typed floating-point arrays."""
     if not isinstance(start, tuple) or len(start) != 2:
         raise TypeError(f"init(key) must return the tuple (x0, y0), not {type(start).__name__}")
 
@@ -201,7 +201,7 @@ def point(start: Any) -> tuple[Tree, Tree]:
 
 
 def names(given: Sequence[str], init: Any) -> tuple[str, ...]:
-    """One name for each entry of x along the first axis."""
+    """Check that there is one name per entry of x along the first axis."""
     leaves = jax.tree.leaves(jax.eval_shape(init, jax.random.key(0))[0])
     shape = leaves[0].shape if len(leaves) == 1 else ()
     if not shape or shape[0] != len(given):
@@ -214,7 +214,7 @@ def names(given: Sequence[str], init: Any) -> tuple[str, ...]:
 
 
 def y_names(given: Any, init: Any) -> dict[str, Any]:
-    """Names of the entries of each array of y, along its first axes, by its place in y."""
+    """Return names of the entries of each array of y along its first axes, by path in y."""
     y = jax.eval_shape(init, jax.random.key(0))[1]
     structure: Any = jax.tree.structure(y)
     try:
@@ -236,7 +236,7 @@ def y_names(given: Any, init: Any) -> dict[str, Any]:
 
 
 def agent_names(given: Sequence[str] | None, agents: int) -> tuple[str, ...] | None:
-    """One name for each agent."""
+    """Check that there is one name per agent."""
     if given is None:
         return None
     if len(given) != agents:
@@ -245,7 +245,7 @@ def agent_names(given: Sequence[str] | None, agents: int) -> tuple[str, ...] | N
 
 
 def distinct(key: str, given: Sequence[str], whose: str) -> tuple[str, ...]:
-    """The names, none of them twice."""
+    """Check that no name occurs twice."""
     found = tuple(map(str, given))
     if twice := [name for name in found if found.count(name) > 1]:
         raise ValueError(f"{key} has {twice[0]!r} twice; give {whose} a name of its own")
@@ -253,7 +253,7 @@ def distinct(key: str, given: Sequence[str], whose: str) -> tuple[str, ...]:
 
 
 def losses(problem: Any) -> None:
-    """f, g and the metrics: scalars, finite, averages over rows, of a y that keeps its shapes."""
+    """Check that f, g and the metrics are finite scalars that average over rows."""
     x, y = problem.start(0)
     shapes = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype.name), a)
     again = problem.start(1)
@@ -263,7 +263,7 @@ def losses(problem: Any) -> None:
                 f"init(key) gives {name}0 of shapes {shapes(one)} with one key and {shapes(two)} "
                 f"with another; every agent and seed needs the same shapes"
             )
-    # Near, not at the start: there, all zero perhaps, a sum and a mean may agree.
+    # Probe near the start, not at the start: where y is 0, a sum and a mean may agree.
     random = np.random.default_rng(7)
     nudge = lambda a: (np.asarray(a) + 0.1 * random.normal(size=a.shape)).astype(a.dtype)
     checked = {"upper": (problem.upper, "valid"), "lower": (problem.lower, "train")}
@@ -296,14 +296,14 @@ def losses(problem: Any) -> None:
 
 
 def _probe(problem: Any, part: str) -> Tree:
-    """The first rows of the agents here, as many of each."""
+    """Return the first rows of the agents in this process, equally many per agent."""
     first = lambda a: np.take(np.asarray(a), np.arange(PROBE) % len(a), axis=0)
     here = [problem.rows[part][agent] for agent in problem.here]
     return jax.tree.map(lambda *a: np.stack([first(a) for a in a]), *here)
 
 
 def _both_ways(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tuple[jax.Array, ...]:
-    """The loss of all rows, the mean of those of each, how large these are, all rows twice."""
+    """Return the loss of all rows, the mean and size of single-row losses, and the loss twice."""
     loss = explain_errors(name, loss)
     together = loss(x, y, rows)
     if jnp.shape(together) != ():
@@ -317,7 +317,7 @@ def _both_ways(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tuple[jax.
 
 
 def _average(name: str, agents: Sequence[int], found: tuple[np.ndarray, ...], y: Tree) -> None:
-    """Refuse a loss that is not finite, or not an average over rows."""
+    """Reject a loss that is not finite or not an average over rows."""
     for agent, value, average, size, twice in zip(agents, *found):
         if not np.isfinite(value):
             raise ValueError(
@@ -336,5 +336,5 @@ def _average(name: str, agents: Sequence[int], found: tuple[np.ndarray, ...], y:
 
 
 def _broadcast(y: Tree) -> str:
-    """The usual cause where a loss ties rows together and its author did not mean to."""
+    """Describe the usual cause of a loss that couples rows by accident: broadcasting."""
     return f" (y is {shapes(y)}; are shapes (n, 1) and (n,) broadcast to (n, n)?)"

@@ -1,4 +1,4 @@
-"""What becomes of a message on its way: lost, noisy, faded, compressed, late.
+"""Channel models: lost, noisy, faded, compressed and late messages.
 
 network = diamond.network.ring(8).through(channels.drops(0.05), channels.top(0.1))
 """

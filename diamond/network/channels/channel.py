@@ -1,10 +1,10 @@
-"""What a channel may do to a message: at the sender, on a link, at the receiver.
+"""Interface of channels: hooks at the sender, on a link, and at the receiver.
 
-    heard_j = tell(told_j)                              what all who hear j take for its message
-    c_i = sum_j M_ij gate_ij (heard_j - heard_i)        what the links let through
-    c_i = hear(c_i)                                     what the receiver makes of it
+    heard_j = tell(told_j)                              message of j as its receivers see it
+    c_i = sum_j M_ij gate_ij (heard_j - heard_i)        change after the links
+    c_i = hear(c_i)                                     change after the receiver
 
-Each is pure, with a state of its own, and random only by its key: a function of the seed, the
+Each hook is pure, has its own state, and is random only by its key: a function of the seed, the
 round, and the agent or the link.
 """
 
@@ -15,77 +15,77 @@ import jax
 
 
 class Gate(NamedTuple):
-    """What links do in a round; arrays of one entry a link."""
+    """Effect of the links in a round; arrays with one entry per link."""
 
-    up: jax.Array  # 1, or 0 where nothing came and the receiver knows it
-    gain: jax.Array | None = None  # what a number told is multiplied by, if not by `up`
-    noise: jax.Array | None = None  # by how much noise is larger, if not `up`
-    effort: jax.Array | None = None  # the amplitude that the sender needs, if not 1
+    up: jax.Array  # 1, or 0 if nothing arrived and the receiver knows
+    gain: jax.Array | None = None  # factor of a received number, if not `up`
+    noise: jax.Array | None = None  # amplification of noise, if not `up`
+    effort: jax.Array | None = None  # amplitude that the sender needs, if not 1
 
 
-Ends = Callable[[jax.Array, jax.Array], Gate]  # of links from (receivers, senders)
+Ends = Callable[[jax.Array, jax.Array], Gate]  # function of (receivers, senders) of the links
 
 
 class Heard(Protocol):
-    """What the receivers of a round know of the weights that came through."""
+    """Mixing weights of a round after the links, as known to the receivers."""
 
     def levels(self, powers: Any, loudest: bool) -> Any:
         """For each leaf: sqrt(sum_j (w_ij noise_ij)^2 p_j), or max_j w_ij effort_ij sqrt(p_j)."""
 
 
 class Channel:
-    """One that does nothing; what a kind of channel does, it says anew."""
+    """Identity channel; subclasses override the hooks they need."""
 
-    keeps_total: ClassVar[Any] = True  # whether the changes of totals add up to 0 over the agents
-    breaks_links: ClassVar[Any] = False  # whether some messages never arrive
-    senders_know: ClassVar[Any] = True  # of a message that is lost
-    static_only: ClassVar[Any] = False  # whether links must stay the same
+    keeps_total: ClassVar[Any] = True  # whether changes of totals sum to 0 over the agents
+    breaks_links: ClassVar[Any] = False  # whether messages can be lost
+    senders_know: ClassVar[Any] = True  # whether senders know of lost messages
+    static_only: ClassVar[Any] = False  # whether the links must not change
 
     @property
     def name(self) -> str:
-        """What it is called in a line of text, with what tells it from its kind."""
+        """Short name with the parameters, for a line of text."""
         return type(self).__name__.lower()
 
     @property
     def gamma(self) -> float:
-        """The share of the change that is safe to make."""
+        """Damping factor of the change that is stable."""
         return 1.0
 
     def check(self, message: Any) -> None:
-        """Refuse a message, as shapes, that it cannot carry."""
+        """Reject a message, given as shapes, that the channel cannot carry."""
 
     def start(self, message: Any) -> Any:
-        """What an agent keeps, before its first such message."""
+        """Return the sender's state before its first message of these shapes."""
 
     def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
-        """What others take for the message, and what the sender keeps."""
+        """Return the message as received, and the new state of the sender."""
         return message, kept
 
     def start_links(self, agents: int) -> Any:
-        """What links keep."""
+        """Return the initial state of the links."""
 
     def gates(self, kept: Any, draw: Callable[..., Any], agents: int) -> tuple[Ends | None, Any]:
-        """What links do in this exchange; `draw(shape, receivers, senders)` makes their keys."""
+        """Return the effect of the links; `draw(shape, receivers, senders)` makes their keys."""
         return None, kept
 
     def start_heard(self, message: Any) -> Any:
-        """What an agent keeps of what it heard."""
+        """Return the receiver's initial state."""
 
     def hear(
         self, kept: Any, change: Any, heard: Any, weights: Heard, keys: jax.Array
     ) -> tuple[Any, Any]:
-        """The change of all agents as it is received; `heard` are all messages."""
+        """Return the received change of all agents, and states; `heard` are all messages."""
         return change, kept
 
     def wire(self, message: Any) -> Any:
-        """What travels in place of the message, as shapes."""
+        """Return the transmitted data, as shapes."""
         return message
 
 
 def check_channels(channels: Sequence[Any], changing: str | None) -> None:
-    """Refuse channels that do not go together, or not on the network of the name `changing`.
+    """Reject channels that cannot be combined, or cannot be used on a changing network.
 
-    `changing` is None where the links stay the same.
+    `changing` is the name of the network, or None if its links do not change.
     """
     for one in channels:
         if not isinstance(one, Channel):

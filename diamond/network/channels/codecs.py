@@ -1,7 +1,7 @@
-"""What few bytes an array can be told in: `pack` makes them, `unpack` an array again.
+"""Codecs for arrays: `pack` encodes an array in fewer bytes, `unpack` decodes it.
 
-`key` is known to both ends. `squeeze` turns what is packed into the bytes that travel, `expand`
-back; bits are only moved, so a simulation need not.
+`key` is known to both ends. `squeeze` turns packed arrays into the transmitted bytes, `expand`
+inverts that; both only move bits, so a simulation skips them.
 """
 
 from abc import ABC, abstractmethod
@@ -18,13 +18,13 @@ STATIC = {"static": True}
 
 
 class Codec(ABC):
-    """One array, packed in a smaller one."""
+    """Codec that packs one array into a smaller one."""
 
-    gamma: float = 1.0  # the share of the change that is safe to make
+    gamma: float = 1.0  # stable damping factor of the change
 
     @property
     def name(self) -> str:
-        """What it is called in a line of text."""
+        """Short name for a line of text."""
         kind = type(self).__name__.lower()
         given = [f"{v:g}" if isinstance(v, float) else str(v) for v in vars(self).values()]
         return f"{kind}({given[0]})" if given and given[0] != "None" else kind
@@ -50,7 +50,7 @@ class Scaled(NamedTuple):
 @tree.pytree
 @dataclass(frozen=True)
 class Rounded(Codec):
-    """float16 or bfloat16; the first, whose range is small, in units of the largest number."""
+    """float16 or bfloat16; float16, whose range is small, in units of the largest number."""
 
     kind: str = field(metadata=STATIC)
 
@@ -72,7 +72,7 @@ class Sparse(NamedTuple):
 
 
 class Some(Codec):
-    """`share` of the numbers, or `terms` of them."""
+    """A `share` of the numbers, or `terms` numbers."""
 
     share: float | None
     terms: int | None
@@ -89,7 +89,7 @@ class Some(Codec):
 @tree.pytree
 @dataclass(frozen=True)
 class Top(Some):
-    """The largest, each with its place."""
+    """The numbers of largest magnitude, each with its index."""
 
     share: float | None = field(metadata=STATIC)
     terms: int | None = field(metadata=STATIC)
@@ -108,7 +108,7 @@ class Top(Some):
 @tree.pytree
 @dataclass(frozen=True)
 class Random(Some):
-    """Some at random; which ones, the key says: that needs not be told."""
+    """Numbers at random indices; both ends derive the indices from the key."""
 
     share: float | None = field(metadata=STATIC)
     terms: int | None = field(metadata=STATIC)
@@ -129,16 +129,16 @@ class Random(Some):
 
 class Levels(NamedTuple):
     scale: jax.Array
-    levels: jax.Array  # of each number; int8, or `bits` bits of each in bytes
+    levels: jax.Array  # int8, or `bits` bits per number packed in bytes
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class Quantized(Codec):
-    """`bits` bits a number: a level from -L to L, L = 2^(bits - 1) - 1, up or down at random.
+    """`bits` bits per number: a level from -L to L, L = 2^(bits - 1) - 1, rounded at random.
 
-    levels = floor(L |a| / max |a| + U) sign(a); the scale that is told with them makes the array as
-    close to a as it can be (`fitted`: never further than 0 is), or right in the mean.
+    levels = floor(L |a| / max |a| + U) sign(a). The scale sent along makes the result closest to a
+    (`fitted`: never further than 0 is), or unbiased.
     """
 
     bits: int = field(metadata=STATIC)
@@ -180,7 +180,7 @@ class Quantized(Codec):
 @tree.pytree
 @dataclass(frozen=True)
 class Sign(Codec):
-    """The sign of each number, one bit, and their mean size."""
+    """The sign of each number, one bit, and the mean magnitude."""
 
     gamma = 0.3
 
@@ -200,16 +200,16 @@ class Sign(Codec):
 
 class Factors(NamedTuple):
     left: jax.Array
-    right: jax.Array | None  # None: the array itself, which is no larger
+    right: jax.Array | None  # None: `left` is the array itself, which is no larger
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class LowRank(Codec):
-    """A matrix as a product of two of `rank` columns (Vogels et al., 2019).
+    """A matrix as a product of two matrices of `rank` columns (Vogels et al., 2019).
 
     left spans A G for a random G, right = A^T left: the projection of A. Arrays of more axes are
-    matrices by their first; what would not get smaller is told as it is.
+    matrices by their first axis; arrays that would not get smaller are sent unchanged.
     """
 
     rank: int = field(metadata=STATIC)
@@ -238,6 +238,6 @@ def _sides(a: Any) -> tuple[int, int]:
 
 
 def _fit(a: jax.Array, b: jax.Array) -> jax.Array:
-    """The factor of b that comes closest to a."""
+    """Return the factor c that minimizes ||a - c b||."""
     square = jnp.sum(b * b)
     return jnp.sum(a * b) / jnp.where(square > 0, square, 1)

@@ -1,4 +1,4 @@
-"""Messages told in fewer bytes, with a memory that makes up for what was left out."""
+"""Compressed messages, with a memory that corrects the compression error."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ Feedback = Literal["difference", "error", "none"]
 @tree.pytree
 @dataclass(frozen=True)
 class Compressed(Channel):
-    """Q is the codec, s what is told, a hat what others take for it.
+    """Channel with codec Q; s is the message, shat the message as received.
 
-        difference   shat += Q(s - shat)                       all who hear keep shat (CHOCO)
+        difference   shat += Q(s - shat)                       all receivers keep shat (CHOCO)
         error        shat = Q(s + e),  e += s - shat           the sender keeps e
         none         shat = Q(s)
 
-    and c_i = gamma sum_j M_ij (shat_j - shat_i): both ends take the same, so totals are kept.
-    With differences shat goes to s and the fixed point is exact: around D-SGD this is CHOCO-SGD
-    (Koloskova et al., 2019), around gradient tracking BEER (Zhao et al., 2022), around exact
-    diffusion LEAD. Error feedback is right in the mean over rounds, none not at all.
+    and c_i = gamma sum_j M_ij (shat_j - shat_i): both ends use the same values, so totals are
+    preserved. With differences shat converges to s and the fixed point is exact: around D-SGD this
+    is CHOCO-SGD (Koloskova et al., 2019), around gradient tracking BEER (Zhao et al., 2022), around
+    exact diffusion LEAD. Error feedback is right in the mean over rounds, none not at all.
     """
 
     codec: Any
@@ -61,13 +61,13 @@ class Compressed(Channel):
         return heard, self.remembered(kept, message, heard)
 
     def remembered(self, kept: Any, message: Any, heard: Any) -> Any:
-        """What the sender keeps."""
+        """Return the new state of the sender."""
         if self.feedback == "error":
             return tree.sub(tree.add(message, kept), heard)
         return heard if self.feedback == "difference" else None
 
     def encode(self, kept: Any, message: Any, key: jax.Array) -> Any:
-        """What travels, before it is squeezed."""
+        """Return the encoded message before it is squeezed into bytes."""
         wanted = message
         if self.feedback == "difference":
             wanted = tree.sub(message, kept)
@@ -76,16 +76,16 @@ class Compressed(Channel):
         return _each(key, self.codec.pack, wanted)
 
     def decode(self, copy: Any, wire: Any, like: Any, key: jax.Array) -> Any:
-        """What others take for the message; `copy`, of differences, for the one before."""
+        """Decode a message; `copy` is the previous message, for differences."""
         found = _each(key, lambda key, a, w: self.codec.unpack(key, w, a), like, wire)
         return tree.add(copy, found) if self.feedback == "difference" else found
 
     def squeezed(self, wire: Any, like: Any) -> Any:
-        """The bytes that travel."""
+        """Return the transmitted bytes."""
         return jax.tree.map(lambda a, packed: self.codec.squeeze(packed), like, wire)
 
     def expanded(self, wire: Any, like: Any) -> Any:
-        """The numbers in them again."""
+        """Return the numbers in the transmitted bytes."""
         return jax.tree.map(lambda a, packed: self.codec.expand(packed, a), like, wire)
 
     def wire(self, message: Any) -> Any:
@@ -94,7 +94,7 @@ class Compressed(Channel):
 
 
 def _each(key: jax.Array, function: Callable[..., Any], a: Any, *more: Any) -> Any:
-    """function(key of the leaf, leaf, ...) of every leaf of a."""
+    """Apply function(key of the leaf, leaf, ...) to every leaf of a."""
     leaves, structure = jax.tree.flatten(a)
     keys = [jax.random.fold_in(key, k) for k in range(len(leaves))]
     return jax.tree.map(function, jax.tree.unflatten(structure, keys), a, *more)
@@ -103,14 +103,19 @@ def _each(key: jax.Array, function: Callable[..., Any], a: Any, *more: Any) -> A
 def rounded(
     kind: Literal["float16", "bfloat16"] = "bfloat16", feedback: Feedback = "difference"
 ) -> Compressed:
-    """Two bytes a number."""
+    """Send two bytes per number.
+
+    Args:
+        kind: "bfloat16" or "float16".
+        feedback: memory of the compression: "difference" (default), "error" or "none".
+    """
     if kind not in ("float16", "bfloat16"):
         raise ValueError(f"kind = {kind!r}; there are 'float16' and 'bfloat16'")
     return Compressed(codecs.Rounded(kind), _known(feedback))
 
 
 def quantized(bits: int = 4, feedback: Feedback = "difference") -> Compressed:
-    """`bits` bits a number, 2 to 8, rounded up or down at random."""
+    """Send `bits` bits per number, 2 to 8, with random rounding; `feedback` as in `rounded`."""
     if not 2 <= whole("bits", bits) <= 8:
         raise ValueError(f"bits = {bits}: 2 to 8 a number; for one, take sign")
     return Compressed(codecs.Quantized(bits, feedback != "none"), _known(feedback))
@@ -119,24 +124,30 @@ def quantized(bits: int = 4, feedback: Feedback = "difference") -> Compressed:
 def top(
     share: float | None = None, terms: int | None = None, feedback: Feedback = "difference"
 ) -> Compressed:
-    """The largest numbers of every array: a `share` of them, or so many `terms`."""
+    """Send the largest numbers of every array: a `share` (0 to 1) or `terms` numbers.
+
+    `feedback` is as in `rounded`.
+    """
     return Compressed(codecs.Top(*_some(share, terms)), _known(feedback))
 
 
 def random(
     share: float | None = None, terms: int | None = None, feedback: Feedback = "difference"
 ) -> Compressed:
-    """Numbers of every array at random: a `share` of them, or so many `terms`."""
+    """Send random numbers of every array: a `share` (0 to 1) or `terms` numbers.
+
+    `feedback` is as in `rounded`.
+    """
     return Compressed(codecs.Random(*_some(share, terms)), _known(feedback))
 
 
 def sign(feedback: Feedback = "difference") -> Compressed:
-    """One bit a number, and the mean size of all."""
+    """Send one bit per number, and the mean magnitude; `feedback` as in `rounded`."""
     return Compressed(codecs.Sign(), _known(feedback))
 
 
 def low_rank(rank: int = 2, feedback: Feedback = "difference") -> Compressed:
-    """Matrices as products of two of `rank` columns."""
+    """Send matrices as products of two matrices of `rank` columns; `feedback` as in `rounded`."""
     return Compressed(codecs.LowRank(whole("rank", rank, 1)), _known(feedback))
 
 

@@ -15,9 +15,10 @@ from diamond.network.channels.channel import Channel
 @tree.pytree
 @dataclass(frozen=True)
 class Delay(Channel):
-    """c_i = gamma sum_j M_ij (s_j - s_i) of `rounds` exchanges ago: both ends take the same, so
+    """Channel with c_i = gamma sum_j M_ij (s_j - s_i) of `rounds` exchanges ago.
 
-    totals are kept. Stable for gamma below sin(pi / (2 (2 d + 1))), whatever the mixing matrix.
+    Both ends use the same old values, so totals are preserved. Stable for gamma below sin(pi / (2
+    (2 d + 1))) for every mixing matrix.
     """
 
     rounds: int = field(metadata={"static": True})
@@ -41,5 +42,5 @@ class Delay(Channel):
 
 
 def delay(rounds: int) -> Delay:
-    """Everything arrives `rounds` exchanges late; nothing before the first has."""
+    """Delay every message by `rounds` exchanges; nothing arrives before the first message does."""
     return Delay(whole("rounds", rounds, 0))

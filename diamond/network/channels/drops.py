@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from diamond.core import tree
 from diamond.network.channels.channel import Channel, Ends, Gate
 
-UNKNOWN = 2  # the state of a link before its first message
+UNKNOWN = 2  # state of a link before its first message
 
 Known = Literal["both", "receiver"]
 
@@ -18,19 +18,19 @@ Known = Literal["both", "receiver"]
 @tree.pytree
 @dataclass(frozen=True)
 class Drops(Channel):
-    """A message is lost with probability `loss`, for `burst` exchanges on end in the mean.
+    """Channel that loses a message with probability `loss`, in bursts of mean length `burst`.
 
-    Gilbert and Elliott: a link is good or bad, and a bad one loses everything,
+    Gilbert and Elliott: a link is good or bad, and a bad link loses everything,
 
         good to bad   loss / (burst (1 - loss))        bad to good   1 / burst
 
-    If both ends know (an edge is down both ways), the weight falls back on the diagonal at both and
-    totals are kept. If only the receiver does, its weight falls back and the sender's does not:
-    every loss moves the total, and a tracker ends away from the sum it should have.
+    If both ends know (an edge is down in both directions), both add the weight to their diagonal,
+    and totals are preserved. If only the receiver knows, only the receiver does: every loss changes
+    the total, and a tracker no longer sums to the right value.
     """
 
     loss: Any
-    burst: Any  # None: every message on its own
+    burst: Any  # None: losses are independent
     known: Known = field(metadata={"static": True})
     breaks_links = True
 
@@ -67,9 +67,12 @@ class Drops(Channel):
 
 
 def drops(loss: float, burst: float | None = None, known: Known = "both") -> Drops:
-    """A share `loss` of the messages is lost, alone or in bursts of a mean length.
+    """Lose a share of the messages, independently or in bursts.
 
-    `known`: who knows of a loss, "both" ends or only the "receiver".
+    Args:
+        loss: probability of losing a message.
+        burst: mean number of successive losses; None: losses are independent.
+        known: who knows of a loss, "both" ends or only the "receiver".
     """
     if not 0 <= loss < 1:
         raise ValueError(f"loss = {loss}: a share from 0 to below 1; at 1 nothing would arrive")

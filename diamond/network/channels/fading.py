@@ -1,4 +1,4 @@
-"""Radio links whose strength varies: Rayleigh and Rician fading."""
+"""Radio links with Rayleigh or Rician fading."""
 
 import math
 from collections.abc import Callable
@@ -17,14 +17,14 @@ Knowledge = Literal["both", "receiver", "none"]
 @tree.pytree
 @dataclass(frozen=True)
 class Fading(Channel):
-    """A link multiplies by h, new in every exchange, the same both ways, of mean power 1.
+    """Channel that multiplies by h, new in every exchange, symmetric, of mean power 1.
 
         h = sqrt(K / (K + 1)) + sqrt(1 / (K + 1)) CN(0, 1)     Rician; K = 0: Rayleigh
 
-    "both" ends know h: the sender divides by it (truncated inversion), unless |h|^2 is below
-    `threshold`, where the link is down. The "receiver" alone: it divides, and noise with it.
-    "none": a number arrives |h| / E|h| times as large, which no averaging over neighbours undoes:
-    totals move, and the floor grows with the size of x itself.
+    "both" ends know h: the sender divides by h (truncated inversion); below |h|^2 = `threshold` the
+    link is down. "receiver": the receiver divides, which amplifies its noise. "none": a number
+    arrives multiplied by |h| / E|h|, which no averaging over neighbours undoes: totals change, and
+    the error floor grows with the size of x.
     """
 
     direct: Any  # K
@@ -67,10 +67,13 @@ def fading(
     knowledge: Knowledge = "both",
     threshold: float = 0.1,
 ) -> Fading:
-    """Rayleigh fading, or Rician with `direct` times the power on the direct path (K).
+    """Fade messages by a random channel gain.
 
-    `knowledge` of the channel: "both" ends, the "receiver", or "none"; `threshold` is the power,
-    of a mean of 1, below which a link counts as down.
+    Args:
+        kind: "rayleigh" or "rician".
+        direct: K, power of the direct path relative to the scattered power (Rician only).
+        knowledge: who knows the gain: "both" ends, the "receiver", or "none".
+        threshold: power (mean 1) below which a link is down.
     """
     if kind not in ("rayleigh", "rician"):
         raise ValueError(f"kind = {kind!r}; there are 'rayleigh' and 'rician'")

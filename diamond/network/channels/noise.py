@@ -1,4 +1,4 @@
-"""Noise at the receiver: of every link, or of a sum that is added up in the air."""
+"""Receiver noise, on every link or on a sum computed over the air."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from diamond.network.channels.channel import Channel, Heard
 
 
 class Sums(NamedTuple):
-    """Of totals: all that was told so far, and the last change of it."""
+    """Accumulated total sent so far, and its last change."""
 
     told: Any
     change: Any
@@ -21,22 +21,22 @@ class Sums(NamedTuple):
 @tree.pytree
 @dataclass(frozen=True)
 class Noise(Channel):
-    """Additive Gaussian noise of the receiver.
+    """Additive Gaussian noise at the receiver.
 
         a link           s_j + sigma_j n_ij,  so c_i + sqrt(sum_j (M_ij sigma_j)^2) n_i
         over the air     c_i + sigma max_j (M_ij rms(s_j)) / sqrt(power) n_i: neighbours send at
                          once, each as loud as its power allows, and the weakest sets the scale
 
     sigma_j is `sigma`, or rms(s_j) 10^(-snr / 20). The mean of x then wanders by gamma^2 times the
-    noise, against which the gradient works. A tracker has no gradient to pull it back: noise on it
-    would add up for ever. So what is told of a total is its sum since the start (Pu, 2020), and the
-    change is that of the sum less the one before: noise comes as n_t - n_{t-1}, and is gone again
-    in the next round. sum u = sum p holds up to the noise of one round.
+    noise, and the gradient pulls it back. A tracker has no such gradient: its noise would
+    accumulate. Therefore agents send the running sum of a total (Pu, 2020), and the change is the
+    difference of successive sums: the noise n_t - n_{t-1} cancels in the next round, and sum u =
+    sum p holds up to the noise of one round.
     """
 
-    sigma: Any  # None: by snr
+    sigma: Any  # None: given by snr
     snr: Any = None  # dB
-    power: Any = None  # over the air
+    power: Any = None  # for over the air
     accumulate: bool = field(default=True, metadata={"static": True})
     keeps_total = False
 
@@ -83,10 +83,13 @@ class Noise(Channel):
 
 
 def noise(snr: float | None = None, sigma: float | None = None, accumulate: bool = True) -> Noise:
-    """Noise on every link, `snr` decibels below each message, or of deviation `sigma`.
+    """Add noise to every link.
 
-    Without `accumulate`, totals are told as they are: a tracker then drifts as the square root of
-    the rounds.
+    Args:
+        snr: signal-to-noise ratio of each message in decibels.
+        sigma: standard deviation of the noise, instead of `snr`.
+        accumulate: send running sums of totals. With False, a tracker drifts like the square root
+            of the number of rounds.
     """
     if (snr is None) == (sigma is None):
         raise ValueError("give either snr, in decibels, or sigma, a deviation")
@@ -94,9 +97,12 @@ def noise(snr: float | None = None, sigma: float | None = None, accumulate: bool
 
 
 def over_the_air(power: float, sigma: float = 1.0, accumulate: bool = True) -> Noise:
-    """Analog sums in the air: receivers hear sum_j M_ij s_j at once, in noise of deviation `sigma`.
+    """Sum messages over the air: receivers get sum_j M_ij s_j at once, with noise.
 
-    `power` is the most that an agent may send with, in the mean over the numbers of a message.
+    Args:
+        power: maximum mean power per number of a message.
+        sigma: standard deviation of the noise.
+        accumulate: as in `noise`.
     """
     if not power > 0:
         raise ValueError(f"power = {power}: what agents send with must be above 0")

@@ -1,1 +1,1 @@
-"""Links: rates, latencies and losses, and the time that a round takes on them."""
+"""Links: rates, latencies and losses, and the time that a round takes on the links."""

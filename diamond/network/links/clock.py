@@ -1,4 +1,4 @@
-"""The time that rounds take on the links of a network."""
+"""Simulated time of rounds on the links of a network."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,50 +12,51 @@ from diamond.network.links.values import Numbers
 from .resending import chances, mean_resends, packets, resends
 
 BLOCK = 1024  # rounds whose slow agents are drawn at once
-SAME = 1e-12  # of the time so far: clocks that differ by less go on alike
+SAME = 1e-12  # relative tolerance for periodic clocks
 
 
 class Exchange(NamedTuple):
-    """Messages from `senders` to `receivers`, one place each, and how long each takes."""
+    """Messages from `senders` to `receivers`, one entry each, and their durations."""
 
     senders: NDArray[np.int64]
     receivers: NDArray[np.int64]
-    links: NDArray[np.int64]  # the link of each, by number
-    ways: NDArray[np.int64]  # 0, and 1 the other way
-    delay: Numbers  # seconds of each, and of what asks for it, without waits for what is lost
+    links: NDArray[np.int64]  # number of the link of each message
+    ways: NDArray[np.int64]  # 0, or 1 for the reverse direction
+    delay: Numbers  # seconds of each message and its request, without resends
     asking: Numbers
-    packets: tuple[int, int]  # of each of the two
-    early: bool  # whether they leave before the computing
+    packets: tuple[int, int]  # of a message and of its request
+    early: bool  # whether messages leave before the computation
 
 
 class Clock:
-    """The clocks of the agents in synchronous rounds: an agent goes on when all it waits for came.
+    """Clocks of the agents in synchronous rounds: an agent waits for all messages it needs.
 
-    A round has n exchanges; the k-th carries b_k bytes over every link each way. Before it, agent i
-    computes for c_i = compute_i s_i(t) / n seconds, where s_i(t) is its factor of `stragglers`, and
-    times `slow_factor` with the chance `slow_chance`, a function of (seed, t, i). From T = 0 on,
+    A round has n exchanges; the k-th carries b_k bytes over every link in each direction. Before
+    it, agent i computes for c_i = compute_i s_i(t) / n seconds, where s_i(t) is its factor of
+    `stragglers`, times `slow_factor` with probability `slow_chance`, a function of (seed, t, i).
+    From T = 0 on,
 
         T_i <- max(T_i + c_i, max_j T_j + c_j + d_ji(b_k))      j: those that i hears
 
-    with d_ji of `Links`. A message that is early leaves before the computing: without its c_j.
-    Where messages are pulled, i asks for them as it begins, by a message without arrays, and the
-    answer leaves no sooner than that is there:
+    with d_ji of `Links`. An early message leaves before the computation: without its c_j. If
+    messages are pulled, i requests them as it begins, by a message without arrays, and the response
+    leaves after the request arrives:
 
         T_i <- max(T_i + c_i, max_j max(T_j + c_j, T_i + d_ij(0)) + d_ji(b_k))
 
-    Where links wait for one another, all begin together and each link has its turn, one way and
-    then, unless it goes one way only, the other (pulled messages after what asks for them):
+    If links wait for one another, all begin together and each link has its turn, one direction and
+    then, unless the link is one-way, the other (responses after requests):
 
         T_i <- max_j (T_j + c_j) + sum_turns max_{e of the turn} 2 d_e(b_k)
 
-    and the larger of max_j T_j + c_j and max_j T_j + sum ... where the message is early. The run
-    has taken max_i T_i. How often packets are lost is drawn by (seed, t, link), where that takes a
-    timeout. Finding numbers by talk (max-consensus) is on top, its exchanges one after another over
-    the link that is slowest on average. Where `compute` is measured, c_i is 0, and on top is what
-    the rounds of all m agents took on this machine, divided by m, times the mean of max_i s_i(t).
+    and the larger of max_j T_j + c_j and max_j T_j + sum ... if the message is early. The run has
+    taken max_i T_i. Packet losses are drawn by (seed, t, link) if there is a timeout. The
+    max-consensus exchanges that estimate open numbers are added, one after another over the link
+    that is slowest on average. If `compute` is measured, c_i is 0, and the time that the rounds of
+    all m agents took on this machine, divided by m, times the mean of max_i s_i(t), is added.
 
-    `exchanges`: (b_k, early) of each. `active`: the links, by number, of rounds 0, 1, ... until
-    they begin again, where not all are there in every round.
+    `exchanges`: (b_k, early) of each. `active`: link numbers of rounds 0, 1, ..., periodically, if
+    the links change.
     """
 
     def __init__(
@@ -75,14 +76,14 @@ class Clock:
         ]
         self.ends, self.recent = [0.0], [np.zeros(agents)]  # max_i T_i of all rounds; last T
         self.chance = bool(links.slow_chance) or links.waits
-        self.gain: float | None = None  # of `lag` rounds, once it stays the same
+        self.gain: float | None = None  # period increment, once constant
         self.lag = 2 * len(self.rounds)
 
     def seconds(self, rounds: int, talks: int = 0, talked: int = 0, measured: float = 0.0) -> float:
-        """When all agents have made `rounds` rounds.
+        """Return the time at which all agents have made `rounds` rounds.
 
-        Also `talks` exchanges that carried `talked` bytes over every link, each way; `measured`:
-        seconds of the rounds of all agents on this machine.
+        `talks` exchanges of `talked` bytes per link and direction are added. `measured` is the time
+        in seconds of the rounds of all agents on this machine.
         """
         spent = self._clocks(rounds) + (talks * self._talk(talked / talks) if talks else 0.0)
         if self.links.compute is None and rounds:
@@ -90,7 +91,7 @@ class Clock:
         return spent
 
     def uses(self, rounds: int) -> NDArray[np.int64]:
-        """In how many of so many rounds each link is there."""
+        """Return in how many of the rounds each link is active."""
         found = np.zeros(len(self.links.edges), np.int64)
         whole, rest = divmod(rounds, len(self.active))
         for t, there in enumerate(self.active):
@@ -98,11 +99,11 @@ class Clock:
         return found
 
     def _clocks(self, rounds: int) -> float:
-        """max_i T_i after `rounds` rounds.
+        """Return max_i T_i after `rounds` rounds.
 
-        Without chance clocks soon go on alike: T(t + 2) = T(t) + gain, since the heaviest cycle of
-        the recurrence is an agent alone or one link, there and back. Where links go one way or
-        change that need not be so, and every round is counted.
+        Without randomness clocks soon become periodic: T(t + 2) = T(t) + gain, since the heaviest
+        cycle of the recurrence is an agent alone or one link in both directions. One-way or
+        changing links need not be periodic, so every round is computed.
         """
         while len(self.ends) <= rounds and self.gain is None:
             after = self._round(len(self.ends) - 1, self.recent[-1])
@@ -117,7 +118,7 @@ class Clock:
         return self.ends[which - self.lag] + (times + 1) * (self.gain or 0.0)
 
     def _round(self, t: int, clock: Numbers) -> Numbers:
-        """T after round t."""
+        """Return T after round t."""
         exchanges = self.rounds[t % len(self.rounds)]
         busy = self.compute * self._slow(t) / max(len(exchanges), 1)
         if not exchanges:
@@ -136,7 +137,7 @@ class Clock:
         return clock
 
     def _exchange(self, there: NDArray[np.int64], count: float, early: bool) -> Exchange:
-        """Of `count` bytes over the links `there`."""
+        """Return the exchange of `count` bytes over the links `there`."""
         ends = np.array(self.links.edges, int).reshape(-1, 2)[there]
         if not self.links.one_way:
             ends = np.concatenate([ends, ends[:, ::-1]])
@@ -147,14 +148,14 @@ class Clock:
         return Exchange(ends[:, 0], ends[:, 1], which, ways, delay, asking, sizes, early)
 
     def _turns(self, each: Exchange, delay: Numbers) -> float:
-        """Seconds of an exchange whose links wait for one another."""
+        """Return the seconds of an exchange whose links wait for one another."""
         both = np.bincount(each.links, delay, len(self.links.edges))
         longest = np.zeros(self.links.turns.max(initial=0) + 1)
         np.maximum.at(longest, self.links.turns, both)
         return float(longest.sum())
 
     def _waits(self, t: int, exchanges: Sequence[Exchange]) -> Any:
-        """timeout_e G of the messages of round t, and of what asks for them."""
+        """Return timeout_e G of the messages of round t, and of their requests."""
         if not self.links.waits:
             return [(0.0, 0.0)] * len(exchanges)
         found, shape = [], (len(exchanges), 2, 2, len(self.links.edges))
@@ -168,7 +169,7 @@ class Clock:
         return found
 
     def _talk(self, count: float) -> float:
-        """Seconds of one exchange of `count` bytes about numbers, on average."""
+        """Return the mean seconds of one exchange of `count` bytes that estimates numbers."""
         each = self._exchange(np.arange(len(self.links.edges)), count, False)
         timeout, loss = self.links.timeout[each.links], self.links.loss[each.links]
         message, asking = (timeout * mean_resends(loss, number) for number in each.packets)
@@ -176,13 +177,13 @@ class Clock:
         return self._turns(each, delay) if self.links.takes_turns else float(delay.max(initial=0.0))
 
     def _slow(self, t: int) -> Numbers:
-        """s_i(t)."""
+        """Return s_i(t)."""
         if not self.links.slow_chance:
             return self.links.stragglers
         return self._drawn(t // BLOCK)[t % BLOCK]
 
     def _drawn(self, block: int) -> Numbers:
-        """s_i(t) of a block of rounds, (rounds, agents)."""
+        """Return s_i(t) of a block of rounds, (rounds, agents)."""
         if getattr(self, "block", None) != block:
             key = np.array([self.seed % 2**64, block], np.uint64)
             source = np.random.Generator(np.random.Philox(key=key))
@@ -192,7 +193,7 @@ class Clock:
         return self.factors
 
     def _slowest(self, rounds: int) -> float:
-        """sum_t max_i s_i(t) over the first `rounds` rounds."""
+        """Return sum_t max_i s_i(t) over the first `rounds` rounds."""
         if not self.links.slow_chance:
             return rounds * float(self.links.stragglers.max())
         blocks = range(-(-rounds // BLOCK))

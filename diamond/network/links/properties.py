@@ -1,4 +1,4 @@
-"""What the links of a network are like: how fast, how far, how lossy, and who may talk at once."""
+"""Properties of links: rate, latency, loss, energy, and interference."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,66 +21,65 @@ from diamond.network.links.values import (
     of_edges,
 )
 
-APART = ("edges", "one_way")  # of the links of a network: not for the user to say
+APART = ("edges", "one_way")  # set by the network, not by the user
 FLAGS = ("half_duplex", "shared_medium", "pulled")
-HEADERS = 270  # bytes of gRPC, TLS and our frame around the arrays of a site's message
-FEW = 300  # links that are coloured with care
+HEADERS = 270  # bytes of gRPC, TLS and framing around the arrays of a message
+FEW = 300  # most links for the careful coloring
 PREFIXES = {-4: "p", -3: "n", -2: "u", -1: "m", 1: "k", 2: "M", 3: "G", 4: "T"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Links:
-    """The links of a network, one number each in the order of its edges, and its agents' speed.
+    """Links of a network, one value per edge in the order of its edges, and agent speeds.
 
-    b bytes over link e, one way, take
+    b bytes over link e, in one direction, take
 
         d_e(b) = latency_e + 8 b / (rate_e (1 - loss_e)) + timeout_e G
 
-    seconds: of the packets sent a share `loss` is lost, and these are sent again, 1 / (1 - loss)
-    times on average, each `timeout` seconds after it was lost; G is how often that happens to the
-    unluckiest packet of the message (`resending`). They take 8 b joules_per_bit_e /
-    (1 - loss_e) joules. Where messages are `pulled`, b is HEADERS more than the arrays have. How
-    links and agents make up the time of a run is said by `clock`.
+    seconds. A share `loss` of the packets is lost and sent again `timeout` seconds later, so each
+    packet is sent 1 / (1 - loss) times on average; G is the number of resends of the unluckiest
+    packet of the message (`resending`). The energy is 8 b joules_per_bit_e / (1 - loss_e) joules.
+    If messages are `pulled`, b includes HEADERS. `clock` derives the time of a run.
     """
 
     edges: tuple[Edge, ...]
-    rate: Numbers  # bit/s, each way
+    rate: Numbers  # bit/s, in each direction
     latency: Numbers  # s
-    loss: Numbers  # the share of packets that do not arrive
+    loss: Numbers  # share of packets that are lost
     joules_per_bit: Numbers | None
-    timeout: Numbers  # s until a packet that was lost is sent again
-    half_duplex: bool  # an agent talks with one neighbour at a time, and each in turn
-    shared_medium: bool  # and nobody else may within range of the two
-    pulled: bool  # a message is asked for before it goes
-    compute: Numbers | None  # seconds of an agent in a round; None: as measured
-    stragglers: Numbers  # by how much each agent is slower than that
-    slow_chance: float  # of an agent to be slow in a round,
-    slow_factor: float  # so many times
+    timeout: Numbers  # s until a lost packet is sent again
+    half_duplex: bool  # an agent communicates with one neighbour at a time
+    shared_medium: bool  # and nobody else within range of the two does
+    pulled: bool  # a message is requested before it is sent
+    compute: Numbers | None  # seconds per agent and round; None: measured
+    stragglers: Numbers  # slowdown factor of each agent
+    slow_chance: float  # probability that an agent is slow in a round
+    slow_factor: float  # slowdown factor then
     one_way: bool = False  # links are (sender, receiver)
 
     def seconds(self, count: float) -> Numbers:
-        """d_e(count), of every link, without waits for what was lost."""
+        """Return d_e(count) of every link, without resends."""
         return self.latency + 8 * (count + self.headers) / (self.rate * (1 - self.loss))
 
     @property
     def headers(self) -> int:
-        """Bytes around a message, and of what asks for it."""
+        """Bytes around a message, and of its request."""
         return HEADERS if self.pulled else 0
 
     @property
     def waits(self) -> bool:
-        """Whether what is lost is waited for."""
+        """Whether resends take time."""
         return bool((self.timeout * self.loss).any())
 
     def joules(self, count: NDArray[Any]) -> float | None:
-        """Of so many bytes over each link; None where no joules were given."""
+        """Return the joules of `count` bytes per link; None if no energy was given."""
         if self.joules_per_bit is None:
             return None
         return float(np.sum(8 * count * self.joules_per_bit / (1 - self.loss)))
 
     @property
     def ways(self) -> int:
-        """In how many ways a link is used."""
+        """Number of directions in which a link is used."""
         return 1 if self.one_way else 2
 
     @property
@@ -90,10 +89,11 @@ class Links:
 
     @cached_property
     def turns(self) -> NDArray[np.int64]:
-        """The turn of each link, where they wait for one another: a colour that no rival has.
+        """Turn of each link if links wait for one another: a coloring without conflicts.
 
-        Rivals share an agent; in a shared medium also if an end of one hears an end of the other.
-        Colours are greedy (DSATUR, and where that takes long by degree), so a few too many.
+        Links conflict if they share an agent; in a shared medium also if an end of one hears an end
+        of the other. The coloring is greedy (DSATUR, or by degree if that takes long), so it may
+        use a few colors too many.
         """
         own: dict[int, list[Edge]] = {}
         for edge in self.edges:
@@ -112,7 +112,7 @@ class Links:
         return np.array([colours[edge] for edge in self.edges], np.int64)
 
     def table(self) -> dict[str, Any]:
-        """The options of `Network.with_links` that make these links, as files say them."""
+        """Return the options of `Network.with_links` that make these links, for files."""
         found: dict[str, Any] = {name: _brief(getattr(self, name)) for name in RULES}
         found |= {name: getattr(self, name) for name in FLAGS}
         found["compute"] = "measured" if self.compute is None else _brief(self.compute)
@@ -121,7 +121,7 @@ class Links:
         return {name: value for name, value in found.items() if value is not None}
 
     def __repr__(self) -> str:
-        """All of it in a few words, as in "1 Mbit/s, 10 ms, loss 5 %"."""
+        """Describe the links briefly, as in "1 Mbit/s, 10 ms, loss 5 %"."""
         if not self.edges:
             return "none"
         said = [_span(self.rate, "bit/s"), _span(self.latency, "s")]
@@ -149,9 +149,9 @@ def revised(
     given: Mapping[str, Any],
     one_way: bool = False,
 ) -> Links:
-    """`before` with what is `given` and not None; without it, links need a rate.
+    """Return `before` updated with the options in `given` that are not None.
 
-    `one_way`: edges are (sender, receiver).
+    Without `before`, `given` needs a rate. `one_way`: edges are (sender, receiver).
     """
     start: dict[str, Any] = {"latency": 0.0, "loss": 0.0, "compute": 0.0, "stragglers": 1.0}
     start |= {"timeout": 0.0, "slow_chance": 0.0, "slow_factor": 1.0, **dict.fromkeys(FLAGS, False)}
@@ -191,14 +191,14 @@ def revised(
 
 
 def _brief(values: Numbers | None) -> float | list[float] | None:
-    """One number where all are the same."""
+    """Return one number if all values are equal."""
     if values is None:
         return None
     return float(values[0]) if len(set(values.tolist())) == 1 else values.tolist()
 
 
 def _span(values: Numbers, unit: str) -> str:
-    """The smallest and the largest with their unit: "1 to 4 Mbit/s"."""
+    """Format the smallest and the largest value with their unit: "1 to 4 Mbit/s"."""
     low, high = float(values.min()), float(values.max())
     power = math.floor(math.log10(high) / 3) if high and unit != "%" else 0
     prefix = PREFIXES.get(power, "")

@@ -1,4 +1,4 @@
-"""How long a message waits for those of its packets that were lost."""
+"""Delay of a message by resent packets."""
 
 from typing import Any
 
@@ -6,27 +6,27 @@ import numpy as np
 
 from diamond.network.links.values import Numbers
 
-PACKET = 1448  # bytes: what an Ethernet frame holds of a TCP stream
-NEVER = 1e-9  # a chance that is not waited for
+PACKET = 1448  # bytes of a TCP stream in an Ethernet frame
+NEVER = 1e-9  # probability that is neglected
 
 
 def packets(count: float) -> int:
-    """Of a message of so many bytes."""
+    """Return the number of packets of a message of `count` bytes."""
     return max(1, -(-int(count) // PACKET))
 
 
 def chances(seed: int, t: int, shape: tuple[int, ...]) -> Numbers:
-    """Uniform between 0 and 1, a function of the seed and the round."""
+    """Draw uniform numbers between 0 and 1, a function of the seed and the round."""
     key = np.array([seed % 2**64, t], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, 1])).random(shape)
 
 
 def resends(loss: Numbers, number: int, chance: Any) -> Numbers:
-    """G, how often the unluckiest of `number` packets is lost before it arrives.
+    """Return G, the number of resends of the unluckiest of `number` packets.
 
         P(G <= k) = (1 - loss^(k + 1))^number
 
-    at the quantile `chance`, uniform between 0 and 1; one number a link.
+    at the quantile `chance`, uniform between 0 and 1; one value per link.
     """
     left = np.maximum(-np.expm1(np.log(np.maximum(chance, NEVER)) / number), NEVER)
     with np.errstate(divide="ignore"):
@@ -34,7 +34,7 @@ def resends(loss: Numbers, number: int, chance: Any) -> Numbers:
 
 
 def mean_resends(loss: Numbers, number: int) -> Numbers:
-    """The mean of G: sum_k P(G > k)."""
+    """Return the mean of G: sum_k P(G > k)."""
     mean, more = np.zeros_like(loss), np.ones_like(loss)
     k = 0
     while (more > NEVER).any():

@@ -1,4 +1,4 @@
-"""Numbers of links and agents as users give them: one for all, a list, or by name; checked."""
+"""Validation of numbers per link and per agent: one for all, a list, or by name."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 Edge = tuple[int, int]
 Numbers = NDArray[np.float64]
 # One number for all, a list in the order of `Network.edges`, or {(i, j): number}. In a file a link
-# is "i-j"; "other" are those that are not named.
+# is "i-j"; "other" stands for all links that are not named.
 PerEdge: TypeAlias = float | Sequence[float] | Numbers | dict[Any, float]
 PerAgent: TypeAlias = float | Sequence[float] | Numbers | dict[Any, float]
 Compute: TypeAlias = PerAgent | Literal["measured"]
 
 ABOVE, LEAST, PART = "above 0", "0 or more", "0 or more and below 1"
-RULES: dict[str, tuple[str, str]] = {  # of every link
+RULES: dict[str, tuple[str, str]] = {  # for values per link
     "rate": ("bit/s", ABOVE),
     "latency": ("s", LEAST),
     "loss": ("", PART),
@@ -31,7 +31,7 @@ HOLDS = {
 
 
 def of_edges(name: str, value: Any, edges: Sequence[Edge], one_way: bool) -> Numbers:
-    """One number a link."""
+    """Return one number per link."""
     unit, rule = RULES[name]
     if isinstance(value, Mapping):
         value = _named(name, value, edges, one_way)
@@ -44,7 +44,7 @@ def of_edges(name: str, value: Any, edges: Sequence[Edge], one_way: bool) -> Num
 
 
 def _named(name: str, value: Mapping[Any, Any], edges: Sequence[Edge], one_way: bool) -> list[Any]:
-    """The numbers of {(i, j): number, "other": number} in the order of `edges`."""
+    """Return the numbers of {(i, j): number, "other": number} in the order of `edges`."""
     found: dict[Edge, Any] = {}
     for key, one in value.items():
         if key == "other":
@@ -70,7 +70,7 @@ def _named(name: str, value: Mapping[Any, Any], edges: Sequence[Edge], one_way: 
 
 
 def of_agents(name: str, value: Any, agents: int, rule: str, other: float | None = None) -> Numbers:
-    """One number an agent; `other` for those that a mapping does not name."""
+    """Return one number per agent; `other` for agents that a mapping does not name."""
     if isinstance(value, Mapping):
         known = {str(i): i for i in range(agents)}
         if wrong := [key for key in value if str(key) not in known and key != "other"]:
@@ -88,7 +88,7 @@ def of_agents(name: str, value: Any, agents: int, rule: str, other: float | None
 
 
 def _each(name: str, value: Any, count: int, wanted: str) -> Numbers:
-    """`value` as `count` finite numbers."""
+    """Return `value` as `count` finite numbers."""
     listed = isinstance(value, list | tuple | np.ndarray) and np.ndim(value) == 1
     parts = list(value) if listed else [value] * count
     if listed and len(parts) != count:

@@ -1,1 +1,1 @@
-"""Mixing programs: what one exchange makes of every agent's message."""
+"""Mixing programs: the change of every agent's message in one exchange."""

@@ -1,4 +1,4 @@
-"""Mixing where the agents are cut over several devices: only the messages travel between them."""
+"""Mixing with agents sharded over several devices: only messages travel between devices."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -29,33 +29,33 @@ class Exchange:
 
         exchange(s)_i = sum_j M_ij (s_j - s_i)
 
-    Every device makes a table of the messages its agents hear and sums them in the order of the
-    neighbours, whatever the cut: the same bits on any number of devices. The table is either all
-    messages ("gather": one all_gather), or the device's own followed by those that others sent it
-    ("permute": one ppermute a colour, in which each device sends to one other at most).
+    Every device builds a table of the messages its agents hear and sums them in the order of the
+    neighbours, so any number of devices gives the same bits. The table is either all messages
+    ("gather": one all_gather), or the device's own followed by those received ("permute": one
+    ppermute per color, in which each device sends to at most one other).
     """
 
-    bucket: Bucket  # of all places; `senders` number the rows of the table
-    sends: tuple[jax.Array, ...]  # for each colour: (parts, rows), which of its own a device sends
+    bucket: Bucket  # of all places; `senders` index the rows of the table
+    sends: tuple[jax.Array, ...]  # per color: (parts, rows), indices of sent rows
     pairs: tuple[Pairs, ...] = field(metadata={"static": True})
 
     @property
     def specs(self) -> Any:
-        """How its arrays are cut over the devices."""
+        """Partition specs of the arrays."""
         slots, rows = PartitionSpec(None, AXIS), PartitionSpec(AXIS)
         bucket = jax.tree.map(lambda _: slots, self.bucket)
         return replace(self, bucket=bucket, sends=jax.tree.map(lambda _: rows, self.sends))
 
     def __call__(self, tree: Any) -> Any:
-        """The change of every leaf over its leading axis: this device's agents."""
+        """Return the change of every leaf over its leading axis: this device's agents."""
         return jax.tree.map(lambda leaf: self.bucket(self.table(leaf), leaf), tree)
 
     def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
-        """The same in every round; nothing is kept for the next."""
+        """Return the change, equal in every round, and no state."""
         return self(message), kept
 
     def table(self, leaf: jax.Array) -> jax.Array:
-        """All that this device's agents may hear."""
+        """Return all messages that this device's agents may hear."""
         if not self.pairs:
             return jax.lax.all_gather(leaf, AXIS, tiled=True)
         heard = [
@@ -68,24 +68,24 @@ class Exchange:
 @tree.pytree
 @dataclass(frozen=True)
 class LinkExchange:
-    """The same over links that go one way or change, as `link_mixer` has it.
+    """Exchange over one-way or changing links, like `link_mixer`.
 
-    The table has all who are ever heard; in rounds in which they are not, their weight is 0.
+    The table has every agent that is ever heard; in other rounds its weight is 0.
     """
 
     links: Exchange
     averages: jax.Array  # (rounds, slots, places)
     totals: jax.Array
-    surplus: jax.Array  # (rounds, places): what an agent gets of totals, less what it gives
+    surplus: jax.Array  # (rounds, places): total received minus total given
 
     @property
     def specs(self) -> Any:
-        """How its arrays are cut over the devices."""
+        """Partition specs of the arrays."""
         slots, places = PartitionSpec(None, None, AXIS), PartitionSpec(None, AXIS)
         return LinkExchange(self.links.specs, slots, slots, places)  # type: ignore[arg-type]
 
     def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
-        """The change in the round of `moment`; nothing is kept for the next."""
+        """Return the change in the round of `moment`, and no state."""
         t = moment.t % len(self.averages)
         heard = lambda weights, a: Bucket(self.links.bucket.senders, weights)(
             self.links.table(a), a
@@ -102,7 +102,7 @@ class LinkExchange:
 def exchange(
     network: Network, cut: AgentSharding, way: Way | None = None
 ) -> Exchange | LinkExchange:
-    """The exchange of `network` over the devices of `cut`; `way` None takes the cheaper one."""
+    """Make the exchange of `network` over the devices of `cut`; `way` None: the cheaper one."""
     found = _exchange(network, cut, way)
     if network.kind == "symmetric":
         return found
@@ -137,7 +137,7 @@ def _exchange(network: Network, cut: AgentSharding, way: Way | None) -> Exchange
 
 
 def _needed(network: Network, cut: AgentSharding) -> dict[tuple[int, int], list[int]]:
-    """For each pair of devices (sender, receiver), the agents of one whom the other hears."""
+    """Return, for each pair of devices (sender, receiver), the agents that are sent."""
     m = network.weights
     found: dict[tuple[int, int], set[int]] = {}
     for place, agent in enumerate(cut.places):
@@ -150,7 +150,7 @@ def _needed(network: Network, cut: AgentSharding) -> dict[tuple[int, int], list[
 
 
 def _coloured(needed: dict[tuple[int, int], list[int]]) -> list[Pairs]:
-    """The pairs in groups in which nobody sends or hears twice, those with most to say first."""
+    """Group the pairs so that no device sends or receives twice; largest first."""
     groups: list[list[tuple[int, int]]] = []
     for sender, receiver in sorted(needed, key=lambda pair: (-len(needed[pair]), pair)):
         free = (g for g in groups if all(sender != a and receiver != b for a, b in g))
@@ -162,7 +162,7 @@ def _coloured(needed: dict[tuple[int, int], list[int]]) -> list[Pairs]:
 
 
 def _slots(network: Network, cut: AgentSharding, table: dict[tuple[int, int], int]) -> Bucket:
-    """Whom the agent of each place hears, as rows of its device's table."""
+    """Return the agents that each place hears, as rows of its device's table."""
     m, places = network.weights, cut.places
     width = _width(network)
     senders = np.tile(np.arange(len(places)) % (cut.each if table else len(places)), (width, 1))
@@ -182,7 +182,7 @@ def _width(network: Network) -> int:
 
 
 def _senders(network: Network, cut: AgentSharding) -> NDArray[np.int64]:
-    """The agent that each slot of `_slots` is of; a free one is the agent itself."""
+    """Return the agent of each slot of `_slots`; the agent itself for a free slot."""
     m = network.weights
     found = np.tile(cut.places, (_width(network), 1))
     for place, agent in enumerate(cut.places):
@@ -192,7 +192,7 @@ def _senders(network: Network, cut: AgentSharding) -> NDArray[np.int64]:
 
 
 def _picked(m: csr_array, senders: NDArray[np.int64], cut: AgentSharding) -> NDArray[np.float64]:
-    """The entry of m for each slot, 0 of an agent's own."""
+    """Return the entry of m for each slot, 0 for the agent's own."""
     found = np.zeros(senders.shape)
     for place, agent in enumerate(cut.places):
         row = np.zeros(m.shape[0])

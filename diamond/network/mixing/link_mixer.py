@@ -1,7 +1,7 @@
-"""Mixing over links that go one way, change from round to round, or lose what they carry.
+"""Mixing over links that are one-way, change from round to round, or lose messages.
 
 averages   c_i = sum_j R_ij (s_j - s_i)              rows of R sum to 1
-totals     c_i = sum_j C_ij s_j - (sum_j C_ji) s_i   what one gives away, another gets
+totals     c_i = sum_j C_ij s_j - (sum_j C_ji) s_i   given and received totals balance
 """
 
 from dataclasses import dataclass, replace
@@ -22,37 +22,38 @@ from diamond.network.network import Network
 @tree.pytree
 @dataclass(frozen=True)
 class Links:
-    """The weights of all links of every agent, round after round, without its own.
+    """Weights of all links of every agent for each round, without its own weight.
 
-    `weights` is (rounds, slots, agents); in `others`, as large, is who is at the other end, the
-    agent itself with weight 0 where a slot is free. None: slot j is agent j, for many links.
+    `weights` is (rounds, slots, agents); `others`, of the same shape, names the agent at the other
+    end, or the agent itself with weight 0 for a free slot. None: slot j is agent j, for dense
+    networks.
     """
 
     others: jax.Array | None
     weights: jax.Array
 
     def at(self, t: Any) -> "Links":
-        """Those of round t."""
+        """Return the links of round t."""
         return jax.tree.map(lambda a: a[t % len(a)], self)
 
     @property
     def ends(self) -> tuple[jax.Array, jax.Array]:
-        """Of one round: whose each slot is, and who is at the other end."""
+        """Return the agent of each slot and the agent at its other end, for one round."""
         own = jnp.arange(self.weights.shape[-1])[None]
         return own, own.T if self.others is None else self.others
 
     def spread(self, leaf: jax.Array) -> jax.Array:
-        """sum_j w_ij (s_j - s_i), of one round."""
+        """Return sum_j w_ij (s_j - s_i) of one round."""
         if self.others is not None:
             return Bucket(self.others, self.weights)(leaf, leaf)
         off, weights = leaf - leaf[:1], self.weights.astype(leaf.dtype)
-        highest = jax.lax.Precision.HIGHEST  # not TF32, which would not keep a total
+        highest = jax.lax.Precision.HIGHEST  # TF32 would not preserve a total
         found = jnp.tensordot(weights, off, axes=((0,), (0,)), precision=highest)
         return found - _by_agent(weights.sum(0), off)
 
 
 class Sums(NamedTuple):
-    """sum_j w_ij (s_j - s_i) + surplus_i s_i, of one round."""
+    """The map sum_j w_ij (s_j - s_i) + surplus_i s_i of one round."""
 
     links: Links
     surplus: jax.Array | None = None
@@ -67,7 +68,7 @@ class Sums(NamedTuple):
 @tree.pytree
 @dataclass(frozen=True)
 class LinkMixer:
-    """The change of averages by R and of totals by C; a total given away is `given`, C^T.
+    """Mixer that changes averages by R and totals by C; `given` is C^T.
 
     Without `totals`, the weights are symmetric and serve for both.
     """
@@ -77,15 +78,15 @@ class LinkMixer:
     given: Links | None
 
     def __call__(self, message: Any, t: Any = 0) -> Any:
-        """The change that every agent's message undergoes in round t."""
+        """Return the change of every agent's message in round t."""
         return self.round(t).change(message)
 
     def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
-        """The same in the round of `moment`; nothing is kept for the next."""
+        """Return the change in the round of `moment`, and no state."""
         return self(message, moment.t), kept
 
     def round(self, t: Any, gate: Ends | None = None, told: bool = True) -> "Round":
-        """The weights of round t, as links let them through; `told`: senders know it too."""
+        """Return the weights of round t after the links; `told`: senders know of losses too."""
         rows = self.averages.at(t)
         open = None if gate is None else gate(*rows.ends)
         average = _gated(rows, open)
@@ -100,7 +101,7 @@ class LinkMixer:
 
 
 class Round(NamedTuple):
-    """How a round mixes."""
+    """Mixing weights of one round."""
 
     average: Sums
     total: Sums
@@ -109,12 +110,12 @@ class Round(NamedTuple):
     gate: Gate | None
 
     def change(self, message: Any) -> Any:
-        """By how much every agent's message changes."""
+        """Return the change of every agent's message."""
         average = jax.tree.map(lambda a: self.average(a), message.average)
         return type(message)(average, jax.tree.map(lambda a: self.total(a), message.total))
 
     def levels(self, powers: Any, loudest: bool) -> Any:
-        """How loud noise is at each agent, as `channels.channel.Heard` says."""
+        """Return the noise level at each agent (`channels.channel.Heard`)."""
         average = jax.tree.map(lambda p: self._level(self.rows, p, loudest), powers.average)
         total = jax.tree.map(lambda p: self._level(self.columns, p, loudest), powers.total)
         return type(powers)(average, total)
@@ -131,7 +132,7 @@ class Round(NamedTuple):
 
 
 def _gated(links: Links, gate: Gate | None) -> Sums:
-    """sum_j w_ij (gain_ij s_j - up_ij s_i)."""
+    """Return the map sum_j w_ij (gain_ij s_j - up_ij s_i)."""
     if gate is None:
         return Sums(links)
     through = links.weights * (gate.up if gate.gain is None else gate.gain)
@@ -140,12 +141,12 @@ def _gated(links: Links, gate: Gate | None) -> Sums:
 
 
 def _by_agent(numbers: jax.Array, leaf: jax.Array) -> jax.Array:
-    """A number of each agent times its row."""
+    """Multiply each agent's row by the agent's number."""
     return numbers.reshape(-1, *[1] * (leaf.ndim - 1)) * leaf
 
 
 def link_mixer(network: Network, dense: bool) -> LinkMixer:
-    """The general form, also of a symmetric network."""
+    """Return the general mixer, also for a symmetric network."""
     form = _dense if dense else _slots
     rows = form([one.weights for one in network.phases])
     if network.shares is None:

@@ -1,4 +1,4 @@
-"""Mixing through channels: what is told, what the links let through, what is heard of it."""
+"""Mixing through channels: sender hooks, links, receiver hooks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,21 +14,21 @@ from diamond.network.mixing.link_mixer import LinkMixer, link_mixer
 from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
 from diamond.network.network import Network
 
-TOLD, LINKS, HEARD = range(3)  # what a channel draws for
+TOLD, LINKS, HEARD = range(3)  # purposes of a channel's draws
 
 
 class Kept(NamedTuple):
-    """What channels keep from exchange to exchange, one entry each."""
+    """States of the channels between exchanges, one entry per channel."""
 
-    told: tuple[Any, ...]  # of each stage: by the agents, of what they have told
+    told: tuple[Any, ...]  # per stage: states of the senders
     links: tuple[Any, ...]
-    heard: tuple[Any, ...]  # of each stage: by the agents, of what they have heard
+    heard: tuple[Any, ...]  # per stage: states of the receivers
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class LossyMixer:
-    """gamma times the change that is left of a message, channel after channel."""
+    """Mixer that applies the channels in order and damps the change by gamma."""
 
     links: LinkMixer
     channels: tuple[Any, ...]
@@ -36,9 +36,9 @@ class LossyMixer:
     agents: int = field(metadata={"static": True})
 
     def start(self, messages: Sequence[Any]) -> Kept:
-        """What is kept before round 0; `messages`, as shapes, are those of each stage.
+        """Return the states before round 0; `messages`, as shapes, are those of each stage.
 
-        Nothing of a message without arrays: it is not sent, and no channel sees it.
+        A message without arrays is not sent and has no state.
         """
         everywhere = lambda a: jnp.zeros((self.agents, *a.shape), a.dtype)
         blank = [jax.tree.map(everywhere, message) for message in messages]
@@ -53,7 +53,7 @@ class LossyMixer:
         return Kept(told, tuple(c.start_links(self.agents) for c in self.channels), heard)
 
     def exchange(self, message: Any, moment: Moment, kept: Kept) -> tuple[Any, Kept]:
-        """The change in the round of `moment`, and what is kept for the next."""
+        """Return the change in the round of `moment`, and the new states."""
         if not jax.tree.leaves(message):
             return message, kept
         told, links, heard = map(list, kept)
@@ -75,7 +75,7 @@ class LossyMixer:
         return tree.scale(gamma, change), Kept(tuple(told), tuple(links), tuple(heard))
 
     def gates(self, moment: Moment, kept: Sequence[Any]) -> tuple[list[Ends], tuple[Any, ...]]:
-        """What the links alone do in that exchange, and what they keep."""
+        """Return the effect of the links in this exchange, and their states."""
         found = [
             channel.gates(links, self._drawn(moment, k), self.agents)
             for k, (channel, links) in enumerate(zip(self.channels, kept))
@@ -83,14 +83,14 @@ class LossyMixer:
         return [gate for gate, _ in found if gate is not None], tuple(links for _, links in found)
 
     def _keys(self, moment: Moment, place: int, purpose: int) -> jax.Array:
-        """A key for each agent."""
+        """Return a key for each agent."""
         own = channel_key(moment, place, purpose)
         return jax.vmap(lambda i: jax.random.fold_in(own, i))(jnp.arange(self.agents))
 
     def _drawn(self, moment: Moment, place: int) -> Callable[..., Any]:
-        """`draw(make, receivers, senders, one_way)`: what `make` makes of the key of each link.
+        """Return `draw(make, receivers, senders, one_way)`: `make` applied to each link's key.
 
-        Where links go both ways, both have one key, unless what is drawn is `one_way`.
+        Both directions of an undirected link share a key, unless the draw is `one_way`.
         """
         own = channel_key(moment, place, LINKS)
         both_ways = self.links.totals is None
@@ -106,12 +106,12 @@ class LossyMixer:
 
 
 def channel_key(moment: Moment, place: int, purpose: int) -> jax.Array:
-    """The key of the channel that comes `place`-th, for one of its purposes."""
+    """Return the key of channel number `place` for one of its purposes."""
     return moment.purpose(3 * place + purpose)
 
 
 def together(gates: list[Ends]) -> Ends | None:
-    """What several do to a link, one after another."""
+    """Compose the effects of several channels on a link."""
     if not gates:
         return None
 
@@ -131,7 +131,7 @@ def together(gates: list[Ends]) -> Ends | None:
 
 
 def mixing(network: Network) -> Mixer | LinkMixer | LossyMixer:
-    """How `network` mixes, in the form that is faster for its graph."""
+    """Return the mixer of `network`, in the form that is faster for its graph."""
     if network.kind == "symmetric" and not network.channels:
         return mixer(network)
     entries = max(one.weights.nnz for one in network.phases)

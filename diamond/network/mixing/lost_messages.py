@@ -1,4 +1,4 @@
-"""Which messages were lost on the links of a run: drawn once more, by the same keys."""
+"""Count of lost messages on the links of a run, drawn again by the same keys."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,19 +14,19 @@ from diamond.network.network import Network
 
 
 class Losses(NamedTuple):
-    """Of an edge, both ways together."""
+    """Messages of an edge, both directions together."""
 
     sent: int  # messages
-    lost: int  # of these
+    lost: int  # messages that were lost
 
 
 def losses(
     network: Network, seed: int, rounds: int, turns: Sequence[int | None]
 ) -> dict[tuple[int, int], Losses]:
-    """Of every edge in the first `rounds` rounds; nothing where no channel loses messages.
+    """Count lost messages per edge in the first `rounds` rounds; {} if no channel loses any.
 
-    `turns`: those of a round that tell something. What a channel does to a link is a function of
-    (seed, round, turn, link), so this is what the run has met, without having kept it.
+    `turns` are the exchanges of a round that send something. The effect of a channel on a link is a
+    function of (seed, round, turn, link), so this repeats the losses of the run.
     """
     if not any(channel.breaks_links for channel in network.channels):
         return {}
@@ -54,7 +54,7 @@ def _count(
     there: jax.Array,
     turns: tuple[int | None, ...],
 ) -> jax.Array:
-    """How many messages of each arc did not come through."""
+    """Return the number of lost messages of each arc."""
 
     def play(t: Any, before: Any) -> Any:
         links, lost = before

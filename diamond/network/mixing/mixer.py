@@ -1,4 +1,4 @@
-"""Mixing inside a compiled program: sum_j M_ij (leaf[j] - leaf[i]) for every leaf of a pytree."""
+"""Mixing inside a compiled program: sum_j M_ij (leaf[j] - leaf[i]) for every leaf."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +18,12 @@ PASS = 16
 
 
 def prefers_dense(agents: int, entries: int) -> bool:
-    """Whether M as a dense matrix is the faster form; `entries` counts the diagonal.
+    """Return whether a dense M is the faster form; `entries` counts the diagonal.
 
-    A compromise, timed on a CPU. With 16,000 numbers an agent the sparse form was never slower,
-    and several times faster from 32 agents on. With 123 it won on rings from 16 agents (0.19 of
-    the entries filled), lost on random graphs of 64 (0.13) and took twice as long at 32 (0.25).
-    At 5 and 9 agents the two differ by 0.15 ms at most.
+    A compromise, timed on a CPU. With 16,000 numbers per agent the sparse form was never slower,
+    and several times faster from 32 agents on. With 123 it won on rings from 16 agents (0.19 of the
+    entries filled), lost on random graphs of 64 (0.13) and took twice as long at 32 (0.25). At 5
+    and 9 agents the two differ by 0.15 ms at most.
     """
     return agents < 16 or 5 * entries > agents**2
 
@@ -31,7 +31,7 @@ def prefers_dense(agents: int, entries: int) -> bool:
 @tree.pytree
 @dataclass(frozen=True)
 class Bucket:
-    """Agents with alike numbers of neighbours: whom each hears, slot by slot, and how much.
+    """Agents with similar numbers of neighbours: the neighbours and weights, slot by slot.
 
     Both arrays are (width, agents in the bucket); a free slot names the agent itself, weight 0.
     """
@@ -40,7 +40,7 @@ class Bucket:
     weights: jax.Array
 
     def __call__(self, leaf: jax.Array, own: jax.Array) -> jax.Array:
-        """The change of the bucket's agents, whose rows are `own`, in the order of neighbours."""
+        """Return the change of the bucket's agents, whose rows are `own`, in neighbour order."""
         width, members = self.senders.shape
         weights = self.weights.astype(leaf.dtype).reshape((width, members) + (1,) * (leaf.ndim - 1))
 
@@ -62,14 +62,14 @@ class Bucket:
 @tree.pytree
 @dataclass(frozen=True)
 class Mixer:
-    """The mixing matrix as a pytree of arrays, to be passed into compiled functions.
+    """The mixing matrix as a pytree of arrays, for use in compiled functions.
 
         mixer(s)_i = sum_j M_ij (s_j - s_i)
 
-    the change that makes s_i the average of what i hears. What all have in common is in no
-    difference, so it is never rounded: float32 does not drift. Either `matrix` is M, or `buckets`
-    hold its rows, `members` says whose they are and `places` where each agent's row is in their
-    concatenation (None: in order). Two networks of the same shapes share a compilation.
+    is the change that makes s_i the average of what i hears. Differences cancel what all agents
+    have in common before rounding, so float32 does not drift. Either `matrix` is M, or `buckets`
+    hold its rows, `members` says whose rows they are and `places` where each agent's row is in
+    their concatenation (None: in order). Networks of equal shapes share a compilation.
     """
 
     matrix: jax.Array | None
@@ -78,16 +78,16 @@ class Mixer:
     places: jax.Array | None
 
     def __call__(self, tree: Any) -> Any:
-        """The change of every leaf over its leading axis, the agents, in its own precision."""
+        """Return the change of every leaf over its leading axis, the agents, in its precision."""
         return jax.tree_util.tree_map_with_path(self._mix, tree)
 
     def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
-        """The same in every round; nothing is kept for the next."""
+        """Return the change, equal in every round, and no state."""
         return self(message), kept
 
     @property
     def agents(self) -> int:
-        """The number of agents, m."""
+        """Number of agents, m."""
         if self.matrix is not None:
             return self.matrix.shape[0]
         return sum(bucket.senders.shape[1] for bucket in self.buckets)
@@ -117,7 +117,7 @@ class Mixer:
         return jnp.concatenate(rows)[self.places]
 
     def _in_order(self, leaf: jax.Array) -> jax.Array:
-        """Agent after agent: as fast as a product of so few, in the order of peers."""
+        """Sum agent by agent in the order of peers: as fast as a product for few agents."""
         assert self.matrix is not None
         total, each = jnp.zeros_like(leaf), (-1, *[1] * (leaf.ndim - 1))
         for sender, weights in zip(leaf, self.matrix.T.astype(leaf.dtype), strict=True):
@@ -126,22 +126,22 @@ class Mixer:
 
 
 def mixer(network: Network) -> Mixer:
-    """The mixing matrix of `network`, in the form that is faster for its graph.
+    """Return the mixing matrix of `network`, in the form that is faster for its graph.
 
-    The sparse form gathers: its cost grows with the edges, also where few agents have many
-    neighbours, and unlike a scatter-add it gives the same bits on every run.
+    The sparse form gathers: its cost grows with the edges, even if few agents have many neighbours,
+    and unlike a scatter-add it gives the same bits on every run.
     """
     dense = prefers_dense(network.agents, network.weights.nnz)
     return dense_mixer(network) if dense else sparse_mixer(network)
 
 
 def dense_mixer(network: Network) -> Mixer:
-    """M as a matrix; a round costs m^2 products a number."""
+    """Return M as a matrix; a round costs m^2 products per number."""
     return Mixer(host.put(network.matrix), (), None, None)
 
 
 def sparse_mixer(network: Network) -> Mixer:
-    """M as buckets of agents whose numbers of entries lie between the same powers of two."""
+    """Return M as buckets of agents whose numbers of entries lie between powers of two."""
     entries = np.diff(network.weights.indptr)
     sizes = np.ceil(np.log2(entries)).astype(np.int64)
     groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
