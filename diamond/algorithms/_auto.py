@@ -1,4 +1,4 @@
-"""Compose a method of parts, with learned step sizes where its user gave none."""
+"""Composition of methods from parts, with learned step sizes if none are given."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -11,20 +11,20 @@ from .parts.estimators import estimated
 from .parts.moves import Order, move
 
 Step = Schedule | Number | None  # None: learned
-STEPS = "alpha", "beta", "delta"  # the others are weights, which rounds clip to [0, 1]
+STEPS = "alpha", "beta", "delta"  # the other numbers are weights, clipped to [0, 1]
 Steps = Literal["auto"] | Mapping[str, Schedule | Number]
-INNER = 10  # steps of y for one of x
-WEIGHT = Power(10 ** (2 / 3), 10.0, 2 / 3)  # (1 + t / 10)^(-2/3), of the newest direction
-AVERAGE = AtLeast(0.3, WEIGHT)  # the same in a moving average, which lags by 1 / weight rounds
+INNER = 10  # steps of y per step of x
+WEIGHT = Power(10 ** (2 / 3), 10.0, 2 / 3)  # (1 + t / 10)^(-2/3), weight of the newest direction
+AVERAGE = AtLeast(0.3, WEIGHT)  # the same for a moving average, which lags by 1 / weight rounds
 
 
 def choose(steps: Steps, order: Order | None, **given: Step) -> tuple[Order, dict[str, Schedule]]:
-    """The order of mixing, and a schedule for each name of `given`.
+    """Choose the order of mixing, and a schedule for each name of `given`.
 
-    One that is None comes from `steps` if it is a mapping with that name. Otherwise alpha, beta and
-    delta are learned while the method runs, and weights shrink as (1 + t / 10)^(-2/3), those of
-    averages to 0.3. Without an
-    `order`, learned steps mix after the step ("atc"), and a given alpha as the paper does.
+    A value of None is taken from `steps` if that is a mapping with this name. Otherwise alpha, beta
+    and delta are learned during the run, and weights decay as (1 + t / 10)^(-2/3), those of
+    averages down to 0.3. Without an `order`, learned steps mix after the step ("atc"), and a given
+    alpha mixes as in the paper.
     """
     if not isinstance(steps, Mapping) and steps != "auto":
         raise ValueError(
@@ -38,7 +38,7 @@ def choose(steps: Steps, order: Order | None, **given: Step) -> tuple[Order, dic
         )
     found = {name: known.get(name) if value is None else value for name, value in given.items()}
     order = order or ("atc" if found["alpha"] is None else "paper")
-    if found.get("delta", 0) is None:  # the step of z is that of y
+    if found.get("delta", 0) is None:  # the step of z equals that of y
         found["delta"] = found["beta"]
     return order, {name: _schedule(name, value) for name, value in found.items()}
 
@@ -52,12 +52,12 @@ def _schedule(name: str, value: Step) -> Schedule:
 
 
 def loops(inner: int | None) -> Any:
-    """How many steps an inner loop makes."""
+    """Return the number of steps of an inner loop."""
     return INNER if inner is None else whole("inner", inner, 1)
 
 
 def all_rows(batch: int) -> int:
-    """The batch of a method that takes gradients on all rows: `batch` is checked, and not used."""
+    """Check `batch`, which methods with gradients on all rows accept but do not use."""
     whole("batch", batch, 1)
     return 1
 
@@ -77,7 +77,7 @@ def composed(
     inner: int | None = 1,
     solves: tuple[str, ...] = ("personal",),
 ) -> Loop:
-    """The method of these parts; `moves` names how x, y and z are agreed upon, in this order."""
+    """Compose a method of these parts; `moves` names the moves of x, y and z, in this order."""
     order, s = choose(steps, order, **numbers)
     each = zip("xyz", STEPS, moves.split())
     return Loop(

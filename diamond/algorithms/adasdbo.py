@@ -1,4 +1,4 @@
-"""Tracked AdaGrad-norm SPARKLE (ours, after AdaSDBO, NeurIPS 2025): steps from what was walked.
+"""Tracked AdaGrad-norm SPARKLE (ours, after AdaSDBO, NeurIPS 2025): adaptive step sizes.
 
 Rule: steps of S-TFBO [M mid], over a network [M lo]; with tracking ours [V].
 """
@@ -26,9 +26,9 @@ class State(NamedTuple):
     x: Tree
     y: Tree
     z: Tree
-    u: Any  # trackers, mixed
-    old: Point  # directions of the round before
-    sums: Any  # a^2, b^2, c^2: squared lengths of all trackers so far
+    u: Any  # trackers after mixing
+    old: Point  # directions of the previous round
+    sums: Any  # a^2, b^2, c^2: accumulated squared norms of the trackers
 
 
 @tree.pytree
@@ -71,9 +71,10 @@ class AdaSdbo(Single):
 
 
 def adasdbo(scale: Number = 1.0, first: Number = 1.0, batch: int = 64) -> AdaSdbo:
-    """y by 1 / b, z by 1 / max(b, c), x by 1 / (a max(b, c)), times `scale`: no constant to know.
+    """Step y by 1 / b, z by 1 / max(b, c), x by 1 / (a max(b, c)), times `scale`.
 
-    a^2, b^2, c^2 are `first`^2 and the squared lengths of all trackers of x, y, z so far, mixed:
-    without trackers they would grow for ever where agents differ, and progress would stall.
+    a^2, b^2, c^2 are `first`^2 plus the accumulated squared norms of the trackers of x, y, z,
+    mixed. Without trackers the sums would grow without bound for heterogeneous agents, and progress
+    would stall. No problem constant is needed.
     """
     return AdaSdbo(step_factor("scale", scale), step_factor("first", first), batch)

@@ -19,10 +19,10 @@ def aid(
     hypergradient: Hypergradient = conjugate_gradient(20),
     steps: Steps = "auto",
 ) -> Loop:
-    """`inner` gradient steps of y, g_yy z = f_y by conjugate gradients, x along f_x - g_xy z.
+    """Make `inner` gradient steps of y, solve g_yy z = f_y by CG, step x along f_x - g_xy z.
 
-    z starts anew in every round (the paper starts from the last). Every gradient is on all rows;
-    `batch` is not used, and taken so that all methods can be called alike.
+    z starts from 0 in every round (the paper starts from the last z). All gradients use all rows;
+    `batch` is accepted for a uniform interface and not used.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "full", "gossip local"

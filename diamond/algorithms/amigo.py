@@ -1,4 +1,4 @@
-"""AmIGO (Arbel and Mairal, ICLR 2022): inner steps on y, then on z, both from where they were.
+"""AmIGO (Arbel and Mairal, ICLR 2022): warm-started inner steps on y, then on z.
 
 Rule: [S]; a fresh xi in every step of z.
 """
@@ -18,7 +18,7 @@ def amigo(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """`inner` steps of y along g_y, as many of z along g_yy z - f_y; x along f_x - g_xy z."""
+    """Make `inner` steps of y along g_y and of z along g_yy z - f_y; step x along f_x - g_xy z."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip local local"
     return composed(*parts, numbers, batch, "atc", steps, plan="y*inner z*inner x", inner=inner)

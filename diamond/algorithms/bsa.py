@@ -19,10 +19,10 @@ def bsa(
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
 ) -> Loop:
-    """`inner` steps of y along g_y, then x along the hypergradient, both on fresh mini-batches.
+    """Make `inner` steps of y along g_y, then step x along the hypergradient, on fresh batches.
 
-    `diamond.schedule.bsa` gives its own decay, (1 + t)^(-1/2). For one agent; on several, x is
-    averaged with the neighbours'.
+    `diamond.schedule.bsa` has the paper's decay, (1 + t)^(-1/2). The method is for one agent;
+    several agents average x with their neighbours.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"

@@ -19,9 +19,9 @@ def d_soba(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """`sparkle` without corrections: a bias of the order of the steps where agents differ.
+    """Run `sparkle` without corrections: a bias of the order of the steps if agents differ.
 
-    `first_order` (D-SOBA-FO) takes differences of gradients for both products.
+    `first_order` (D-SOBA-FO) replaces both products by differences of gradients.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(differences=first_order), "average", "gossip gossip gossip"

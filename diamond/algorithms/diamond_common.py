@@ -20,7 +20,7 @@ def diamond_common(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """The directions of `k_free`, the momentum of eqs. (6) and (7), each of them tracked, eq. (8).
+    """Combine the directions of `k_free` with the momentum of eqs. (6), (7) and tracking, eq. (8).
 
     p along f_x - g_xy z, v along g_y, w along g_yy z - f_y. No published guarantee is known.
     """

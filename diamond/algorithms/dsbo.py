@@ -18,7 +18,7 @@ def dsbo(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """`ma_dsbo` without trackers and without averaging: a bias of the order of the steps."""
+    """Run `ma_dsbo` without trackers and without averaging: a bias of the order of the steps."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip gossip gossip"
     return composed(

@@ -19,9 +19,9 @@ def dsgd(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t h(x_t, y_t; xi_t), y_{t+1} = y_t - beta_t g_y(zeta_t).
+    """Step x_{t+1} = sum_j M_ij x_{j,t} - alpha_t h(x_t, y_t; xi_t), y_{t+1} = y_t - beta_t g_y.
 
-    Where agents differ, x has a bias of order alpha.
+    If agents differ, x has a bias of order alpha.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"

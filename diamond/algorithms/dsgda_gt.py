@@ -19,7 +19,7 @@ def dsgda_gt(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """The penalty of `f2sa` for a common lower level, all three tracked; bias of order 1 / lam."""
+    """Track all three variables of the penalty of `f2sa`, for a common y; bias of order 1 / lam."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = penalty(lam), "plain", "gt gt gt"
     return composed(*parts, numbers, batch, "atc", steps, solves=("common",))

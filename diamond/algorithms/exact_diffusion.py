@@ -1,4 +1,4 @@
-"""Exact diffusion (Yuan et al., 2019; NIDS, D2; with hypergradients): one vector, no bias.
+"""Exact diffusion (Yuan et al., 2019; NIDS, D2; with hypergradients): one message, no bias.
 
 Rule: [S][V].
 """
@@ -18,9 +18,9 @@ def exact_diffusion(
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> Loop:
-    """psi_t = x_t - alpha d_t, phi_t = psi_t + x_t - psi_{t-1}, x_{t+1} = W phi_t.
+    """Step psi_t = x_t - alpha d_t, phi_t = psi_t + x_t - psi_{t-1}, x_{t+1} = W phi_t.
 
-    d is f_x or, where there is a lower level, the hypergradient; W = M or (I + M) / 2.
+    d is f_x or, with a lower level, the hypergradient; W = M or (I + M) / 2.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "ed local"

@@ -1,4 +1,4 @@
-"""EXTRA (Shi et al., 2015; with hypergradients): one vector a round, no bias.
+"""EXTRA (Shi et al., 2015; with hypergradients): one message per round, no bias.
 
 Rule: [S][V].
 """
@@ -18,10 +18,9 @@ def extra(
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> Loop:
-    """x_{t+2} = (I + M) x_{t+1} - (I + M) / 2 x_t - alpha (d_{t+1} - d_t).
+    """Step x_{t+2} = (I + M) x_{t+1} - (I + M) / 2 x_t - alpha (d_{t+1} - d_t).
 
-    d is f_x or, where there is a lower level, the hypergradient. What it tells it knows before it
-    computes.
+    d is f_x or, with a lower level, the hypergradient. Messages are sent before d is computed.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "extra local"

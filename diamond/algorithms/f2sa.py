@@ -21,11 +21,11 @@ def f2sa(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """y to argmin g, z to argmin f / lam + g, x along f_x(z) + lam (g_x(z) - g_x(y)).
+    """Move y to argmin g, z to argmin f / lam + g, x along f_x(z) + lam (g_x(z) - g_x(y)).
 
-    A bias of order 1 / lam. The step of z is that of the scaled objective f / lam + g: it need not
-    shrink as lam grows; lam may be a schedule. On several agents x is tracked, y and z are each
-    agent's own.
+    The bias is of order 1 / lam; lam may be a schedule. The step of z is for the scaled objective f
+    / lam + g, so it need not shrink as lam grows. With several agents x is tracked, y and z are
+    personal.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = penalty(lam), "plain", "gt local local"

@@ -1,4 +1,4 @@
-"""FAB (arXiv 2605.06328): a common lower level by gradients only, over one-way, changing links.
+"""FAB (arXiv 2605.06328): a common lower level by gradients only, on directed changing links.
 
 Rule: [M mid][V].
 """
@@ -19,9 +19,9 @@ def fab(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """The penalty of `f2sa`, all three variables by AB (push-pull); bias of order 1 / lam.
+    """Move all three variables of the penalty of `f2sa` by AB (push-pull); bias of order 1 / lam.
 
-    x, y, z are averages, by weights of the receiver, and their trackers totals, by weights of the
-    sender. Where links go both ways it is `dsgda_gt`.
+    x, y, z are averages with weights of the receiver, and their trackers totals with weights of the
+    sender. On undirected links this is `dsgda_gt`.
     """
     return dsgda_gt(alpha, beta, delta, lam, batch, steps)

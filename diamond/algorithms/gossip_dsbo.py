@@ -69,10 +69,10 @@ def gossip_dsbo(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> GossipDsbo:
-    """q <- (1 - theta) sum_j M_ij q_j + theta q(fresh), q each of f_x, f_y, g_y, g_xy, g_yy.
+    """Average q <- (1 - theta) sum_j M_ij q_j + theta q(fresh) for f_x, f_y, g_y, g_xy, g_yy.
 
-    x along f_x - g_xy [g_yy]^-1 f_y of these averages, y along g_y, both mixed. Biased by theta
-    and the steps where agents differ. It tells whole matrices: for small y.
+    x moves along f_x - g_xy [g_yy]^-1 f_y of these averages, y along g_y, both mixed. Biased by
+    theta and the steps if agents differ. Agents send whole matrices, so y must be small.
     """
     _, s = choose(steps, "paper", alpha=alpha, beta=beta, theta=theta)
     return GossipDsbo(s["alpha"], s["beta"], s["theta"], floor, batch)

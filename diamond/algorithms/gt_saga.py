@@ -1,4 +1,4 @@
-"""GT-SAGA (Xin et al., 2020): a table of what every block of rows gave, tracked.
+"""GT-SAGA (Xin et al., 2020): a table of the last gradient of every block of rows, tracked.
 
 Rule: [M hi][V].
 """

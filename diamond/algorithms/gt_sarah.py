@@ -1,4 +1,4 @@
-"""GT-SARAH (Xin et al., 2022; D-GET): full gradients now and then, differences in between.
+"""GT-SARAH (Xin et al., 2022; D-GET): periodic full gradients, differences in between.
 
 Rule: [S].
 """
@@ -17,7 +17,7 @@ def gt_sarah(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """`svr_interact` without a lower level."""
+    """Run `svr_interact` without a lower level."""
     numbers = {"alpha": alpha}
     parts = gradient(), "recursive", "gt"
     return composed(*parts, numbers, batch, order, steps, period=period, plan="x", solves=("none",))

@@ -19,10 +19,7 @@ def gt_sgd(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """p_t = h(x_t, y_t; xi_t), v_t = g_y(x_t, y_t; zeta_t); u_t tracks p_t and x, y move as in
-
-    `diamond`.
-    """
+    """Track p_t = h(x_t, y_t; xi_t) by u_t, with v_t = g_y(x_t, y_t; zeta_t); step as `diamond`."""
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gt local"
     return composed(*parts, numbers, batch, order, steps, solves=("personal", "none"))

@@ -17,7 +17,7 @@ def gt_storm(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """p_t = f_x(x_t; xi) + (1 - eta_t) (p_{t-1} - f_x(x_{t-1}; xi)), tracked, as in `diamond`."""
+    """Track p_t = f_x(x_t; xi) + (1 - eta_t) (p_{t-1} - f_x(x_{t-1}; xi)), as in `diamond`."""
     numbers = {"alpha": alpha, "eta": eta}
     parts = gradient(), "momentum", "gt"
     return composed(*parts, numbers, batch, order, steps, plan="x", solves=("none",))

@@ -1,4 +1,4 @@
-"""INTERACT (Liu et al., MobiHoc 2022): full local gradients, tracked. Nothing is random.
+"""INTERACT (Liu et al., MobiHoc 2022): full local gradients, tracked; deterministic.
 
 Rule: [M hi][V].
 """
@@ -19,9 +19,9 @@ def interact(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """`gt_sgd` with p_t and v_t on all of an agent's rows, and a deterministic hypergradient.
+    """Run `gt_sgd` with p_t and v_t on all rows, and a deterministic hypergradient.
 
-    `batch` is not used, and taken so that all methods can be called alike.
+    `batch` is accepted for a uniform interface and not used.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "full", "gt local"

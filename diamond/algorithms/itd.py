@@ -20,10 +20,10 @@ def itd(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """x along the gradient of f(x, y_N(x)), N = `inner` gradient steps from y; then y makes them.
+    """Step x along the gradient of f(x, y_N(x)), N = `inner` gradient steps from y; then step y.
 
-    The bias shrinks as (1 - beta mu)^N. Every gradient is on all rows; `batch` is not used, and
-    taken so that all methods can be called alike.
+    The bias shrinks as (1 - beta mu)^N. All gradients use all rows; `batch` is accepted for a
+    uniform interface and not used.
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta)
     return Loop(

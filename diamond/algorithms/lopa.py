@@ -1,4 +1,4 @@
-"""LoPA (JMLR 2025, arXiv 2312.14690): y and z carried along, averaged hypergradients.
+"""LoPA (JMLR 2025, arXiv 2312.14690): y and z as variables, averaged hypergradients.
 
 Rule: [M mid][V].
 """
@@ -24,10 +24,11 @@ def lopa(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """r_t = (1 - theta_t) r_{t-1} + theta_t (f_x - g_xy z); y along g_y, z along g_yy z - f_y.
+    """Step x along r_t = (1 - theta_t) r_{t-1} + theta_t (f_x - g_xy z), y along g_y.
 
-    `x` "gt": LoPA-GT, u_t tracks r_t; "gossip": LoPA-LG, along r_t itself, with a bias of order
-    alpha where agents differ. `relax`, tau of the paper: x goes that share of the way.
+    z moves along g_yy z - f_y. `x` "gt": LoPA-GT, u_t tracks r_t; "gossip": LoPA-LG, along r_t
+    itself, with a bias of order alpha if agents differ. `relax` (tau of the paper) is the share of
+    the step of x that is made.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", f"{x} local local"

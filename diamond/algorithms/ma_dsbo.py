@@ -19,10 +19,10 @@ def ma_dsbo(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """`inner` tracked steps on y, as many on z, then one on x; each is an exchange.
+    """Make `inner` tracked steps of y, as many of z, then one of x; each step is an exchange.
 
-    `inner` None: as many as halve the error of y, 10 at most. Trackers are kept from round to
-    round: restarted ones leave a bias that only shrinks with `inner`.
+    `inner` None: as many as halve the error of y, at most 10. Trackers persist between rounds:
+    restarted trackers leave a bias that shrinks only with `inner`.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", "gt gt gt"

@@ -18,7 +18,7 @@ def ma_soba(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """`soba` with x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z)."""
+    """Run `soba` with x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z)."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", "gossip local local"
     return composed(*parts, numbers, batch, "atc", steps)

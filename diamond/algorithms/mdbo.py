@@ -22,11 +22,11 @@ def mdbo(
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
 ) -> Loop:
-    """p_t = (1 - theta) p_{t-1} + theta h, v_t likewise with gamma; both tracked.
+    """Track p_t = (1 - theta) p_{t-1} + theta h, and v_t likewise with gamma.
 
-    x goes `relax` of the way to sum_j M_ij x_j - alpha u_i, y likewise. h uses each agent's own
-    [g_yy]^-1, and the inverse of a mean is not the mean of inverses: where the g_i differ, it
-    converges elsewhere (`sparkle` does not).
+    x makes the share `relax` of the step to sum_j M_ij x_j - alpha u_i, y likewise. h uses each
+    agent's own [g_yy]^-1, and the inverse of a mean is not the mean of inverses: if the g_i differ,
+    the method converges to a different point (`sparkle` does not).
     """
     numbers = {"alpha": alpha, "beta": beta, "theta": theta, "gamma": gamma}
     parts = implicit(hypergradient), "average", "gt gt"

@@ -1,4 +1,4 @@
-"""Any method of the large family, from its five choices."""
+"""Composition of any method of the family from its five choices."""
 
 import re
 from typing import Any, Literal
@@ -39,18 +39,27 @@ def method(
     order: Order = "atc",
     steps: Steps = "auto",
 ) -> Loop:
-    """The method made of these parts (`diamond.algorithms.parts`); any combination is one.
+    """Compose a method of these parts (`diamond.algorithms.parts`) in any combination.
 
-        directions  "implicit" (x along `hypergradient`), "carried" z, "penalty" `lam`, "gradient"
-        estimator   "plain", "full" (all rows), "average" theta, "momentum" eta and gamma,
-                    "recursive" (all rows every `period` rounds), "saga"
-        x, y, z     how each is agreed upon: "local", "gossip", "gt", "extra", "ed", "push",
-                    "push_gt"; z as y
-        plan        "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops;
-                    "y*inner x" takes `inner`, found by the run if None
-        solves      "personal", "common" or "none"; by default what the moves of y say
+    Args:
+        directions: "implicit" (x along `hypergradient`), "carried" (z is a variable), "penalty"
+            (with `lam`), "gradient" (no lower level).
+        estimator: "plain", "full" (all rows), "average" (theta), "momentum" (eta and gamma),
+            "recursive" (all rows every `period` rounds), "saga".
+        x, y, z: move of each variable: "local", "gossip", "gt", "extra", "ed", "push", "push_gt"; z
+        by default as y.
+        plan: "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops; "y*inner x"
+            uses `inner`, which the run chooses if None.
+        solves: "personal", "common" or "none"; by default derived from the move of y.
+        alpha, beta, delta: steps of x, y and z, numbers or schedules; None: learned.
+        eta, gamma, theta: weights of the estimator, numbers or schedules.
+        lam: penalty weight, a number or a schedule.
+        batch: rows in a mini-batch.
+        order: "atc" mixes after the step, "paper" before it.
+        steps: "auto", or a mapping with values for numbers that are None.
 
-    Steps that are not given are learned.
+    Returns:
+        The method.
     """
     alone = directions == "gradient"
     z = y if z is None else z
@@ -61,7 +70,7 @@ def method(
         raise ValueError("a common lower level must be agreed upon: y and z cannot be 'local'")
     if x == "local":
         raise ValueError("x must be agreed upon: it cannot be 'local'")
-    fixed = re.search(r"y\w*\*(\d+)", plan)  # how often y steps for one step of x
+    fixed = re.search(r"y\w*\*(\d+)", plan)  # steps of y per step of x
     times = inner if "inner" in plan else int(fixed.group(1)) if fixed else 1
     lags = 2 if directions in ("carried", "penalty") else 1
     named: dict[str, Any] = {"alpha": alpha} | ({} if alone else {"beta": beta})

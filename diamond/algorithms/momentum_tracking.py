@@ -17,7 +17,7 @@ def momentum_tracking(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """r_t = (1 - theta) r_{t-1} + theta f_x(x_t; xi); u_t tracks r_t."""
+    """Track r_t = (1 - theta) r_{t-1} + theta f_x(x_t; xi) by u_t."""
     numbers = {"alpha": alpha, "theta": theta}
     parts = gradient(), "average", "gt"
     return composed(*parts, numbers, batch, order, steps, plan="x", solves=("none",))

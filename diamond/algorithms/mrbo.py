@@ -20,7 +20,7 @@ def mrbo(
     hypergradient: Hypergradient = neumann_sum(),
     steps: Steps = "auto",
 ) -> Loop:
-    """SUSTAIN with the whole Neumann sum for eq. (5)."""
+    """Run SUSTAIN with the whole Neumann sum instead of eq. (5)."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gossip local"
     return composed(*parts, numbers, batch, "atc", steps)

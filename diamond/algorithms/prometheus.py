@@ -24,11 +24,11 @@ def prometheus(
     hypergradient: Hypergradient = neumann_sum(),
     steps: Steps = "auto",
 ) -> Loop:
-    """x_{i,t+1} = sum_j M_ij (x_j + relax (prox_{alpha h}(x_j - alpha u_j) - x_j)).
+    """Step x_{i,t+1} = sum_j M_ij (x_j + relax (prox_{alpha h}(x_j - alpha u_j) - x_j)).
 
-    p_t, v_t and u_t as in `svr_interact`; alpha is 1 / tau of the paper, relax its nu (1 by
-    default). h is the `prox` of the problem (`diamond.prox`: box, ball, simplex, l1, l2); x stays
-    feasible whatever relax is. Without one, it is SVR-INTERACT that mixes after the step.
+    p_t, v_t and u_t are as in `svr_interact`; alpha is 1 / tau of the paper, relax its nu (default
+    1). h is the `prox` of the problem (`diamond.prox`: box, ball, simplex, l1, l2); x stays
+    feasible for every relax. Without a prox this is SVR-INTERACT that mixes after the step.
     """
     made = svr_interact(alpha, beta, batch, period, hypergradient, "atc", steps)
     return replace(made, x=Variable(made.x.step, tracking("atc", relax)))

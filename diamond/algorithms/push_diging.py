@@ -18,10 +18,10 @@ def push_diging(
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> Loop:
-    """u <- C (u + h - h'), q <- C (q - alpha u), w <- C w, x = q / w; ' is the round before.
+    """Step u <- C (u + h - h'), q <- C (q - alpha u), w <- C w, x = q / w; ' = previous round.
 
-    By weights of the sender alone: an agent need not know whom it hears. With weights of both ends,
-    `gt_sgd` is AB (push-pull) on the same networks.
+    Only the sender's weights are used: an agent need not know whom it hears. With weights of both
+    ends, `gt_sgd` is AB (push-pull) on the same networks.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "push_gt local"

@@ -1,4 +1,4 @@
-"""RSVRB (Guo et al., 2021, arXiv 2105.02266): momentum on all that a hypergradient is made of.
+"""RSVRB (Guo et al., 2021, arXiv 2105.02266): momentum on all parts of the hypergradient.
 
 Rule: [M mid], of one task.
 """
@@ -38,9 +38,9 @@ def rsvrb(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Rsvrb:
-    """x along a - V W^-1 b, where a, b, V, W are f_x, f_y, g_xy, g_yy, each with momentum (6).
+    """Step x along a - V W^-1 b; a, b, V, W are f_x, f_y, g_xy, g_yy, each with momentum (6).
 
-    W has no eigenvalue below mu / 2; y along g_y with momentum. For small y.
+    W has no eigenvalue below mu / 2; y moves along g_y with momentum. For small y.
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta, eta=eta)
     return Rsvrb(s["alpha"], s["beta"], s["eta"], floor, batch)

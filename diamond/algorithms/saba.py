@@ -1,4 +1,4 @@
-"""SABA (Dagreou et al., NeurIPS 2022): SOBA with a table of what every block of rows gave.
+"""SABA (Dagreou et al., NeurIPS 2022): SOBA with a table of the last value of every block.
 
 Rule: [S], all rows of g in one table.
 """
@@ -17,9 +17,9 @@ def saba(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """Every direction is d(b) - table(b) + mean of the table, b the block of rows drawn.
+    """Step along d(b) - table(b) + mean of the table, b the drawn block of rows.
 
-    The table takes, for every block, the memory of x, y and z twice. `batch` must divide the rows.
+    The table needs, for every block, twice the memory of x, y and z. `batch` must divide the rows.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "saga", "gossip local local"

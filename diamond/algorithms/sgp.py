@@ -18,9 +18,9 @@ def sgp(
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> Loop:
-    """q <- C (q - alpha h(x, y)), w <- C w, x = q / w: D-SGD where links go one way or change.
+    """Step q <- C (q - alpha h(x, y)), w <- C w, x = q / w: D-SGD on directed or changing links.
 
-    C are the weights of the sender. Where agents differ, x has a bias of order alpha, as D-SGD has.
+    C are the weights of the sender. If agents differ, x has a bias of order alpha, like D-SGD.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "push local"

@@ -22,10 +22,10 @@ def sldbo(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """SOBA's directions on all rows, each tracked; z is projected on the ball of `radius`.
+    """Track SOBA's directions on all rows; z is projected onto the ball of `radius`.
 
-    The radius must be at least ||f_y|| / mu, so that z* is inside; None projects on nothing.
-    `batch` is not used, and taken so that all methods can be called alike.
+    The radius must be at least ||f_y|| / mu, so that z* is inside; None: no projection. `batch` is
+    accepted for a uniform interface and not used.
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     kept = None if radius is None else ball(radius)

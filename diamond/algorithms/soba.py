@@ -17,7 +17,7 @@ def soba(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Loop:
-    """x along f_x - g_xy z, y along g_y, z along g_yy z - f_y (z is -v of the paper)."""
+    """Step x along f_x - g_xy z, y along g_y, z along g_yy z - f_y (z is -v of the paper)."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip local local"
     return composed(*parts, numbers, batch, "atc", steps)

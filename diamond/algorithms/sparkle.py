@@ -23,11 +23,11 @@ def sparkle(
     plan: Literal["xyz", "y z x"] = "xyz",
     steps: Steps = "auto",
 ) -> Loop:
-    """y along g_y, z along g_yy z - f_y, x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z).
+    """Step y along g_y, z along g_yy z - f_y, x along an average of f_x - g_xy z.
 
-    `x` and `yz` are how x, and y and z, are agreed upon: by gradient tracking, exact diffusion,
-    EXTRA or plain gossip (`d_soba`). `plan` "y z x" takes y_{t+1} for z and both for x, in three
-    exchanges a round instead of one.
+    The average is r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z). `x` and `yz` select the moves
+    of x, and of y and z: gradient tracking, exact diffusion, EXTRA or plain gossip (`d_soba`).
+    `plan` "y z x" uses y_{t+1} for z and both for x, in three exchanges per round instead of one.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", f"{x} {yz} {yz}"

@@ -36,7 +36,7 @@ class Stable(Momentum):
         found, cost = super().estimate(problem, state, t, sample)
         f_x, f_y = jax.grad(problem.f, (0, 1))(state.x, state.y, sample.upper)
         g_y = jax.grad(problem.g, 1)(state.x, state.y, sample.lower)
-        new = [ravel_pytree(a)[0] for a in (f_x, f_y, g_y)]  # those without momentum
+        new = [ravel_pytree(a)[0] for a in (f_x, f_y, g_y)]  # without momentum
         plain = dict(zip(("f_x", "f_y", "g_y"), new))
         return found._replace(**plain), cost._replace(gradients=cost.samples)
 
@@ -57,10 +57,10 @@ def stable(
     batch: int = 64,
     steps: Steps = "auto",
 ) -> Stable:
-    """x along f_x - G_xy G_yy^-1 f_y; y_{t+1} = y_t - beta g_y - G_yy^-1 G_xy' (x_{t+1} - x_t).
+    """Step x along f_x - G_xy G_yy^-1 f_y, and y along g_y with a correction for the step of x.
 
-    G_xy and G_yy have the momentum of eq. (6), with eta for tau of the paper; G_yy has no
-    eigenvalue below mu / 2. For small y.
+    y_{t+1} = y_t - beta g_y - G_yy^-1 G_xy' (x_{t+1} - x_t). G_xy and G_yy have the momentum of eq.
+    (6), with eta for tau of the paper; G_yy has no eigenvalue below mu / 2. For small y.
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta, eta=eta)
     return Stable(s["alpha"], s["beta"], s["eta"], floor, batch)

@@ -19,5 +19,5 @@ def stocbio(
     hypergradient: Hypergradient = neumann_sum(),
     steps: Steps = "auto",
 ) -> Loop:
-    """`bsa` with the whole Neumann sum instead of eq. (5): less noise for more products."""
+    """Run `bsa` with the whole Neumann sum instead of eq. (5): less noise for more products."""
     return bsa(alpha, beta, inner, batch, hypergradient, steps)

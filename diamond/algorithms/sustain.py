@@ -20,6 +20,6 @@ def sustain(
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
 ) -> Loop:
-    """`m_sgd`, which is SUSTAIN where there is one agent; on several, x is averaged."""
+    """Run `m_sgd`, which is SUSTAIN for one agent; several agents average x."""
     given = alpha, beta, eta, gamma, batch, hypergradient
     return m_sgd(*given, order="atc", steps=steps)

@@ -1,4 +1,4 @@
-"""SVR-INTERACT (Liu et al., MobiHoc 2022): full gradients now and then, SPIDER in between.
+"""SVR-INTERACT (Liu et al., MobiHoc 2022): periodic full gradients, SPIDER in between.
 
 Rule: [M hi].
 """
@@ -20,11 +20,11 @@ def svr_interact(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """If t mod q = 0: p_t, v_t on all rows; else p_t = p_{t-1} + h(t) - h(t-1), v_t likewise.
+    """Take p_t, v_t on all rows if t mod q = 0, else p_t = p_{t-1} + h(t) - h(t-1), v_t likewise.
 
-    q = `period`, by default ceil(sqrt(n)), n the largest agent's training rows (the paper takes
-    the same number as the batch). Tracked as in `interact`. The Neumann sum is used at both kinds
-    of rounds, so that they have the same bias.
+    q = `period`, by default ceil(sqrt(n)), n the largest agent's training rows (the paper takes the
+    same number as the batch). Tracked as in `interact`. The Neumann sum is used in both kinds of
+    rounds, so that they have the same bias.
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "recursive", "gt local"

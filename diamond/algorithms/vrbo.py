@@ -1,4 +1,4 @@
-"""VRBO (Yang et al., NeurIPS 2021): SPIDER, with inner steps on y that keep both estimates.
+"""VRBO (Yang et al., NeurIPS 2021): SPIDER, with inner steps on y that update both estimates.
 
 Rule: [M hi].
 """
@@ -56,9 +56,9 @@ def vrbo(
     hypergradient: Hypergradient = neumann_sum(),
     steps: Steps = "auto",
 ) -> Vrbo:
-    """x along p, then `inner` times: p += h(now) - h(last), v += g_y(now) - g_y(last), y along v.
+    """Step x along p, then `inner` times: p += h(now) - h(last), v += g_y(now) - g_y(last), step y.
 
-    Every `period` rounds, by default the root of the rows, p and v are those of all rows. The
+    Every `period` rounds, by default the root of the rows, p and v are computed on all rows. The
     first inner step sees the change of x (in one public code it does not).
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta)

@@ -22,7 +22,7 @@ def vrdbo(
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
 ) -> Loop:
-    """`mdbo` with the momentum of eqs. (6) and (7) for its averages; the same bias."""
+    """Run `mdbo` with the momentum of eqs. (6) and (7) instead of averages; the same bias."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gt gt"
     return composed(*parts, numbers, batch, "paper", steps, relax=relax, solves=("common",))

@@ -1,4 +1,4 @@
-"""What methods are made of: directions, estimators, moves and the loop that joins them."""
+"""Building blocks of methods: directions, estimators, moves, and the loop that joins them."""
 
 from . import directions, estimators, matrices, moves
 from .loop import Loop, Variable

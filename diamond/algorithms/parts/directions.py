@@ -1,11 +1,11 @@
-"""What x, y and z move along: functions of points and of ONE sample, the same at all of them.
+"""Directions of x, y and z: functions of points and of ONE sample for all points.
 
     gradient   x: f_x                                there is no lower level
     implicit   x: f_x - g_xy [g_yy]^-1 f_y           y: g_y
     carried    x: f_x - g_xy z                       y: g_y       z: g_yy z - f_y
     penalty    x: f_x(z) + lam (g_x(z) - g_x(y))     y: g_y(y)    z: f_y(z) / lam + g_y(z)
 
-z of `carried` goes to [g_yy]^-1 f_y, that of `penalty` to argmin f / lam + g.
+z of `carried` converges to [g_yy]^-1 f_y, z of `penalty` to argmin f / lam + g.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,11 +30,11 @@ Found = tuple[list[Point], Cost]
 @tree.pytree
 @dataclass(frozen=True)
 class Gradient:
-    """x along f_x(xi)."""
+    """Direction f_x(xi) of x."""
 
     links: ClassVar[int] = 0
     variables: ClassVar[str] = "x"
-    splits: ClassVar[bool] = True  # into what is of f and what is of g
+    splits: ClassVar[bool] = True  # into parts of f and of g
     hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
@@ -57,7 +57,7 @@ class Gradient:
 @tree.pytree
 @dataclass(frozen=True)
 class Implicit:
-    """x along the hypergradient h(x, y), y along g_y(zeta)."""
+    """Direction h(x, y) of x, the hypergradient, and g_y(zeta) of y."""
 
     hypergradient: Any
     variables: ClassVar[str] = "xy"
@@ -90,7 +90,7 @@ class Implicit:
 @tree.pytree
 @dataclass(frozen=True)
 class Carried:
-    """x along f_x(xi) - g_xy(zeta_0) z, y along g_y(zeta), z along g_yy(zeta_0) z - f_y(xi).
+    """Directions f_x(xi) - g_xy(zeta_0) z of x, g_y(zeta) of y, g_yy(zeta_0) z - f_y(xi) of z.
 
     With `differences` both products are differences of gradients of g at y + r z and y - r z.
     """
@@ -105,12 +105,12 @@ class Carried:
         return Point(x, y, tree.zeros(y))
 
     def _upper(self, problem: Objectives, at: Point, where: Any) -> Point:
-        """f_x, 0, -f_y."""
+        """Return f_x, 0, -f_y."""
         f_x, f_y = jax.grad(problem.f, (0, 1))(at.x, at.y, where)
         return Point(f_x, tree.zeros(at.y), tree.scale(-1, f_y))
 
     def _products(self, problem: Objectives, at: Point, where: Any) -> tuple[Tree, Tree]:
-        """g_xy z and g_yy z."""
+        """Return g_xy z and g_yy z."""
         if not self.differences:
             g_y = lambda x, y: jax.grad(problem.g, 1)(x, y, where)
             cross, hessian = jax.vjp(g_y, at.x, at.y)[1](at.z)  # one pass: g_yy is symmetric
@@ -123,7 +123,7 @@ class Carried:
         return cross, hessian
 
     def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
-        """Rows of xi, and of zeta and zeta_0, which are the same ones where they are all."""
+        """Count rows of xi, zeta and zeta_0; the last two coincide if they are all rows."""
         f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
         upper, y = "x" in names or "z" in names, "y" in names
         found = Cost(g * y, points * g * y)
@@ -158,9 +158,10 @@ class Carried:
 @tree.pytree
 @dataclass(frozen=True)
 class Penalty:
-    """Gradients only: x along f_x(z) + lam (g_x(z) - g_x(y)), y along g_y, z along f_y / lam + g_y.
+    """First-order directions of x, y and z with the lower level as a penalty.
 
-    The same rows in the difference, whose noise then shrinks with y - z = O(1 / lam).
+    x: f_x(z) + lam (g_x(z) - g_x(y)), y: g_y, z: f_y / lam + g_y. The difference uses the same
+    rows, so its noise shrinks with y - z = O(1 / lam).
     """
 
     lam: Schedule
@@ -175,7 +176,7 @@ class Penalty:
     def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
         f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
         f = f if "x" in names or "z" in names else 0
-        copies = 2 if "x" in names else len(names)  # at which g is asked
+        copies = 2 if "x" in names else len(names)  # points at which g is evaluated
         return Cost(f + g, points * (f + copies * g))
 
     def __call__(
@@ -197,27 +198,27 @@ class Penalty:
 
 
 def gradient() -> Gradient:
-    """Of x alone: there is no lower level."""
+    """Make directions without a lower level."""
     return Gradient()
 
 
 def implicit(hypergradient: Any) -> Implicit:
-    """x along any estimator of `diamond.hypergradient`."""
+    """Make directions with any estimator of `diamond.hypergradient` for x."""
     return Implicit(hypergradient)
 
 
 def carried(differences: bool = False) -> Carried:
-    """z, the solution of g_yy z = f_y, as a variable of its own."""
+    """Make directions with z, the solution of g_yy z = f_y, as a variable."""
     return Carried(differences)
 
 
 def penalty(lam: Schedule | Number = 20.0) -> Penalty:
-    """First-order: the lower level as a penalty, with a bias of order 1 / lam."""
+    """Make first-order directions: the lower level as a penalty, with a bias of order 1 / lam."""
     return Penalty(schedule(lam, "lam"))
 
 
 def along(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:
-    """Directions by their name."""
+    """Return directions by name."""
     made: dict[str, Callable[[], Any]] = {
         "implicit": lambda: implicit(hypergradient),
         "carried": carried,

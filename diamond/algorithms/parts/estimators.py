@@ -1,4 +1,4 @@
-"""How sampled directions become those that variables move along.
+"""Estimators that turn sampled directions into the directions of the variables.
 
 plain      d_t                                             on a fresh sample, or on all rows
 average    r_t = (1 - theta_t) r_{t-1} + theta_t d_t
@@ -26,11 +26,11 @@ from ...numbers.open_numbers import Deferred, Found, Measured, Setting
 from ...numbers.schedule import Number, Schedule, schedule, weight
 from .point import STATIC, Point, over
 
-Estimated = tuple[Point, Any, Cost]  # the directions, what the estimator keeps, what it cost
+Estimated = tuple[Point, Any, Cost]  # directions, state of the estimator, cost
 
 
 class Sizes(NamedTuple):
-    """Rows of one agent."""
+    """Numbers of rows of one agent."""
 
     batch: int
     valid: Any
@@ -38,25 +38,25 @@ class Sizes(NamedTuple):
 
 
 class Directions(Protocol):
-    """The directions of some variables of one agent in round t."""
+    """Directions of some variables of one agent in round t."""
 
-    names: str  # of the variables
+    names: str  # names of the variables
     rows: Sizes
 
     def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
-        """At each of the points, on ONE sample."""
+        """Return the directions at each point, on ONE sample."""
 
     def halves(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
-        """What is of f and what is of g, in xi and zeta alone; their sum is the direction."""
+        """Return the parts of f and g, on xi and zeta alone; their sum is the direction."""
 
 
 class Given(NamedTuple):
-    """What an estimator goes by."""
+    """Inputs of an estimator."""
 
     now: Point
-    last: Any  # the point of the round before, if it recalls that
-    old: Point  # the directions of the round before, of the variables it keeps them of
-    memory: Any  # what it kept
+    last: Any  # point of the previous round, if the estimator needs it
+    old: Point  # previous directions of the variables in `keeps`
+    memory: Any  # state of the estimator
     t: Number
     sample: Sample
 
@@ -64,11 +64,11 @@ class Given(NamedTuple):
 @tree.pytree
 @dataclass(frozen=True)
 class Plain:
-    """The directions on a fresh sample, or on all rows."""
+    """Directions on a fresh sample, or on all rows."""
 
     full: bool = field(default=False, metadata=STATIC)
-    recalls: ClassVar[bool] = False  # the point of the round before
-    keeps: ClassVar[str] = ""  # directions of the last round, of these
+    recalls: ClassVar[bool] = False  # whether it needs the previous point
+    keeps: ClassVar[str] = ""  # variables whose previous direction it needs
 
     def numbers(self, t: Number) -> dict[str, Number]:
         return {}
@@ -84,7 +84,7 @@ class Plain:
 @tree.pytree
 @dataclass(frozen=True)
 class Average:
-    """r_t = (1 - theta_t) r_{t-1} + theta_t d_t of x and, with gamma, likewise of y and z."""
+    """Moving average r_t = (1 - theta_t) r_{t-1} + theta_t d_t of x; with gamma also of y, z."""
 
     theta: Schedule
     gamma: Schedule | None = None
@@ -172,23 +172,23 @@ class Recursive:
 
 
 class Table(NamedTuple):
-    """Of every block of rows, what was last computed on it; the mean of that over all rows."""
+    """Last value computed on every block of rows, and the mean over all rows."""
 
-    f: Point  # (blocks, ...): by validation rows
-    g: Point  # by training rows
+    f: Point  # (blocks, ...): of validation rows
+    g: Point  # of training rows
     mean: Point  # of both together
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class Saga:
-    """d(b) - table(b) + the mean of the table, b the block of rows drawn; then table(b) = d(b).
+    """Estimator d(b) - table(b) + mean of the table, b the drawn block; then table(b) = d(b).
 
-    What is of f goes by blocks of validation rows, what is of g by blocks of training rows. Rows
-    are in blocks for good, so batches must divide them.
+    The part of f uses blocks of validation rows, the part of g blocks of training rows. The blocks
+    are fixed, so batches must divide the rows.
     """
 
-    blocks: Any = field(default=None, metadata=STATIC)  # of the agent with most rows
+    blocks: Any = field(default=None, metadata=STATIC)  # number of blocks of the largest agent
     recalls: ClassVar[bool] = False
     keeps: ClassVar[str] = ""
 
@@ -224,7 +224,7 @@ class Saga:
 
 
 def _blocks(setting: Setting) -> Found:
-    """How many blocks of rows the largest agent has; refuses rows that batches do not divide."""
+    """Return the number of blocks of the largest agent; reject rows that batches do not divide."""
 
     def measure() -> Measured:
         counts = [setting.problem.counts(part) for part in ("valid", "train")]
@@ -245,29 +245,29 @@ def _blocks(setting: Setting) -> Found:
 
 
 def plain(full: bool = False) -> Plain:
-    """Each direction on a fresh mini-batch; on all rows if `full`."""
+    """Make the estimator on a fresh mini-batch, or on all rows if `full`."""
     return Plain(full)
 
 
 def average(theta: Schedule | Number, gamma: Schedule | Number | None = None) -> Average:
-    """A moving average of the direction of x and, with `gamma`, of those of y and z."""
+    """Make a moving average of the direction of x and, with `gamma`, of those of y and z."""
     return Average(schedule(theta, "theta"), None if gamma is None else schedule(gamma, "gamma"))
 
 
 def momentum(eta: Schedule | Number, gamma: Schedule | Number | None = None) -> Momentum:
-    """STORM, eqs. (6) and (7): `eta` for x, `gamma` (eta if None) for y and z."""
+    """Make STORM momentum, eqs. (6) and (7): `eta` for x, `gamma` (default eta) for y and z."""
     return Momentum(schedule(eta, "eta"), schedule(eta if gamma is None else gamma, "gamma"))
 
 
 def recursive(period: int | None = None) -> Recursive:
-    """SPIDER with a full gradient every `period` rounds, by default the root of the rows."""
+    """Make SPIDER with a full gradient every `period` rounds, by default the root of the rows."""
     if period is not None and whole("period", period) < 1:
         raise ValueError(f"period = {period}: a full gradient every so many rounds, 1 or more")
     return Recursive(Deferred("period", _root_of_rows) if period is None else period)
 
 
 def saga() -> Saga:
-    """A table with an entry for every block of rows."""
+    """Make SAGA, with a table entry for every block of rows."""
     return Saga(Deferred("blocks", _blocks))
 
 
@@ -281,7 +281,7 @@ def _root_of_rows(setting: Setting) -> Found:
 
 
 def estimated(name: str, weights: Mapping[str, Schedule], period: int | None) -> Any:
-    """An estimator by its name, with the weights that it takes."""
+    """Return an estimator by name, with its weights."""
     made: dict[str, Callable[[], Any]] = {
         "plain": plain,
         "full": lambda: plain(full=True),

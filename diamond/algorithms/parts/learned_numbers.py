@@ -1,7 +1,7 @@
-"""Numbers that a method learns while it runs, whatever the method is.
+"""Numbers that any method can learn during the run.
 
-`LearnedNumbers` is an algorithm around an algorithm. Its state holds the state of the method and
-what was learned. In every round it fills in the numbers that the method left open:
+`LearnedNumbers` wraps a method. Its state holds the state of the method and the learned numbers. In
+every round it fills in the numbers that the method left open:
 
     alpha      by `diamond.auto.step_rule`, from sketches of x and of its directions
     beta       share / (MARGIN L), of y and z, with L the largest eigenvalue of g_yy
@@ -9,8 +9,8 @@ what was learned. In every round it fills in the numbers that the method left op
     floor      FLOOR L, of the eigenvalues of an estimated g_yy
     z          about the solution of g_yy z = f_y, for a hypergradient with a warm start
 
-L comes from one product a round with a carried vector (power iteration). Another product, along z,
-tells in how many rounds y follows x; where it lags, the agent works locally (`local_work`).
+L comes from one power iteration step per round. Another product, along z, estimates in how many
+rounds y follows x; if y lags, the agent works locally (`local_work`).
 """
 
 import math
@@ -37,44 +37,44 @@ from .local_work import work_locally
 from .lower_curvature import MARGIN, Curvature, CurvatureRule, cast_like, initial_curvature
 from .point import STATIC
 
-SAFETY = 2.0  # between L and the bound of the chain
-FLOOR = 1e-3  # of L
-MOST_CAUTION = 4.0  # of y and z after rollbacks: where they lag, x overshoots at any step
-WARM_UP = 4  # steps of y before x moves, where y cannot be solved for locally
+SAFETY = 2.0  # ratio of the bound of the chain to L
+FLOOR = 1e-3  # relative to L
+MOST_CAUTION = 4.0  # limit for y and z after rollbacks: if they lag, x overshoots at any step
+WARM_UP = 4  # steps of y before x moves, if y has no local solution
 
 
 class State(NamedTuple):
-    """x and y, what else the method keeps, and what was learned."""
+    """x and y, the rest of the method's state, and the learned numbers."""
 
     x: Tree
     y: Tree
-    rest: Any  # the state of the method without x and y
+    rest: Any  # state of the method without x and y
     curvature: Curvature | None
     step: StepMemory | None
 
     @property
     def method(self) -> Any:
-        """The state of the method."""
+        """State of the method."""
         return self.rest._replace(x=self.x, y=self.y)
 
     @property
     def z(self) -> Tree:
-        """As the state of the method has it, or None."""
+        """z in the state of the method, or None."""
         return getattr(self.rest, "z", None)
 
     @property
     def p(self) -> Tree:
-        """As the state of the method has it, or None."""
+        """p in the state of the method, or None."""
         return getattr(self.rest, "p", None)
 
     @property
     def v(self) -> Tree:
-        """As the state of the method has it, or None."""
+        """v in the state of the method, or None."""
         return getattr(self.rest, "v", None)
 
     @property
     def u(self) -> Tree:
-        """As the state of the method has it, or None."""
+        """u in the state of the method, or None."""
         return getattr(self.rest, "u", None)
 
 
@@ -83,10 +83,10 @@ def _state(method: Any, curvature: Curvature | None, step: StepMemory | None) ->
 
 
 class Estimate(NamedTuple):
-    """The gradient work of a stage, and the state that it started from."""
+    """Gradient estimates of a stage, and the state they started from."""
 
     method: Any
-    before: Any  # the state of the method after local work
+    before: Any  # state of the method after local work
     curvature: Curvature | None
     step: StepMemory | None
 
@@ -94,12 +94,12 @@ class Estimate(NamedTuple):
 @tree.pytree
 @dataclass(frozen=True)
 class LearnedNumbers:
-    """A method with numbers that are learned."""
+    """A method with learned numbers."""
 
     method: Any
-    share: Any  # of 1 / (MARGIN L): the steps of y and z that this network takes
+    share: Any  # steps of y and z on this network, relative to 1 / (MARGIN L)
     caution: Any = 1.0  # above 1 after a rollback: shorter steps
-    monitor: Any = 0.0  # stands for the monitor of the upper loss, where the run has one
+    monitor: Any = 0.0  # placeholder for the monitor of the upper loss, if any
     level: str = field(default="personal", metadata=STATIC)
 
     @property
@@ -128,40 +128,40 @@ class LearnedNumbers:
 
     @property
     def lower_steps(self) -> int:
-        """Steps of y in a round."""
+        """Steps of y per round."""
         return max(stage.times for stage in self.method.stages)
 
     @property
     def carries_z(self) -> bool:
-        """Whether z is carried beside the method: for its hypergradient, or for the lag of y."""
+        """Whether this wrapper carries z: for the hypergradient, or to estimate the lag of y."""
         return bool({"alpha", "z"} & self.names)
 
     @property
     def works_locally(self) -> bool:
-        """Whether y is solved for where it lags: where it is the agent's own and x is learned."""
+        """Whether to solve for y when it lags: y is personal and alpha is learned."""
         return self.level == "personal" and "alpha" in self.names
 
     @property
     def first_move(self) -> int:
-        """The round in which x moves for the first time."""
+        """First round in which x moves."""
         return math.ceil(WARM_UP / self.lower_steps) if self.level == "common" else 0
 
     @property
     def lower_caution(self) -> Any:
-        """The factor by which steps of y and z are shorter after rollbacks."""
+        """Factor by which steps of y and z are shorter after rollbacks."""
         return jnp.minimum(self.caution, MOST_CAUTION)
 
     def shrunk(self, factor: Number) -> "LearnedNumbers":
-        """The method with steps `factor` times as long."""
+        """Return the method with steps `factor` times as long."""
         return replace(self, method=self.method.shrunk(factor), caution=self.caution / factor)
 
     def numbers(self, t: Number) -> dict[str, Number]:
-        """The numbers that are not learned."""
+        """Return the numbers that are not learned."""
         given = self.method.numbers(t)
         return {name: value for name, value in given.items() if not learned_names(value)}
 
     def learned(self, state: State) -> dict[str, jax.Array]:
-        """Step sizes, as they are recorded in the history."""
+        """Return step sizes, as recorded in the history."""
         found = {}
         if state.step is not None:
             found["alpha"] = state.step.scalars.alpha
@@ -171,7 +171,7 @@ class LearnedNumbers:
         return found
 
     def values(self, curvature: Curvature | None) -> dict[str, Any]:
-        """Numbers at this curvature of g_yy."""
+        """Return the numbers at this curvature of g_yy."""
         if curvature is None:
             return {}
         largest = jnp.maximum(self.lower_caution * curvature.largest, TINY)
@@ -216,7 +216,7 @@ class LearnedStage(NamedTuple):
         return bool(self.stage.early)
 
     def filled(self, curvature: Curvature | None, step: StepMemory | None) -> Any:
-        """The stage of the method with numbers."""
+        """Return the stage of the method with its numbers."""
         values = self.algorithm.values(curvature)
         if step is not None:
             values["alpha"] = step.scalars.alpha
@@ -256,7 +256,7 @@ class LearnedStage(NamedTuple):
     def _work(
         self, problem: Objectives, method: Any, curvature: Curvature, t: Number, sample: Sample
     ) -> tuple[Any, Curvature, Cost]:
-        """Solve for y and z locally, where they lag."""
+        """Solve for y and z locally if they lag."""
         own = self.algorithm.method.auxiliary(method)
         z = curvature.z if own is None else own
         lag = curvature.slowest / self.algorithm.lower_steps
@@ -326,9 +326,9 @@ class LearnedStage(NamedTuple):
 
 
 def with_learned_numbers(method: Any, problem: Problem, share: float) -> Any:
-    """The method, or where it left numbers to be learned, the method that learns them.
+    """Wrap a method that leaves numbers open, so that it learns them; return others unchanged.
 
-    `share`: of 1 / (MARGIN L), the step of a y that moves as it does in this method.
+    `share`: step of y with this method's move, relative to 1 / (MARGIN L).
     """
     if not learned_names(method):
         return method
@@ -341,7 +341,7 @@ def with_learned_numbers(method: Any, problem: Problem, share: float) -> Any:
 
 
 def _stable_share(setting: Setting, share: float) -> Found:
-    """The share of 1 / (MARGIN L) that gradient tracking takes on this network."""
+    """Return the share of 1 / (MARGIN L) that is stable for gradient tracking on this network."""
     if setting.network is None or share == 1.0:
         return Found(share, lasting=True)
     network = setting.network.damped(0, 25)

@@ -1,4 +1,4 @@
-"""The step size of x, learned from sketches of x and of its directions."""
+"""Step size of x, learned from sketches of x and of its directions."""
 
 from typing import Any, NamedTuple
 
@@ -25,22 +25,22 @@ from ...problem import Objectives
 from .local_work import LAGGING
 from .lower_curvature import Curvature, cast_like, rounds_to_relax
 
-UNSETTLED = 2.0  # times its norm at the start: a lower gradient that stops the growth of steps
+UNSETTLED = 2.0  # growth of ||g_y|| over its start at which steps stop growing
 
 
 class StepMemory(NamedTuple):
-    """What the step size of x is learned from."""
+    """Data from which the step size of x is learned."""
 
     scalars: StepScalars  # averaged with the neighbors in every round
-    start: jax.Array  # the sketch of x_0
-    average: jax.Array  # of the sketch of x over the last rounds
-    direction: jax.Array  # the sketch of the direction of the round before, and its squared norm
-    tracked: jax.Array  # the mean of these over the network, averaged with neighbors
-    tracker: jax.Array  # the same of the round before, as the rule has seen it
+    start: jax.Array  # sketch of x_0
+    average: jax.Array  # moving average of the sketch of x
+    direction: jax.Array  # sketch of the previous direction, and its squared norm
+    tracked: jax.Array  # their network mean, averaged with neighbors
+    tracker: jax.Array  # the previous network mean, as used by the rule
 
 
 def initial_memory(x: Tree) -> StepMemory:
-    """Before the first round."""
+    """Return the memory before the first round."""
     start, scalars = sketch(x), initial_scalars(x)
     empty = jnp.zeros_like(start)
     tracked = jnp.append(empty, scalars.distance)
@@ -48,16 +48,16 @@ def initial_memory(x: Tree) -> StepMemory:
 
 
 class LearnedStep(NamedTuple):
-    """How a method learns the step size of x.
+    """Rule by which a method learns the step size of x.
 
     Attributes:
-        level: of the lower level.
-        works_locally: whether y is solved for where it lags.
-        lower_steps: steps of y in a round.
+        level: kind of the lower level.
+        works_locally: whether y is solved for when it lags.
+        lower_steps: steps of y per round.
         lower_step: (share, caution) of `rounds_to_relax`.
-        first_move: the round in which x moves for the first time.
+        first_move: first round in which x moves.
         boldness: below 1 after a rollback.
-        statistics_weight: of the newest direction in the smoothed tracker.
+        statistics_weight: weight of the newest direction in the smoothed tracker.
         smoothing_delay: rounds by which averaged directions lag.
     """
 
@@ -82,7 +82,7 @@ class LearnedStep(NamedTuple):
         t: Number,
         sample: Sample,
     ) -> tuple[Curvature | None, StepMemory, Cost]:
-        """The step size of x in this round."""
+        """Choose the step size of x for this round."""
         (x, y), scalars = point, known.scalars
         first, ramping = jnp.asarray(t <= self.first_move), scalars.ramping > 0.5
         if curvature is None:
@@ -123,10 +123,10 @@ class LearnedStep(NamedTuple):
         return curvature, cast_like(memory._replace(scalars=step), known), cost
 
     def delay(self, curvature: Curvature) -> jax.Array:
-        """Rounds in which y follows x."""
+        """Return the number of rounds in which y follows x."""
         lag = curvature.slowest / self.lower_steps
         if self.level == "common":
-            return 2 * lag + 1  # of y, then z; of the trackers
+            return 2 * lag + 1  # of y, then of z and the trackers
         return jnp.where((lag > LAGGING) & (curvature.work.rest <= 0), 1.0, lag)
 
     def _inputs(
@@ -138,14 +138,14 @@ class LearnedStep(NamedTuple):
         length: jax.Array,
         t: Number,
     ) -> tuple[StepInputs, StepMemory]:
-        """What the step is chosen from, in sketches, and what is kept of it."""
+        """Return the inputs of the step rule, as sketches, and the new memory."""
         first, weight = jnp.asarray(t <= self.first_move), self.statistics_weight
         position = sketch(x)
         own = jnp.append(sketch(direction), tree.dot(direction, direction))
         change = own - known.direction
         tracked = known.tracked + change
         newest = tracked[:-1] if own_tracker is None else sketch(own_tracker) + change[:-1]
-        squared = jnp.maximum(tracked[-1], own[-1])  # of the network, but never less than its own
+        squared = jnp.maximum(tracked[-1], own[-1])  # of the network, at least the agent's own
         magnitude = jnp.sqrt(squared) if own_tracker is None else None
         smooth = known.tracker + weight * (newest - known.tracker)
         tracker = jnp.where(first, newest, smooth)

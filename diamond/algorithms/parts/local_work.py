@@ -1,13 +1,13 @@
-"""Local work: an agent solves for its own y and z in rounds in which gradient steps lag behind x.
+"""Local work: an agent solves for its y and z if gradient steps lag behind x.
 
 z solves g_yy z = f_y. Gradient steps relax along z in
 
     lag = MARGIN L / (z' g_yy z / ||z||^2),   L the largest eigenvalue of g_yy
 
-rounds. Where that is more than LAGGING rounds, the agent solves for y and z by inexact Newton steps
-(`diamond.auto.local_solver`), and sees how far that changes its hypergradient, on the same rows.
-Where it changes little, the agent rests for twice as many rounds before it tries again. Nothing of
-this is sent to anyone.
+rounds. If that exceeds LAGGING rounds, the agent solves for y and z by inexact Newton steps
+(`diamond.auto.local_solver`), and measures the change of its hypergradient on the same rows. If the
+change is small, the agent waits twice as many rounds before it tries again. Nothing of this is
+sent.
 """
 
 from typing import NamedTuple
@@ -24,21 +24,21 @@ from ...core.tree import Tree
 from ...numbers.schedule import Number
 from ...problem import Objectives
 
-LAGGING = 10.0  # rounds in which z relaxes, from which on local work is tried
+LAGGING = 10.0  # rounds of relaxation of z from which local work is tried
 USELESS, USEFUL = 0.8, 0.5  # similarity of the hypergradient before and after local work
-LONGEST_REST = 15.0  # rounds between two local solutions
-EXPLODED = 10.0  # times its norm at the start: a lower gradient that asks for local work
-BATCHES_AT_START, BATCHES = 8, 64  # mini-batches that local work uses, at most
-BUDGET = 30.0  # local work, of the gradient work of the rounds that it is done for, at most
+LONGEST_REST = 15.0  # most rounds between two local solutions
+EXPLODED = 10.0  # growth of ||g_y|| over its start that triggers local work
+BATCHES_AT_START, BATCHES = 8, 64  # most mini-batches of local work
+BUDGET = 30.0  # most local work, relative to the gradient work of the rounds it serves
 
 
 class WorkMemory(NamedTuple):
-    """What an agent remembers of its local work."""
+    """Memory of an agent's local work."""
 
     reference: jax.Array  # ||g_y|| at the start
     residual: jax.Array  # ||g_y|| on the last mini-batch
-    rest: jax.Array  # rounds to the next local solution,
-    wait: jax.Array  # and how many of them are left
+    rest: jax.Array  # rounds between local solutions
+    wait: jax.Array  # rounds left until the next one
 
     @property
     def solved(self) -> jax.Array:
@@ -63,7 +63,7 @@ def work_locally(
     t: Number,
     sample: Sample,
 ) -> Worked:
-    """Solve for y and z at `point` = (x, y, z) where they lag, and in round 0."""
+    """Solve for y and z at `point` = (x, y, z) if they lag, and in round 0."""
     x, y, z = point
 
     def hypergradient(y: Tree, z: Tree) -> Tree:

@@ -1,12 +1,12 @@
-"""A round as a plan: which variables move, in which order and how often, along what, and how.
+"""Composed methods: a plan of which variables move, in which order, and how often.
 
-A method is five choices, each a part of its own:
+A method consists of five choices:
 
     directions   gradient: x      implicit(h): x, y      carried, penalty: x, y, z
     estimator    plain, average, momentum, recursive, saga
     x, y, z      Variable(step, move), move one of local, gossip, tracking, extra, diffusion
     plan         "xyz": all at once; "y z x": one after another; "y*10 z*10 x": in inner loops
-    solves       personal, common, none: whose lower level the problem may have
+    solves       personal, common, none: supported kinds of lower level
 """
 
 from collections.abc import Sequence
@@ -27,28 +27,28 @@ from .learned_numbers import with_learned_numbers
 from .point import STATIC, Point
 
 STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
-Estimate = tuple[Point, Any]  # directions, what the estimator keeps
+Estimate = tuple[Point, Any]  # directions, state of the estimator
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class Variable:
-    """How far and how x, y or z moves."""
+    """Step size and move of x, y or z."""
 
     step: Schedule
     move: Any
 
 
 class State(NamedTuple):
-    """What an agent keeps between rounds; None where not needed."""
+    """State of an agent between rounds; None if not needed."""
 
     x: Tree
     y: Tree
     z: Tree
-    last: tuple[Point | None, ...]  # of each part of the plan, where its directions were last taken
-    old: Point  # p, v, w: the directions that x, y, z last moved along
-    memory: Point  # what their moves keep: a tracker u, ...
-    table: Any  # what the estimator keeps
+    last: tuple[Point | None, ...]  # per part of the plan, the point of its last directions
+    old: Point  # p, v, w: last directions of x, y, z
+    memory: Point  # states of the moves: a tracker u, ...
+    table: Any  # state of the estimator
 
     @property
     def p(self) -> Tree:
@@ -66,7 +66,7 @@ class State(NamedTuple):
 @tree.pytree
 @dataclass(frozen=True)
 class Loop:
-    """A method made of parts."""
+    """A method composed of parts."""
 
     directions: Any
     estimator: Any
@@ -75,7 +75,7 @@ class Loop:
     z: Variable | None = None
     batch: int = field(default=64, metadata=STATIC)
     plan: str = field(default="xyz", metadata=STATIC)
-    inner: Any = field(default=1, metadata=STATIC)  # what "*inner" in the plan stands for
+    inner: Any = field(default=1, metadata=STATIC)  # value of "*inner" in the plan
     solves: tuple[str, ...] = field(default=("personal",), metadata=STATIC)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Loop:
 
     @property
     def networks(self) -> str:
-        """The widest kind of network that all moves are right on."""
+        """Widest kind of network on which all moves are correct."""
         return min((v.move.networks for v in self.variables.values()), key=NETWORKS.index)
 
     @property
@@ -117,10 +117,10 @@ class Loop:
         return tuple(Part(self, i, n, k) for i, (n, k) in enumerate(kept))
 
     def suited(self, problem: Problem) -> "Loop":
-        """The method as it is for this problem.
+        """Specialize the method for this problem.
 
-        Where there is no lower level, x moves along the gradient of f; where x is regularized, its
-        move ends in the prox.
+        Without a lower level, x moves along the gradient of f; if x is regularized, its move ends
+        in the prox.
         """
         method = self
         if problem.lower_level == "none" and self.y is not None:
@@ -131,7 +131,7 @@ class Loop:
         return with_learned_numbers(method, problem, share)
 
     def shrunk(self, factor: Number) -> "Loop":
-        """The method with steps `factor` times as long, but for those that are learned."""
+        """Return the method with steps `factor` times as long, except learned steps."""
         given = {n: v for n, v in self.variables.items() if not learned_names(v.step)}
         smaller = lambda v: replace(v, step=Scaled(factor, v.step))
         return replace(self, **{name: smaller(v) for name, v in given.items()})
@@ -141,11 +141,11 @@ class Loop:
         return steps | self.estimator.numbers(t)
 
     def auxiliary(self, state: State) -> Tree | None:
-        """z, where it solves g_yy z = f_y."""
+        """Return z if z solves g_yy z = f_y."""
         return state.z if isinstance(self.directions, Carried) else None
 
     def with_lower_level(self, state: State, y: Tree, z: Tree) -> State:
-        """The state with a y and z that were solved for; a second copy of y moves as y does."""
+        """Return the state with solved y and z; a second copy of y is set like y."""
         if state.z is None:
             return state._replace(y=y)
         if isinstance(self.directions, Carried):
@@ -153,7 +153,7 @@ class Loop:
         return state._replace(y=y, z=tree.add(state.z, tree.sub(y, state.y)))
 
     def curvature_sample(self, sample: Sample) -> Sample:
-        """The rows that curvature is learned on: all, where directions are of all rows."""
+        """Return the rows for learning curvature: all rows if directions use all rows."""
         return sample.full() if getattr(self.estimator, "full", False) else sample
 
     @property
@@ -162,7 +162,7 @@ class Loop:
         return 0.3 if plain and self.directions.links else 1.0
 
     def smoothing_delay(self, t: Number) -> Number:
-        """Rounds by which averaged directions lag."""
+        """Return the number of rounds by which averaged directions lag."""
         average = isinstance(self.estimator, estimators.Average)
         return 1 / self.estimator.numbers(t)["theta"] - 1 if average else 0.0
 
@@ -191,7 +191,7 @@ def _with_prox(x: Variable, prox: Any) -> Variable:
 
 
 class Part(NamedTuple):
-    """One word of the plan: these variables at once, so many times in a row."""
+    """One word of the plan: variables that move at once, and the number of repeats."""
 
     loop: Loop
     number: int
@@ -214,13 +214,13 @@ class Part(NamedTuple):
         return estimate[0].x
 
     def lower_gradient(self, estimate: Estimate) -> Tree | None:
-        """g_y on the sample of this round, where the estimate has it."""
+        """Return g_y on the sample of this round, if the estimate has it."""
         kind = self.loop.estimator
         sampled = isinstance(kind, estimators.Plain) or getattr(kind, "gamma", 0) is None
         return estimate[0].y if sampled else None
 
     def tracker(self, state: State) -> Tree | None:
-        """The network's mean direction of x in the round before, where x is tracked."""
+        """Return the network's mean direction of x in the previous round, if x is tracked."""
         return self.loop.x.move.tracker(state.memory.x)
 
     @property
@@ -230,7 +230,7 @@ class Part(NamedTuple):
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
     ) -> tuple[Estimate, Cost]:
-        """p_t, v_t, w_t, of the variables of this part."""
+        """Estimate p_t, v_t, w_t for the variables of this part."""
         loop, now = self.loop, Point(state.x, state.y, state.z)
         if getattr(loop.hypergradient, "whole", False):
             sample = sample.full_below()
@@ -241,7 +241,7 @@ class Part(NamedTuple):
         return (found, table), cost
 
     def _each(self, state: State, estimate: Estimate | None, t: Number) -> Any:
-        """Of every variable: its name, its move, and what the move goes by."""
+        """Yield name, move and inputs of the move for every variable."""
         directions = Point() if estimate is None else estimate[0]
         for name, v in self.variables.items():
             of = lambda point: getattr(point, name)
@@ -272,7 +272,7 @@ class Part(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Directions of some variables of one agent in round t, as an estimator takes them."""
+    """Directions of some variables of one agent in round t, as an estimator calls them."""
 
     directions: Any
     problem: Objectives

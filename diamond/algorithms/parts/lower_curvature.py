@@ -1,7 +1,7 @@
-"""The curvature of one agent's lower level, learned from one or two products a round.
+"""Curvature of one agent's lower level, learned from one or two products per round.
 
-L, the largest eigenvalue of g_yy, comes from power iteration with a carried vector. Another
-product, along z, says in how many rounds gradient steps of y follow x.
+L, the largest eigenvalue of g_yy, comes from power iteration. Another product, along z, estimates
+in how many rounds gradient steps of y follow x.
 """
 
 from typing import Any, NamedTuple
@@ -20,20 +20,20 @@ from ...numbers.schedule import Number
 from ...problem import Objectives
 from .local_work import WorkMemory
 
-MARGIN = 1.5  # between 1 / L and the steps of y and z
+MARGIN = 1.5  # ratio of 1 / L to the steps of y and z
 POWER_STEPS_AT_START = 4
-MIXED = 0.1  # of the direction of z, in power iteration: the steepest direction may change
-FORGETTING = 0.99  # of the largest curvature seen, a round
+MIXED = 0.1  # share of z in power iteration: the steepest direction may change
+FORGETTING = 0.99  # decay of the largest curvature per round
 
 
 class Curvature(NamedTuple):
-    """What an agent knows of its lower level."""
+    """Curvature estimates of an agent's lower level."""
 
-    power_vector: Tree  # about the eigenvector of g_yy to its largest eigenvalue
-    largest: jax.Array  # that eigenvalue
+    power_vector: Tree  # estimate of the top eigenvector of g_yy
+    largest: jax.Array  # its eigenvalue
     lag: jax.Array  # rounds in which gradient steps relax, along z
-    response_lag: jax.Array  # the same along the way of y after the first step of x
-    z: Tree  # about the solution of g_yy z = f_y; None where the method itself has it
+    response_lag: jax.Array  # the same along the response of y to the first step of x
+    z: Tree  # estimate of the solution of g_yy z = f_y; None if the method has z
     work: WorkMemory
 
     @property
@@ -43,7 +43,7 @@ class Curvature(NamedTuple):
 
 
 def initial_curvature(y: Tree, zero: jax.Array, carries_z: bool) -> Curvature:
-    """Before the first round; `zero` has the type of the numbers."""
+    """Return the curvature before the first round; `zero` has the type of the numbers."""
     wave = lambda a: jnp.cos(1.7 * jnp.arange(a.size, dtype=a.dtype) + 0.3).reshape(a.shape)
     z = tree.zeros(y) if carries_z else None
     vector = unit_vector(jax.tree.map(wave, y))
@@ -51,13 +51,13 @@ def initial_curvature(y: Tree, zero: jax.Array, carries_z: bool) -> Curvature:
 
 
 class CurvatureRule(NamedTuple):
-    """How a stage learns the curvature.
+    """Rule by which a stage learns the curvature.
 
     Attributes:
         step: (share, caution), see `rounds_to_relax`.
         moves_x: whether the stage moves x; other stages learn in round 0 only.
         wants_z: whether the lag along z, or z itself, is needed.
-        carries_z: whether z is carried here, since the method has none.
+        carries_z: whether z is carried here, because the method has none.
     """
 
     step: tuple[Any, Any]
@@ -74,7 +74,7 @@ class CurvatureRule(NamedTuple):
         t: Number,
         sample: Sample,
     ) -> tuple[Curvature, Cost]:
-        """Make a step of power iteration, and a product along z; more of both in round 0."""
+        """Make a step of power iteration and a product along z; more of both in round 0."""
         x, y = point
         carries = self.carries_z
         z = known.z if carries else z
@@ -86,7 +86,7 @@ class CurvatureRule(NamedTuple):
         rows, upper = problem.train.size(sample.lower), problem.valid.size(sample.upper)
         along, size = unit_vector(z), tree.norm(z)
         times = jnp.where(first, POWER_STEPS_AT_START, 1 if self.moves_x else 0)
-        both = first | carries  # in turn, where the method has its own product along z
+        both = first | carries  # alternate, if the method has its own product along z
         powers, products = jnp.where(both | (t % 2 == 0), times, 0), both | (t % 2 == 1)
         if not self.wants_z:
             powers, products = times, jnp.zeros_like(first)
@@ -115,7 +115,7 @@ class CurvatureRule(NamedTuple):
 
 
 def rounds_to_relax(step: tuple[Any, Any], largest: jax.Array, along: jax.Array) -> jax.Array:
-    """Rounds in which gradient steps relax along a direction of curvature `along`.
+    """Return the rounds in which gradient steps relax along a direction of curvature `along`.
 
     Args:
         step: (share, caution): the step is share / (caution MARGIN L).
@@ -127,5 +127,5 @@ def rounds_to_relax(step: tuple[Any, Any], largest: jax.Array, along: jax.Array)
 
 
 def cast_like(new: Tree, old: Tree) -> Tree:
-    """`new` in the types of `old`: a round number is an integer, whose roots are in double."""
+    """Cast `new` to the types of `old`: roots of the integer round number are in double."""
     return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new, old)

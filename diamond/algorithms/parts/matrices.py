@@ -1,4 +1,4 @@
-"""g_xy and g_yy as matrices, for methods that keep them: small y only."""
+"""g_xy and g_yy as explicit matrices, for methods with small y."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,11 +16,11 @@ from ...problem import Objectives
 from ...rounds.algorithm import Message
 from .single import Single
 
-LARGEST = 2000  # numbers in y: g_yy has the square of it
+LARGEST = 2000  # most numbers in y: g_yy has the square of that
 
 
 class Ingredients(NamedTuple):
-    """What a hypergradient is made of, x and y as vectors."""
+    """Parts of a hypergradient, with x and y as vectors."""
 
     f_x: jax.Array
     f_y: jax.Array
@@ -30,7 +30,7 @@ class Ingredients(NamedTuple):
 
 
 def ingredients(problem: Objectives, x: Tree, y: Tree, sample: Sample) -> tuple[Ingredients, Cost]:
-    """All of them at (x, y): those of f on xi, those of g on zeta.
+    """Compute all parts at (x, y): those of f on xi, those of g on zeta.
 
     The matrices take as many products as y has numbers.
     """
@@ -52,7 +52,7 @@ def ingredients(problem: Objectives, x: Tree, y: Tree, sample: Sample) -> tuple[
 
 
 def blank(x: Tree, y: Tree) -> Ingredients:
-    """Zeros."""
+    """Return zeros."""
     a, b = ravel_pytree(x)[0], ravel_pytree(y)[0]
     g_xy = jnp.zeros((a.size, b.size), b.dtype)
     zeros = jnp.zeros_like
@@ -60,24 +60,24 @@ def blank(x: Tree, y: Tree) -> Ingredients:
 
 
 def convex(matrix: jax.Array, floor: Any) -> jax.Array:
-    """The nearest symmetric matrix without an eigenvalue below `floor`."""
+    """Return the nearest symmetric matrix without an eigenvalue below `floor`."""
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
     raised = jnp.maximum(values, jnp.asarray(floor, values.dtype))
     return (vectors * raised[None]) @ vectors.T
 
 
 def hypergradient(found: Ingredients, floor: Any) -> jax.Array:
-    """f_x - g_xy [g_yy]^-1 f_y, as a vector."""
+    """Return f_x - g_xy [g_yy]^-1 f_y as a vector."""
     return found.f_x - found.g_xy @ jnp.linalg.solve(convex(found.g_yy, floor), found.f_y)
 
 
 def like(vector: jax.Array, a: Tree) -> Tree:
-    """The vector in the form of a."""
+    """Return the vector in the structure of a."""
     return ravel_pytree(a)[1](vector)
 
 
 class State(NamedTuple):
-    """x and y, those of the round before, and the ingredients kept."""
+    """x and y, those of the previous round, and the stored parts."""
 
     x: Tree
     y: Tree
@@ -87,7 +87,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Momentum(Single):
-    """x by gossip along f_x - g_xy [g_yy]^-1 f_y, made of ingredients with the momentum of eq. (6).
+    """Method by gossip along f_x - g_xy [g_yy]^-1 f_y, each part with the momentum of eq. (6).
 
     g_yy has no eigenvalue below `floor`.
     """
@@ -106,7 +106,7 @@ class Momentum(Single):
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
     ) -> tuple[Ingredients, Cost]:
-        """All of them with momentum, both points on one sample."""
+        """Estimate all parts with momentum, both points on one sample."""
         new, cost = ingredients(problem, state.x, state.y, sample)
         old, again = ingredients(problem, *state.last, sample)
         found = tree.axpy(1 - weight(self.eta, t), tree.sub(state.kept, old), new)

@@ -1,25 +1,25 @@
-"""How a variable s moves over the network along its direction d, in one exchange.
+"""Moves: how a variable s moves over the network along its direction d, in one exchange.
 
-              tells             becomes, with c the change that the network makes to what was told
+              sends             becomes, with c the change of the sent value by the network
     local     nothing           s - a d
-    gossip    s - a d           told + c                              or, in the paper's order:
+    gossip    s - a d           sent + c                              or, in the paper's order:
               s                 s + c - a d
     tracking  s - a u, u        both + c;  u = u' + d - d'            or, in the paper's order:
               s, u'             s + c - a u;  u = u' + c + d - d'
-    diffusion s - a d - D       told + c;  D - c
+    diffusion s - a d - D       sent + c;  D - c
     extra     s                 s + c - a d - D;  D - c / 2
     push      q - a d, w        both + c;  s = q / w
     push gt   q - a u, w, u     all + c;   s = q / w;  u = u' + d - d'
 
-a is the step, ' the round before. D, of the last two, starts at 0 and always sums to 0 over the
-agents: what one end of a link adds, the other takes away. The mean of s moves along the mean of d
-in all but `local`; gossip alone has a bias of order a where agents differ. `prox` maps s - a d (or
-s - a u) to the point that the regularizer of the problem asks for, before it is told.
+a is the step, ' the previous round. D starts at 0 and always sums to 0 over the agents, because the
+two ends of a link change it oppositely. The mean of s moves along the mean of d in all moves but
+`local`; gossip alone has a bias of order a if agents differ. `prox` maps s - a d (or s - a u) to
+the proximal point of the problem's regularizer before it is sent.
 
-s is averaged, u a total: on a directed network, tracking is AB (push-pull), right on any. The last
-two tell totals only, q and w, which the sender divides (push-sum): w, which starts at 1, is how
-much of everyone's q has come here. Gossip is right where weights are balanced; the two with D,
-where they are symmetric and stay the same.
+s is an average, u a total: on a directed network, tracking is AB (push-pull), correct on any
+network. The push moves send totals only, q and w, which the sender divides (push-sum): w, which
+starts at 1, is the push-sum weight. Gossip is correct for balanced weights; the two moves with D
+for symmetric, constant weights.
 """
 
 from collections.abc import Callable
@@ -39,21 +39,21 @@ from .point import STATIC
 
 Order = Literal["paper", "atc"]
 Prox = Callable[[Tree, Number], Tree]
-LEAST = -1 / 3  # the eigenvalues of the matrix that diffusion mixes with lie above it
+LEAST = -1 / 3  # lower bound of the eigenvalues of the matrix of diffusion
 
 
 class Given(NamedTuple):
-    """What a move goes by."""
+    """Inputs of a move."""
 
     s: Tree
-    memory: Any  # what the move keeps from round to round
-    d: Tree  # None, in `tell` of an early move
-    old: Tree  # d of the round before, if the move keeps it
+    memory: Any  # state of the move between rounds
+    d: Tree  # None in `tell` of an early move
+    old: Tree  # d of the previous round, if the move needs it
     step: Number
 
 
 def _along(given: Given, direction: Tree, prox: Prox | None, relax: Number | None) -> Tree:
-    """s - a d; prox of it, and only the share `relax` of the way there."""
+    """Return s - a d, or its prox; only the share `relax` of the step is made."""
     there = tree.axpy(-given.step, direction, given.s)
     if prox is not None:
         there = prox(there, given.step)
@@ -61,32 +61,32 @@ def _along(given: Given, direction: Tree, prox: Prox | None, relax: Number | Non
 
 
 def _relaxed(given: Given, there: Tree, relax: Number | None) -> Tree:
-    """The share `relax` of the way from s."""
+    """Return the point at the share `relax` of the way from s."""
     return there if relax is None else tree.axpy(relax, tree.sub(there, given.s), given.s)
 
 
 class Move:
-    """Defaults of a move: it sends one vector, after the direction is known, and has no tracker."""
+    """Defaults of a move: sends one vector, after the direction is known, without a tracker."""
 
-    vectors: ClassVar[Any] = 1  # that it tells
-    share_of_step: ClassVar[Any] = 1.0  # of 1 / (1.5 L): the step of a y that moves so
-    networks: ClassVar[Any] = "directed"  # the widest kind that it is right on
-    early: ClassVar[Any] = False  # whether what it tells leaves d alone
-    keeps: ClassVar[Any] = False  # d of the round before
+    vectors: ClassVar[Any] = 1  # number of vectors sent
+    share_of_step: ClassVar[Any] = 1.0  # step of a y with this move, relative to 1 / (1.5 L)
+    networks: ClassVar[Any] = "directed"  # widest kind of network on which the move is correct
+    early: ClassVar[Any] = False  # whether it sends before d is known
+    keeps: ClassVar[Any] = False  # whether it needs the previous d
 
     def init(self, s: Tree) -> Any:
-        """What the move keeps before round 0."""
+        """Return the state of the move before round 0."""
         return None
 
     def tracker(self, memory: Any) -> Tree | None:
-        """The mean direction of the network in the round before, if the move tracks it."""
+        """Return the network's mean direction of the previous round, if the move tracks it."""
         return None
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class Local(Move):
-    """s - a d: not agreed upon."""
+    """Local step s - a d without communication."""
 
     prox: Any = None
     vectors = 0
@@ -126,9 +126,10 @@ class Gossip(Move):
 @tree.pytree
 @dataclass(frozen=True)
 class Tracking(Move):
-    """u_t = sum_j M_ij u_{j,t-1} + d_t - d_{t-1} (8); kept is u_{t-1} in the paper's order, and
+    """Gradient tracking u_t = sum_j M_ij u_{j,t-1} + d_t - d_{t-1} (8).
 
-    sum_j M_ij u_{j,t-1} in the other. `relax` < 1: s moves that share of the way only.
+    The state is u_{t-1} in the paper's order, and sum_j M_ij u_{j,t-1} in the other. `relax` < 1:
+    only that share of the step of s is made.
     """
 
     order: Order = field(default="paper", metadata=STATIC)
@@ -172,7 +173,7 @@ class Tracking(Move):
 class Diffusion(Move):
     """Exact diffusion (Yuan et al., 2019; NIDS, D2), with the matrix I + share (M - I).
 
-    An eigenvalue l of that matrix makes r^2 - 2 l r + l: stable for l > -1/3.
+    An eigenvalue l of that matrix gives r^2 - 2 l r + l: stable for l > -1/3.
     """
 
     share: Any = 1.0
@@ -192,10 +193,10 @@ class Diffusion(Move):
 @tree.pytree
 @dataclass(frozen=True)
 class Extra(Move):
-    """EXTRA (Shi et al., 2015), with the matrix I + share (M - I); it tells before it computes.
+    """EXTRA (Shi et al., 2015), with the matrix I + share (M - I); it sends before it computes.
 
-    An eigenvalue l of that matrix makes r^2 - (1 + l) r + (1 + l) / 2: stable for l > -5/3, thus
-    on any mixing matrix. On a curvature L, steps are stable below (5 + 3 l) / (4 L) (Li and Yan,
+    An eigenvalue l of that matrix gives r^2 - (1 + l) r + (1 + l) / 2: stable for l > -5/3, thus on
+    any mixing matrix. On a curvature L, steps are stable below (5 + 3 l) / (4 L) (Li and Yan,
     2021).
     """
 
@@ -217,7 +218,7 @@ class Extra(Move):
 
 
 class Pushed(NamedTuple):
-    """What push-sum keeps: s = q / w."""
+    """State of push-sum: s = q / w."""
 
     q: Tree
     w: jax.Array
@@ -251,7 +252,7 @@ class Push(Move):
 @tree.pytree
 @dataclass(frozen=True)
 class PushTracking(Move):
-    """Push-DIGing (Nedic, Olshevsky and Shi, 2017): tracking by weights of the sender alone."""
+    """Push-DIGing (Nedic, Olshevsky and Shi, 2017): tracking by the sender's weights alone."""
 
     vectors = 2
     share_of_step = 0.5
@@ -274,14 +275,14 @@ class PushTracking(Move):
 
 
 def _share(setting: Setting) -> Found:
-    """1 where M has no negative eigenvalue, else 1/2: (I + M) / 2 has none."""
+    """Return 1 if M has no negative eigenvalue, else 1/2: (I + M) / 2 has none."""
     if setting.network is None:
         return Found(1.0, lasting=True)
     return Found(0.5 if setting.network.least < -1e-12 else 1.0, lasting=True)
 
 
 def _whole_share(setting: Setting) -> Found:
-    """1, and a refusal where M has an eigenvalue of -1/3 or less: there, diffusion diverges."""
+    """Return 1; reject M with an eigenvalue of -1/3 or less, where diffusion diverges."""
     if setting.network is not None and setting.network.least <= LEAST:
         raise ValueError(
             f"the mixing matrix of {setting.network.name} has an eigenvalue "
@@ -292,39 +293,39 @@ def _whole_share(setting: Setting) -> Found:
 
 
 def local() -> Local:
-    """Not agreed upon: each agent's own."""
+    """Make a local move: each agent keeps its own value."""
     return Local()
 
 
 def gossip(order: Order = "atc", relax: Number | None = None) -> Gossip:
-    """Averaged with the neighbours'."""
+    """Make a gossip move: average with the neighbours."""
     return Gossip(_known(order), relax)
 
 
 def tracking(order: Order = "atc", relax: Number | None = None, prox: Any = None) -> Tracking:
-    """Gradient tracking: along the network's mean direction."""
+    """Make gradient tracking: move along the network's mean direction."""
     return Tracking(_known(order), relax, prox)
 
 
 def diffusion(lazy: bool | None = None) -> Diffusion:
-    """Exact diffusion; `lazy` takes (I + M) / 2 for M, by default where M asks for it."""
+    """Make exact diffusion; `lazy` uses (I + M) / 2 for M, by default if M requires it."""
     if lazy is None:
         return Diffusion(Deferred("share", _share))
     return Diffusion(0.5 if lazy else Deferred("whole_share", _whole_share))
 
 
 def extra(lazy: bool = False) -> Extra:
-    """EXTRA; `lazy` takes (I + M) / 2 for M: slower, but stable with longer steps."""
+    """Make EXTRA; `lazy` uses (I + M) / 2 for M: slower, but stable with longer steps."""
     return Extra(0.5 if lazy else 1.0)
 
 
 def push() -> Push:
-    """Push-sum: averaged by weights of the sender, divided by what of them has come here."""
+    """Make push-sum: the sender's weights, divided by the received push-sum weight."""
     return Push()
 
 
 def push_tracking() -> PushTracking:
-    """Gradient tracking by push-sum."""
+    """Make gradient tracking by push-sum."""
     return PushTracking()
 
 
@@ -345,11 +346,11 @@ NAMES = ("local", "gossip", "gt", "extra", "ed", "push", "push_gt")
 
 
 def move(given: Any, order: Order = "atc", relax: Number | None = None) -> Any:
-    """A move by its name, or one that is made already.
+    """Return a move by its name, or a move object unchanged.
 
     "local", "gossip", "gt" (tracking), "extra", "ed" (exact diffusion), "push" (push-sum),
-    "push_gt" (tracking by push-sum); gossip and tracking mix in this order and go `relax` of the
-    way.
+    "push_gt" (tracking by push-sum); gossip and tracking mix in this `order` and make the share
+    `relax` of the step.
     """
     if not isinstance(given, str):
         return given

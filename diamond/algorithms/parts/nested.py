@@ -1,7 +1,7 @@
-"""Stages of a recursive estimate that is kept through inner steps on y.
+"""Stages of a recursive estimate that is updated through inner steps on y.
 
-x moves along p as it stands; then, `inner` times, p and v are brought to where x and y are by
-differences on one mini-batch, and y moves along v.
+x moves along p; then, `inner` times, p and v are updated to the current x and y by differences on
+one mini-batch, and y moves along v.
 """
 
 from typing import Any, NamedTuple
@@ -22,12 +22,12 @@ from .point import Point
 class State(NamedTuple):
     x: Tree
     y: Tree
-    last: Point  # where p and v are of
+    last: Point  # point of p and v
     old: Point  # p, v
 
 
 class Outer(NamedTuple):
-    """x along p; every `period` rounds p and v are those of all rows."""
+    """Stage that moves x along p; every `period` rounds p and v use all rows."""
 
     method: Any  # alpha, beta, along, period
     times: int = 1
@@ -71,7 +71,7 @@ class Outer(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """p and v brought to where x and y are now; y along v."""
+    """Stage that updates p and v to the current x and y, and moves y along v."""
 
     method: Any  # alpha, beta, along, period
     times: int

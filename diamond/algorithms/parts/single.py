@@ -1,4 +1,4 @@
-"""What methods of one stage of their own have in common."""
+"""Base class of methods that define a single stage themselves."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -12,13 +12,13 @@ from .learned_numbers import with_learned_numbers
 
 
 class Single:
-    """A round is one stage, the method itself, taken once; it tells what it has computed."""
+    """A method whose round is one stage, the method itself, sent after it is computed."""
 
     times: ClassVar[int] = 1
     links: ClassVar[int] = 0
     early: ClassVar[bool] = False
     STEPS: ClassVar[tuple[str, ...]] = ("alpha", "beta")  # schedules among its fields
-    networks: ClassVar[str] = "balanced"  # the widest kind it is right on
+    networks: ClassVar[str] = "balanced"  # widest kind of network on which it is correct
     about: ClassVar[str]  # directions; estimator; moves; plan; exchanges; calls
 
     @property
@@ -29,13 +29,13 @@ class Single:
         return {name: getattr(self, name)(t) for name in self.STEPS}
 
     def shrunk(self, factor: Number) -> Any:
-        """The method with steps `factor` times as long, but for those that are learned."""
+        """Return the method with steps `factor` times as long, except learned steps."""
         steps = {name: getattr(self, name) for name in ("alpha", "beta")}
         given = {name: Scaled(factor, s) for name, s in steps.items() if not learned_names(s)}
         return replace(self, **given)  # type: ignore[type-var]
 
     def suited(self, problem: Problem) -> Any:
-        """The method for this problem, with learned numbers where it left some open."""
+        """Specialize the method for this problem, with learned numbers if it left some open."""
         return with_learned_numbers(self, problem, 1.0)
 
     moves_x: ClassVar[bool] = True
@@ -44,29 +44,29 @@ class Single:
         raise NotImplementedError
 
     def lower_gradient(self, estimate: Any) -> Tree | None:
-        """g_y on the sample of this round, where the estimate has it."""
+        """Return g_y on the sample of this round, if the estimate has it."""
         return None
 
     def tracker(self, state: Any) -> Tree | None:
         return None
 
     def auxiliary(self, state: Any) -> Tree | None:
-        """z, where it solves g_yy z = f_y."""
+        """Return z if z solves g_yy z = f_y."""
         return None
 
     def with_lower_level(self, state: Any, y: Tree, z: Tree) -> Any:
-        """The state with a y that was solved for."""
+        """Return the state with a solved y."""
         return state._replace(y=y)
 
     def curvature_sample(self, sample: Sample) -> Sample:
-        """The rows that curvature is learned on."""
+        """Return the rows for learning curvature."""
         return sample
 
     statistics_weight: ClassVar[float] = 1.0
 
     def smoothing_delay(self, t: Number) -> Number:
-        """Rounds by which averaged directions lag."""
+        """Return the number of rounds by which averaged directions lag."""
         return 0.0
 
 
-floor = Learned("floor")  # of the eigenvalues of an estimated g_yy
+floor = Learned("floor")  # lower bound of the eigenvalues of an estimated g_yy
