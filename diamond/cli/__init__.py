@@ -1,4 +1,7 @@
-"""The command line: parse, call, print. JAX is imported inside the commands, not before."""
+"""Command line of the package: parse arguments, call the library, print the results.
+
+To keep start-up short, commands import JAX in their bodies, never at module level.
+"""
 
 from . import (
     advise,

@@ -1,4 +1,4 @@
-"""advise: what a problem is like, and which algorithm to take with which steps."""
+"""The `advise` command: measure a problem and recommend an algorithm with its step sizes."""
 
 import math
 from typing import TYPE_CHECKING, Annotated
@@ -22,18 +22,21 @@ def advise(
     set: Set = [],  # noqa: B006
     target: Annotated[
         float | None,
-        typer.Option(help="Metric to reach; a tenth of the best pilot at its end."),
+        typer.Option(
+            help="Metric value to reach. Default: a tenth of the final value of the best pilot."
+        ),
     ] = None,
-    pilot: Annotated[int, typer.Option(help="Rounds of each pilot.", min=10)] = 100,
+    pilot: Annotated[int, typer.Option(help="Number of rounds of each pilot.", min=10)] = 100,
     algorithm: Annotated[
         list[str],
         typer.Option(
-            help="Which to try, mine.py:make too; may be repeated. All, if none is named."
+            help="Algorithm to try, or your own as mine.py:make; may be repeated. Default: the "
+            "best in the benchmark for such problems."
         ),
     ] = [],  # noqa: B006
     json: Json = False,
 ) -> None:
-    """Measure a problem and its network, try each algorithm shortly, and say which to prefer."""
+    """Measure a problem and its network, run a short pilot of each algorithm, and recommend one."""
     with reported():
         start()
         from ..advice.advice import advise as measured
@@ -56,7 +59,7 @@ def advise(
 def _tried(
     names: list[str], experiment: "Experiment", batch: int, level: str, agents: int, kind: str
 ) -> "dict[str, Algorithm]":
-    """The algorithms named, or some for such a problem, and the user's own of the experiment."""
+    """Return the named algorithms; by default those for such problems and the user's own ones."""
     from ..advice.advice import by_name, tried
     from ..catalogue import solving
     from ..config.previews import algorithm_of
@@ -122,7 +125,7 @@ def _show(found: "Advice") -> None:
 
 
 def _prospect(p: "Prospect", linked: bool) -> list[str]:
-    """The row of an algorithm: steps, pilot and cost."""
+    """Format the table row of an algorithm: steps, pilot and cost."""
     numbers = [f"{p.numbers[n]:.3g}" if n in p.numbers else "-" for n in ("alpha", "beta")]
     cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
     cost += [_duration(p.network_seconds)] if linked else []

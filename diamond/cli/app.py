@@ -1,4 +1,4 @@
-"""The command itself, its exit codes, and how it says what went wrong."""
+"""The Typer application, its exit codes and its error messages."""
 
 import sys
 import time
@@ -11,14 +11,15 @@ import typer
 
 from ..metrics.display import talk, undisplayed
 
-BEGUN = time.monotonic()  # of the command
+BEGUN = time.monotonic()  # start time of the command
 FAILED, BAD_INPUT, DIVERGED, INTERRUPTED = 1, 2, 3, 130
 CODES = (
     "Exit codes: 0 done, 1 failed, 2 bad input (all mistakes are listed), 3 a run diverged, "
     "130 interrupted (`diamond resume` goes on)."
 )
 PACKAGE = "diamond-bilevel"
-# What commands need beyond JAX and numpy, and the extra that it comes with; "": the package itself.
+# Packages beyond JAX and numpy that commands need, with the extra that installs each; "" means the
+# package itself.
 NEEDED = dict.fromkeys(("networkx", "pydantic", "rich", "safetensors", "scipy", "tomli_w"), "")
 NEEDED |= {"matplotlib": "[plot]"}
 NEEDED |= dict.fromkeys(("PIL", "platformdirs", "pooch", "tqdm"), "[data]")
@@ -34,7 +35,7 @@ app = typer.Typer(
 
 
 def _version(asked: bool) -> None:
-    """Say the version, and nothing else."""
+    """Print the version and exit."""
     if asked:
         from .._version import __version__
 
@@ -45,14 +46,17 @@ def _version(asked: bool) -> None:
 @app.callback(epilog=CODES)
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Decentralized bilevel optimization: agents on a network, private data, no server."""
 
 
 def emit(result: Any) -> None:
-    """A result as JSON."""
+    """Print a result as JSON."""
     from ..runs.strict_json import dumps
 
     typer.echo(dumps(result, indent=1))
@@ -60,7 +64,7 @@ def emit(result: Any) -> None:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Bad input, failures and warnings as plain words, without tracebacks and source lines."""
+    """Print bad input, failures and warnings as plain messages without tracebacks."""
     try:
         with undisplayed(), warnings.catch_warnings():  # commands show progress themselves
             warnings.showwarning = lambda message, *_, **__: talk(f"{message}", "yellow")
@@ -75,11 +79,11 @@ def reported() -> Iterator[None]:
 
 
 def _tell(error: Exception) -> int | None:
-    """Say what is wrong, and the exit code of it; None for what is no fault of the user's."""
+    """Print the message of an error and return its exit code; None if the user did not cause it."""
     missing = (getattr(error, "name", None) or "").split(".")[0]
     if isinstance(error, ModuleNotFoundError) and missing in NEEDED:
         said = f"{missing} is not installed: pip install '{PACKAGE}{NEEDED[missing]}'"
-        typer.echo(said, err=True)  # not by rich, which may be what is missing
+        typer.echo(said, err=True)  # not by rich, which may be the missing package
         return FAILED
     from ..data import DataError
     from ..machine.memory import TooLarge
@@ -87,7 +91,8 @@ def _tell(error: Exception) -> int | None:
     from ..runs.reader import DamagedRun
     from ..runs.recovery import Lost
 
-    # Where nothing has imported it, nothing was raised by it, and pydantic may be missing.
+    # Unless this module was imported, its error cannot have been raised. Importing it here could
+    # fail, since pydantic may be missing.
     experiments = sys.modules.get("diamond.config.validation_errors")
     if experiments and isinstance(error, experiments.BadExperiment):
         count = len(error.mistakes)

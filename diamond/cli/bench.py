@@ -1,4 +1,4 @@
-"""bench: every method on every problem by the same rules, on one page."""
+"""The `bench` command: compare methods on problems by the same rules, on one page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,32 +18,55 @@ def bench(
     suite: Annotated[
         str,
         typer.Argument(
-            help="quick, paper, personal, common, one-agent, links, full; or a file x.toml."
+            help="Suite: quick, paper, personal, common, one-agent, links or full; or a file "
+            "x.toml."
         ),
     ] = "quick",
-    out: Annotated[Path, typer.Option(help="Where results go, in a folder of the suite.")] = Path(
-        "bench"
-    ),
-    methods: Annotated[str | None, typer.Option(help="Only these, as a,b,c.")] = None,
-    cases: Annotated[str | None, typer.Option(help="Only these, as a,b,c.")] = None,
-    settings: Annotated[
-        int | None, typer.Option(help="Settings tried of every method on every case.", min=1)
+    out: Annotated[
+        Path, typer.Option(help="Folder of the results; the suite gets a subfolder.")
+    ] = Path("bench"),
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Methods to run, as a,b,c. Default: all methods of the suite."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds of the runs that count.", min=1)] = None,
+    cases: Annotated[
+        str | None, typer.Option(help="Cases to run, as a,b,c. Default: all cases of the suite.")
+    ] = None,
+    settings: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of settings to try for every method on every case. Default: that of the "
+            "suite.",
+            min=1,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Number of seeds of the final runs. Default: that of the suite.", min=1),
+    ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="Side by side: as many as there are cores by default.", min=1)
+        int | None,
+        typer.Option(
+            help="Number of parallel processes. Default: one per core; 1 on an accelerator.", min=1
+        ),
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Begin nothing after so long; the same command goes on.", min=0),
+        typer.Option(
+            help="Time limit in minutes; run the same command again to continue. Default: none.",
+            min=0,
+        ),
     ] = None,
-    latex: Annotated[bool, typer.Option("--latex", help="Print the costs as a tabular.")] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Print the costs as a LaTeX tabular.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Tune every method on every case by as many trials, run it from other seeds, compare.
+    """Tune every method on every case with equal budgets, run it from other seeds, and compare.
 
-    Results are a folder of plain files and a page. Interrupt at will: the same command goes on.
+    The results are a folder of plain files and a page. Run the same command again to continue an
+    interrupted benchmark.
     """
     with reported():
         start()
@@ -83,7 +106,7 @@ def bench(
 
 
 def _abreast() -> int:
-    """As many as this process may use; one where an accelerator does the work."""
+    """Return the number of cores of this process; 1 if an accelerator does the work."""
     import jax
 
     from ..machine.cores import cores
@@ -94,7 +117,7 @@ def _abreast() -> int:
 def _run_suite(
     suite: "Suite", folder: Path, processes: int, quiet: bool, **limit: float
 ) -> list[dict[str, Any]]:
-    """Run all pairs, under a bar with the time left."""
+    """Run all pairs of method and case under a progress bar that shows the time left."""
     from ..bench.run_suite import run_suite
     from .progress import progress_bar
 

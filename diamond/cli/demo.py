@@ -1,4 +1,4 @@
-"""demo: what it is all about, in a minute."""
+"""The `demo` command: four methods on a small problem, in about a minute."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -26,22 +26,25 @@ LEGEND = (
 
 @app.command()
 def demo(
-    picture: Annotated[Path, typer.Option(help="Where to draw the curves.")] = Path("demo.png"),
+    picture: Annotated[Path, typer.Option(help="File to draw the curves into.")] = Path("demo.png"),
     out: Out = Path("runs"),
     quiet: Quiet = False,
     json: Json = False,
     peers: Annotated[
-        bool, typer.Option("--peers", help="Instead, five real processes; one is killed.")
+        bool,
+        typer.Option(
+            "--peers", help="Run five sites as real processes instead, and kill one of them."
+        ),
     ] = False,
 ) -> None:
-    """DIAMOND, GT-SGD, M-SGD and D-SGD on embedded digits: a table, a picture and a report."""
+    """Run DIAMOND, GT-SGD, M-SGD and D-SGD on built-in digits: a table, a picture and a report."""
     if peers:
         demo_of_peers(out, quiet, json)
         return
     with reported(), interruptible():
         if not quiet:
             talk("starting JAX and compiling ...", "dim")
-        import_module("matplotlib")  # for the picture: missed now, and not after the runs
+        import_module("matplotlib")  # if it is missing, fail now and not after the runs
         start()
         from ..config.experiment import read
         from ..examples import demo
@@ -70,7 +73,7 @@ def demo(
 
 
 def _print(runs: Mapping[str, "Stored"], rounds: int) -> None:
-    """The last numbers of each method."""
+    """Print the final numbers of each method."""
     from rich.console import Console
 
     title = f"{rounds} rounds, each method with its best constants of one grid"

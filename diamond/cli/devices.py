@@ -1,4 +1,4 @@
-"""Where a run is computed: on which devices, in how many processes."""
+"""Devices and processes that a run uses."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from .app import BAD_INPUT, FAILED, talk
 
 
 def asked_for(devices: str, hosts: str) -> list[str]:
-    """The change of an experiment that --devices and --hosts stand for."""
+    """Return the change of the experiment that --devices and --hosts stand for."""
     chosen = devices or ("all" if hosts else "")
     if not chosen:
         return []
@@ -22,15 +22,15 @@ def asked_for(devices: str, hosts: str) -> list[str]:
 
 
 def recorded(folder: Path) -> Any:
-    """The devices that the run in `folder` was begun on."""
+    """Read the devices that the run in `folder` was started on."""
     try:
         return tomllib.loads((folder / "config.toml").read_text()).get("devices")
     except (OSError, ValueError):
-        return None  # what is wrong is said when the folder is opened
+        return None  # opening the folder later reports the cause
 
 
 def show_cores(devices: Any) -> None:
-    """Have JAX show every core as a device, if that is what is asked for; before its first use."""
+    """Make JAX show every core as a device if `devices` is "cores"; call before using JAX."""
     if devices == "cores":
         import jax
 
@@ -41,7 +41,10 @@ def show_cores(devices: Any) -> None:
 
 @contextmanager
 def joined(hosts: str, rank: int | None, size: int | None) -> Iterator[None]:
-    """As one of several processes, if asked to be: one that is lost ends this one, with a word."""
+    """Join the job as one of several processes, if --hosts is given.
+
+    If another process of the job is lost, this process exits with an explanation.
+    """
     if not hosts:
         if rank is not None or size is not None:
             talk("--rank and --size go with --hosts: where does process 0 listen?", "red")
@@ -67,17 +70,17 @@ def joined(hosts: str, rank: int | None, size: int | None) -> Iterator[None]:
             f"`diamond resume`, on as many devices as you like",
             "red",
         )
-        os._exit(FAILED)  # the goodbye of jax.distributed would wait for the lost one
+        os._exit(FAILED)  # jax.distributed's shutdown would wait for the lost process
 
 
 def _keep_the_output_clean() -> None:
-    """What libraries print themselves goes to the error output; ours stays where it was."""
+    """Redirect the output of libraries to stderr; the command's own output stays on stdout."""
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
 
 def leading() -> bool:
-    """Whether this process writes and speaks."""
+    """Return whether this process writes files and prints messages."""
     from ..engine.hosts import first
 
     return first()

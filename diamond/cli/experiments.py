@@ -1,4 +1,4 @@
-"""new, check, run, compare, resume: experiments from files."""
+"""The commands `new`, `check`, `run`, `compare` and `resume`: experiments from files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,39 +16,51 @@ if TYPE_CHECKING:
     from ..experiment.execute import ResumeOverrides
     from ..experiment.runner import Plan
 
-File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.")]
+File = Annotated[Path, typer.Argument(help="Experiment, a TOML file.")]
 Set = Annotated[
-    list[str], typer.Option("--set", help="Change a key, as in --set algorithm.alpha=0.1.")
+    list[str],
+    typer.Option(
+        "--set", help="Change a key of the file, as in --set algorithm.alpha=0.1; may be repeated."
+    ),
 ]
 Rounds = Annotated[
     int | None,
     typer.Option(
-        help="Number of rounds. If a shorter run of this file exists, it is extended.", min=0
+        help="Number of rounds. If a shorter run of this file exists, it is extended. Default: "
+        "that of the file.",
+        min=0,
     ),
 ]
-Out = Annotated[Path, typer.Option(help="Where the folder of the run goes.")]
+Out = Annotated[Path, typer.Option(help="Folder in which the folder of the run is created.")]
 Devices = Annotated[
     str,
-    typer.Option(help="Devices to shard the agents over: 'cores', 'all', or a number."),
+    typer.Option(
+        help="Devices to shard the agents over: 'cores', 'all', or a number. Default: those of the "
+        "experiment."
+    ),
 ]
 Hosts = Annotated[
     str,
     typer.Option(
-        help="One of several processes: HOST:PORT where process 0 listens, or 'auto' under SLURM "
-        "or Open MPI. Nothing is encrypted: for trusted networks."
+        help="Run as one of several processes: HOST:PORT where process 0 listens, or 'auto' under "
+        "SLURM or Open MPI. Not encrypted: use on trusted networks only. Default: a single "
+        "process."
     ),
 ]
-Rank = Annotated[int | None, typer.Option(help="With --hosts: which process this is, from 0.")]
-Size = Annotated[int | None, typer.Option(help="With --hosts: how many processes there are.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
+Rank = Annotated[int | None, typer.Option(help="With --hosts: number of this process, from 0.")]
+Size = Annotated[int | None, typer.Option(help="With --hosts: number of processes.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Writes NAME.toml and NAME.py.")],
-    folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
+    name: Annotated[
+        str, typer.Argument(help="Name of the experiment; writes NAME.toml and NAME.py.")
+    ],
+    folder: Annotated[Path, typer.Option(help="Folder to write the files into.")] = Path(),
     problem: Annotated[
-        str | None, typer.Option(help="One of the gallery instead of your own.")
+        str | None,
+        typer.Option(help="Problem of the gallery. Default: a template of your own problem."),
     ] = None,
 ) -> None:
     """Write a commented experiment and a problem of your own, ready to run."""
@@ -62,7 +74,7 @@ def new(
 
 @app.command()
 def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
-    """Find every mistake of an experiment, and estimate what it takes, without running it."""
+    """Report every mistake in an experiment and estimate its cost, without running it."""
     with reported(), interruptible():
         start()
         from ..experiment.runner import comparison, every_mistake
@@ -90,7 +102,7 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run the experiment of a file once: a folder with all numbers, gone on with if interrupted."""
+    """Run the experiment of a file once, into a folder that `diamond resume` can continue."""
     with reported(), interruptible(), joined(hosts, rank, size):
         with continuable():
             start()
@@ -114,7 +126,7 @@ def compare(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run every algorithm of a file on every network from every seed: lists are sweeps."""
+    """Run every algorithm of a file on every network from every seed; lists are sweeps."""
     with reported(), interruptible():
         with continuable():
             start()
@@ -130,7 +142,7 @@ def compare(
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a run or of a comparison.")],
     devices: Devices = "",
     hosts: Hosts = "",
     rank: Rank = None,
@@ -138,19 +150,20 @@ def resume(
     restart: Annotated[
         bool,
         typer.Option(
-            "--restart", help="Begin anew where no checkpoint can be read; nothing is deleted."
+            "--restart",
+            help="Start again from round 0 if no checkpoint can be read; nothing is deleted.",
         ),
     ] = False,
     changed_data: Annotated[
         bool,
         typer.Option(
-            "--changed-data", help="Go on although rows, files or packages are not what they were."
+            "--changed-data", help="Continue although rows, files or packages have changed."
         ),
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Go on with what was interrupted or killed; the end is that of the uninterrupted run."""
+    """Continue an interrupted run or comparison; the result equals that of an uninterrupted run."""
     with reported(), interruptible(), joined(hosts, rank, size):
         start()
         from ..experiment.execute import ResumeOverrides
@@ -164,7 +177,7 @@ def resume(
 
 
 def _extended(experiment: "Experiment", out: Path, quiet: bool) -> "Plan | None":
-    """What is left of the same experiment with fewer rounds, if it was run."""
+    """Return the plan that extends a shorter run of the same experiment; None if there is none."""
     from ..experiment.extend import extended
 
     plan = extended(experiment, out)
@@ -174,7 +187,7 @@ def _extended(experiment: "Experiment", out: Path, quiet: bool) -> "Plan | None"
 
 
 def start() -> None:
-    """JAX, with compiled programs kept for the next time."""
+    """Enable the persistent compilation cache of JAX."""
     from ..machine.compilation_cache import compile_cache
 
     compile_cache()
@@ -187,7 +200,7 @@ def _go(
     estimate: bool = True,
     overrides: "ResumeOverrides | None" = None,
 ) -> None:
-    """Estimate, run, and print the table; exits by what became of the runs."""
+    """Estimate the cost, run, print the table, and exit with the code of the outcome."""
     from ..runs.reader import open_run
     from ..runs.table import over_seeds, rows
     from ..runs.writable import room
@@ -236,7 +249,7 @@ def executed(
     compiled: dict[str, float],
     overrides: "ResumeOverrides | None" = None,
 ) -> list[dict[str, Any]]:
-    """The manifests of a plan's runs, watched while they run; Ctrl-C says how to go on."""
+    """Execute a plan under a progress display and return the manifests; handle Ctrl-C."""
     from ..experiment.execute import ResumeOverrides
     from .progress import watching
 
@@ -246,7 +259,7 @@ def executed(
 
 @contextmanager
 def continuable(folder: Path | None = None) -> Iterator[None]:
-    """On Ctrl-C, say how to continue: by `diamond resume`, once `folder` exists."""
+    """On Ctrl-C, print how to continue: by `diamond resume` once `folder` exists."""
     try:
         yield
     except KeyboardInterrupt:
@@ -261,12 +274,12 @@ def continuable(folder: Path | None = None) -> Iterator[None]:
 
 
 def _has_stopped(manifest: dict[str, Any]) -> bool:
-    """Whether a run ended before its last round, at a target or when a budget was spent."""
+    """Return whether a run ended before its last round, at a target or a spent budget."""
     return manifest["status"] == "finished" and bool(manifest["message"])
 
 
 def _end(manifests: list[dict[str, Any]], folder: Path) -> None:
-    """Say which runs failed or diverged, and why; exit with the code of the worst."""
+    """Print which runs failed or diverged, and why; exit with the code of the worst."""
     failed = [manifest for manifest in manifests if manifest["status"] == "interrupted"]
     for manifest in failed:
         talk(f"{manifest['name']} failed: {manifest['message']}", "red")

@@ -1,4 +1,4 @@
-"""What an experiment will take, said before it begins."""
+"""Forecasts of an experiment's cost, printed before it starts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from .tables import text_table
 
 
 def as_dict(found: Mapping[str, Forecast]) -> list[dict[str, Any]]:
-    """For machines."""
+    """Convert forecasts into plain dicts for JSON."""
     return [{"run": name, **forecast._asdict()} for name, forecast in found.items()]
 
 
 def summary(plan: Plan, found: Mapping[str, Forecast]) -> str:
-    """All runs together, in one line."""
+    """Summarize the forecasts of all runs in one line."""
     network = plan.experiment.network[0].build()
     several = len(plan.experiment.network) > 1
     runs = f"{len(found)} runs" if len(found) > 1 else "1 run"
@@ -37,7 +37,7 @@ def summary(plan: Plan, found: Mapping[str, Forecast]) -> str:
 
 
 def show(plan: Plan, found: Mapping[str, Forecast]) -> None:
-    """A table, one row a run."""
+    """Print the forecasts as a table with one row per run."""
     from rich.console import Console
 
     linked = any(f.network_seconds is not None for f in found.values())

@@ -1,4 +1,4 @@
-"""network and data: what an experiment is made of, looked at before it is run."""
+"""The commands `network` and `data`: inspect the parts of an experiment before running it."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,16 +7,25 @@ import typer
 
 from .app import Json, app, emit, reported
 
-Data = Annotated[Path | None, typer.Option(help="Folder of the data sets.", envvar="DIAMOND_DATA")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the data sets. Default: the usual locations.", envvar="DIAMOND_DATA"
+    ),
+]
 
 
 @app.command()
 def network(
-    spec: Annotated[str, typer.Argument(help="er:9,p=0.3,seed=0, ring:5, torus:3x3, ...")],
-    picture: Annotated[Path, typer.Option(help="Where to draw it.")] = Path("network.png"),
+    spec: Annotated[
+        str, typer.Argument(help="Network, as in er:9,p=0.3,seed=0, ring:5 or torus:3x3.")
+    ],
+    picture: Annotated[Path, typer.Option(help="File to draw the network into.")] = Path(
+        "network.png"
+    ),
     json: Json = False,
 ) -> None:
-    """Draw a network; say how fast it mixes, and that its matrix is one."""
+    """Draw a network, print its mixing rate, and check its mixing matrix."""
     with reported():
         from ..config.previews import network_of
         from ..network.draw import draw
@@ -34,32 +43,50 @@ def network(
 @app.command()
 def data(
     dataset: Annotated[
-        list[str] | None, typer.Argument(help="digits, mnist, ..., a file, or a file a site.")
+        list[str] | None,
+        typer.Argument(
+            help="Data set (digits, mnist, ...), a file, or one file per site. Default: list all."
+        ),
     ] = None,
-    agents: Annotated[int | None, typer.Option(help="How many share it; 9, or the sites.")] = None,
+    agents: Annotated[
+        int | None, typer.Option(help="Number of agents. Default: the number of sites, or 9.")
+    ] = None,
     partition: Annotated[
         str | None,
-        typer.Option(help="As in a file: iid, by_label:shards=2, dirichlet:concentration=0.3, ..."),
+        typer.Option(
+            help="Partition of the rows, as in an experiment: iid, by_label:shards=2, "
+            "dirichlet:concentration=0.3, ... Default: iid."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the partition.")] = 0,
-    label: Annotated[str, typer.Option(help="The column of labels, of a table.")] = "label",
-    site: Annotated[str | None, typer.Option(help="The column of sites, of a table.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
+    label: Annotated[str, typer.Option(help="Column of the labels in a table.")] = "label",
+    site: Annotated[
+        str | None, typer.Option(help="Column of the sites in a table. Default: none.")
+    ] = None,
     features: Annotated[
         list[str] | None,
-        typer.Option(help="Columns to use, as in age,dose, or one by one; all others by default."),
+        typer.Option(
+            help="Feature columns, as in age,dose; may be repeated. Default: all other columns."
+        ),
     ] = None,
     hashed: Annotated[
-        int | None, typer.Option(help="Words of the text become so many features.", min=1)
+        int | None,
+        typer.Option(
+            help="Number of features to hash the words of the text column into. Default: none.",
+            min=1,
+        ),
     ] = None,
-    text: Annotated[str, typer.Option(help="The column of text, of a table.")] = "text",
+    text: Annotated[str, typer.Option(help="Column of the text in a table.")] = "text",
     missing_values: Annotated[
-        str, typer.Option(help="Of cells without a value: refuse, drop, mean, or a number.")
+        str, typer.Option(help="Treatment of missing values: refuse, drop, mean, or a number.")
     ] = "refuse",
-    real: Annotated[bool, typer.Option("--real", help="Labels are numbers to regress on.")] = False,
+    real: Annotated[
+        bool, typer.Option("--real", help="Treat labels as real numbers to regress on.")
+    ] = False,
     folder: Data = None,
     json: Json = False,
 ) -> None:
-    """Which data sets are found where; for one of them, what each agent would get."""
+    """List the data sets and their locations; for one data set, show the rows of each agent."""
     with reported():
         from ..config.previews import data_at_hand, dealt_out
 

@@ -1,4 +1,4 @@
-"""Ctrl-C that is never lost, and that waits for a checkpoint while a run is under way."""
+"""Ctrl-C handling that loses no signal and waits for a checkpoint while a run is in progress."""
 
 import os
 import signal
@@ -14,15 +14,15 @@ from .app import INTERRUPTED, talk
 
 STOPPING = "stopping after this chunk of rounds; once more: at once"
 
-# Whether Ctrl-C was pressed in this command. KeyboardInterrupt alone is not enough: Python drops
-# an exception that is raised in a callback of the garbage collector or of a weak reference, and
-# JAX has both.
+# Whether Ctrl-C was pressed in this command. KeyboardInterrupt alone is not enough: Python drops an
+# exception that is raised in a callback of the garbage collector or of a weak reference, and JAX
+# has both.
 _requested = threading.Event()
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """End the command with exit code 130 if Ctrl-C is pressed inside, at whatever moment."""
+    """End the command with exit code 130 if Ctrl-C is pressed at any time inside."""
     _requested.clear()
     try:
         with _handled(_raise_interrupt, signal.SIGINT):
@@ -43,7 +43,7 @@ def check_interrupt() -> None:
 
 @contextmanager
 def gently() -> Iterator[Callable[[], bool]]:
-    """Yields a function that tells whether to stop; a second Ctrl-C stops at once."""
+    """Yield a function that returns whether to stop; a second Ctrl-C stops immediately."""
 
     def ask(number: int, frame: Any) -> None:
         if _requested.is_set():
@@ -51,7 +51,7 @@ def gently() -> Iterator[Callable[[], bool]]:
         _requested.set()
         try:
             talk(STOPPING, "yellow")
-        except Exception:  # the signal came in the middle of a write or an import of rich
+        except Exception:  # the signal interrupted a write or an import of rich
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{STOPPING}\n".encode())
 
     with _handled(ask, signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""net init, start, doctor: sites that run together without a server."""
+"""The commands `net init`, `net start` and `net doctor`: sites that run without a server."""
 
 import asyncio
 from pathlib import Path
@@ -25,34 +25,50 @@ if TYPE_CHECKING:
     from ..peers.roster import Bundle
     from ..peers.timeouts import Limits
 
-net = typer.Typer(no_args_is_help=True, help="Sites that run together, without a server.")
+net = typer.Typer(no_args_is_help=True, help="Run sites together, without a server.")
 app.add_typer(net, name="net")
 
 Own = Annotated[
     str | None,
-    typer.Option("--problem", help="Yours, as in my_problem.py:make, if the file has none."),
+    typer.Option(
+        "--problem",
+        help="Your problem, as in my_problem.py:make. Default: that of the federation's file.",
+    ),
 ]
-Answer = Annotated[float, typer.Option("--round", help="Seconds for its answer.")]
-Listen = Annotated[str | None, typer.Option(help="Listen here, not at the roster's address.")]
-Restart = Annotated[bool, typer.Option("--restart", help="Set aside what is there; begin anew.")]
+Answer = Annotated[float, typer.Option("--round", help="Seconds to wait for a neighbour's answer.")]
+Listen = Annotated[
+    str | None, typer.Option(help="Address to listen at, HOST:PORT. Default: the roster's address.")
+]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Set the existing run aside and start again from round 0.")
+]
 Onward = Annotated[
     bool,
-    typer.Option("--onward", help="Begin a new run where the sites stood; one may have lost it."),
+    typer.Option(
+        "--onward",
+        help="Start a new run from the sites' last points; one site may have lost its own.",
+    ),
 ]
 Metrics = Annotated[
     int | None,
-    typer.Option(min=0, max=65535, help="Port of this machine for Prometheus to read."),
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port on this machine that serves metrics to Prometheus. Default: none.",
+    ),
 ]
-GiveUp = Annotated[float, typer.Option(help="Seconds without news after which to stop.")]
+GiveUp = Annotated[float, typer.Option(help="Seconds without any message after which to stop.")]
 
 
 @net.command()
 def init(
-    file: Annotated[Path, typer.Argument(help="The federation, a TOML file.")],
-    out: Annotated[Path | None, typer.Option(help="Where to found it.")] = None,
+    file: Annotated[Path, typer.Argument(help="Federation, a TOML file.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the federation. Default: its name.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Found a federation: its own authority, and one bundle to carry to each site."""
+    """Found a federation: its certificate authority, and one bundle to carry to each site."""
     with reported():
         installed()
         from ..config.federation import load
@@ -82,7 +98,9 @@ def start(
     bundle: Place,
     problem: Own = None,
     data: Rows = None,
-    out: Annotated[Path, typer.Option(help="Where the folder of the run goes.")] = Path("runs"),
+    out: Annotated[
+        Path, typer.Option(help="Folder in which the folder of the run is created.")
+    ] = Path("runs"),
     connect: Connect = 10.0,
     answer: Answer = 120.0,
     give_up: GiveUp = 24 * 3600.0,
@@ -90,10 +108,10 @@ def start(
     restart: Restart = False,
     onward: Onward = False,
     metrics: Metrics = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")] = False,
     json: Json = False,
 ) -> None:
-    """Run this site's part, or go on with it; the neighbours are waited for."""
+    """Start or continue this site's part of the run; wait for the neighbours."""
     if restart and onward:
         raise typer.BadParameter(
             "--restart begins anew, --onward where the sites stood: give one, at all sites the same"
@@ -159,13 +177,17 @@ def start(
 def doctor(
     bundle: Place,
     problem: Annotated[
-        str | None, typer.Option("--problem", help="Compare this problem with theirs, too.")
+        str | None,
+        typer.Option(
+            "--problem",
+            help="Problem to compare with the neighbours'. Default: that of the federation's file.",
+        ),
     ] = None,
     data: Rows = None,
     connect: Connect = 5.0,
     json: Json = False,
 ) -> None:
-    """Try every edge of this site; name those that fail, and why."""
+    """Test the connection to every neighbour of this site and explain each failure."""
     with plainly(), agreed(bundle) as (site, federation):
         from ..machine.memory import bytes_in_words
         from ..peers.agent import Agent
@@ -195,7 +217,7 @@ def doctor(
 async def _examine(
     site: "Bundle", agent: "Agent | None", rounds: int, missing: str, limits: "Limits"
 ) -> dict[str, str]:
-    """What there is to say of each neighbour: "good", or what fails."""
+    """Return "good" or the failure for each neighbour."""
     from ..peers.errors import Refused, Unreachable
     from ..peers.frame import REQUEST, FrameError, pack
     from ..peers.handshake import digest

@@ -1,4 +1,4 @@
-"""net renew: new keys for the sites of a federation."""
+"""The `net renew` command: new keys for the sites of a federation."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +12,12 @@ from .net_sites import plainly
 
 @net.command()
 def renew(
-    folder: Annotated[Path, typer.Argument(help="The folder that `net init` made.")],
-    site: Annotated[str | None, typer.Option(help="This site only.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="The certificates last so long.")] = 365,
+    folder: Annotated[Path, typer.Argument(help="Folder that `diamond net init` created.")],
+    site: Annotated[str | None, typer.Option(help="Site to renew. Default: all sites.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="Validity of the certificates in days.")] = 365,
     json: Json = False,
 ) -> None:
-    """New keys and certificates, and a roster that lists them; the old keys are refused."""
+    """Issue new keys, certificates and a roster that lists them; the old keys are rejected."""
     with plainly():
         from ..peers.authority import renew
         from ..peers.roster import signed

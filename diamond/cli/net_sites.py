@@ -1,4 +1,4 @@
-"""What the commands of `diamond net` share: the bundle of a site, its problem, its troubles."""
+"""Helpers that the `diamond net` commands share: bundle, problem and errors of a site."""
 
 import os
 import re
@@ -19,14 +19,20 @@ if TYPE_CHECKING:
     from ..peers.roster import Bundle
     from ..problem import Problem
 
-Place = Annotated[Path, typer.Argument(help="The bundle of this site, a folder.")]
-Rows = Annotated[Path | None, typer.Option("--data", help="Handed to it as `data`: your own rows.")]
-Connect = Annotated[float, typer.Option(help="Seconds for one try to reach a neighbour.")]
+Place = Annotated[Path, typer.Argument(help="Bundle of this site, a folder.")]
+Rows = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="Rows of this site, passed to the problem as `data`. Default: those of the file.",
+    ),
+]
+Connect = Annotated[float, typer.Option(help="Seconds for one attempt to reach a neighbour.")]
 
 
 @contextmanager
 def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
-    """The bundle and the federation it is of, in whose precision JAX works meanwhile."""
+    """Load the bundle and its federation, and set the precision of JAX to the federation's."""
     import jax
 
     from ..config.federation import agreed
@@ -56,7 +62,7 @@ def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
 def own_problem(
     kind: str | None, data: Path | None, site: "Bundle", federation: "Federation"
 ) -> "Part":
-    """The problem that the user's function, or the federation's file, makes of the site's rows."""
+    """Return the problem of the user's function or of the federation's file, on the site's rows."""
     from pydantic import ValidationError
 
     from ..config.problems import problem
@@ -79,7 +85,7 @@ def own_problem(
 
 
 def built(part: "Part", site: str) -> "Problem":
-    """The problem itself; what is wrong with its rows is said of the site, which has no other's."""
+    """Build the problem; errors about its rows name the site, which has no other agent."""
     from ..config.validation_errors import BadExperiment, Mistake
 
     try:
@@ -94,7 +100,7 @@ def built(part: "Part", site: str) -> "Problem":
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """As `reported`, for what sites have to say as well."""
+    """Report errors as `reported` does, those of sites included."""
     with reported():
         installed()
         from ..peers.checkpoints import OtherRun
@@ -134,7 +140,7 @@ def plainly() -> Iterator[None]:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Files made meanwhile are their owner's only."""
+    """Create files readable by their owner only."""
     before = os.umask(0o077)
     try:
         yield
@@ -143,7 +149,7 @@ def private_files() -> Iterator[None]:
 
 
 def installed() -> None:
-    """Say what is missing where the extra was not installed."""
+    """Exit with an explanation if a package of the extra `net` is missing."""
     for name in ("cryptography", "msgpack"):
         if find_spec(name) is None:
             talk(f"{name} is missing: pip install 'diamond-bilevel[net]'", "red")
@@ -151,7 +157,7 @@ def installed() -> None:
 
 
 def digest_of(x: Any) -> str:
-    """sha256 of x."""
+    """Compute the SHA-256 digest of x."""
     import hashlib
 
     import jax

@@ -1,4 +1,4 @@
-"""net status, net stop: what a running site and its neighbours are doing, and its end."""
+"""The commands `net status` and `net stop`: state and shutdown of a running site."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from ..peers.roster import Bundle, Member
 
 Own = Annotated[
-    str | None, typer.Option("--listen", help="Where this site listens, if not as in the roster.")
+    str | None,
+    typer.Option(
+        "--listen", help="Address at which this site listens. Default: the roster's address."
+    ),
 ]
 
 
 @net.command()
 def status(bundle: Place, connect: Connect = 5.0, listen: Own = None, json: Json = False) -> None:
-    """Ask this site and its neighbours for their round, and for whom they wait."""
+    """Print the round of this site and of its neighbours, and whom they wait for."""
     with plainly():
         from ..peers.roster import load
 
@@ -37,7 +40,7 @@ def status(bundle: Place, connect: Connect = 5.0, listen: Own = None, json: Json
 
 @net.command()
 def stop(bundle: Place, connect: Connect = 5.0, listen: Own = None, json: Json = False) -> None:
-    """Ask this site to stop after its round, with a checkpoint; the others are not stopped."""
+    """Stop this site after its round, with a checkpoint; the other sites keep running."""
     with plainly():
         from ..peers.roster import load
 
@@ -56,7 +59,7 @@ def stop(bundle: Place, connect: Connect = 5.0, listen: Own = None, json: Json =
 async def _ask(
     site: "Bundle", kind: str, members: "Iterable[Member]", connect: float, own: str | None
 ) -> dict[str, dict[str, Any]]:
-    """What each of the members answers; {"error": why} if it does not."""
+    """Request an answer from each member; {"error": reason} if a member does not answer."""
     from ..peers.errors import Refused, Unreachable
     from ..peers.frame import REQUEST, FrameError, pack, unpack
     from ..peers.neighbour_status import standing
@@ -77,7 +80,7 @@ async def _ask(
 
 
 def _said(site: "Bundle", told: dict[str, Any]) -> str:
-    """The answer of a member in words."""
+    """Format the answer of a member as text."""
     from ..metrics.display import duration
 
     if "error" in told:

@@ -1,4 +1,4 @@
-"""demo --peers: five sites as real processes over mutual TLS, one of them killed on the way."""
+"""The `demo --peers` command: five sites as processes over mutual TLS, one killed midway."""
 
 import time
 from pathlib import Path
@@ -9,11 +9,11 @@ from .app import FAILED, emit, talk
 from .experiments import start
 from .net_sites import plainly
 
-CLOSE = 1e-5  # of the simulation, relative: rounding in float32 over a hundred rounds
+CLOSE = 1e-5  # relative difference from the simulation: float32 rounding over a hundred rounds
 
 
 def demo_of_peers(out: Path, quiet: bool, json: bool) -> None:
-    """Found, run, kill, start again, compare with `diamond.simulate`, report."""
+    """Found a federation, run it, kill and restart a site, and compare with `diamond.simulate`."""
     with plainly():
         start()
         import jax

@@ -1,4 +1,4 @@
-"""Displays of a command's runs and trials."""
+"""Progress displays of runs and trials."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from .interrupt import check_interrupt
 
 
 class Interruptible:
-    """A display that ends the runs before a run or a stage of it, if Ctrl-C was pressed."""
+    """Display that stops at the start of a run or of a stage if Ctrl-C was pressed."""
 
     def __init__(self, display: ProgressListener):
         self.display = display
@@ -31,7 +31,7 @@ class Interruptible:
 
 @contextmanager
 def watching(plan: Plan, quiet: bool) -> Iterator[ProgressListener]:
-    """The display that suits where the talk goes."""
+    """Yield the display for stderr: a live board on a terminal, plain lines elsewhere."""
     names = [job.name for job, _ in plan.jobs]
     rounds = plan.experiment.rounds
     if quiet:
@@ -45,7 +45,7 @@ def watching(plan: Plan, quiet: bool) -> Iterator[ProgressListener]:
 
 @contextmanager
 def progress_bar(name: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
-    """A bar on the error output, for work whose finished parts are kept in files.
+    """Show a progress bar on stderr for work whose finished parts are kept in files.
 
     Yields a function that advances the bar, and ends the command if Ctrl-C was pressed.
     """

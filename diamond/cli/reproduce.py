@@ -1,4 +1,4 @@
-"""reproduce: what the paper did."""
+"""The `reproduce` command: the experiments of the paper."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,15 +8,24 @@ import typer
 from .app import Json, app, emit, reported
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4")
-Data = Annotated[Path | None, typer.Option(help="Folder of the data sets.", envvar="DIAMOND_DATA")]
-Out = Annotated[Path, typer.Option(help="Where numbers, tables and figures go.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the data sets. Default: the usual locations.", envvar="DIAMOND_DATA"
+    ),
+]
+Out = Annotated[Path, typer.Option(help="Folder of the numbers, tables and figures.")]
 
 
 @app.command()
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="fig1, fig2, fig3, fig4 or all.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Small: minutes on two cores.")] = False,
-    constants: Annotated[str, typer.Option(help="tuned, loss or published.")] = "tuned",
+    figure: Annotated[str, typer.Argument(help="Figure: fig1, fig2, fig3, fig4 or all.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a small version that takes minutes on two cores.")
+    ] = False,
+    constants: Annotated[
+        str, typer.Option(help="Step-size constants: tuned, loss or published.")
+    ] = "tuned",
     data: Data = None,
     out: Out = Path("runs/reproduce"),
     json: Json = False,

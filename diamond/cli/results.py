@@ -1,4 +1,4 @@
-"""show, list, report and live: what runs have come to."""
+"""The commands `show`, `export`, `list`, `report` and `live`: results of runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,20 +11,28 @@ from .app import FAILED, Json, app, emit, reported, talk
 from .tables import columns_of, print_table, print_words
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]
-ALGORITHMS = Path("algorithms")  # as an argument of `list`
+ALGORITHMS = Path("algorithms")  # argument of `list` that selects the algorithms
 LISTED = ("run", "started", "status", "round", "metric", "upper_loss", "local_loss")
 
 
 @app.command()
 def show(
     runs: Runs,
-    csv: Annotated[bool, typer.Option("--csv", help="All columns, in full precision.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="A tabular for booktabs.")] = False,
-    seeds: Annotated[bool, typer.Option("--seeds", help="Mean and deviation over seeds.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compute the digests anew.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV with all columns in full precision.")
+    ] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Print a LaTeX tabular for booktabs.")
+    ] = False,
+    seeds: Annotated[
+        bool, typer.Option("--seeds", help="Print mean and standard deviation over the seeds.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Recompute the digests of the files and compare.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """The last numbers of runs, as a table, CSV, LaTeX or JSON."""
+    """Print the final numbers of runs as a table, CSV, LaTeX or JSON."""
     with reported():
         from ..runs.reader import as_begun
         from ..runs.reader import runs as stored
@@ -48,14 +56,16 @@ def show(
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    to: Annotated[str, typer.Option(help="npz, safetensors, or csv: a folder of tables.")] = "npz",
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    to: Annotated[
+        str, typer.Option(help="Format: npz, safetensors, or csv (a folder of tables).")
+    ] = "npz",
     out: Annotated[
-        Path | None, typer.Option(help="The file or, of csv, the folder; RUN/answer by default.")
+        Path | None, typer.Option(help="File to write, or folder for csv. Default: RUN/answer.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """What a run found, x and y of every agent and of its best round, for other programs."""
+    """Export the solution of a run, x and y of every agent and of the best round."""
     with reported():
         from ..runs.export import KINDS
         from ..runs.export import export as write
@@ -74,11 +84,11 @@ def export(
 @app.command("list")
 def list_runs(
     folder: Annotated[
-        Path, typer.Argument(help="Where to look; or `algorithms`, for all there are.")
+        Path, typer.Argument(help="Folder to search, or `algorithms` to list all algorithms.")
     ] = Path("runs"),
     json: Json = False,
 ) -> None:
-    """All runs below a folder, the newest last; or all algorithms."""
+    """List all runs below a folder, newest last; or list all algorithms."""
     with reported():
         if folder == ALGORITHMS and not folder.is_dir():
             return _list_algorithms(json)
@@ -99,7 +109,7 @@ def list_runs(
 
 
 def _list_algorithms(json: bool) -> None:
-    """What each is made of, tells and costs, read off the code."""
+    """List the parts, messages and cost of each algorithm, derived from the code."""
     from ..catalogue import table
 
     found = [row._asdict() for row in table()]
@@ -112,16 +122,19 @@ def _list_algorithms(json: bool) -> None:
 @app.command()
 def report(
     runs: Runs,
-    out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File of the page. Default: report.html in the first folder."),
+    ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Also draw the curves, into this folder.")
+        Path | None, typer.Option(help="Folder to draw the curves into. Default: no figures.")
     ] = None,
     format: Annotated[
-        list[str], typer.Option(help="Of the figures: png, pdf, svg; may be repeated.")
+        list[str], typer.Option(help="Format of the figures: png, pdf or svg; may be repeated.")
     ] = ["png", "pdf"],  # noqa: B006
     json: Json = False,
 ) -> None:
-    """One offline HTML page of runs: curves, costs, network, agents, configuration."""
+    """Write one offline HTML page of runs: curves, costs, network, agents, configuration."""
     with reported():
         from ..report import build
 
@@ -136,7 +149,7 @@ def report(
 
 
 def _drawn(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) -> list[Path]:
-    """The figures of `diamond.report.figures`."""
+    """Draw the figures of `diamond.report.figures`."""
     from ..report.figures import FIXED, draw
 
     if unknown := [kind for kind in formats if kind not in FIXED]:
@@ -146,12 +159,12 @@ def _drawn(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) -> list[P
 
 @app.command()
 def live(
-    run: Annotated[Path, typer.Argument(help="The folder of a run or of a comparison.")],
-    port: Annotated[int, typer.Option(help="On loopback; 0 takes any free one.")] = 0,
-    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    run: Annotated[Path, typer.Argument(help="Folder of a run or of a comparison.")],
+    port: Annotated[int, typer.Option(help="Port on loopback; 0 takes any free port.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     json: Json = False,
 ) -> None:
-    """The same page, served on loopback and refreshed while the run goes on."""
+    """Serve the report page on loopback and refresh it while the run continues."""
     with reported():
         from ..report import serve
 
@@ -165,7 +178,7 @@ def live(
 
 
 def _verify(found: Sequence[Any]) -> None:
-    """Compare the digests that runs were given at their end with those of their files."""
+    """Compare the digests recorded at the end of runs with those of their files."""
     for run in found:
         said = run.manifest.get("digest")
         if run.manifest["status"] != "finished":
@@ -197,7 +210,7 @@ def _details(run: Any) -> None:
 
 
 def _answer(run: Any) -> None:
-    """What was found: the best round, and x where it is small or its entries have names."""
+    """Print the best round, and x if it is small or its entries have names."""
     from ..runs.table import of_x
 
     found = run.manifest.get("answer", {})

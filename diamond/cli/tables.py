@@ -1,4 +1,4 @@
-"""Runs as tables on a terminal: where the width is short, numbers go, names stay."""
+"""Tables of runs on a terminal: if the width is short, number columns are dropped before names."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ Row = dict[str, Any]
 NAMES = ("run", "algorithm", "network")
 WHO = (*NAMES, "seed", "seeds", "diverged", "status", "round")
 MEASURED = ("metric", "upper_loss", "consensus")
-ALONE = ("local_loss", "lower_error", "disagreement")  # instead, of sites
+ALONE = ("local_loss", "lower_error", "disagreement")  # columns of sites, instead of MEASURED
 SPENT = ("samples", "bytes", "seconds", "network_seconds", "joules", "waited")
 ELSEWHERE = ("stationarity", "gradients", "hvps", "jvps")
 KNOWN = {*WHO, *MEASURED, *ALONE, *SPENT, *ELSEWHERE, "digest", "started"}
-# What goes first where not all fit, from the left; the user's own metrics come before `LATER`. A
-# run's name has its algorithm, network and seed in it.
+# Columns to drop if not all fit, leftmost first; the user's own metrics go before `LATER`. A run's
+# name contains its algorithm, network and seed.
 EARLIER = (
     *("waited", "seconds", "consensus", "disagreement", "lower_error", "joules", "bytes"),
     *("samples", "network_seconds"),
@@ -26,7 +26,7 @@ IN_NAME = ("seed", "network", "algorithm")
 
 
 def print_table(table: Sequence[Row], columns: Sequence[str] = ()) -> None:
-    """Rows for the eye: one run as a list, many as a table without what all have in common."""
+    """Print one run as a list, several as a table without the columns equal in all rows."""
     from rich.console import Console
     from rich.table import Table
 
@@ -55,7 +55,7 @@ def print_table(table: Sequence[Row], columns: Sequence[str] = ()) -> None:
 
 
 def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Any:
-    """A table for rich to print: names in the first column, numbers in the others."""
+    """Build a rich table: names in the first column, numbers in the others."""
     from rich.table import Table
 
     table = Table(title=title) if title else Table(box=None, pad_edge=False)
@@ -68,7 +68,7 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str
 
 
 def print_words(table: Sequence[Row], columns: Sequence[str]) -> None:
-    """Rows of words, folded where the width is short; the first column stays whole."""
+    """Print rows of text, folded where the width is short; the first column is never folded."""
     from rich.console import Console
     from rich.table import Table
 
@@ -81,7 +81,7 @@ def print_words(table: Sequence[Row], columns: Sequence[str]) -> None:
 
 
 def fitting(table: Sequence[Row], columns: Sequence[str], width: int) -> list[str]:
-    """The columns that fit into `width`; names stay, whatever their length."""
+    """Return the columns that fit into `width`; columns of names are always kept."""
     own = [column for column in columns if column not in KNOWN]
     order = [*EARLIER, *own, *LATER, *(IN_NAME if "run" in columns else ()), "metric", "status"]
     needs = {c: max(len(heading(c)), *(len(cell(row, c)) for row in table)) for c in columns}
@@ -89,7 +89,7 @@ def fitting(table: Sequence[Row], columns: Sequence[str], width: int) -> list[st
 
 
 def columns_of(table: Sequence[Row], columns: Sequence[str] = ()) -> list[str]:
-    """Those to show: `columns`, or the usual ones and the user's own metrics."""
+    """Return the columns to show: `columns`, or the usual ones and the user's own metrics."""
     given = list(dict.fromkeys(key for row in table for key in row))
     if columns:
         return [column for column in columns if column in given]
@@ -102,12 +102,12 @@ def columns_of(table: Sequence[Row], columns: Sequence[str] = ()) -> list[str]:
 
 
 def heading(column: str) -> str:
-    """A column's title."""
+    """Return the title of a column."""
     return "MB" if column == "bytes" else column.replace("_", " ")
 
 
 def cell(row: Row, column: str) -> str:
-    """One number or word of a row."""
+    """Format one cell of a row."""
     value = row.get(column, "")
     spread = row.get(f"{column}_sd", row.get(f"{column}_se"))  # over seeds, or of a sample
     if column == "started":

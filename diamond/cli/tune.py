@@ -1,4 +1,4 @@
-"""tune: every algorithm's best numbers by one rule, of an experiment or of the paper's cases."""
+"""The `tune` command: tune every algorithm by one rule, for an experiment or the paper's cases."""
 
 from math import inf
 from pathlib import Path
@@ -17,29 +17,40 @@ if TYPE_CHECKING:
     from ..tuning.experiment_tuning import Results, Tuning
     from ..tuning.tuner import Result
 
-SHOWN = 5  # of an algorithm's settings, the best, beside those that failed
+SHOWN = 5  # number of the best settings to print per algorithm, besides the failed ones
 
 
 @app.command()
 def tune(
     what: Annotated[
-        list[str], typer.Argument(help="FILE.toml; or the paper's mnist-9-label-p0.3, ..., or all.")
+        list[str],
+        typer.Argument(
+            help="Experiment FILE.toml; or cases of the paper such as mnist-9-label-p0.3; or all."
+        ),
     ],
     set: Set = [],  # noqa: B006
-    seeds: Annotated[int, typer.Option(help="Seeds of each setting of a file.", min=1)] = 2,
+    seeds: Annotated[int, typer.Option(help="For a file: number of seeds per setting.", min=1)] = 2,
     out: Annotated[
-        Path | None, typer.Option(help="Where trials go: runs, or runs/reproduce by default.")
+        Path | None,
+        typer.Option(
+            help="Folder of the trials. Default: runs for a file, runs/reproduce for the paper's "
+            "cases."
+        ),
     ] = None,
-    scale: Annotated[str, typer.Option(help="Of the paper's cases: full or quick.")] = "full",
+    scale: Annotated[str, typer.Option(help="Scale of the paper's cases: full or quick.")] = "full",
     data: Data = None,
-    store: Annotated[Path | None, typer.Option(help="File of the paper's constants.")] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="File of the paper's constants. Default: that of the package."),
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Find every algorithm's numbers by one grid: as many trials, as long, on the same draws.
+    """Tune every algorithm on one grid, with equal numbers and lengths of trials.
 
-    Of FILE.toml: its lists are the grid; without lists, 27 settings around the steps it has. The
-    smallest late upper loss wins; what diverges with any seed is out. Interrupt at will.
+    For FILE.toml, the lists in the file are the grid; without lists, 27 settings around its steps
+    are tried. The smallest late upper loss wins; settings that diverge with any seed are excluded.
+    Run the same command again to continue an interrupted tuning.
     """
     files = [word for word in what if word.endswith(".toml")]
     if files and len(what) > 1:
@@ -55,7 +66,7 @@ def tune(
 def _tune_cases(
     names: list[str], scale: str, data: Path | None, out: Path, store: Path | None, json: bool
 ) -> None:
-    """The cases of the paper."""
+    """Tune the cases of the paper."""
     from rich.console import Console
 
     from ..reproduce import command
@@ -78,7 +89,7 @@ def _tune_cases(
 def _tune_file(
     file: Path, changes: list[str], seeds: int, out: Path, quiet: bool, json: bool
 ) -> None:
-    """An experiment of the user's own."""
+    """Tune the experiment of a file."""
     from ..tuning.experiment_tuning import edges, tuning
     from ..tuning.tuner import best
 
@@ -104,7 +115,7 @@ def _tune_file(
 
 
 def _run(plan: "Tuning", quiet: bool) -> "Results":
-    """Run all trials, under a bar."""
+    """Run all trials under a progress bar."""
     from .progress import progress_bar
 
     if not quiet:
@@ -118,7 +129,7 @@ def _run(plan: "Tuning", quiet: bool) -> "Results":
 
 
 def _show(label: str, tried: list["Result[Setting]"]) -> None:
-    """The best settings of an algorithm, and all that failed."""
+    """Print the best settings of an algorithm, and all that failed."""
     from rich.console import Console
     from rich.table import Table
 
