@@ -9,6 +9,9 @@ neighbours' distances (of a single neighbour: its own largest distance before). 
     d_j > scale and d_j > FAR usual       for the averaged part, once `ROUNDS` rounds are known or
                                           where the others agree exactly, as they do at the start.
 
+Of the outliers of one exchange, those that are WILD times nearer than the farthest are not counted:
+a lie throws honest neighbours off, too.
+
 Sites agree on what is averaged, so that a flipped sign or a constant stands out there. They do not
 agree on trackers, which follow each site's own mini-batches, nor on anything in the first rounds,
 when x has barely left the start. FAR and WILD were chosen by trial, above the distances
@@ -56,7 +59,7 @@ class Suspicion:
         `spread` has a row of distances for each part of the message, `own` the length of each part
         of the agent's own. Neighbours `away` sent nothing: the agent's own message stands in.
         """
-        found: dict[int, str] = {}
+        outliers: dict[int, float] = {}  # times the usual distance
         silent = {self.here, *(k for k, j in enumerate(self.heard) if j in away)}
         for part, (row, length) in enumerate(zip(spread.tolist(), own.tolist())):
             scales = self._scales[turn, part]
@@ -75,9 +78,15 @@ class Suspicion:
                     bound = min(bound, max(scale, FAR * usual))
                 if distance > bound:
                     times = distance / (usual or scale or 1.0)
-                    found[j] = f"is {times:.2g} times as far from this site's as is usual"
+                    outliers[j] = max(times, outliers.get(j, 0.0))
                     median = min(median, usual)
                 past.append(median)
+        farthest = max(outliers.values(), default=0.0)
+        found = {
+            j: f"is {times:.2g} times as far from this site's as is usual"
+            for j, times in outliers.items()
+            if not times < farthest / WILD
+        }
         for j, description in found.items():
             self.counts[j] += 1
             name, so_far = self.names[self.heard.index(j)], f"({self.counts[j]} such so far)"
