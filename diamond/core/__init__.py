@@ -1,1 +1,1 @@
-"""Arithmetic on trees, linear solvers by products, sampling, counting: what all else stands on."""
+"""Foundations: arithmetic on trees, linear solvers, sampling, cost counters."""

@@ -1,7 +1,7 @@
-"""What an agent spent: oracle calls, counted where they are made.
+"""Counters of an agent's oracle calls.
 
-One unit is one row: a gradient of a batch of 64 rows, taken at two points, is 64 samples and 128
-gradients. Of a full gradient of n rows, n samples and n gradients.
+One unit is one row: a gradient of a batch of 64 rows at two points is 64 samples and 128 gradients;
+a full gradient of n rows is n samples and n gradients.
 """
 
 from typing import Any, NamedTuple
@@ -16,34 +16,34 @@ Count = Any  # a Python int or an integer array
 class Cost(NamedTuple):
     """Oracle calls, in rows."""
 
-    samples: Count = 0  # rows drawn; the same rows at a second point are no new sample
+    samples: Count = 0  # rows drawn; the same rows at a second point do not count again
     gradients: Count = 0  # gradients of f (both blocks at once) or of g, in x, y or both
     hvps: Count = 0  # Hessian-vector products g_yy w
     jvps: Count = 0  # Jacobian-vector products g_xy w
 
 
 def zeros() -> jax.Array:
-    """A counter at zero. Two uint32 limbs a field, so that it never overflows or rounds."""
+    """Return a counter at zero: two uint32 limbs per field, exact without overflow."""
     return jnp.zeros((2, len(Cost._fields)), jnp.uint32)
 
 
 def charge(counter: jax.Array, cost: Cost) -> jax.Array:
-    """The counter after `cost`, none of it 2^32 or more."""
+    """Return the counter after `cost`, each field below 2^32."""
     spent = jnp.stack([jnp.asarray(c).astype(jnp.uint32) for c in cost])
     return add(counter, jnp.stack([spent, jnp.zeros_like(spent)]))
 
 
 def add(counter: jax.Array, more: jax.Array) -> jax.Array:
-    """The sum of two counters, or of as many of them as both have."""
+    """Add two counters, or arrays of counters of equal shape."""
     low = counter[..., 0, :] + more[..., 0, :]
     carried = (low < more[..., 0, :]).astype(jnp.uint32)
     return jnp.stack([low, counter[..., 1, :] + more[..., 1, :] + carried], axis=-2)
 
 
 def each(cost: Cost, agents: int) -> np.ndarray:
-    """`cost` as counters, one an agent; a plain number is what every agent paid.
+    """Return `cost` as counters, one per agent; a plain number is charged to every agent.
 
-    Costs only grow: a negative one is a mistake of the caller, and refused.
+    Raises ValueError for negative costs.
     """
     found = np.stack([np.broadcast_to(np.asarray(c, np.int64), (agents,)) for c in cost], axis=-1)
     if (found < 0).any():
@@ -52,6 +52,6 @@ def each(cost: Cost, agents: int) -> np.ndarray:
 
 
 def total(counter: jax.Array) -> np.ndarray:
-    """The counter's value, one integer a field (the last axis)."""
+    """Return the counter's value, one integer per field (the last axis)."""
     limbs = np.asarray(counter).astype(np.uint64)
     return limbs[..., 0, :] + (limbs[..., 1, :] << np.uint64(32))

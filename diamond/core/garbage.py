@@ -1,4 +1,4 @@
-"""Without Python's garbage collector, where many objects are made and next to none is garbage."""
+"""Suspension of Python's garbage collector while many long-lived objects are created."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """While programs are traced, and modules are imported."""
+    """Disable garbage collection, while programs are traced and modules imported."""
     on = gc.isenabled()
     gc.disable()
     try:

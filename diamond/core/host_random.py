@@ -1,4 +1,4 @@
-"""`jax.random` on the host, bit for bit: a few numbers are drawn before a program is compiled."""
+"""`jax.random` on the host, bit for bit, for a few draws before a program is compiled."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ import numpy as np
 
 from .threefry import mixed
 
-Words = tuple[np.ndarray, np.ndarray]  # of keys, as many as there are
+Words = tuple[np.ndarray, np.ndarray]  # two words of each key
 
 
 def words(key: jax.Array) -> Words:
-    """The two words of a key, or of several."""
+    """Return the two words of a key, or of several."""
     data = np.atleast_2d(np.asarray(jax.random.key_data(key)))
     return data[..., 0], data[..., 1]
 
 
 def fold_in(key: Words, number: Any) -> Words:
-    """As `jax.random.fold_in`, of every key and number."""
+    """Apply `jax.random.fold_in` to every key and number."""
     shape = np.broadcast_shapes(key[0].shape, np.shape(number))
     second = np.broadcast_to(np.asarray(number).astype(np.uint32), shape)
     found: Words = mixed.__wrapped__(  # type: ignore[attr-defined]
@@ -27,13 +27,13 @@ def fold_in(key: Words, number: Any) -> Words:
 
 
 def split(key: Words, count: int) -> Words:
-    """As `jax.random.split`, of every key: one axis more."""
+    """Apply `jax.random.split` to every key: one axis more."""
     first, second = key
     return fold_in((first[..., None], second[..., None]), np.arange(count))
 
 
 def below(key: Words, count: np.ndarray) -> np.ndarray:
-    """As `jax.random.randint(key, (), 0, count)`, of every key and count."""
+    """Apply `jax.random.randint(key, (), 0, count)` to every key and count."""
     wide = jax.config.jax_enable_x64  # type: ignore[attr-defined]
     kind: Any = np.uint64 if wide else np.uint32
     first, second = split(key, 2)

@@ -1,6 +1,6 @@
-"""Names of a package that are imported on first access, as its stub file lists them.
+"""Lazy imports: names of a package that are imported on first access, listed in its stub.
 
-The stub, `__init__.pyi`, is the one list of names: type checkers read it, and so does the package.
+The stub, `__init__.pyi`, is the only list of names: type checkers read it, and so does the package.
 """
 
 import ast
@@ -31,7 +31,7 @@ def attach_stub(
         with uncollected():
             value = import_module(f".{module}", package)
         value = value if is_module else getattr(value, name)
-        setattr(sys.modules[package], name, value)  # the next access does not come here
+        setattr(sys.modules[package], name, value)  # later accesses do not call this function
         return value
 
     def list_names() -> list[str]:
@@ -41,7 +41,7 @@ def attach_stub(
 
 
 def _read_stub(path: Path) -> dict[str, tuple[str, bool]]:
-    """The module of each name in a stub, and whether the name is that module itself."""
+    """Return the module of each name in a stub, and whether the name is that module itself."""
     found: dict[str, tuple[str, bool]] = {}
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.ImportFrom):

@@ -1,4 +1,4 @@
-"""Linear systems H z = b and eigenvalues, by products H w alone."""
+"""Matrix-free linear solvers for H z = b, and eigenvalue estimates, from products H w."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,25 +11,25 @@ from . import tree
 from .tree import Tree
 
 Product = Callable[[Tree], Tree]  # w -> H w
-LANCZOS = 40  # steps, at most
+LANCZOS = 40  # maximum number of steps
 
 
 class Tridiagonal(NamedTuple):
-    """A symmetric matrix with nothing beyond the entries beside its diagonal."""
+    """A symmetric tridiagonal matrix."""
 
     diagonal: Any
-    beside: Any  # as many: the last is beside the entry that would be next
+    beside: Any  # same length: the last entry belongs to the next step
 
 
 class Curvatures(NamedTuple):
-    """The least and the largest w^T H w / w^T w of all directions w that a solver took."""
+    """Smallest and largest w^T H w / w^T w over the directions w of a solver."""
 
     least: jax.Array
     largest: jax.Array
 
 
 class Ends(NamedTuple):
-    """The ends of a spectrum; each is within `error` of an eigenvalue, inside of the true ends."""
+    """Estimated ends of a spectrum, each within `error` of an eigenvalue, never outside."""
 
     smallest: jax.Array
     largest: jax.Array
@@ -39,12 +39,12 @@ class Ends(NamedTuple):
 def conjugate_gradient(
     product: Product, b: Tree, steps: int, tolerance: Any = 0.0
 ) -> tuple[Tree, jax.Array]:
-    """About H^-1 b, from zero, and the iterations made.
+    """Approximate H^-1 b from zero; return also the number of iterations.
 
-    Stops after `steps`, at a residual of `tolerance` ||b||, or where the curvature w^T H w is not
-    positive: there H is no Hessian of a strongly convex function, and the last iterate is kept.
-    b is brought to size 1 by a power of two, which rounds nothing: the squares of small residuals
-    would be 0 in float32.
+    Stops after `steps`, at a residual of `tolerance` ||b||, or if the curvature w^T H w is not
+    positive: then H is not the Hessian of a strongly convex function, and the last iterate is
+    returned. b is scaled to size 1 by a power of two, which is exact: squares of small residuals
+    would underflow in float32.
     """
     return curvature_aware_solve(product, b, steps, tolerance)[:2]
 
@@ -52,10 +52,10 @@ def conjugate_gradient(
 def curvature_aware_solve(
     product: Product, b: Tree, steps: int, tolerance: Any = 0.0
 ) -> tuple[Tree, jax.Array, Curvatures]:
-    """As `conjugate_gradient`, and the curvatures of the directions it took.
+    """Run `conjugate_gradient`; return also the curvatures of its directions.
 
-    They lie between the ends of the spectrum, and reach 0 where H is singular and b is not in its
-    range. Without a direction they are infinite and 0.
+    The curvatures lie between the ends of the spectrum, and reach 0 if H is singular and b is not
+    in its range. Without a direction they are infinite and 0.
     """
     by = tree.power_of_two(b)
     b = tree.scale(by, b)
@@ -84,7 +84,7 @@ def curvature_aware_solve(
 
 
 def dense(product: Product, b: Tree) -> Tree:
-    """H^-1 b, with H formed column by column: for small systems."""
+    """Return H^-1 b with H formed column by column, for small systems."""
     flat, unravel = ravel_pytree(b)
     column = lambda e: ravel_pytree(product(unravel(e)))[0]
     matrix = jax.vmap(column)(jnp.eye(flat.size, dtype=flat.dtype))
@@ -92,7 +92,7 @@ def dense(product: Product, b: Tree) -> Tree:
 
 
 def power_iteration(product: Product, start: Tree, steps: int) -> jax.Array:
-    """About the largest |eigenvalue| of H, from below."""
+    """Estimate the largest |eigenvalue| of H, from below."""
 
     def iterate(_: Any, carry: Any) -> Any:
         w, _ = carry
@@ -105,14 +105,14 @@ def power_iteration(product: Product, start: Tree, steps: int) -> jax.Array:
 
 
 def lanczos(product: Product, start: Tree, steps: int = LANCZOS) -> Ends:
-    """The extreme eigenvalues of a symmetric matrix, after `steps` products."""
+    """Estimate the extreme eigenvalues of a symmetric matrix from `steps` products."""
     return ends(tridiagonal(product, start, steps))
 
 
 def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS) -> Tridiagonal:
-    """What Lanczos' method makes of a symmetric matrix by `steps` products.
+    """Run `steps` of Lanczos' method on a symmetric matrix, with full reorthogonalisation.
 
-    With full reorthogonalisation. Where the Krylov space ends early, the entry beside is 0.
+    If the Krylov space ends early, the off-diagonal entry is 0.
     """
     flat, unravel = ravel_pytree(start)
     steps = min(steps, flat.size)
@@ -122,7 +122,7 @@ def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS) -> Tridiago
         basis = basis.at[j].set(q)
         w = ravel_pytree(product(unravel(q)))[0]
         diagonal, size = w @ q, jnp.linalg.norm(w)
-        for _ in range(2):  # twice is enough
+        for _ in range(2):  # reorthogonalising twice is enough
             w = w - basis.T @ (basis @ w)
         beyond = jnp.linalg.norm(w)
         beyond = jnp.where(beyond > 10 * jnp.finfo(w.dtype).eps * size, beyond, 0)
@@ -135,10 +135,10 @@ def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS) -> Tridiago
 
 
 def ends(of: Tridiagonal, numpy: Any = jnp) -> Ends:
-    """The extreme eigenvalues of it, in a program or, with NumPy, at once.
+    """Return the extreme eigenvalues of the matrix, with JAX or NumPy.
 
-    After a 0 beside, the rest of the diagonal repeats its first entry, which lies between the ends
-    and changes neither.
+    After a zero off-diagonal entry, the diagonal repeats its first entry, which lies between the
+    ends and changes neither.
     """
     diagonal, beside = of
     alive = numpy.cumprod(numpy.r_[numpy.ones(1, beside.dtype), numpy.sign(beside[:-1])]) > 0

@@ -1,7 +1,7 @@
-"""A function with all that does not depend on its argument computed once.
+"""Partial evaluation: computes once everything that does not depend on an argument.
 
-g(x, y) is wanted at many y and one x: what it makes of x and the rows alone, such as the features
-of a network on all rows, is the same each time. XLA takes it out of a loop on CPUs, not on GPUs.
+g(x, y) is evaluated at many y and one x: parts that depend on x and the rows only, such as the
+features of a network, stay the same. XLA hoists them out of loops on CPUs, not on GPUs.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from .tree import Tree
 
 
 def hoisted(f: Callable[[Tree], Tree], y: Tree) -> Callable[[Tree], Tree]:
-    """f, for arguments like y; its steps that do not use them are made now, not when it is called.
+    """Return f for arguments like y, with steps that do not depend on y computed now.
 
-    What a step inside of `jax.jit` or a loop uses, the whole of it does.
+    A `jax.jit` or loop counts as one step, which depends on y if any of its steps does.
     """
     closed, shape = jax.make_jaxpr(f, return_shape=True)(y)
     whole = closed.jaxpr

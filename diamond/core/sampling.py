@@ -1,7 +1,7 @@
-"""All that is random in a round: a pure function of (seed, round, agent, purpose).
+"""Random sampling of a round: a pure function of (seed, round, agent, purpose).
 
-Every algorithm and every runtime draws by these lines, so all of them see the same samples. The
-two evaluations of eqs. (6) and (7) are handed one `Sample`: they cannot draw apart.
+All algorithms and backends draw with these functions, so all see the same samples. The two
+evaluations of eqs. (6) and (7) share one `Sample`, so they cannot draw differently.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ import numpy as np
 
 from . import host, threefry, tree
 
-# Of stored rows: the first of a block, the numbers of single ones, or None for all of them. Of a
-# stream: the key that a batch is drawn by, a `Batch`, `Many`, or None for what it is measured on.
+# For stored rows: the first row of a block, indices of rows, or None for all rows. For a stream:
+# the key of a batch, a `Batch`, `Many`, or None for its evaluation sample.
 Where = Any
 Sampling = Literal["blocks", "rows"]
 
@@ -22,7 +22,7 @@ Sampling = Literal["blocks", "rows"]
 @tree.pytree
 @dataclass(frozen=True)
 class Many:
-    """What a stream has for all rows: a large batch of fresh ones, drawn by `key`."""
+    """Large batch of fresh stream rows that stands for all rows, drawn by `key`."""
 
     key: jax.Array
 
@@ -31,70 +31,70 @@ class Many:
 
 
 class Batch(NamedTuple):
-    """Rows of a stream, and the key they were drawn by."""
+    """Rows of a stream, and the key that drew them."""
 
     rows: tree.Tree
     key: jax.Array
 
 
 def endless(where: Where) -> bool:
-    """Whether that is of a stream."""
+    """Return whether `where` refers to a stream."""
     if isinstance(where, Batch):
         return True
     return hasattr(where, "dtype") and jnp.issubdtype(where.dtype, jax.dtypes.prng_key)
 
 
 class Sample(NamedTuple):
-    """What one agent drew for one round, in the letters of eq. (5)."""
+    """Sample of one agent for one round, in the letters of eq. (5)."""
 
     upper: Where  # xi: validation rows of f_x, f_y
     lower: Where  # zeta: training rows of g_y
     cross: Where  # zeta_0: training rows of g_xy
     chain: Where  # zeta_1 .. zeta_K: training rows of each g_yy
-    bits: Any  # for the depth k; the same for all agents, so that they agree untold
+    bits: Any  # for the depth k; equal for all agents, which need not communicate k
 
     def link(self, j: Any) -> Where:
-        """zeta_{j+1}."""
+        """Return zeta_{j+1}."""
         return None if self.chain is None else self.chain[j]
 
     def full(self) -> "Sample":
-        """The same round on all rows; of a stream, on as many as stand for them."""
+        """Return the same round on all rows; for a stream, on the number that stands for all."""
         many = lambda where: Many(where.key if isinstance(where, Batch) else where)
         upper, lower, cross, chain = (many(w) if endless(w) else None for w in self[:4])
         return Sample(upper, lower, cross, chain, self.bits)
 
     def full_below(self) -> "Sample":
-        """The same round with all rows of g, and those of f as drawn."""
+        """Return the same round with all rows of g, and the sampled rows of f."""
         return Sample(self.upper, None, None, None, self.bits)
 
 
-EACH = Sample(0, 0, 0, 0, None)  # which fields differ between agents
+EACH = Sample(0, 0, 0, 0, None)  # fields that differ between agents
 
 
-MEASURED = 0xFFFFFFFF  # of a run's key, beyond all rounds: what streams are measured on
-LOOKED_AT = 0xFFFFFFFE  # next to it: what numbers are found from
-LINKS = 0x80000000  # of a round's key, and on: beyond the agents, short of the turns
+MEASURED = 0xFFFFFFFF  # fold of a run's key beyond all rounds: evaluation samples of streams
+LOOKED_AT = 0xFFFFFFFE  # the fold next to it: rows for estimating numbers
+LINKS = 0x80000000  # folds of a round's key from here on: links, beyond agents, before turns
 
 
 class Moment(NamedTuple):
-    """Which exchange of which run it is, for what is random on the way of a message."""
+    """Identity of an exchange of a run, for randomness on links."""
 
     key: jax.Array
     t: Any
-    turn: Any = None  # which of the round, if that has several
+    turn: Any = None  # number of the exchange, if the round has several
     stage: int = 0
 
     def purpose(self, number: int) -> jax.Array:
-        """The key of the `number`-th thing that is random on links; then of an agent, or a link."""
+        """Return the key of random purpose `number` on links; fold in an agent or link next."""
         return jax.random.fold_in(
             threefry.typed(_round_words(self.key, self.t, self.turn)), LINKS + number
         )
 
 
 def key(seed: int) -> jax.Array:
-    """The key of a run; the generator is named, so that a seed means the same everywhere.
+    """Return the key of a run; the generator is fixed, so a seed means the same everywhere.
 
-    As `jax.random.key` makes it, with no program: the last 32 bits, in 64-bit mode the last 64.
+    Equal to `jax.random.key` without a program: the last 32 bits, in 64-bit mode the last 64.
     """
     seed = int(np.int64(seed))
     high = seed >> 32 & 0xFFFFFFFF if jax.config.jax_enable_x64 else 0  # type: ignore[attr-defined]
@@ -103,12 +103,12 @@ def key(seed: int) -> jax.Array:
 
 
 def measured(seed: int, part: int, agent: Any) -> jax.Array:
-    """The key of the rows that a stream is measured on: of no round, so independent of them all."""
+    """Return the key of a stream's evaluation rows, independent of all rounds."""
     return _beyond(MEASURED, seed, part, agent)
 
 
 def looked_at(part: int, agent: Any) -> jax.Array:
-    """The key of the rows of a stream that numbers left to the run are found from."""
+    """Return the key of the stream rows from which open numbers are estimated."""
     return _beyond(LOOKED_AT, 0, part, agent)
 
 
@@ -126,15 +126,14 @@ def draw(
     sampling: Sampling,
     turn: Any = None,
 ) -> Sample:
-    """What `agent`, with `rows` = (train, valid) rows of its own, draws in round t.
+    """Draw the sample of `agent`, with `rows` = (train, valid) numbers of rows, in round t.
 
-    Of a part that is a stream, None in `rows`, it draws a key for each purpose.
+    For a stream, None in `rows`, it draws a key for each purpose. `turn` is the number of the
+    exchange, if the round has several.
 
-    `turn`: which exchange of the round it draws for, if that has several.
-
-    "blocks": `batch` successive rows (of rows shuffled once) from a first one that is uniform, the
-    last followed by the first; every row is equally likely. "rows": each row uniform on its own,
-    with replacement. The modulo makes rows unequally likely by less than rows / 2^32.
+    "blocks": `batch` successive rows (of rows shuffled once) from a uniform first row, cyclically;
+    every row is equally likely. "rows": each row uniform, with replacement. The modulo makes rows
+    unequally likely by less than rows / 2^32.
     """
     train, valid = rows
     round_key = _round_words(key, t, turn)
@@ -150,8 +149,8 @@ def draw(
 
 
 def _round_words(key: jax.Array, t: Any, turn: Any) -> threefry.Words:
-    """The key of a round, or of one of its exchanges."""
+    """Return the key of a round, or of one of its exchanges."""
     found = threefry.fold_in(threefry.words(key), t)
-    if turn is not None:  # counted down from the largest number, where no agent is
+    if turn is not None:  # counted down from the largest number, beyond all agents
         found = threefry.fold_in(found, jnp.uint32(0) - 1 - jnp.uint32(turn))
     return found

@@ -1,7 +1,7 @@
-"""Threefry-2x32 of 20 rounds (Salmon et al., 2011), written out: the very bits of `jax.random`.
+"""Threefry-2x32 with 20 rounds (Salmon et al., 2011), equal bit for bit to `jax.random`.
 
-On a processor, JAX makes of it a loop of small operations, each with an overhead of its own; these
-lines become part of whatever uses the bits.
+On a CPU, JAX runs Threefry as a loop of small operations with overhead; this code fuses with the
+program that uses the bits.
 """
 
 import math
@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Words = tuple[jax.Array, jax.Array]  # a key, or what it makes of a counter
+Words = tuple[jax.Array, jax.Array]  # a key, or its output for a counter
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = np.uint32(0x1BD11BDA)
 
 
 @jax.jit
 def mixed(key: Words, first: jax.Array, second: jax.Array) -> Words:
-    """The 64 bits that `key` makes of a counter of 64 bits, of every counter if there are many."""
+    """Return the 64 output bits of `key` for each 64-bit counter."""
     keys = *key, key[0] ^ key[1] ^ PARITY
     a, b = first + keys[0], second + keys[1]
     for step in range(5):
@@ -31,23 +31,23 @@ def mixed(key: Words, first: jax.Array, second: jax.Array) -> Words:
 
 
 def words(key: jax.Array) -> Words:
-    """The two words of a key of `jax.random`."""
+    """Return the two words of a key of `jax.random`."""
     data = jax.random.key_data(key)
     return data[..., 0], data[..., 1]
 
 
 def typed(key: Words) -> jax.Array:
-    """Two words as a key of `jax.random`."""
+    """Return two words as a key of `jax.random`."""
     return jax.random.wrap_key_data(jnp.stack(key, axis=-1), impl="threefry2x32")
 
 
 def fold_in(key: Words, number: Any) -> Words:
-    """The key of `number`, as `jax.random.fold_in`."""
+    """Return the key of `number`, as `jax.random.fold_in`."""
     return mixed(key, np.uint32(0), jnp.asarray(number).astype(jnp.uint32))
 
 
 def bits(key: Words, shape: tuple[int, ...]) -> jax.Array:
-    """Uniform 32-bit words, as `jax.random.bits`."""
+    """Return uniform 32-bit words, as `jax.random.bits`."""
     numbers = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
     a, b = mixed(key, np.uint32(0), numbers)
     return a ^ b

@@ -14,10 +14,10 @@ Number = Any  # a Python number or a scalar array
 
 
 def pytree(cls: Class) -> Class:
-    """Make a dataclass a pytree; fields of the metadata {"static": True} are part of its structure.
+    """Make a dataclass a pytree; fields with metadata {"static": True} are part of its structure.
 
-    As `jax.tree_util.register_dataclass`, whose structures compare as equal though their classes
-    differ (JAX 0.10.2): now and then a program made for one class would be run for another.
+    Unlike with `jax.tree_util.register_dataclass`, structures of different classes never compare
+    equal (JAX 0.10.2 could run a program made for another class).
     """
     static = [f.name for f in fields(cls) if f.metadata.get("static")]
     names = [f.name for f in fields(cls) if f.name not in static]
@@ -31,7 +31,7 @@ def pytree(cls: Class) -> Class:
         return tuple(zip(keys, leaves)), about
 
     def unflatten(about: tuple[Any, ...], leaves: Iterable[Any]) -> Any:
-        one: Any = object.__new__(cls)  # no check of what was checked when it was first made
+        one: Any = object.__new__(cls)  # skips validation, which ran when the object was made
         for name, value in zip((*names, *static), (*leaves, *about)):
             object.__setattr__(one, name, value)
         return one
@@ -41,53 +41,53 @@ def pytree(cls: Class) -> Class:
 
 
 def add(a: Tree, b: Tree) -> Tree:
-    """a + b."""
+    """Return a + b."""
     return jax.tree.map(lambda a, b: a + b, a, b)
 
 
 def sub(a: Tree, b: Tree) -> Tree:
-    """a - b."""
+    """Return a - b."""
     return jax.tree.map(lambda a, b: a - b, a, b)
 
 
 def scale(c: Number, a: Tree) -> Tree:
-    """c a, in the precision of a."""
+    """Return c a, in the precision of a."""
     return jax.tree.map(lambda a: jnp.asarray(c, a.dtype) * a, a)
 
 
 def axpy(c: Number, a: Tree, b: Tree) -> Tree:
-    """c a + b, in the precision of a."""
+    """Return c a + b, in the precision of a."""
     return jax.tree.map(lambda a, b: jnp.asarray(c, a.dtype) * a + b, a, b)
 
 
 def zeros(a: Tree) -> Tree:
-    """0, shaped as a."""
+    """Return zeros in the shape of a."""
     return jax.tree.map(jnp.zeros_like, a)
 
 
 def mapped_with(value: Tree, a: jax.Array) -> Tree:
-    """`value`, which under `jax.vmap` has the agents of `a` even if it is the same for all.
+    """Return `value` mapped over the agents of `a` under `jax.vmap`, even if it is equal for all.
 
-    For what a loop begins with: one whose carry turns out to be mapped only in its body has that
-    body mapped again, and the loops in it again each time.
+    For the initial carry of a loop: if only the body makes the carry mapped, JAX traces the body,
+    and the loops in it, again.
     """
     same = lambda v: jax.lax.select_n(np.False_, v, jnp.broadcast_to(a.astype(v.dtype), v.shape))
     return jax.tree.map(lambda v: same(jnp.asarray(v)), value)
 
 
 def dot(a: Tree, b: Tree) -> jax.Array:
-    """<a, b>, over all leaves."""
+    """Return <a, b>, over all leaves."""
     products = jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b))
-    return jax.tree.reduce(jnp.add, products) if products else jnp.zeros(())  # of nothing: 0
+    return jax.tree.reduce(jnp.add, products) if products else jnp.zeros(())  # 0 without leaves
 
 
 def norm(a: Tree) -> jax.Array:
-    """||a||, over all leaves."""
+    """Return ||a||, over all leaves."""
     return jnp.sqrt(dot(a, a))
 
 
 def power_of_two(a: Tree) -> jax.Array:
-    """The power of two that brings the largest |number| of a to between 1/2 and 1; 1 for zeros."""
+    """Return the power of two that scales max |a| to between 1/2 and 1; 1 for zeros."""
     sizes = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(a) if leaf.size]
     if not sizes:
         return jnp.ones(())
@@ -98,41 +98,41 @@ def power_of_two(a: Tree) -> jax.Array:
 
 
 def select(choose: jax.Array, a: Tree, b: Tree) -> Tree:
-    """a where `choose`, else b."""
+    """Return a where `choose`, else b."""
     return jax.tree.map(lambda a, b: jnp.where(choose, a, b), a, b)
 
 
 def finite(a: Tree) -> jax.Array:
-    """Whether every number in every leaf is finite."""
+    """Return whether every number in every leaf is finite."""
     return jax.tree.reduce(
         jnp.logical_and, jax.tree.map(lambda a: jnp.isfinite(a).all(), a), jnp.bool_(True)
     )
 
 
 def normal(key: jax.Array, a: Tree) -> Tree:
-    """Standard normal numbers, shaped as a."""
+    """Draw standard normal numbers in the shape of a."""
     return normal_by(jax.random.split(key, len(jax.tree.leaves(a))), a)
 
 
 def normal_by(keys: jax.Array, a: Tree) -> Tree:
-    """The same, with a key for each leaf."""
+    """Draw standard normal numbers with a key for each leaf."""
     leaves, structure = jax.tree.flatten(a)
     drawn = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves)]
     return jax.tree.unflatten(structure, drawn)
 
 
 def named(a: Tree) -> dict[str, Any]:
-    """The leaves of a by their place in it, such as ".state.x[0]['w']"."""
+    """Return the leaves of a by path, such as ".state.x[0]['w']"."""
     leaves = jax.tree_util.tree_leaves_with_path(a)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
 class OtherState(ValueError):
-    """Saved arrays that are not those of the state to restore."""
+    """Error: saved arrays do not match the state to restore."""
 
 
 def like(a: Tree, leaves: Mapping[str, Any]) -> Tree:
-    """The tree of a's structure with `leaves`, which `named` gave, in their places."""
+    """Return the tree with the structure of a and the leaves named as by `named`."""
     expected = named(a)
     for name, leaf in expected.items():
         found = leaves.get(name)

@@ -1,11 +1,11 @@
-"""Whole numbers, looked at where they are taken: a fraction of a round never comes."""
+"""Validation of integer arguments."""
 
 import operator
 from typing import Any
 
 
 def whole(what: str, value: Any, least: int | None = None) -> int:
-    """`value` as an int; raises ValueError in one sentence if it is none, or below `least`."""
+    """Return `value` as an int; raise ValueError if it is not an integer or below `least`."""
     try:
         number = operator.index(value)
     except TypeError:

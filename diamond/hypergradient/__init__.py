@@ -1,4 +1,4 @@
-"""Estimates of the hypergradient, the gradient of f(x, y*(x)) in x, as interchangeable parts."""
+"""Estimators of the hypergradient, the gradient of f(x, y*(x)) in x."""
 
 from .accelerated import chebyshev, nesterov
 from .conjugate import conjugate_gradient

@@ -1,7 +1,7 @@
-"""The inverse Hessian by an accelerated chain: sqrt(L / mu) products for what eq. (5) takes L / mu.
+"""Inverse Hessian by an accelerated chain: sqrt(L / mu) products instead of L / mu in eq. (5).
 
-Every product is on rows of its own, as in `neumann_sum`, and the iterate is linear in each of them:
-its mean is the iterate on all rows, a polynomial in g_yy as that of eq. (5), but a better one of
+Every product is on its own rows, as in `neumann_sum`, and the iterate is linear in each product:
+its mean is the iterate on all rows, a polynomial in g_yy like that of eq. (5), but a better one of
 the same degree.
 """
 
@@ -24,15 +24,15 @@ from .neumann import factors, given
 from .protocol import Point
 
 TERMS = 20
-CLOSE = 1e-6  # (L - mu) / (L + mu) below which all eigenvalues count as one
+CLOSE = 1e-6  # (L - mu) / (L + mu) below which all eigenvalues count as equal
 
 
 @dataclass(frozen=True)
 class Accelerated:
-    """z = the K-th iterate for g_yy z = b, from zero, by K - 1 products."""
+    """Solver of g_yy z = b: the K-th iterate from zero, by K - 1 products."""
 
     lipschitz: Any  # L, a number once the run begins
-    mu: Any  # None: what so many terms reach, 4 L / K^2
+    mu: Any  # None: 4 L / K^2, what K terms reach
     terms: int = field(metadata={"static": True})  # K
 
     @property
@@ -46,7 +46,7 @@ class Accelerated:
         return reached if self.mu is None else self.mu
 
     def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
-        """(z_1, z_0, r_0), and (j, carry) -> carry; apply(j, w) = w - g_yy(zeta_j) w / L."""
+        """Return (z_1, z_0, r_0), and (j, carry) -> carry; apply(j, w) = w - g_yy(zeta_j) w / L."""
         raise NotImplementedError
 
     def __call__(
@@ -54,7 +54,7 @@ class Accelerated:
     ) -> tuple[list[Tree], Cost]:
         first, step = self._steps(b, factors(self.lipschitz, problem, points, sample))
         z = first[0]
-        if self.links:  # no blocks were drawn for a chain of one term
+        if self.links:  # a chain of one term has no drawn blocks
             z, _, _ = jax.lax.fori_loop(0, self.links, step, first)
         rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
         return z, Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
@@ -63,7 +63,7 @@ class Accelerated:
 @tree.pytree
 @dataclass(frozen=True)
 class Nesterov(Accelerated):
-    """With c = (1 - sqrt(mu / L)) / (1 + sqrt(mu / L)):
+    """Nesterov's method with c = (1 - sqrt(mu / L)) / (1 + sqrt(mu / L)).
 
     z_1 = b / L,    z_{j+1} = w_j + (b - g_yy w_j) / L,    w_j = z_j + c (z_j - z_{j-1})
     """
@@ -83,7 +83,7 @@ class Nesterov(Accelerated):
 @tree.pytree
 @dataclass(frozen=True)
 class Chebyshev(Accelerated):
-    """With t, d = (L +- mu) / 2, r_0 = d / t, r_j = 1 / (2 t / d - r_{j-1}):
+    """Chebyshev iteration with t, d = (L +- mu) / 2, r_0 = d / t, r_j = 1 / (2 t / d - r_{j-1}).
 
     z_1 = b / t,    z_{j+1} = z_j + r_j r_{j-1} (z_j - z_{j-1}) + 2 r_j / d (b - g_yy z_j)
     """
@@ -105,12 +105,19 @@ class Chebyshev(Accelerated):
 def nesterov(
     terms: int = TERMS, lipschitz: Number | None = None, mu: Number | None = None
 ) -> Implicit:
-    """Nesterov's method for g_yy z = f_y, every step on rows of its own.
+    """Make an estimator with Nesterov's method for g_yy z = f_y, every step on its own rows.
 
-    K = `terms`; L = `lipschitz` bounds the eigenvalues of every sampled g_yy, mu those of g_yy from
-    below. If None, each agent learns its own L while it runs, and mu is what K terms reach,
-    4 L / K^2. Leaves out at most (1 + K sqrt(mu / L)) (1 - sqrt(mu / L))^K of the
-    inverse. Of sampled rows it gathers less noise than `chebyshev`.
+    It leaves out at most (1 + K sqrt(mu / L)) (1 - sqrt(mu / L))^K of the inverse, and gathers less
+    noise of sampled rows than `chebyshev`.
+
+    Args:
+        terms: K, number of terms.
+        lipschitz: L, bound on the eigenvalues of every sampled g_yy; None: each agent learns its
+            own during the run.
+        mu: lower bound on the eigenvalues of g_yy; None: 4 L / K^2, what K terms reach.
+
+    Returns:
+        The estimator.
     """
     return _made(Nesterov, terms, lipschitz, mu)
 
@@ -118,11 +125,12 @@ def nesterov(
 def chebyshev(
     terms: int = TERMS, lipschitz: Number | None = None, mu: Number | None = None
 ) -> Implicit:
-    """Chebyshev's iteration for g_yy z = f_y: no polynomial of the same degree leaves out less.
+    """Make an estimator with Chebyshev's iteration for g_yy z = f_y, of optimal degree.
 
-    That is 1 / T_K((L + mu) / (L - mu)), about 2 ((1 - sqrt(mu / L)) / (1 + sqrt(mu / L)))^K, with
-    T_K the Chebyshev polynomial. Numbers as in `nesterov`. An eigenvalue above L grows without
-    bound, and noise of sampled rows is magnified: best on all rows (INTERACT), or large batches.
+    It leaves out 1 / T_K((L + mu) / (L - mu)), about 2 ((1 - sqrt(mu / L)) / (1 + sqrt(mu / L)))^K,
+    with T_K the Chebyshev polynomial; no polynomial of the same degree leaves out less. Arguments
+    as in `nesterov`. An eigenvalue above L diverges, and noise of sampled rows is magnified: best
+    on all rows (INTERACT) or large batches.
     """
     return _made(Chebyshev, terms, lipschitz, mu)
 

@@ -1,4 +1,4 @@
-"""The inverse Hessian by conjugate gradients, on blocks of rows or on all of them."""
+"""Inverse Hessian by conjugate gradients, on blocks of rows or on all rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ from .protocol import Point
 @tree.pytree
 @dataclass(frozen=True)
 class ConjugateGradient:
-    """z = the `steps`-th CG iterate for g_yy(zeta_1, .., zeta_links) z = b, from zero.
+    """Solver of g_yy(zeta_1, .., zeta_links) z = b: at most `steps` CG iterations from zero.
 
-    Or an earlier one: the first with a residual of `tolerance` ||b||; without a tolerance, the one
-    after as many steps as b has numbers, which is the solution but for rounding. g_yy is the mean
-    over the blocks drawn; without any, over all rows.
+    CG stops early at a residual of `tolerance` ||b||; without a tolerance, after as many steps as b
+    has numbers, which is exact up to rounding. g_yy is the mean over the drawn blocks; without
+    blocks, over all rows.
     """
 
     steps: int = field(metadata={"static": True})
@@ -45,12 +45,18 @@ class ConjugateGradient:
 
 
 def conjugate_gradient(steps: int = 10) -> Implicit:
-    """At most `steps` CG iterations; all of them on the same rows, without which CG is not CG.
+    """Make an estimator with at most `steps` CG iterations, all on the same rows.
 
-    At most as many as y has numbers too: these many solve the system but for rounding.
-    The error shrinks like ((sqrt(kappa) - 1) / (sqrt(kappa) + 1))^steps. No L_g to get wrong. On a
-    mini-batch its mean is not that of the full Hessian's inverse: use it with large batches, or on
-    all rows (INTERACT).
+    CG never makes more iterations than y has numbers, which solve the system up to rounding. The
+    error shrinks like ((sqrt(kappa) - 1) / (sqrt(kappa) + 1))^steps, without any bound L_g. On a
+    mini-batch the estimate is biased, because the mean of inverses is not the inverse of the mean:
+    use large batches, or all rows (INTERACT).
+
+    Args:
+        steps: maximum number of iterations.
+
+    Returns:
+        The estimator.
     """
     if whole("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: conjugate gradients need at least one")

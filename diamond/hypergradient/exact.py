@@ -1,4 +1,4 @@
-"""The inverse Hessian exactly, formed and solved: the reference."""
+"""Exact inverse Hessian, formed and solved: the reference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ from .protocol import Point
 @tree.pytree
 @dataclass(frozen=True)
 class Dense:
-    """z = [g_yy(zeta_1, .., zeta_links)]^-1 b, g_yy formed column by column.
+    """Solver z = [g_yy(zeta_1, .., zeta_links)]^-1 b, with g_yy formed column by column.
 
-    g_yy is the mean over the blocks drawn; without any, over all rows.
+    g_yy is the mean over the drawn blocks; without blocks, over all rows.
     """
 
     links: int = field(default=1, metadata={"static": True})
@@ -38,5 +38,8 @@ class Dense:
 
 
 def exact() -> Implicit:
-    """Eq. (4) to rounding, for y of up to a few hundred numbers; costs dim(y) Hessian-products."""
+    """Make the estimator of eq. (4), exact up to rounding, at dim(y) Hessian-vector products.
+
+    For y of up to a few hundred numbers.
+    """
     return Implicit(Dense())

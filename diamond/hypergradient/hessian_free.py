@@ -1,4 +1,4 @@
-"""The hypergradient by gradients alone: products replaced by differences of gradients."""
+"""Hypergradient by gradients alone: products replaced by differences of gradients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ from .protocol import Point
 @tree.pytree
 @dataclass(frozen=True)
 class HessianFree:
-    """The Neumann sum with g_yy w and g_xy w as central differences of g_y and g_x along w."""
+    """Neumann sum with g_yy w and g_xy w as central differences of g_y and g_x along w."""
 
     lipschitz: Any
-    radius: Number | None  # length of the step, relative to 1 + ||y||; None: by the precision
+    radius: Number | None  # step relative to 1 + ||y||; None: set by the precision
     terms: int = field(metadata={"static": True})
 
     @property
@@ -57,7 +57,7 @@ class HessianFree:
     def _difference(
         self, problem: Objectives, block: int, point: Point, where: Where, w: Tree
     ) -> Tree:
-        """[grad g(x, y + d w) - grad g(x, y - d w)] / 2d, the gradient in x (0) or in y (1)."""
+        """Return [grad g(x, y + d w) - grad g(x, y - d w)] / 2d, the gradient in x (0) or y (1)."""
         x, y = point
         size = tree.norm(w)
         precision = jnp.finfo(size.dtype)
@@ -71,9 +71,16 @@ class HessianFree:
 def hessian_free(
     terms: int = 10, lipschitz: Number | None = None, radius: Number | None = None
 ) -> HessianFree:
-    """`neumann_sum` without second derivatives: 2 gradients for each product.
+    """Make `neumann_sum` without second derivatives: 2 gradients for each product.
 
-    `radius` is the step of the differences relative to 1 + ||y||; by default the cube root of the
-    precision of y (5e-3 in float32, 6e-6 in float64), which balances truncation and rounding.
+    Args:
+        terms: K, number of terms.
+        lipschitz: L, bound on the eigenvalues of every sampled g_yy; None: learned.
+        radius: step of the differences relative to 1 + ||y||; by default the cube root of the
+            precision of y (5e-3 in float32, 6e-6 in float64), which balances truncation and
+            rounding.
+
+    Returns:
+        The estimator.
     """
     return HessianFree(given(lipschitz), radius, at_least_one(terms))

@@ -1,4 +1,4 @@
-"""f_x - g_xy [g_yy]^-1 f_y: eq. (4), the inverse left to a solver."""
+"""Implicit hypergradient f_x - g_xy [g_yy]^-1 f_y, eq. (4), with a solver for the inverse."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from .protocol import Point
 @tree.pytree
 @dataclass(frozen=True)
 class Implicit:
-    """f_x(xi) - g_xy(zeta_0) z, where z solves g_yy z = f_y(xi)  (4, 5)."""
+    """Estimator f_x(xi) - g_xy(zeta_0) z, where z solves g_yy z = f_y(xi)  (4, 5)."""
 
-    solve: Any  # (problem, points, b, sample) -> z with g_yy z = b at each point, and its cost
+    solve: Any  # (problem, points, b, sample) -> z with g_yy z = b per point, and its cost
 
     @property
     def links(self) -> int:
@@ -28,14 +28,14 @@ class Implicit:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows of g are taken, whatever was drawn."""
+        """Whether all rows of g are used, regardless of the sample."""
         return getattr(self.solve, "whole", False)
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         again: Any = 0
-        if self.whole and sample.lower is not None:  # whoever draws all rows counts them
+        if self.whole and sample.lower is not None:  # the caller that draws all rows counts them
             sample, again = sample.full_below(), problem.train.count
         upper = [jax.grad(problem.f, (0, 1))(x, y, sample.upper) for x, y in points]
         z, solving = self.solve(problem, points, [f_y for _, f_y in upper], sample)
@@ -50,13 +50,13 @@ class Implicit:
 
 
 def hessian_product(problem: Objectives, point: Point, where: Where, w: Tree) -> Tree:
-    """g_yy(x, y; where) w, by one forward pass through the gradient."""
+    """Return g_yy(x, y; where) w, by one forward pass through the gradient."""
     x, y = point
     return jax.jvp(lambda y: jax.grad(problem.g, 1)(x, y, where), (y,), (w,))[1]
 
 
 def hessian(problem: Objectives, point: Point, where: Where) -> Product:
-    """w -> g_yy(x, y; where) w; what does not depend on w is computed once."""
+    """Return w -> g_yy(x, y; where) w; parts that do not depend on w are computed once."""
     x, y = point
     return jax.linearize(lambda y: jax.grad(problem.g, 1)(x, y, where), y)[1]
 
@@ -64,9 +64,9 @@ def hessian(problem: Objectives, point: Point, where: Where) -> Product:
 def pooled(
     problem: Objectives, points: Sequence[Point], sample: Sample, links: int
 ) -> tuple[list[Product], Any, Any]:
-    """w -> g_yy w at every point, in the mean over the blocks of the chain, or over all rows.
+    """Return w -> g_yy w at every point, averaged over the blocks of the chain or all rows.
 
-    Also how many rows that is, and how many of them were drawn for it.
+    Also returns the number of these rows, and how many of them were drawn.
     """
     if sample.chain is None or links == 1:
         products = [hessian(problem, point, sample.link(0)) for point in points]
@@ -81,6 +81,6 @@ def pooled(
 
 
 def jacobian_product(problem: Objectives, point: Point, where: Where, z: Tree) -> Tree:
-    """g_xy(x, y; where) z: the gradient in x of <g_y, z>."""
+    """Return g_xy(x, y; where) z: the gradient in x of <g_y, z>."""
     x, y = point
     return jax.vjp(lambda x: jax.grad(problem.g, 1)(x, y, where), x)[1](z)[0]

@@ -1,4 +1,4 @@
-"""The inverse Hessian as a truncated Neumann series, sampled (eq. 5) or summed."""
+"""Inverse Hessian as a truncated Neumann series, sampled (eq. 5) or summed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,20 +20,20 @@ from ..problem import Objectives
 from .implicit import Implicit, hessian, hessian_product
 from .protocol import Point
 
-TERMS = 32  # K where none is given
+TERMS = 32  # default K
 
 
 @tree.pytree
 @dataclass(frozen=True)
 class Neumann:
-    """z = (K / L) prod_{j=1..k} (I - g_yy(zeta_j) / L) b, k uniform on 0..K-1.
+    """Solver z = (K / L) prod_{j=1..k} (I - g_yy(zeta_j) / L) b, k uniform on 0..K-1.
 
-    On all rows there is nothing to sample, and it is the whole sum, the mean over k.
+    On all rows it is the whole sum, the mean over k.
     """
 
     lipschitz: Any  # L, a number once the run begins
     terms: int = field(metadata={"static": True})  # K
-    shift: Any = None  # of k, as a share of K; None: all agents have the same k
+    shift: Any = None  # shift of k as a share of K; None: all agents have the same k
 
     @property
     def links(self) -> int:
@@ -41,7 +41,7 @@ class Neumann:
 
     @property
     def depth(self) -> str:
-        """Whose k is: as `neumann` takes it."""
+        """The argument `depth` of `neumann`."""
         return "common" if self.shift is None else "own"
 
     def __call__(
@@ -63,7 +63,7 @@ class Neumann:
 @tree.pytree
 @dataclass(frozen=True)
 class NeumannSum:
-    """z = (1 / L) sum_{k=0..K-1} prod_{j=1..k} (I - g_yy(zeta_j) / L) b."""
+    """Solver z = (1 / L) sum_{k=0..K-1} prod_{j=1..k} (I - g_yy(zeta_j) / L) b."""
 
     lipschitz: Any  # L, a number once the run begins
     terms: int = field(metadata={"static": True})  # K
@@ -83,7 +83,7 @@ class NeumannSum:
             return w, tree.add(z, w)
 
         z = b
-        if self.links:  # no blocks were drawn for a chain of one term
+        if self.links:  # a chain of one term has no drawn blocks
             _, z = jax.lax.fori_loop(0, self.links, term, (b, b))
         rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
         spent = Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
@@ -91,7 +91,7 @@ class NeumannSum:
 
 
 def factors(lipschitz: Number, problem: Objectives, points: Sequence[Point], sample: Sample) -> Any:
-    """(j, w at every point) -> (I - g_yy(zeta_{j+1}) / L) w at every point."""
+    """Return (j, w at every point) -> (I - g_yy(zeta_{j+1}) / L) w at every point."""
     points = [(problem.seen(x), y) for x, y in points]  # rounded once, not in every factor
     if sample.chain is None:
         products = [hessian(problem, point, None) for point in points]
@@ -111,16 +111,23 @@ def neumann(
     lipschitz: Number | None = None,
     depth: Literal["common", "own"] = "common",
 ) -> Implicit:
-    """Eq. (5): a product of random depth, unbiased for the sum of `terms` terms.
+    """Make the estimator of eq. (5): a product of random depth, unbiased for the sum.
 
-    K = `terms`, 32 by default; L = `lipschitz` must bound the eigenvalues of every sampled g_yy. If
-    None, each agent learns its own L while it runs. Bias at most
-    (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); its variance grows with K. A round costs k
-    Hessian-products a point, (K - 1) / 2 on average. On all rows it is the whole sum.
+    The bias is at most (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); the variance grows with K. A
+    round costs k Hessian-vector products per point, (K - 1) / 2 on average. On all rows it is the
+    whole sum.
 
-    `depth` "common", as in the paper: all agents have the same k in a round, so that its noise does
-    not average out over them. "own": agent i of m has (k + floor(i K / m)) mod K, each uniform,
-    spread evenly over the network; agents that are computed side by side wait for the deepest.
+    Args:
+        terms: K, number of terms; default 32.
+        lipschitz: L, bound on the eigenvalues of every sampled g_yy; None: each agent learns its
+            own during the run.
+        depth: "common", as in the paper: all agents have the same k in a round, so that its noise
+            does not average out over the agents. "own": agent i of m has (k + floor(i K / m)) mod
+            K, each uniform, spread evenly over the network; agents computed in parallel wait for
+            the deepest.
+
+    Returns:
+        The estimator.
     """
     if depth not in ("common", "own"):
         raise ValueError(f"depth = {depth!r}; there are 'common' and 'own'")
@@ -129,14 +136,15 @@ def neumann(
 
 
 def _spread(setting: Setting) -> Found:
-    """i / m, of agent i."""
+    """Return i / m for agent i."""
     return Found(np.asarray(setting.numbers) / setting.agents, lasting=True)
 
 
 def neumann_sum(terms: int | None = None, lipschitz: Number | None = None) -> Implicit:
-    """The whole sum, every term on rows of its own: the mean of eq. (5) over the depth.
+    """Make an estimator with the whole sum, every term on its own rows.
 
-    The bias of `neumann` and less variance, for K - 1 Hessian-products a point.
+    It is the mean of eq. (5) over the depth: the bias of `neumann` with less variance, for K - 1
+    Hessian-vector products per point. Arguments as in `neumann`.
     """
     return Implicit(NeumannSum(given(lipschitz), at_least_one(terms)))
 

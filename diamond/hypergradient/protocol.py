@@ -1,4 +1,4 @@
-"""What a hypergradient estimator is."""
+"""Interface of hypergradient estimators."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,12 +12,12 @@ Point = tuple[Tree, Tree]  # (x, y)
 
 
 class Hypergradient(Protocol):
-    """A function of one agent's objectives, of points (x, y) and of ONE sample.
+    """Estimator: a function of one agent's objectives, of points (x, y) and of ONE sample.
 
-    It takes all points at once because they share everything random, the depth k too: that is what
-    momentum, eq. (6), and SPIDER differences live on. `links` is how many blocks of training rows
-    it wants beside xi and zeta_0 (zeta_1 .. zeta_K of eq. (5)). On `sample.full()` it uses all
-    rows. Returns one gradient a point, and what they cost together.
+    All points are given at once because they share all randomness, including the depth k: momentum,
+    eq. (6), and SPIDER differences rely on that. `links` is the number of blocks of training rows
+    needed beside xi and zeta_0 (zeta_1 .. zeta_K of eq. (5)). On `sample.full()` it uses all rows.
+    Returns one gradient per point, and their total cost.
     """
 
     @property

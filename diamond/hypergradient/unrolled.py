@@ -1,4 +1,4 @@
-"""The hypergradient by differentiating through gradient steps on the lower level (ITD)."""
+"""Hypergradient by differentiation through gradient steps on the lower level (ITD)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from .protocol import Point
 @tree.pytree
 @dataclass(frozen=True)
 class Unrolled:
-    """The gradient in x of f(x, y_N(x)), y_{s+1} = y_s - rate g_y(x, y_s; zeta_s), y_0 = y."""
+    """Gradient in x of f(x, y_N(x)), y_{s+1} = y_s - rate g_y(x, y_s; zeta_s), y_0 = y."""
 
     rate: Number
     steps: int = field(metadata={"static": True})
@@ -37,7 +37,8 @@ class Unrolled:
             y, _ = jax.lax.scan(descend, y, sample.chain, length=self.steps)
             return problem.f(x, y, sample.upper)
 
-        # Each step is one gradient on the way there, one product with g_yy and one with g_xy back.
+        # Each step costs one gradient forward, and one product with g_yy and one with g_xy
+        # backward.
         rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
         upper, steps = problem.valid.size(sample.upper), self.steps * len(points)
         spent = Cost(
@@ -50,10 +51,17 @@ class Unrolled:
 
 
 def unrolled(steps: int = 10, rate: Number = 0.1) -> Unrolled:
-    """Reverse mode through `steps` gradient steps of size `rate`, from the y at hand.
+    """Make an estimator by reverse mode through `steps` gradient steps from the current y.
 
-    Exact for f(x, y_N(x)); towards grad l the bias is of order N (1 - rate mu)^N. Memory grows with
-    `steps`. `rate` must stay below 2 / L_g.
+    Exact for f(x, y_N(x)); the bias relative to grad l is of order N (1 - rate mu)^N. Memory grows
+    with `steps`.
+
+    Args:
+        steps: N, number of gradient steps.
+        rate: size of the gradient steps, below 2 / L_g.
+
+    Returns:
+        The estimator.
     """
     if whole("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: unrolling needs at least one gradient step")

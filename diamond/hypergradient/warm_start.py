@@ -1,4 +1,4 @@
-"""The inverse Hessian by a few gradient steps from the solution of the round before."""
+"""Inverse Hessian by a few gradient steps from the solution of the previous round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ STEPS = 4
 @tree.pytree
 @dataclass(frozen=True)
 class WarmStart:
-    """z_{j+1} = z_j + (b - g_yy(zeta_j) z_j) / L, j = 0 .. steps - 1, from a learned z_0."""
+    """Solver z_{j+1} = z_j + (b - g_yy(zeta_j) z_j) / L, j = 0 .. steps - 1, from a learned z_0."""
 
     z: Any
     lipschitz: Any  # L
@@ -45,11 +45,12 @@ class WarmStart:
 
 
 def warm_start(steps: int = STEPS) -> Implicit:
-    """`steps` gradient steps for g_yy z = f_y from the z of the round before, each on its own rows.
+    """Make an estimator with `steps` gradient steps for g_yy z = f_y from the previous z.
 
-    z is carried from round to round like y, so that few steps are enough at any condition: the bias
-    is that of a z which lags behind x, not that of a truncated series. Needs a method that learns
-    its numbers: one whose `alpha` or `beta` is not given, or with this hypergradient.
+    Each step is on its own rows. z persists between rounds like y, so that few steps suffice at any
+    condition number: the bias is that of a z that lags behind x, not that of a truncated series. It
+    needs a method that learns its numbers: one whose `alpha` or `beta` is not given, or with this
+    hypergradient.
     """
     if whole("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: a warm start needs at least one step")

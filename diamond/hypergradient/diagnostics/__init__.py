@@ -1,1 +1,1 @@
-"""Measurements of estimators: their bias and cost, and the curvature that they divide by."""
+"""Diagnostics of estimators: bias, cost, and curvature."""

@@ -1,4 +1,4 @@
-"""How far an estimator is from the exact hypergradient, and what it costs."""
+"""Comparison of an estimator with the exact hypergradient."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -22,13 +22,13 @@ from .lipschitz import lipschitz
 
 @dataclass(frozen=True)
 class Report:
-    """What `check` found: one entry an agent in each array."""
+    """Result of `check`: arrays with one entry per agent."""
 
-    norm: np.ndarray  # of the exact hypergradient at (x, y)
-    bias: np.ndarray  # of the mean estimate: ||mean - exact||
-    sampling_error: np.ndarray  # of that mean, one standard deviation
-    deviation: np.ndarray  # of one estimate: sqrt(E ||estimate - mean||^2)
-    cost: Cost  # of one estimate, in rows, mean over draws and agents
+    norm: np.ndarray  # norm of the exact hypergradient at (x, y)
+    bias: np.ndarray  # ||mean estimate - exact||
+    sampling_error: np.ndarray  # one standard deviation of the mean estimate
+    deviation: np.ndarray  # sqrt(E ||estimate - mean||^2) of one estimate
+    cost: Cost  # rows per estimate, mean over draws and agents
     draws: int
 
     def __str__(self) -> str:
@@ -53,11 +53,23 @@ def check(
     seed: int = 0,
     sampling: Sampling = "blocks",
 ) -> Report:
-    """Bias, variance and cost of `estimator` at (x, y), by default the problem's start.
+    """Measure bias, variance and cost of `estimator` at (x, y).
 
-    Numbers that a run would learn are those of `lipschitz`, and a warm start begins with z = 0.
-    The reference is eq. (4) on all of an agent's rows, its Hessian formed and solved. A bias within
-    a few `sampling_error` is not distinguishable from none.
+    The reference is eq. (4) on all rows of an agent, with its Hessian formed and solved. Numbers
+    that a run would learn come from `lipschitz`, and a warm start begins with z = 0. A bias within
+    a few `sampling_error` is not significant.
+
+    Args:
+        problem: the problem.
+        estimator: an estimator of `diamond.hypergradient`.
+        x, y: the point; by default the problem's start.
+        batch: rows in a mini-batch.
+        draws: number of estimates per agent.
+        seed: seed of the draws.
+        sampling: "blocks" or "rows", as in `diamond.simulate`.
+
+    Returns:
+        The report.
     """
     with jax.enable_x64(True):
         wide = lambda a: jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), a)
@@ -109,7 +121,7 @@ def _moments(
     zero = jnp.zeros(len(agents))
     start = tree.zeros(truth), zero, Cost(*(jnp.zeros(()) for _ in Cost._fields))
     first, second, spent = jax.lax.fori_loop(0, draws, add, start)
-    mean = tree.scale(1 / draws, first)  # of the error
+    mean = tree.scale(1 / draws, first)  # mean error
     variance = jnp.maximum(second / draws - squares(mean), 0)
     bias, deviation = jnp.sqrt(squares(mean)), jnp.sqrt(variance)
     norms = jnp.sqrt(squares(truth))

@@ -1,4 +1,4 @@
-"""L_g of eq. (5): a bound on the eigenvalues of every sampled g_yy, estimated from the data."""
+"""Estimate of L_g of eq. (5): a bound on the eigenvalues of every sampled g_yy."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,19 +16,20 @@ from ...numbers.open_numbers import Setting
 from ...problem import Objectives, Problem
 from ..implicit import hessian
 
-BATCHES = 8  # Hessians looked at, per agent
-STEPS = 20  # of power iteration on each
-SAFETY = 3.0  # x and y move on: learned features bend more than those of the start
+BATCHES = 8  # sampled Hessians per agent
+STEPS = 20  # steps of power iteration on each
+SAFETY = 3.0  # margin, because curvature grows as x and y move
 
 
 def lipschitz(
     problem: Problem, x: Tree, y: Tree, batch: int = 64, seed: int = 0
 ) -> tuple[float, Cost]:
-    """Three times the largest |eigenvalue| of g_yy over 8 mini-batches an agent, all at (x, y).
+    """Return three times the largest |eigenvalue| of g_yy over 8 mini-batches per agent.
 
-    The largest over the agents; in a run, each has its own. An estimate, not a bound: it knows this
-    point and these batches. A chain on a larger L than needed is more biased, (1 - mu / L)^K; one
-    on less than half of L_g grows without bound. Also returns what it cost an agent.
+    All batches are evaluated at (x, y), and the maximum is over the agents (in a run, each agent
+    has its own). This is an estimate, not a bound. A chain with a larger L than needed is more
+    biased, (1 - mu / L)^K; a chain with less than half of L_g diverges. Also returns the cost per
+    agent.
     """
     everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
     point, objectives = jax.tree.map(everywhere, (x, y)), problem.objectives(batch)
@@ -43,17 +44,17 @@ def _cost(batch: int) -> Cost:
 
 
 class Probes(NamedTuple):
-    """The mini-batches that g_yy is looked at on, of every agent."""
+    """Mini-batches of every agent on which g_yy is estimated."""
 
-    keys: Any  # (agents, batches, 2): words of the key that each is drawn by
-    first: Any  # (agents, batches): its first row, of rows that are stored
-    starts: Any  # (agents, batches, leaves of y, 2): of the keys that the iteration begins by
+    keys: Any  # (agents, batches, 2): words of the key of each batch
+    first: Any  # (agents, batches): first row of the batch, if rows are stored
+    starts: Any  # (agents, batches, leaves of y, 2): keys of start vectors
 
 
 def probes(key: jax.Array, numbers: Any, counts: Any, y: Tree, batches: int) -> Probes:
-    """Those of the agents `numbers`, with `counts` rows. `y`: of one agent or of all.
+    """Draw the probes of the agents `numbers` with `counts` rows; `y` of one agent or of all.
 
-    Drawn here: in the program, to compile how they are drawn takes longer than all the rest of it.
+    They are drawn on the host: compiling the draws would take longer than the rest of the program.
     """
     own = host_random.fold_in(host_random.words(key), np.asarray(numbers))
     keys = host_random.split(own, batches)
@@ -64,7 +65,7 @@ def probes(key: jax.Array, numbers: Any, counts: Any, y: Tree, batches: int) -> 
 
 @briefly()
 def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.Array:
-    """The largest |eigenvalue| of g_yy on the mini-batches of each agent, at its (x, y)."""
+    """Estimate the largest |eigenvalue| of g_yy on each agent's mini-batches at its (x, y)."""
     typed = partial(jax.random.wrap_key_data, impl="threefry2x32")
 
     def of_agent(agent: jax.Array, probes: Probes, x: Tree, y: Tree) -> jax.Array:
@@ -82,7 +83,7 @@ def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.A
 
 
 def bends(setting: Setting, point: tuple[Tree, Tree]) -> np.ndarray:
-    """`curvature` over 8 mini-batches of each agent to be measured here, one row an agent."""
+    """Estimate `curvature` on 8 mini-batches of each agent measured here, one row per agent."""
     key = sampling.key(setting.seed)
 
     def look(rows: Any, at: tuple[Tree, Tree], agents: Any) -> jax.Array:
@@ -94,13 +95,13 @@ def bends(setting: Setting, point: tuple[Tree, Tree]) -> np.ndarray:
 
 
 def in_use(algorithm: object) -> float | None:
-    """The L that `algorithm` divides by, if it does and its user gave it."""
+    """Return the L that the user gave to `algorithm`, or None."""
     leaves = jax.tree_util.tree_leaves_with_path(algorithm)
     return next((float(leaf) for path, leaf in leaves if _is_chain(path)), None)
 
 
 def raised(algorithm: Any, factor: float) -> Any:
-    """An algorithm whose L, if it has one, is `factor` times as large."""
+    """Return the algorithm with its L, if any, multiplied by `factor`."""
 
     def times(path: Any, leaf: Any) -> Any:
         return leaf * factor if _is_chain(path) else leaf
