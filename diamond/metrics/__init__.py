@@ -1,1 +1,1 @@
-"""What is measured of a run while it is made, and said of it: warnings, divergence, stops."""
+"""Measurement of runs: measures, warnings, divergence, stopping, progress display."""

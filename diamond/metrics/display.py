@@ -1,4 +1,4 @@
-"""The progress of runs on the error output: one live table on a terminal, plain lines elsewhere."""
+"""Progress display on the error output: a live table on a terminal, plain lines elsewhere."""
 
 import math
 import sys
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 16  # of a sparkline
-PAUSE = 2.0  # seconds between plain lines of one run, at least
-MEASURES = ("metric", "upper_loss", "local_loss", "consensus")  # shown where they are measured
+WIDTH = 16  # characters of a sparkline
+PAUSE = 2.0  # minimum seconds between plain lines of one run
+MEASURES = ("metric", "upper_loss", "local_loss", "consensus")  # shown if measured
 LOSSES = ("upper_loss", "local_loss")
-PAD = 1  # between columns of a table
-_in_use = threading.Lock()  # held by whoever shows progress: a run inside of it shows nothing
+PAD = 1  # spaces between columns of a table
+_in_use = threading.Lock()  # held by the active display: runs nested inside show nothing
 
 
 def talk(message: str = "", style: str = "", err: bool = True) -> None:
-    """One line to whoever watches; results go to the standard output, talk to the error output."""
+    """Print one line; results go to the standard output, messages to the error output."""
     from rich.console import Console
 
     Console(stderr=err, soft_wrap=True, highlight=False).print(message, style=style, markup=False)
@@ -27,29 +27,29 @@ def talk(message: str = "", style: str = "", err: bool = True) -> None:
 
 @dataclass
 class Row:
-    """Where one run stands."""
+    """Progress of one run."""
 
     rounds: int = 0
     status: str = "waiting"
     entries: list[dict[str, float]] = field(default_factory=list)
     since: float = 0.0
-    first: tuple[float, float] = (0.0, 0.0)  # round and time of the first evaluation seen
-    last: float = 0.0  # time of the last
+    first: tuple[float, float] = (0.0, 0.0)  # round and time of the first evaluation
+    last: float = 0.0  # time of the last evaluation
 
     def pace(self) -> float:
-        """Rounds a second since the first evaluation seen, measuring included."""
+        """Return rounds per second since the first evaluation, including measuring."""
         made = self.entries[-1]["round"] - self.first[0] if self.entries else 0
         took = self.last - self.first[1]
         return made / took if made and took else 0.0
 
     def left(self) -> str:
-        """How long it will take yet."""
+        """Return the estimated time left."""
         pace = self.pace()
         return duration((self.rounds - self.entries[-1]["round"]) / pace) if pace else ""
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
-    """The course of positive values as a line of bars, on a logarithmic scale."""
+    """Draw positive values as a line of bars, on a logarithmic scale."""
     step = max(1, -(-len(values) // width))
     seen = [math.log10(v) for v in values[::step] if v > 0 and math.isfinite(v)]
     if not seen:
@@ -60,7 +60,7 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
 
 
 class Board:
-    """All runs as rows; what both displays know."""
+    """All runs as rows: the state that all displays share."""
 
     def __init__(self, names: Sequence[str], rounds: int):
         self.rows = {name: Row(rounds) for name in names}
@@ -85,7 +85,7 @@ class Board:
 
 
 class Lines(Board):
-    """A line of key=value now and then, the same for every eye and every parser."""
+    """Display that prints occasional lines of key=value, readable and parseable."""
 
     def __init__(self, names: Sequence[str], rounds: int):
         super().__init__(names, rounds)
@@ -114,22 +114,22 @@ class Lines(Board):
 
 
 def _shown(entry: Mapping[str, float], names: Sequence[str], digits: int) -> str:
-    """The first of these measures that there is; empty where there is none."""
+    """Format the first of these measures that is present; "" if none is."""
     value = next((entry[name] for name in names if name in entry), None)
     return "" if value is None else f"{value:.{digits}g}"
 
 
 def _course(entry: Mapping[str, float]) -> float:
-    """The measure whose course is drawn."""
+    """Return the measure that the sparkline shows."""
     return next((entry[name] for name in ("metric", *LOSSES) if name in entry), float("nan"))
 
 
 class Quiet(Board):
-    """Nothing but warnings."""
+    """Display that prints warnings only."""
 
 
 class Live(Board):
-    """A table that is drawn anew while the runs go on."""
+    """Display with a table that is redrawn during the runs."""
 
     COLUMNS = "run round metric loss consensus samples MB r/s left course".split()
     GOING = "course consensus MB samples loss r/s metric left".split()  # where not all fit
@@ -152,7 +152,7 @@ class Live(Board):
         yield table
 
     def cells(self, name: str, row: Row) -> list[str]:
-        """One run."""
+        """Return the cells of one run."""
         if not row.entries:
             waited = f" {duration(time.monotonic() - row.since)}" if row.since else ""
             return [name, row.status + waited]
@@ -172,7 +172,7 @@ class Live(Board):
 
 
 class Line(Board):
-    """One line that is written over, for a notebook."""
+    """Display with one line that is overwritten, for a notebook."""
 
     def stage(self, name: str, said: str) -> None:
         super().stage(name, said)
@@ -191,20 +191,20 @@ class Line(Board):
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Leave an empty line, to be written over."""
+        """Clear the line."""
         self.write("")
         self.write("\r")
 
 
 @contextmanager
 def live(names: Sequence[str], rounds: int, transient: bool = False) -> Iterator[Live]:
-    """A table of runs on the terminal; `transient`: removed at the end."""
+    """Show a table of runs on the terminal; `transient`: remove it at the end."""
     from rich.console import Console
     from rich.live import Live as Display
 
     board = Live(names, rounds)
     options: dict[str, Any] = {"refresh_per_second": 4, "transient": transient}
-    # What the user prints to a file must not end up on the terminal.
+    # Output that the user redirects to a file must not appear on the terminal.
     options["redirect_stdout"] = bool(sys.stdout and sys.stdout.isatty())
     with Display(board, console=Console(stderr=True), **options):
         yield board
@@ -214,8 +214,8 @@ def live(names: Sequence[str], rounds: int, transient: bool = False) -> Iterator
 def displayed(names: Sequence[str], rounds: int, progress: bool = True) -> Iterator[Board]:
     """Show the progress of runs that are called from Python.
 
-    A table on a terminal, a line in a notebook, nothing elsewhere, without `progress`, or inside of
-    another display. Nothing is imported where nothing is shown.
+    A table on a terminal, a line in a notebook; nothing elsewhere, without `progress`, or inside
+    another display. Display packages are imported only when needed.
     """
     with undisplayed() as free:
         place = _place() if progress and free else ""
@@ -234,7 +234,7 @@ def displayed(names: Sequence[str], rounds: int, progress: bool = True) -> Itera
 
 @contextmanager
 def undisplayed() -> Iterator[bool]:
-    """Show no progress of the runs inside; yields whether there is no display around it."""
+    """Suppress the progress of runs inside; yields whether no display is active around it."""
     free = _in_use.acquire(blocking=False)
     try:
         yield free
@@ -244,7 +244,7 @@ def undisplayed() -> Iterator[bool]:
 
 
 def _place() -> str:
-    """Where the error output goes: "terminal", "notebook", or "" for neither."""
+    """Return where the error output goes: "terminal", "notebook", or ""."""
     if sys.stderr is not None and sys.stderr.isatty():
         return "terminal"
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -252,7 +252,7 @@ def _place() -> str:
 
 
 def narrowed(needs: Mapping[str, int], order: Sequence[str], width: int) -> list[str]:
-    """The columns, of which each `needs` so much, without those that `order` gives up to fit."""
+    """Drop columns in the given `order` until the widths `needs` fit into `width`."""
     kept = dict(needs)
     for column in order:
         if sum(need + PAD for need in kept.values()) - PAD <= width:
@@ -262,7 +262,7 @@ def narrowed(needs: Mapping[str, int], order: Sequence[str], width: int) -> list
 
 
 def duration(seconds: float) -> str:
-    """0.31 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    """Format a duration: 0.31 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds < 99.5:
         return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

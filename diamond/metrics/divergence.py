@@ -1,4 +1,4 @@
-"""A run that is no longer finite: when, where, why, and what to do."""
+"""Divergence of a run: the round, the quantity, the likely cause, and the remedy."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -15,12 +15,12 @@ from ..rounds.algorithm import Algorithm
 from ..runs.run import Run
 from .standard_errors import SUFFIX
 
-ROUGH = "solver_error"  # not finite where the lower level could not be solved, which is said
+ROUGH = "solver_error"  # not finite if the lower level has no solution, which has its own warning
 NEED_SOLUTION = ("stationarity", "lower_error", "metric", "definition1", "upper_loss")
 
 
 class Diverged(RuntimeError):
-    """Raised by a runtime. `run` holds the last good state and the history until then."""
+    """Error of a run that diverged; `run` holds the last finite state and the history."""
 
     def __init__(self, message: str, round: int, quantity: str, run: Run):
         super().__init__(message)
@@ -28,33 +28,33 @@ class Diverged(RuntimeError):
 
 
 def directions(estimate: Any) -> tuple[Any, Any]:
-    """p and v of what a stage estimated; all of it as p, if it does not tell them apart."""
+    """Return p and v of a stage's estimate; all of it as p if it does not separate them."""
     found = estimate[0] if isinstance(estimate, tuple) and estimate else estimate
     return getattr(found, "x", estimate), getattr(found, "y", None)
 
 
 def culprit(lost: np.ndarray, state: Any) -> str:
-    """The first quantity of a round that is not finite, and an agent that has it.
+    """Name the first quantity of a round that is not finite, and an agent that has it.
 
-    `lost`: of every agent, whether its p and its v are not finite.
+    `lost`: whether p and v of every agent are not finite.
     """
     broken = lambda part: ~np.asarray(jax.vmap(tree.finite)(part))
     named = [("p, the upper direction,", lost[:, 0]), ("v, the lower direction,", lost[:, 1])]
     for name, part in [*named, ("x", broken(state.x)), ("y", broken(state.y))]:
         if part.any():
             return f"{name} of agent {int(np.argmax(part))}"
-    return "x or y"  # finite here, by a rounding; in the compiled rounds it was not
+    return "x or y"  # finite here through rounding; in the compiled rounds it was not
 
 
 def unsound(entry: Mapping[str, float]) -> list[str]:
-    """The measures of an evaluation that are not finite, but for those that need a y* not found."""
+    """Return the measures that are not finite, except those that need a missing y*."""
     return [name for name in entry if not is_sound(entry, name)]
 
 
 def is_sound(entry: Mapping[str, Any], name: str) -> Any:
-    """Whether a measure is finite or, since it needs a y* that was not found, need not be.
+    """Return whether a measure is finite, or need not be because y* was not found.
 
-    Of several runs at once, if the entry is of several.
+    Works elementwise if the entry has an axis of runs.
     """
     if name == ROUGH:
         return np.full(np.shape(entry[name]), True)
@@ -64,7 +64,7 @@ def is_sound(entry: Mapping[str, Any], name: str) -> Any:
 
 
 def whose(names: Collection[str], entry: Mapping[str, float], own: Mapping[str, Any]) -> str:
-    """Measures that are not finite, and the agents whose own they are, in words."""
+    """Describe the measures that are not finite, and the agents concerned."""
     lost = [~np.isfinite(np.asarray(own[name], float)) for name in names if name in own]
     agents = np.flatnonzero(np.any(lost, axis=0)).tolist() if lost else []
     of = f" (agent {', '.join(map(str, agents[:8]))})" if agents else ""
@@ -72,7 +72,7 @@ def whose(names: Collection[str], entry: Mapping[str, float], own: Mapping[str, 
 
 
 def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str | None:
-    """Why measures are not finite, where it is no step that is too large."""
+    """Return why measures are not finite, if the cause is not a step that is too large."""
     if set(wrong) <= set(metrics):
         return "the losses are finite there, so look into the metric itself for 0/0 or log(0)"
     if round == 0:
@@ -84,7 +84,7 @@ def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str |
 
 
 def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
-    """The likely cause, from the curvature of the lower level at the start."""
+    """Explain the likely cause from the curvature of the lower level at the start."""
     numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
     start = dataclasses.replace(setting, moved=None).point
     (largest,), _ = setting.talk.largest("start", lambda: (bends(setting, start), Cost()))

@@ -1,4 +1,4 @@
-"""Early signs that a run goes wrong, each said once, with cause and remedy."""
+"""Early warnings of a run that goes wrong, each given once, with cause and remedy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,46 +14,46 @@ from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from . import lower_solution
 
-GROWN = 100.0  # times its smallest: a direction that should shrink
-STABLE = 1.0  # beta times the curvature of g_yy; 2 is the limit
-STALE = 10.0  # ||mean of p|| / ||grad l||: momentum has gathered more than the gradient
-VANISHED = 1e-3  # of the first ||grad l||^2
-NEAR = 5e-3  # of the loss of a prediction that ignores the features
-PATIENCE = 100  # rounds, and half of those planned, before a run is said to stand still
-STILL = 1e-2  # of 1 + ||x_0||: no agent has moved x further
-UNCHANGED = 0.9  # of the first ||grad l||^2, that is left
-SLIGHT = 1e-3  # of |l|: a change that ||grad l|| (1 + ||x_0||) must exceed to matter
-ENDED = 1e-2  # of the first alpha: a schedule that is over
+GROWN = 100.0  # growth of a direction over its minimum
+STABLE = 1.0  # beta times the curvature of g_yy; the limit is 2
+STALE = 10.0  # ||mean of p|| / ||grad l||: momentum exceeds the gradient
+VANISHED = 1e-3  # relative to the first ||grad l||^2
+NEAR = 5e-3  # relative distance to the loss of a prediction that ignores the features
+PATIENCE = 100  # rounds, and half of the planned rounds, before a standstill is reported
+STILL = 1e-2  # largest move of x over all agents, relative to 1 + ||x_0||
+UNCHANGED = 0.9  # remaining share of the first ||grad l||^2
+SLIGHT = 1e-3  # relative to |l|: smallest ||grad l|| (1 + ||x_0||) that matters
+ENDED = 1e-2  # relative to the first alpha: a schedule that has ended
 Numbers = Callable[[], dict[str, float]]
 
 
 class EarlyWarnings:
-    """What was seen of a run so far, and what has been said."""
+    """Observations of a run, and the warnings already given."""
 
     def __init__(self, problem: Problem, seed: int):
         self.problem = problem
         self.start: Tree = problem.start(seed)[0]
         self.tolerance = lower_solution.tolerance(jax.tree.leaves(problem.start(seed))[0].dtype)
         self.said: set[str] = set()
-        self.least: dict[str, tuple[float, int]] = {}  # of each direction: its size, the round
+        self.least: dict[str, tuple[float, int]] = {}  # per direction: smallest norm, and its round
         self.first: float | None = None  # ||grad l||^2 at the first evaluation
 
     def look(
         self, entry: dict[str, float], state: Any, algorithm: Algorithm, rounds: int = 0
     ) -> list[str]:
-        """What `entry` and the state it was measured at give reason to say.
+        """Return the warnings for `entry` and the state it was measured at.
 
-        `rounds`: of the whole run, as far as they are known.
+        `rounds`: planned rounds of the run, if known.
         """
-        if "metric" not in entry:  # nothing exact is measured
+        if "metric" not in entry:  # without exact measures
             found = {"growth": self._growth(entry, state, partial(_numbers, algorithm, 0))}
             return self._new(found)
         measured = bool(np.isfinite(entry["metric"]))
         if measured and self.first is None:
             self.first = entry["stationarity"]
         if not measured and entry["solver_error"] != np.inf:
-            return []  # on its way to diverge: that will be said
-        numbers = partial(_numbers, algorithm, int(entry["round"]))  # rarely asked for
+            return []  # about to diverge, which has its own message
+        numbers = partial(_numbers, algorithm, int(entry["round"]))  # evaluated lazily
         found = {
             "solution": _solution(entry),
             "solver": self._solver(entry),
@@ -69,13 +69,13 @@ class EarlyWarnings:
         return self._new(found)
 
     def _new(self, found: Mapping[str, str | None]) -> list[str]:
-        """Messages that were not given before."""
+        """Return the messages that were not given before."""
         new = {kind: said for kind, said in found.items() if said and kind not in self.said}
         self.said |= new.keys() - {"solver"}
         return list(new.values())
 
     def restore(self, entries: Sequence[Mapping[str, float]]) -> None:
-        """Continue after the entries of a run that was stopped."""
+        """Continue after the entries of an interrupted run."""
         if entries and np.isfinite(entries[0].get("stationarity", np.nan)):
             self.first = entries[0]["stationarity"]
 
@@ -89,7 +89,7 @@ class EarlyWarnings:
         )
 
     def _growth(self, entry: dict[str, float], state: Any, numbers: Numbers) -> str | None:
-        """Directions shrink as a run converges; one that grows instead is near its limit."""
+        """Warn of a direction that grows: directions shrink as a run converges."""
         for name, step in (("u", "alpha"), ("p", "alpha"), ("v", "beta")):
             direction = getattr(state, name, None)
             if direction is None or not entry["round"]:
@@ -101,9 +101,9 @@ class EarlyWarnings:
             elif size > GROWN * least > 0:
                 found = numbers()
                 if found.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
-                    step = "beta"  # y is what grows, and takes x along
+                    step = "beta"  # y grows, and x follows it
                 if step not in found:
-                    return None  # a learned step becomes shorter by itself
+                    return None  # learned steps become shorter by themselves
                 return (
                     f"{name} has grown {size / least:.0f}-fold between rounds {since} and "
                     f"{entry['round']}: {step} = {found[step]:.3g} is near the limit of what is "
@@ -112,7 +112,7 @@ class EarlyWarnings:
         return None
 
     def _collapse(self, entry: dict[str, float]) -> str | None:
-        """Saturated units: no gradient, and the loss of a prediction that ignores its input."""
+        """Warn of saturated units: no gradient, and the loss of a constant prediction."""
         level = self.problem.constant
         if level is None or not entry["round"] or self.first is None:
             return None
@@ -134,11 +134,11 @@ def standstill(
     algorithm: Algorithm,
     rounds: int,
 ) -> str | None:
-    """What to say of a run whose x is where it began, though l falls from there.
+    """Return a warning for a run whose x is still at its start, though l decreases from there.
 
     `x` is that of all agents, `start` that of each before round 0, `first` the stationarity there.
-    Nothing is said of a run that has made progress and then stays, as one that has converged does,
-    nor where the user's schedule of alpha has ended.
+    A run that has made progress and then converged, or whose given schedule of alpha has ended,
+    gets no warning.
     """
     t, slope = int(entry["round"]), entry["stationarity"]
     if t < max(PATIENCE, rounds / 2) or first is None or not slope >= UNCHANGED * first > 0:
@@ -165,7 +165,7 @@ def standstill(
 
 
 def _solution(entry: dict[str, float]) -> str | None:
-    """Where there is no y*, or more than one between which f differs."""
+    """Warn if y* does not exist, or is not unique and f differs between solutions."""
     if entry["solver_error"] != np.inf:
         return None
     return (
@@ -189,13 +189,13 @@ def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:
 
 
 def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | None:
-    """The mean of p estimates grad l; one much larger is the correction, not the gradient."""
+    """Warn if the mean of p, which estimates grad l, is much larger than grad l."""
     p = getattr(state, "p", None)
     if p is None or not entry["round"] or not entry["stationarity"]:
         return None
     mean = jax.tree.map(lambda a: a.mean(0, keepdims=True), host.at_hand(p))
     ratio = float(_lengths(mean)[0]) / entry["stationarity"] ** 0.5
-    spread = entry["consensus"] + entry["lower_error"]  # away from x_i = xbar, y_i = y_i* it may
+    spread = entry["consensus"] + entry["lower_error"]  # large where x_i != xbar or y_i != y_i*
     if ratio <= STALE or spread > entry["stationarity"] or "eta" not in (found := numbers()):
         return None
     return (
@@ -206,12 +206,12 @@ def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | No
 
 
 def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
-    """The step sizes and weights of round t."""
+    """Return the step sizes and weights of round t."""
     return {name: float(value) for name, value in algorithm.numbers(t).items()}
 
 
 def _lengths(direction: Tree) -> Any:
-    """The norm of every agent's; in double precision, where the square of a large one is finite."""
+    """Return the norm of every agent's direction, in double precision against overflow."""
     wide = [np.asarray(a, np.float64).reshape(len(a), -1) for a in jax.tree.leaves(direction)]
     with np.errstate(over="ignore"):
         return np.sqrt(sum((a**2).sum(1) for a in wide))

@@ -1,4 +1,4 @@
-"""How good the agents' point is: the three terms of eq. (11), the losses, the user's metrics."""
+"""Exact measures: the three terms of eq. (11), the losses, the user's metrics."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,7 +18,7 @@ from .over_agents import OverAgents
 from .standard_errors import Agents, Found, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]
-BATCHES = 2  # of every agent, on which g_yy is looked at
+BATCHES = 2  # mini-batches per agent on which g_yy is estimated
 
 
 def measure(
@@ -29,27 +29,26 @@ def measure(
     y: Tree,
     z: Tree = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """The measures of all agents together, and those that each agent has of its own.
+    """Return the measures of all agents together, and those of each agent.
 
         metric = ||grad l(xbar)||^2 + sum_i ||x_i - xbar||^2 + sum_i ||y_i*(x_i) - y_i||^2   (11)
 
-    Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with
-    the consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
-    `lower.tolerance`, and `solver_error` is the largest error that was left: infinite where g_yy is
-    not positive definite, so that there is no y* or, where f differs between several, not one.
-    Measures that need y* are not a number there. `upper_loss` is the objective itself,
-    l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is the mean of f_i(x_i, y_i), which
-    agents can lower by not agreeing on x. Both are on all validation rows.
-    Metrics are averages over the agents, each at its own (x_i, y_i).
+    Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with the
+    consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
+    `lower.tolerance`. `solver_error` is the largest remaining error: infinite if g_yy is not
+    positive definite, so that y* does not exist or is not unique. Measures that need y* are then
+    NaN. `upper_loss` is the objective l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is
+    the mean of f_i(x_i, y_i), which agents can lower by disagreeing on x. Both use all validation
+    rows. Metrics are averages over the agents, each at its own (x_i, y_i).
 
-    Where the lower level is common, y*(xbar) is that of 1/m sum_i g_i, `lower_error` the sum of
-    ||y*(xbar) - y_i||^2, and `y_consensus` and `z_consensus` (of a `z` that the method carries) are
-    the distances to the mean, not part of the metric. Where there is none, `lower_error` is 0. With
-    a prox, `stationarity` is ||xbar - prox(xbar - grad l(xbar))||^2 and `upper_loss` contains the
-    regularizer.
+    With a common lower level, y*(xbar) minimizes 1/m sum_i g_i, `lower_error` is the sum of
+    ||y*(xbar) - y_i||^2, and `y_consensus` and `z_consensus` (for a method with `z`) are the
+    squared distances to the mean, not part of the metric. Without a lower level, `lower_error` is
+    0. With a prox, `stationarity` is ||xbar - prox(xbar - grad l(xbar))||^2 and `upper_loss`
+    contains the regularizer.
 
-    What is of a stream is measured on a sample of its rows, and has a standard error:
-    `upper_loss_se` and so on (`standard_errors`).
+    Measures on a stream use a sample of rows and have standard errors: `upper_loss_se` and so on
+    (`standard_errors`).
     """
     return _measure(problem, rows, tuple(metrics.items()), x, y, z)
 
@@ -63,7 +62,7 @@ def _measure(
 
 
 def curvature_probes(problem: Problem, y: Tree, seed: int, places: int) -> Probes | None:
-    """Two mini-batches of every agent, by a `y` of one; `places` beyond have those of the last."""
+    """Draw two mini-batches per agent, by a `y` of one; extra `places` repeat the last agent."""
     if problem.lower is None:
         return None
     agents = np.minimum(np.arange(places), problem.agents - 1)
@@ -72,7 +71,7 @@ def curvature_probes(problem: Problem, y: Tree, seed: int, places: int) -> Probe
 
 
 def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower_solution.Solution]:
-    """The lower level solved at each of `xs`, from one solution to the next: compiled once."""
+    """Solve the lower level at each of `xs`, each from the previous solution: compiled once."""
 
     def step(y: Tree, x: Tree) -> tuple[Tree, lower_solution.Solution]:
         found = lower_solution.solve(problem, x, y)
@@ -91,25 +90,25 @@ def measure_exactly(
     z: Tree,
     over: OverAgents,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """`measure`, inside a program."""
+    """Compute `measure` inside a program."""
     total, count, average = over.total, over.count, over.average
     sampled = any(part.sampled for part in (problem.train, problem.valid, rows))
     mean, level = average(x), problem.lower_level
 
     def known(value: jax.Array, error: jax.Array) -> jax.Array:
-        """`value`, which needs y*; not a number where y* was not found."""
+        """Return `value`, which needs y*; NaN if y* was not found."""
         return jnp.where(jnp.isfinite(error), value, jnp.nan)
 
     def slope(
         oracle: lower_solution.Oracle, found: lower_solution.Solution
     ) -> tuple[lower_solution.Solution, Tree]:
-        """A solution at xbar, whose error is not finite where it is none, and the hypergradient."""
+        """Return a solution at xbar, with an infinite error if invalid, and the hypergradient."""
         h, error = lower_solution.inspected_implicit(oracle, mean, found.y)
         error = jnp.where(jnp.isfinite(found.error), found.error + error, found.error)
         return found._replace(error=error), h
 
     def agreed(oracle: lower_solution.Oracle) -> tuple[lower_solution.Solution, Tree]:
-        """y*(xbar) of a common lower level, and the hypergradient there."""
+        """Return y*(xbar) of a common lower level, and the hypergradient there."""
         return slope(oracle, lower_solution.newton(oracle, mean, average(y)))
 
     def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any, Any]:
@@ -141,7 +140,7 @@ def measure_exactly(
     gradient, sums = average(gradients), jax.tree.map(total, own)
 
     def shown(gradient: Tree) -> Tree:
-        """xbar - prox(xbar - grad l(xbar)), which is the gradient where there is no prox."""
+        """Return xbar - prox(xbar - grad l(xbar)): the gradient if there is no prox."""
         if problem.prox is None:
             return gradient
         return tree.sub(mean, problem.prox(tree.sub(mean, gradient), 1.0))

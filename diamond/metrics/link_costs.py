@@ -1,4 +1,4 @@
-"""What a run would have taken on the links of its network: seconds, and joules."""
+"""Simulated cost of a run on the links of its network: seconds and joules."""
 
 from ..network import Network
 from ..network.links.clock import Clock
@@ -7,7 +7,7 @@ from ..rounds.traffic import Traffic
 
 
 class LinkCosts:
-    """Counts `network_seconds` and `joules` of a run from what it sent; nothing without links."""
+    """Counter of `network_seconds` and `joules` of a run; empty without links."""
 
     def __init__(self, network: Network, traffic: Traffic, seed: int):
         self.network, self.traffic = network, traffic
@@ -19,7 +19,7 @@ class LinkCosts:
         return self.of(rounds, setup.rounds, setup.bytes, seconds)
 
     def of(self, rounds: int, talks: int, talked: int, seconds: float) -> dict[str, float]:
-        """The same; finding numbers took `talks` exchanges, of `talked` bytes over the network."""
+        """Return the costs with `talks` exchanges of `talked` bytes for estimating numbers."""
         links = self.network.links
         if links is None or self.clock is None:
             return {}

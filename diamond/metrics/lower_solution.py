@@ -1,7 +1,7 @@
-"""y*(x) and the exact hypergradient, on all rows: what measures are made of.
+"""y*(x) and the exact hypergradient on all rows, for the measures.
 
-Of one agent, whose lower level is its own, or of all agents together, who have one in common:
-1/m sum_i g_i is then what `Together` makes of their gradients and products.
+Either for one agent with a personal lower level, or for all agents with a common one: then
+`Together` averages their gradients and products for 1/m sum_i g_i.
 """
 
 from collections.abc import Callable
@@ -19,22 +19,22 @@ from ..problem import Objectives
 
 NEWTON_STEPS = 50
 CG_STEPS = 500
-SINGULAR = 8.0  # times the precision: a least curvature, relative to the largest, that counts as 0
+SINGULAR = 8.0  # relative curvature, in units of the precision, that counts as 0
 
 
 class Solution(NamedTuple):
-    """The lower level solved at x."""
+    """Solution of the lower level at x."""
 
     y: Tree  # y*(x)
-    error: jax.Array  # the last Newton step relative to 1 + ||y||: about the distance to y*(x)
+    error: jax.Array  # last Newton step relative to 1 + ||y||: about the distance to y*(x)
     cost: Cost  # in rows
 
 
 class Hypergradient(NamedTuple):
-    """The hypergradient at (x, y*(x))."""
+    """Hypergradient at (x, y*(x))."""
 
     h: Tree
-    error: jax.Array  # 0; infinite where g_yy is not positive definite
+    error: jax.Array  # 0; infinite if g_yy is not positive definite
 
 
 def tolerance(dtype: Any) -> float:
@@ -43,24 +43,24 @@ def tolerance(dtype: Any) -> float:
 
 
 class Oracle(Protocol):
-    """Derivatives of f and g on all rows, of one agent or in the mean over all."""
+    """Derivatives of f and g on all rows, of one agent or averaged over all."""
 
     @property
-    def rows(self) -> Any: ...  # training rows behind a derivative of g
+    def rows(self) -> Any: ...  # training rows per derivative of g
 
     def lower(self, x: Tree, y: Tree) -> Tree:
-        """g_y."""
+        """Return g_y."""
 
     def upper(self, x: Tree, y: Tree) -> tuple[Tree, Tree]:
-        """f_x and f_y."""
+        """Return f_x and f_y."""
 
     def cross(self, x: Tree, y: Tree, z: Tree) -> Tree:
-        """g_xy z."""
+        """Return g_xy z."""
 
 
 @dataclass(frozen=True)
 class Own:
-    """One agent's."""
+    """Oracle of one agent."""
 
     problem: Objectives
 
@@ -80,7 +80,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Together:
-    """The mean over all agents, of whom `mean(function, ...)` asks each for function(own, ...)."""
+    """Oracle of the mean over all agents; `mean(function, ...)` averages function(own, ...)."""
 
     mean: Callable[..., Tree]
     rows: Any
@@ -96,7 +96,7 @@ class Together:
 
 
 def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
-    """y*(x) = argmin_y g(x, y) of one agent, from a first guess y."""
+    """Return y*(x) = argmin_y g(x, y) of one agent, from a first guess y."""
     return newton(Own(problem), x, y)
 
 
@@ -106,11 +106,11 @@ def hypergradient(problem: Objectives, x: Tree, y: Tree) -> Tree:
 
 
 def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
-    """y*(x) = argmin_y g(x, y) from a first guess y, by Newton's method with CG inside.
+    """Compute y*(x) = argmin_y g(x, y) from a first guess y, by Newton's method with CG.
 
-    A step is halved until ||g_y|| shrinks (along Newton's direction it must, g being strongly
-    convex). Ends when the step is below `tolerance`, when rounding lets ||g_y|| shrink no more, or
-    after 50 steps.
+    A step is halved until ||g_y|| shrinks (along Newton's direction it must, because g is strongly
+    convex). Ends when the step is below `tolerance`, when rounding prevents further decrease of
+    ||g_y||, or after 50 steps.
     """
     gradient = hoisted(lambda y: oracle.lower(x, y), y)
     small = tolerance(tree.norm(y).dtype)
@@ -136,7 +136,7 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
         first = rate, tree.norm(gradient(tree.axpy(-1, move, y))), tried
         rate, new, tried = jax.lax.while_loop(worse, halve, first)
         stuck = ~(new < size)
-        length = tree.norm(move)  # 0 where the curvature is not positive: nothing is solved there
+        length = tree.norm(move)  # 0 if the curvature is not positive: no solution there
         lost = (length == 0) & (tree.norm(value) > 0)
         error = jnp.where(lost, jnp.inf, length / (1 + tree.norm(y)))
         moved = tree.select(stuck, y, tree.axpy(-rate, move, y))
@@ -154,14 +154,14 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
 
 
 def implicit(oracle: Oracle, x: Tree, y: Tree) -> Tree:
-    """f_x - g_xy [g_yy]^-1 f_y at (x, y)."""
+    """Return f_x - g_xy [g_yy]^-1 f_y at (x, y)."""
     return inspected_implicit(oracle, x, y).h
 
 
 def inspected_implicit(oracle: Oracle, x: Tree, y: Tree) -> Hypergradient:
-    """f_x - g_xy [g_yy]^-1 f_y at (x, y), and whether g_yy has that inverse.
+    """Return f_x - g_xy [g_yy]^-1 f_y at (x, y), and whether g_yy is invertible.
 
-    Where g_yy is singular along a part of f_y, y*(x) is not unique, and f differs between the
+    If g_yy is singular along a part of f_y, y*(x) is not unique, and f differs between the
     minimizers.
     """
     f_x, f_y = oracle.upper(x, y)

@@ -1,10 +1,10 @@
-"""What is measured of a run: three sets of measures, single ones by name, and the user's functions.
+"""Selection of measures: three sets, single measures by name, and user functions.
 
     exact   stationarity, consensus, lower error and losses at y*(x), which is solved for (`exact`)
     loss    the upper loss at y*(x) alone
-    cheap   what needs no y*: local loss, consensus, norms of the sampled directions
+    cheap   measures without y*: local loss, consensus, norms of the sampled directions
 
-The user's metrics are part of `exact` and `cheap`. Costs are counted whatever is measured.
+The user's metrics are part of `exact` and `cheap`. Costs are always counted.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,16 +38,16 @@ SOLVED = ("stationarity", "lower_error", "metric", "definition1", "solver_error"
 class Measures:
     """The measures of a run, and the programs that compute them."""
 
-    programs: frozenset[str]  # of SETS, and "directions"
+    programs: frozenset[str]  # names in SETS, and "directions"
     names: frozenset[str] | None = None  # single measures; None: all that the programs compute
-    functions: tuple[tuple[str, Loss], ...] = ()  # the user's, beside the problem's metrics
+    functions: tuple[tuple[str, Loss], ...] = ()  # user functions beside the problem's metrics
 
     def keeps(self, name: str) -> bool:
-        """Whether a column of the programs was asked for."""
+        """Return whether a column of the programs was requested."""
         return self.names is None or name.removesuffix(SUFFIX) in self.names
 
     def refuse_unmeasured(self, names: Sequence[str], where: str) -> None:
-        """Raise where a measure is needed that is not made."""
+        """Raise if a required measure is not computed."""
         known = {*LOSS, *CHEAP, *SOLVED}
         for name in names:
             if name in known and not (self.keeps(name) and _computed(name, self.programs)):
@@ -58,7 +58,7 @@ class Measures:
 
 
 def parse_measures(measure: Measure, problem: Problem) -> Measures:
-    """Check the argument `measure` of a run.
+    """Parse the argument `measure` of a run.
 
     Args:
         measure: "exact", "loss" or "cheap"; the name of a measure; or a list of these and of
@@ -66,7 +66,7 @@ def parse_measures(measure: Measure, problem: Problem) -> Measures:
         problem: the problem, whose metrics may be named.
 
     Raises:
-        ValueError: a name that is not known, with the nearest one that is.
+        ValueError: an unknown name; the message suggests the nearest known one.
     """
     items = [measure] if isinstance(measure, str) or callable(measure) else list(measure)
     functions = tuple((_name(item), item) for item in items if callable(item))
@@ -91,7 +91,7 @@ def parse_measures(measure: Measure, problem: Problem) -> Measures:
 
 
 def describe_measure(measure: Measure) -> str | list[str]:
-    """The argument `measure` in words, for files."""
+    """Describe the argument `measure`, for files."""
     items = [measure] if isinstance(measure, str) or callable(measure) else measure
     words = [item if isinstance(item, str) else _name(item) for item in items]
     return words[0] if len(words) == 1 else words
@@ -102,7 +102,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _needed(words: Sequence[str]) -> list[str]:
-    """The programs that compute these sets and measures."""
+    """Return the programs that compute these sets and measures."""
     if "exact" in words or {*words} & {*SOLVED}:
         programs = ["exact"]
     else:
@@ -122,9 +122,9 @@ def _computed(name: str, programs: frozenset[str]) -> bool:
 
 
 def sampled_directions(state: Any) -> dict[str, Tree]:
-    """The directions of x and y that the agents sampled in the last round, as far as it keeps them.
+    """Return the sampled directions of x and y of the last round, as far as the state has them.
 
-    A method that learns its step size keeps the squared norm of the direction of x.
+    A method that learns its step size has the squared norm of the direction of x.
     """
     found = {"x_direction": getattr(state, "p", None), "y_direction": getattr(state, "v", None)}
     step = getattr(state, "step", None)
@@ -151,18 +151,18 @@ def survey(
     """Measure all agents.
 
     Args:
-        problem: the losses and rows of all agents.
-        rows: the rows that metrics are averaged over.
+        problem: losses and rows of all agents.
+        rows: rows that metrics are averaged over.
         metrics: names and functions of metrics.
-        x, y, z: of all agents; z is None where the method has none or nobody asks.
-        probes: mini-batches on which the curvature of g_yy is estimated, of `exact`.
-        guess: where the solution for y*(xbar) begins, of `loss`; from y where not finite.
+        x, y, z: of all agents; z is None if the method has none or no measure needs it.
+        probes: mini-batches for the curvature of g_yy, for `exact`.
+        guess: start of the solution for y*(xbar), for `loss`; y if not finite.
         directions: of `sampled_directions`.
-        programs: what to compute, of `Measures`.
+        programs: programs of `Measures` to compute.
         agents, shared, size: see `OverAgents`.
 
     Returns:
-        Measures of all agents together, those that each agent has of its own, and y*(xbar).
+        Measures of all agents together, per-agent measures, and y*(xbar).
     """
     places = problem.train.count.shape[0]
     over = OverAgents(places, agents or places, shared, size)
@@ -186,7 +186,7 @@ def survey(
 def measure_cheaply(
     problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, z: Tree, over: OverAgents
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """`local_loss`, `consensus` and the metrics, without y*; each at the agents' own x and y."""
+    """Return `local_loss`, `consensus` and the metrics at the agents' own x and y, without y*."""
     mean = over.average(x)
     sampled = problem.valid.sampled or rows.sampled
 
@@ -209,7 +209,7 @@ def measure_cheaply(
 
 _STATIC = ("metrics", "programs", "agents", "shared", "size")
 observe = compiled(*_STATIC, options=MEASURES, small=2**19, less=BRIEF)(survey)
-observe_often = compiled(*_STATIC, options=MEASURES, small=0)(survey)  # however few the rows
+observe_often = compiled(*_STATIC, options=MEASURES, small=0)(survey)  # with any number of rows
 
 
 def survey_lanes(
@@ -225,7 +225,7 @@ def survey_lanes(
     programs: frozenset[str],
     size: int | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array], Tree]:
-    """`survey` of runs side by side: x, y, z, probes, guess and directions have an axis of runs."""
+    """Run `survey` for parallel runs: x, y, z, probes, guess, directions have an axis of runs."""
 
     def of_lane(x: Tree, y: Tree, z: Tree, probes: Any, guess: Tree, directions: Any) -> Any:
         point = x, y, z, probes, guess, directions

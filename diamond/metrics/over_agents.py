@@ -17,12 +17,12 @@ from . import lower_solution
 
 @dataclass(frozen=True)
 class OverAgents:
-    """How functions of one agent are applied to all agents and summed.
+    """Application of functions of one agent to all agents, and their sums.
 
-    Only the first `count` of the places are agents; the others are copies that fill the devices.
-    On several devices, terms are gathered first (`shared`) and then added agent by agent, so that
-    any number of devices gives the same bits. `size` agents of a device are computed side by side,
-    all if None.
+    Only the first `count` places are agents; the others are copies that fill the devices. On
+    several devices, terms are gathered first (`shared`) and then added agent by agent, so that any
+    number of devices gives the same bits. `size` agents per device are computed in parallel, all if
+    None.
     """
 
     places: int
@@ -31,18 +31,18 @@ class OverAgents:
     size: int | None = None
 
     def total(self, a: jax.Array) -> jax.Array:
-        """The sum over the agents."""
+        """Return the sum over the agents."""
         if self.shared is None:
             return a.sum(0)
         rows = jax.lax.with_sharding_constraint(a, self.shared)[: self.count]
         return jax.lax.scan(lambda sum, row: (sum + row, None), jnp.zeros_like(a[0]), rows)[0]
 
     def average(self, each: Tree) -> Tree:
-        """The mean over the agents."""
+        """Return the mean over the agents."""
         return jax.tree.map(lambda a: self.total(a) / self.count, each)
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` of one agent, for all of them."""
+        """Map a `function` of one agent over all agents."""
         local = grouped(function, self.size)
         if self.shared is None:
             return local
@@ -52,16 +52,16 @@ class OverAgents:
         )
 
     def broadcast(self, value: Tree) -> Tree:
-        """The same value for every agent."""
+        """Return the same value for every agent."""
         return jax.tree.map(lambda a: jnp.broadcast_to(a, (self.places, *a.shape)), value)
 
     def spread(self, values: Tree) -> jax.Array:
-        """The sum of squared distances from the mean."""
+        """Return the sum of squared distances from the mean."""
         off = jax.tree.map(lambda a, mean: a - mean, values, self.average(values))
         return self.total(jax.vmap(lambda a: tree.dot(a, a))(off))
 
     def pooled(self, problem: Objectives) -> lower_solution.Together:
-        """The lower level that all agents have in common."""
+        """Return the oracle of the common lower level."""
 
         def mean(function: Callable[..., Tree], *given: Tree) -> Tree:
             each = self.each(lambda own, *given: function(lower_solution.Own(own), *given))

@@ -1,18 +1,18 @@
-"""How far measures on a sample of a stream are from what they would be on all its rows.
+"""Standard errors of measures on a sample of a stream.
 
-To first order, a row r of the sample moves what is measured by its influence. Of a number q with
+To first order, a row r of the sample changes a measure by its influence. For a number q with
 
     dq = alpha df + v dh + u dy*,     h = f_x - g_xy z,  g_yy z = f_y,  g_y(x, y*) = 0
 
-it is, with D the derivative along (v, -a), a = g_yy^-1 g_yx v,
+the influence is, with D the derivative along (v, -a), a = g_yy^-1 g_yx v,
 
     alpha f_r + D f_r               of a validation row,
     -z D (g_r)_y - b (g_r)_y        of a training row, b = g_yy^-1 (alpha f_y + D(f_y - g_yy z) + u)
 
 with z fixed in D. The variance of q is that of the mean of the influences, added up over the
-agents. A squared norm |q + e|^2 whose error e is not small beside q has the variance of 2 q e, and
-a mean square of |e|^2 of at most 3 (E |e|^2)^2, found along random directions: its standard error
-here is the root of the mean square error, bias included.
+agents. A squared norm |q + e|^2 whose error e is not small compared to q has the variance of 2 q e,
+and a mean square of |e|^2 of at most 3 (E |e|^2)^2, estimated along random directions: its standard
+error here is the root mean square error, including bias.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,11 +31,11 @@ from ..problem import Loss, Objectives, Rows
 from .lower_solution import CG_STEPS, Oracle, Own, tolerance
 
 SUFFIX = "_se"
-PROBES = 4  # random directions
+PROBES = 4  # number of random directions
 
 
 class Found(NamedTuple):
-    """Where the agents stand, and what was measured there."""
+    """Points of the agents, and the measured values there."""
 
     x: Tree  # of all agents
     y: Tree
@@ -43,11 +43,11 @@ class Found(NamedTuple):
     mine: Tree  # y*(x_i) of all agents, or the common y*
     there: Tree  # y*(xbar), likewise
     gradient: Tree  # the mean hypergradient
-    shown: Callable[[Tree], Tree]  # of which stationarity is the squared norm of this
+    shown: Callable[[Tree], Tree]  # stationarity is the squared norm of its result
 
 
 class Asked(NamedTuple):
-    """dq = alpha df + v dh + u dy*, of several q along a first axis."""
+    """Coefficients of dq = alpha df + v dh + u dy*, for several q along a first axis."""
 
     alpha: jax.Array
     v: Tree
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
 
 
 class Adjoint(NamedTuple):
-    """What the influences of rows on q are made of."""
+    """Adjoint solutions from which the influences of rows on q are computed."""
 
     z: Tree = None
     a: Tree = None
@@ -64,22 +64,22 @@ class Adjoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Agents:
-    """How all agents are asked."""
+    """Operations over all agents."""
 
     each: Callable[[Callable[..., Any]], Callable[..., Any]]  # a function of one, for all
-    total: Callable[[jax.Array], jax.Array]  # the sum of what they say
+    total: Callable[[jax.Array], jax.Array]  # sum over the agents
     count: int
-    pooled: Oracle | None  # their lower level, where it is common
+    pooled: Oracle | None  # oracle of a common lower level
 
     def everywhere(self, problem: Objectives, a: Tree) -> Tree:
-        """As each agent has it; once, where they have one in common."""
+        """Repeat `a` per agent; once for a common lower level."""
         if self.pooled is not None:
             return a
         many = problem.train.count.shape[0]
         return jax.tree.map(lambda a: jnp.broadcast_to(a, (many, *a.shape)), a)
 
     def variances(self, problem: Objectives, x: Tree, y: Tree, asked: Asked) -> jax.Array:
-        """Of the sum over the agents of each q, that their rows are a sample for."""
+        """Return the variance of each q, summed over the agents whose rows are samples."""
         pooled = self.pooled
         if pooled is not None:
             known = jax.vmap(lambda one: _adjoint(pooled, x, y, one))(asked)
@@ -96,26 +96,26 @@ def standard_errors(
     at: Found,
     agents: Agents,
 ) -> dict[str, jax.Array]:
-    """Of what `measure` finds, by its names and "_se"."""
+    """Return the standard errors of the results of `measure`, by name and "_se"."""
     spread = agents.each(partial(averages, metrics))(problem, rows, at.x, at.y)
     found = {name: jnp.sqrt(agents.total(v)) / agents.count for name, v in spread.items()}
     found |= _upper(problem, at, agents) | {"lower_error": jnp.zeros(())}
     if problem.lower is not None:
         found["lower_error"] = _lower(problem, at, agents)
-    found["metric"] = found["stationarity"] + found["lower_error"]  # at most
+    found["metric"] = found["stationarity"] + found["lower_error"]  # upper bound
     return {name + SUFFIX: value for name, value in found.items()}
 
 
 def averages(
     metrics: Sequence[tuple[str, Loss]], problem: Objectives, rows: Rows, x: Tree, y: Tree
 ) -> dict[str, jax.Array]:
-    """The variances of what is an average over one agent's rows: its loss, and the metrics."""
+    """Return the variances of averages over one agent's rows: its loss, and the metrics."""
     found = {name: rows.variance(loss, x, y) for name, loss in metrics}
     return found | {"local_loss": problem.valid.variance(problem.upper, x, y)}
 
 
 def _upper(problem: Objectives, at: Found, agents: Agents) -> dict[str, jax.Array]:
-    """Of upper_loss = 1/m sum_i f_i and of stationarity = |shown(1/m sum_i h_i)|^2."""
+    """Variances of upper_loss = 1/m sum_i f_i and stationarity = |shown(1/m sum_i h_i)|^2."""
     value, pull = jax.vjp(at.shown, at.gradient)
     along = [tree.scale(2.0, value), *_directions(0, at.mean)]
     nothing, y = tree.zeros(at.mean), _zeros(at.y)
@@ -127,7 +127,7 @@ def _upper(problem: Objectives, at: Found, agents: Agents) -> dict[str, jax.Arra
 
 
 def _lower(problem: Objectives, at: Found, agents: Agents) -> jax.Array:
-    """Of sum_i ||y* - y_i||^2."""
+    """Return the variance of sum_i ||y* - y_i||^2."""
     none, directions = tree.zeros(at.mean), _directions(1, _zeros(at.y))
     ask = lambda u: Asked(jnp.zeros(()), none, u)
     wanted = lambda off: _stack([ask(tree.scale(2.0, off)), *map(ask, directions)])
@@ -145,7 +145,7 @@ def _squared(steep: jax.Array, floor: Sequence[jax.Array]) -> jax.Array:
 
 
 def _alone(own: Objectives, x: Tree, y: Tree, asked: Asked) -> jax.Array:
-    """The variances of one agent whose lower level, if any, is its own."""
+    """Return the variances of one agent with a personal lower level or none."""
     if own.lower is None:
         return _variances(own, x, y, asked, Adjoint())
     known = jax.vmap(lambda one: _adjoint(Own(own), x, y, one))(asked)
@@ -161,7 +161,7 @@ def _adjoint(oracle: Oracle, x: Tree, y: Tree, asked: Asked) -> Adjoint:
     a = solve(jax.jvp(lambda x: oracle.lower(x, y), (x,), (asked.v,))[1])
 
     def slope(x: Tree, y: Tree) -> Tree:
-        """f_y - g_yy z, with z fixed."""
+        """Return f_y - g_yy z, with z fixed."""
         bent = jax.jvp(lambda y: oracle.lower(x, y), (y,), (z,))[1]
         return tree.sub(f_y(x, y), bent)
 
@@ -170,7 +170,7 @@ def _adjoint(oracle: Oracle, x: Tree, y: Tree, asked: Asked) -> Adjoint:
 
 
 def _variances(own: Objectives, x: Tree, y: Tree, asked: Asked, known: Adjoint) -> jax.Array:
-    """Of each q, that of the mean of one agent's influences."""
+    """Return, for each q, the variance of the mean of one agent's influences."""
 
     def one(asked: Asked, known: Adjoint) -> jax.Array:
         if own.lower is None:
@@ -201,7 +201,7 @@ def _directions(number: int, shape: Tree) -> list[Tree]:
 
 
 def _zeros(y: Tree) -> Tree:
-    """0, as one agent's y."""
+    """Return zeros in the shape of one agent's y."""
     return jax.tree.map(lambda a: jnp.zeros_like(a[0]), y)
 
 

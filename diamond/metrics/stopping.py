@@ -1,7 +1,7 @@
-"""When a run ends before its last round: at a target, or when a budget is spent.
+"""Stopping rules: a run ends at a target, or when a budget is spent.
 
-A stop is {name: value}: a measure ends the run where it is at most the value, a cost where it is at
-least that. A measure that is to rise says so, {"accuracy": ">= 0.9"}.
+A stop is {name: value}: a measure ends the run when it is at most the value, a cost when it is at
+least the value. For a measure that increases, write {"accuracy": ">= 0.9"}.
 """
 
 import math
@@ -13,9 +13,9 @@ from ..core.suggestions import did_you_mean
 from ..network.links.properties import Links
 
 Stop = Mapping[str, float | str]
-CALLS = ("gradients", "hvps", "jvps")  # what "calls" adds up
+CALLS = ("gradients", "hvps", "jvps")  # summands of "calls"
 COSTS = (*Cost._fields, "calls", "bytes", "seconds")
-ON_LINKS = ("network_seconds", "joules")  # costs as well, where the network has links
+ON_LINKS = ("network_seconds", "joules")  # further costs, if the network has links
 MEASURES = (
     *("metric", "upper_loss", "stationarity", "consensus", "lower_error"),
     *("definition1", "local_loss"),
@@ -26,9 +26,9 @@ RULE = re.compile(r"\s*(?P<sign><=|>=)\s*(?P<value>\S+)\s*")
 def checked(
     stop: Stop | None, own: Collection[str] = (), links: Links | None = None
 ) -> dict[str, float | str]:
-    """`stop`, once every name is known and every value a number; `own`: the user's metrics.
+    """Check the names and values of `stop`; `own` are the user's metrics.
 
-    `links`: those of the network, without which nothing is known of seconds and joules on it.
+    `links` are those of the network; without links, seconds and joules on them are unknown.
     """
     if not isinstance(stop, Mapping | None):
         raise TypeError(f'stop = {stop!r}: give a dict such as {{"metric": 0.001}}')
@@ -47,7 +47,7 @@ def checked(
 
 
 def reached(stop: Stop, entry: Mapping[str, float]) -> str:
-    """Why the run ends at this evaluation; empty if it goes on."""
+    """Return why the run ends at this evaluation; "" if it continues."""
     for name, given in stop.items():
         sign, value = _rule(name, given)
         now = sum(entry[call] for call in CALLS) if name == "calls" else entry[name]
@@ -57,17 +57,17 @@ def reached(stop: Stop, entry: Mapping[str, float]) -> str:
 
 
 def first_reached(target: Stop, entries: Sequence[Mapping[str, float]]) -> int | None:
-    """The first of the evaluations that reaches a target; None if none does."""
+    """Return the index of the first evaluation that reaches a target, or None."""
     return next((i for i, entry in enumerate(entries) if reached(target, entry)), None)
 
 
 def measures_of(stop: Stop) -> dict[str, float | str]:
-    """`stop` without its budgets."""
+    """Return `stop` without its budgets."""
     return {name: value for name, value in stop.items() if name not in (*COSTS, *ON_LINKS)}
 
 
 def _rule(name: str, given: float | str) -> tuple[str, float]:
-    """The sign and the number."""
+    """Return the comparison sign and the number."""
     sign, text = ">=" if name in (*COSTS, *ON_LINKS) else "<=", given
     if isinstance(given, str) and (rule := RULE.fullmatch(given)):
         sign, text = rule["sign"], rule["value"]

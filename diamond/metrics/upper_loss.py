@@ -1,4 +1,4 @@
-"""The upper loss alone, l(xbar) with y*(xbar), where no other measure is asked for."""
+"""The upper loss l(xbar) with y*(xbar), if no other measure is requested."""
 
 import jax
 
@@ -12,9 +12,9 @@ from .over_agents import OverAgents
 def upper_loss(
     problem: Objectives, x: Tree, y: Tree, guess: Tree, over: OverAgents
 ) -> tuple[jax.Array, Tree]:
-    """l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)) on all rows, and y*(xbar) of every agent.
+    """Return l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)) on all rows, and y*(xbar) per agent.
 
-    The solution starts from `guess`, y* of an evaluation before, or from y where `guess` is not
+    The solution starts from `guess`, y* of the previous evaluation, or from y if `guess` is not
     finite.
     """
     mean, level = over.average(x), problem.lower_level

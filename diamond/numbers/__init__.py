@@ -1,1 +1,1 @@
-"""Schedules of step sizes, and numbers left open until a run finds them."""
+"""Schedules of step sizes, and deferred numbers that a run estimates."""

@@ -1,4 +1,4 @@
-"""Numbers of a method that are learned while it runs."""
+"""Placeholders for numbers that a method learns during the run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -10,20 +10,20 @@ from ..core import tree
 @tree.pytree
 @dataclass(frozen=True)
 class Learned:
-    """The place of a number that every round fills in: alpha, beta, lipschitz or floor."""
+    """Placeholder of a number that every round fills in: alpha, beta, lipschitz or floor."""
 
     name: str = field(metadata={"static": True})
 
 
 def learned_names(node: Any) -> set[str]:
-    """The names of all numbers of `node` that are learned."""
+    """Return the names of all learned numbers in `node`."""
     names: set[str] = set()
     _replace_learned(node, lambda place: names.add(place.name))
     return names
 
 
 def with_numbers(node: Any, values: Mapping[str, Any]) -> Any:
-    """`node` with `values` in the places of its learned numbers; a missing one stays open."""
+    """Return `node` with `values` for its learned numbers; missing ones stay open."""
     return _replace_learned(node, lambda place: values.get(place.name, place))
 
 

@@ -1,9 +1,8 @@
-"""Numbers left to the runtime, which alone knows the problem and the network.
+"""Deferred numbers, which the engine resolves because it knows problem and network.
 
-A number that the user did not give stands in the algorithm as a `Deferred`; whoever runs the
-algorithm puts the number in its place before the first round, and looks again a few times while
-the agents move on. What it is found from, each agent measures on its own rows; of what all must
-have in common, the network takes the largest.
+A number that the user did not give is a `Deferred` in the algorithm. The engine replaces it before
+the first round, and estimates it again a few times during the run. Each agent measures on its own
+rows; for numbers that must be common, the network takes the maximum.
 """
 
 import dataclasses
@@ -28,47 +27,47 @@ from ..problem import Objectives, Problem
 @tree.pytree
 @dataclass(frozen=True)
 class Own:
-    """A number that each agent has of its own, in the algorithm of all of them."""
+    """A per-agent number in the algorithm of all agents."""
 
     values: jax.Array  # (agents,)
 
 
 def agent_numbers(algorithm: Any, agent: Any) -> Any:
-    """The algorithm as `agent` has it: with its own numbers."""
+    """Return the algorithm of `agent`, with its own numbers."""
     pick = lambda leaf: leaf.values[agent] if isinstance(leaf, Own) else leaf
     return jax.tree.map(pick, algorithm, is_leaf=lambda leaf: isinstance(leaf, Own))
 
 
-PAID = "_paid"  # among what was found: all that finding has cost before the agents moved on
+PAID = "_paid"  # key of the costs of earlier estimates
 
 
 class Found(NamedTuple):
-    """A number, and what finding it has cost each agent."""
+    """A resolved number, and the cost of estimating it."""
 
-    value: Any  # an array of one entry an agent, where each has its own
-    cost: Cost = Cost()  # of each agent, or of any where all pay the same
-    agreed: int = 0  # numbers that the network had to agree on for it
-    talks: int = 0  # how often it talked for that
-    lasting: bool = False  # found once for the whole run
+    value: Any  # an array with one entry per agent if each has its own
+    cost: Cost = Cost()  # per agent, or of one agent if all pay the same
+    agreed: int = 0  # numbers that the network had to agree on
+    talks: int = 0  # exchanges needed to agree
+    lasting: bool = False  # valid for the whole run
 
 
-Measured = tuple[np.ndarray, Cost]  # (agents, numbers), and what measuring them cost
+Measured = tuple[np.ndarray, Cost]  # (agents, numbers), and the cost of measuring
 Measure = Callable[[], Measured]
-Rows = Callable[[int], Objectives]  # ready for blocks of so many rows
+Rows = Callable[[int], Objectives]  # objectives by batch size
 
 
 class Talk(Protocol):
-    """How what agents measure becomes known: by name, measured once."""
+    """Communication of measurements between agents: by name, measured once."""
 
     def alone(self, name: str, measure: Measure) -> Measured:
-        """Each agent's own."""
+        """Return each agent's own measurement."""
 
     def largest(self, name: str, measure: Measure) -> Measured:
-        """The largest of each number over all agents of the network."""
+        """Return the maximum of each number over all agents of the network."""
 
 
 class AllHere:
-    """All agents are in this process: nothing to talk about."""
+    """Communication within a single process, which has all agents."""
 
     def alone(self, name: str, measure: Measure) -> Measured:
         return measure()
@@ -80,44 +79,44 @@ class AllHere:
 
 @dataclass(frozen=True)
 class Setting:
-    """What numbers are found from: the problem, the network, and where the agents stand."""
+    """Context in which numbers are resolved: problem, network, and the agents' points."""
 
     problem: Problem
     network: Network | None  # None: nothing to agree on
     batch: int
     seed: int
     memory: dict[str, Found] = field(default_factory=dict)
-    past: dict[str, Found] = field(default_factory=dict)  # found before, to be found anew
-    moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: they are at the start
-    agent: int | None = None  # whose rows the problem has; None: it has those of all agents
-    groups: Sequence[np.ndarray] | None = None  # agents to measure here, one group after another
+    past: dict[str, Found] = field(default_factory=dict)  # earlier values, to be estimated again
+    moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: the start
+    agent: int | None = None  # owner of the problem's rows; None: all agents
+    groups: Sequence[np.ndarray] | None = None  # groups of agents to measure here, in turn
     talk: Talk = field(default_factory=AllHere)
-    round: int = 0  # rounds made so far
+    round: int = 0  # rounds completed
 
     @property
     def agents(self) -> int:
-        """m."""
+        """Number of agents, m."""
         return self.network.agents if self.network else self.problem.agents
 
     @property
     def numbers(self) -> jax.Array:
-        """Of the agents whose rows the problem has."""
+        """Numbers of the agents whose rows the problem has."""
         here = np.arange(self.problem.agents) if self.agent is None else [self.agent]
         return host.put(here)
 
     @property
     def point(self) -> tuple[Tree, Tree]:
-        """x and y of all agents, the agent axis first."""
+        """x and y of all agents, with the agent axis first."""
         if self.moved is not None:
             return self.moved
         x, y = host.everywhere(self.problem.start(self.seed), self.problem.agents)
         return x, y
 
     def each(self, look: Callable[[Rows, Tree, jax.Array], Any], point: Tree) -> Any:
-        """What `look(rows, point, numbers)` finds of the agents to measure here, agents first.
+        """Return look(rows, point, numbers) for the agents to measure here, agents first.
 
-        It is asked of a group at a time, side by side, or of all: rows(batch) are the objectives,
-        `point` the arrays, `numbers` the numbers of these agents.
+        It is called for one group at a time, or for all: rows(batch) are the objectives, `point`
+        the arrays, `numbers` the numbers of these agents.
         """
         if self.groups is None:
             return look(self.problem.objectives, point, self.numbers)
@@ -129,17 +128,16 @@ class Setting:
         return jax.tree.map(lambda *a: np.concatenate(a), *found)
 
     def once(self, name: str, compute: Callable[["Setting"], Found]) -> Any:
-        """The value of `compute`, found and charged the first time it is asked for here."""
+        """Return the value of `compute`, evaluated and charged on first use."""
         if name not in self.memory:
             self.memory[name] = compute(self)
         return self.memory[name].value
 
     def at(self, x: Tree, y: Tree, forget: bool = False, round: int = 0) -> "Setting":
-        """The same, where the agents stand after `round` rounds: what does not last is found anew.
+        """Return the context after `round` rounds: numbers that do not last are estimated again.
 
-        `forget` what it was before: it was found where the run was already lost. What finding has
-        cost so far, of numbers that nobody asks for again as well, is one entry from here on, so
-        that no cost is ever taken back.
+        `forget` drops earlier values, which come from a run that broke. The costs so far become one
+        entry, including those of numbers that are no longer requested, so that no cost is lost.
         """
         paid = Found(0, spent(self.memory), *talked(self.memory), lasting=True)
         lasting = {n: Found(f.value, lasting=True) for n, f in self.memory.items() if f.lasting}
@@ -148,18 +146,18 @@ class Setting:
         return dataclasses.replace(self, memory=memory, past=past, moved=(x, y), round=round)
 
     def before(self, name: str, default: Any) -> Any:
-        """What was found for `name` before, if anything was."""
+        """Return the earlier value for `name`, or `default`."""
         value = self.past.get(name, Found(math.nan)).value
         return value if np.isfinite(value).all() else default
 
     @property
     def changes(self) -> bool:
-        """Whether anything found is to be found anew while the agents move on."""
+        """Whether any number is estimated again during the run."""
         return not all(found.lasting for found in self.memory.values())
 
 
 def refreshes(rounds: int) -> list[int]:
-    """When a run of `rounds` looks at the upper loss: after rounds 1, 50, 100, 200, ..."""
+    """Return the rounds in which the upper loss is monitored: after 1, 50, 100, 200, ..."""
     return list(takewhile(lambda t: t <= rounds, chain([1], (50 * 2**k for k in count()))))
 
 
@@ -172,25 +170,25 @@ class Deferred:
 
 
 class Resolved(NamedTuple):
-    """An algorithm with numbers throughout, and what finding them has taken so far."""
+    """An algorithm with all numbers resolved, and the costs of resolving them."""
 
     algorithm: Any
-    numbers: dict[str, float]  # all that were found, by name; `by_name`
-    cost: Cost  # of each agent, for what was found since the agents moved on: yet to be charged
-    rounds: int  # of talking only, since the start
-    bytes: int  # over all edges, both ways, since the start
+    numbers: dict[str, float]  # all resolved numbers by name; see `by_name`
+    cost: Cost  # per agent, of the latest estimates: not yet charged
+    rounds: int  # of communication only, since the start
+    bytes: int  # over all edges, in both directions, since the start
 
 
 def suited(algorithm: Any, problem: Problem) -> Any:
-    """The algorithm as it is for `problem`."""
+    """Specialize the algorithm for `problem`."""
     return algorithm.suited(problem) if hasattr(algorithm, "suited") else algorithm
 
 
 def resolve(algorithm: Any, setting: Setting) -> Resolved:
-    """Every `Deferred` of `algorithm`, in leaves and static fields, replaced by its number.
+    """Replace every `Deferred` in leaves and static fields of `algorithm` by its number.
 
-    The agents agree on a number by max-consensus: each tells its neighbours the largest it knows,
-    as many rounds as the network's diameter.
+    The agents agree on a number by max-consensus: each sends its neighbours the largest known
+    value, for as many rounds as the network's diameter.
     """
     algorithm = suited(algorithm, setting.problem)
     filled = fill(algorithm, setting)
@@ -208,7 +206,7 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
 
 
 def _plain(number: Any) -> Any:
-    """An array, as the compiled program has it; those of the host cost less to make."""
+    """Return an array as the compiled program has it; host arrays are cheaper to make."""
     if isinstance(number, jax.Array):
         return number
     found = np.asarray(number)
@@ -216,10 +214,9 @@ def _plain(number: Any) -> Any:
 
 
 def by_name(memory: Mapping[str, Found]) -> dict[str, float]:
-    """Every number by its name, "_upper" and the like apart, which others are made of.
+    """Return every number by name, without internal ones such as "_upper".
 
-    Of a number that each agent has of its own, the smallest, and the largest as "most_" and the
-    name.
+    For per-agent numbers, the smallest, and the largest as "most_" plus the name.
     """
     numbers = {}
     for name, found in memory.items():
@@ -231,7 +228,7 @@ def by_name(memory: Mapping[str, Found]) -> dict[str, float]:
 
 
 def spent(memory: Mapping[str, Found]) -> Cost:
-    """What all numbers in `memory` have cost."""
+    """Return the total cost of the numbers in `memory`."""
     total = Cost()
     for found in memory.values():
         total = tree.add(total, found.cost)
@@ -239,26 +236,26 @@ def spent(memory: Mapping[str, Found]) -> Cost:
 
 
 class Talked(NamedTuple):
-    """Numbers agreed on, and talks that took."""
+    """Count of agreed numbers, and of the exchanges for them."""
 
     agreed: int
     talks: int
 
 
 def talked(memory: Mapping[str, Found]) -> Talked:
-    """What was talked about to find all numbers in `memory`."""
+    """Count the exchanges that the numbers in `memory` needed."""
     found = memory.values()
     return Talked(sum(one.agreed for one in found), sum(one.talks for one in found))
 
 
 def agreed_bytes(memory: Mapping[str, Found]) -> int:
-    """Bytes of the numbers in `memory` that were agreed on: of one round, to one neighbour."""
+    """Return the bytes of agreed numbers in `memory`, per round and neighbour."""
     size: int = jax.dtypes.canonicalize_dtype(float).itemsize
     return talked(memory).agreed * size
 
 
 def fill(node: Any, setting: Setting) -> Any:
-    """`node` with its `Deferred`s replaced by their numbers."""
+    """Return `node` with its `Deferred`s replaced by their numbers."""
 
     def number(open: Deferred) -> Any:
         value = setting.once(open.name, open.compute)
@@ -270,7 +267,7 @@ def fill(node: Any, setting: Setting) -> Any:
 
 
 def open_numbers(node: Any) -> list[str]:
-    """The names of the numbers that `node` leaves to the run."""
+    """Return the names of the numbers that `node` leaves to the run."""
     names: list[str] = []
 
     def first(open: Deferred) -> int:
@@ -282,7 +279,7 @@ def open_numbers(node: Any) -> list[str]:
 
 
 def swap(node: Any, number: Callable[[Deferred], Any]) -> Any:
-    """`node` with its `Deferred`s replaced by what `number` makes of them."""
+    """Return `node` with every `Deferred` replaced by the result of `number`."""
     if isinstance(node, Deferred):
         return number(node)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):

@@ -1,8 +1,8 @@
-"""Step sizes and momentum weights as functions of the round t.
+"""Schedules: step sizes and momentum weights as functions of the round t.
 
-The numbers inside a schedule are arguments of the compiled program: another number does not
-compile it anew. Any callable of t (optax's schedules, a lambda) is a schedule too; there, another
-function object does.
+The numbers inside a schedule are arguments of the compiled program, so other numbers need no
+compilation. Any callable of t (an optax schedule, a lambda) is a schedule too; there, another
+function object compiles again.
 """
 
 import math
@@ -22,7 +22,7 @@ Schedule = Callable[[Number], Number]
 @tree.pytree
 @dataclass(frozen=True)
 class Constant:
-    """c."""
+    """The schedule c."""
 
     c: Number
 
@@ -33,7 +33,7 @@ class Constant:
 @tree.pytree
 @dataclass(frozen=True)
 class Power:
-    """c (omega + t)^-exponent."""
+    """The schedule c (omega + t)^-exponent."""
 
     c: Number
     omega: Number
@@ -46,7 +46,7 @@ class Power:
 @tree.pytree
 @dataclass(frozen=True)
 class Scaled:
-    """c s_t."""
+    """The schedule c s_t."""
 
     c: Number
     of: Schedule
@@ -58,7 +58,7 @@ class Scaled:
 @tree.pytree
 @dataclass(frozen=True)
 class Squared:
-    """c s_{t-1}^2."""
+    """The schedule c s_{t-1}^2."""
 
     c: Number
     of: Schedule
@@ -70,7 +70,7 @@ class Squared:
 @tree.pytree
 @dataclass(frozen=True)
 class AtLeast:
-    """max(c, s_t)."""
+    """The schedule max(c, s_t)."""
 
     c: Number
     of: Schedule
@@ -82,7 +82,7 @@ class AtLeast:
 @tree.pytree
 @dataclass(frozen=True)
 class Ramp:
-    """s_t min(1, (1 + t) / rounds)."""
+    """The schedule s_t min(1, (1 + t) / rounds)."""
 
     of: Schedule
     rounds: Number
@@ -94,7 +94,7 @@ class Ramp:
 @tree.pytree
 @dataclass(frozen=True)
 class Custom:
-    """A function of the user's own."""
+    """The schedule of a user function."""
 
     function: Schedule = field(metadata={"static": True})
 
@@ -110,36 +110,37 @@ class Custom:
 
 
 def constant(c: Number) -> Constant:
-    """c in every round."""
+    """Make the schedule c in every round."""
     return Constant(number("c", c))
 
 
 def power(c: Number, omega: Number = 2.0, exponent: Number = 1 / 3) -> Power:
-    """c (omega + t)^-exponent: alpha_t of Theorem 1, for the exponent 1/3."""
+    """Make c (omega + t)^-exponent: alpha_t of Theorem 1, for the exponent 1/3."""
     return Power(number("c", c), number("omega", omega), number("exponent", exponent))
 
 
 def scaled(c: Number, of: Schedule | Number) -> Scaled:
-    """c s_t: beta_t = c_beta alpha_t of Theorem 1."""
+    """Make c s_t: beta_t = c_beta alpha_t of Theorem 1."""
     return Scaled(number("c", c), schedule(of))
 
 
 def squared(c: Number, of: Schedule | Number) -> Squared:
-    """c s_{t-1}^2: eta_{t+1} = c_eta alpha_t^2 of Theorem 1 (and c s_0^2 at t = 0)."""
+    """Make c s_{t-1}^2: eta_{t+1} = c_eta alpha_t^2 of Theorem 1 (and c s_0^2 at t = 0)."""
     return Squared(number("c", c), schedule(of))
 
 
 def ramp(of: Schedule | Number, rounds: Number) -> Ramp:
-    """s_t, reached from below in so many rounds."""
+    """Make a linear warm-up of s_t over `rounds` rounds."""
     return Ramp(schedule(of), number("rounds", rounds))
 
 
 def paper(
     c_alpha: Number, c_beta: Number, c_eta: Number, c_gamma: Number, omega: Number = 2.0
 ) -> dict[str, Schedule]:
-    """alpha_t = c_alpha (omega + t)^(-1/3), beta_t = c_beta alpha_t, eta_{t+1} = c_eta alpha_t^2,
+    """Make the four schedules of Theorem 1, as keyword arguments.
 
-    gamma_{t+1} = c_gamma alpha_t^2: the four schedules of Theorem 1, as keyword arguments.
+    alpha_t = c_alpha (omega + t)^(-1/3), beta_t = c_beta alpha_t, eta_{t+1} = c_eta alpha_t^2,
+    gamma_{t+1} = c_gamma alpha_t^2.
     """
     alpha = power(c_alpha, omega)
     return {
@@ -151,27 +152,26 @@ def paper(
 
 
 def bsa(c_alpha: Number, c_beta: Number) -> dict[str, Schedule]:
-    """alpha_t = c_alpha (1 + t)^(-1/2), beta_t = c_beta (1 + t)^(-1/2): BSA, in public code."""
+    """Make BSA's alpha_t = c_alpha (1 + t)^(-1/2), beta_t = c_beta (1 + t)^(-1/2) (public code)."""
     return {"alpha": power(c_alpha, 1.0, 1 / 2), "beta": power(c_beta, 1.0, 1 / 2)}
 
 
 def ttsa(c_alpha: Number, c_beta: Number) -> dict[str, Schedule]:
-    """alpha_t = c_alpha (1 + t)^(-3/5), beta_t = c_beta (1 + t)^(-2/5): TTSA's two time scales."""
+    """Make TTSA's alpha_t = c_alpha (1 + t)^(-3/5), beta_t = c_beta (1 + t)^(-2/5)."""
     return {"alpha": power(c_alpha, 1.0, 3 / 5), "beta": power(c_beta, 1.0, 2 / 5)}
 
 
 def schedule(value: Schedule | Number, name: str = "a schedule") -> Schedule:
-    """A number or any function of t, as a schedule; `name`: the argument that an error names."""
+    """Convert a number or function of t to a schedule; `name` is the argument in errors."""
     if isinstance(value, Constant | Power | Scaled | Squared | Ramp | Custom):
         return value
     return Custom(value) if callable(value) else Constant(number(name, value))
 
 
 def step_size(name: str, value: Schedule | Number) -> Schedule:
-    """The schedule of a step size; raises ValueError where it is negative.
+    """Return the schedule of a step size; raise ValueError if it is negative.
 
-    A function of the user's own is evaluated in round 0 for that; an error that it raises is left
-    to the run.
+    A user function is checked in round 0; errors that the function raises are left to the run.
     """
     found = schedule(value, name)
     for factor in _factors(name, found):
@@ -184,7 +184,7 @@ def step_size(name: str, value: Schedule | Number) -> Schedule:
 
 
 def _factors(name: str, of: Any) -> list[float]:
-    """The numbers whose product has the sign of the schedule, if they are known."""
+    """Return the numbers whose product has the sign of the schedule, if known."""
     if isinstance(of, Custom):
         try:
             first = of(0)
@@ -198,12 +198,12 @@ def _factors(name: str, of: Any) -> list[float]:
 
 
 def _is_known(value: Any) -> bool:
-    """Whether a number has its value: not if it is traced, or left to the run."""
+    """Return whether a number is known: not traced, and not left to the run."""
     return hasattr(value, "__float__") and not isinstance(value, jax.core.Tracer)
 
 
 def number(name: str, value: Any) -> Number:
-    """`value` in floating point; raises ValueError where it is no finite number."""
+    """Return `value` in floating point; raise ValueError if it is not a finite number."""
     try:
         traced = isinstance(value, jax.core.Tracer)
         finite = traced or (not isinstance(value, bool | str) and math.isfinite(value))
@@ -218,11 +218,11 @@ def number(name: str, value: Any) -> Number:
 
 
 def step_factor(name: str, value: Number) -> Number:
-    """A factor of steps in floating point; raises ValueError where it is negative or not finite."""
+    """Return a factor of steps as float; raise ValueError if negative or not finite."""
     step_size(name, value)
     return number(name, value)
 
 
 def weight(eta: Schedule, t: Number) -> jax.Array:
-    """A momentum weight: eta_t clipped to [0, 1], and 1 in round 0, where there is no past."""
+    """Return a momentum weight: eta_t clipped to [0, 1], and 1 in round 0."""
     return jnp.where(jnp.asarray(t) == 0, 1.0, jnp.clip(eta(t), 0.0, 1.0))
