@@ -1,4 +1,4 @@
-"""The gallery: each function returns a `Problem`; those with known answers are subclasses."""
+"""Gallery of problems: each function returns a `Problem`, or a subclass with known answers."""
 
 from .actor_critic import MarkovGame, actor_critic
 from .distillation import distillation

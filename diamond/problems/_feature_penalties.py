@@ -1,4 +1,4 @@
-"""Penalties of each feature as hyper-parameters: the squares of its weights, or an elastic net."""
+"""Penalties per feature as hyper-parameters: squared weights, or an elastic net."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ Penalty = Literal["l2", "elastic_net"]
 
 
 def l2(x: jax.Array, w: jax.Array) -> jax.Array:
-    """The mean over the weights of exp(x_r) w_rk^2."""
+    """Return the mean over the weights of exp(x_r) w_rk^2."""
     return jnp.mean(_by_feature(x, w) * w**2)
 
 
 def elastic_net(x: jax.Array, w: jax.Array, smoothing: float) -> jax.Array:
-    """The mean over the weights of exp(x_r) w_rk^2 + exp(x_(p+r)) h(w_rk).
+    """Return the mean over the weights of exp(x_r) w_rk^2 + exp(x_(p+r)) h(w_rk).
 
-    h(w) = sqrt(w^2 + s^2) - s, s = `smoothing`, is |w| to within s. It has two derivatives, as the
-    implicit function theorem needs, which |w| itself has not.
+    h(w) = sqrt(w^2 + s^2) - s, s = `smoothing`, is |w| to within s. It has the two derivatives that
+    the implicit function theorem needs, unlike |w|.
     """
     squares, absolutes = jnp.split(x, 2)
     size = jnp.sqrt(w**2 + smoothing**2) - smoothing
@@ -34,9 +34,9 @@ def _by_feature(x: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.exp(x).reshape(-1, *[1] * (w.ndim - 1))
 
 
-@dataclass(frozen=True)  # equal ones share compiled programs
+@dataclass(frozen=True)  # equal objects share compiled programs
 class PenalizedLoss:
-    """`loss` plus the penalties of the weights of y; without a smoothing, of their squares only."""
+    """`loss` plus the penalties of the weights of y; without a smoothing, only squares."""
 
     loss: Callable[..., jax.Array]
     weights: Callable[[Tree], jax.Array]
@@ -61,10 +61,10 @@ def penalized(
     constant: float | None = None,
     weights: Callable[[Tree], jax.Array] = itemgetter("w"),
 ) -> Problem:
-    """f_i = loss on validation rows; g_i = loss on training rows + the penalties of each feature.
+    """Make a problem with f_i = loss on validation rows, g_i = loss on training rows + penalties.
 
-    x are the log-penalties, begun at `start`; y_i begins at `first_y()`. The penalties are those
-    of `weights(y)`.
+    x are the log-penalties of the features, starting at `start`; y_i starts at `first_y()`. The
+    penalties apply to `weights(y)`.
     """
     if penalty not in ("l2", "elastic_net"):
         raise ValueError(f"penalty = {penalty!r}; there are 'l2' and 'elastic_net'")

@@ -1,4 +1,4 @@
-"""Labels of a problem with classes: whole numbers from 0, looked at before anything is made."""
+"""Validation of class labels: integers from 0."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +12,9 @@ PARTS = ("training", "validation", "test")
 
 
 def labelled(*parts: Sequence[Tree] | None, classes: int) -> list[Any]:
-    """Training, validation and test rows whose labels `b` are known to be 0 .. `classes` - 1.
+    """Check that the labels `b` of training, validation and test rows are 0 .. `classes` - 1.
 
-    Whole numbers of another type than that of integers become integers.
+    Labels of another type with integer values become integers.
     """
     whole("classes", classes, 2)
     checked = lambda name, part: [_checked(rows, name, i, classes) for i, rows in enumerate(part)]
@@ -22,7 +22,7 @@ def labelled(*parts: Sequence[Tree] | None, classes: int) -> list[Any]:
 
 
 def _checked(rows: Any, name: str, agent: int, classes: int) -> Any:
-    """One agent's rows."""
+    """Check one agent's rows."""
     labels = np.asarray(rows["b"])
     where = f"agent {agent}'s {name} labels"
     if labels.dtype.kind not in "biuf" or labels.ndim != 1:
@@ -41,7 +41,7 @@ def _checked(rows: Any, name: str, agent: int, classes: int) -> Any:
 
 
 def _remedy(labels: np.ndarray, row: int, classes: int) -> str:
-    """What to do about the label of `row`."""
+    """Return the remedy for the label of `row`."""
     if classes == 2 and set(np.unique(labels).tolist()) <= {-1, 1}:
         return "labels -1 and +1 are to be 0 and 1: give (b + 1) // 2"
     value = labels[row].item()

@@ -1,4 +1,4 @@
-"""Actor-critic learning of networked agents: one policy in common, private rewards and critics."""
+"""Actor-critic learning of networked agents: a common policy, private rewards and critics."""
 
 from typing import Any
 
@@ -10,21 +10,22 @@ from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import Problem
 
-SPARSE = 0.3  # concentration of the transition laws: a few states are likely from each
+SPARSE = 0.3  # concentration of transition laws: few likely successors per state
 
 
 class MarkovGame(Problem):
-    """A game of m agents: in state s, when agent j does a_j, agent i is rewarded by
+    """A random game of m agents with additive rewards and transitions.
 
         r_i(s, a) = 1/m sum_j rewards[i, s, j, a_j]
 
-    and the next state is s' with probability P(s' | s, a) = 1/m sum_j transitions[s, j, a_j, s'].
-    What the agents do adds up, so nobody lists all joint actions, and the best joint policy is
-    known by planning. The first state is drawn from `initial_law`.
+    is the reward of agent i in state s if agent j does a_j, and the next state is s' with
+    probability P(s' | s, a) = 1/m sum_j transitions[s, j, a_j, s']. Effects of actions add up, so
+    joint actions need no enumeration, and planning gives the best joint policy. The first state is
+    drawn from `initial_law`.
     """
 
     transitions: np.ndarray  # (states, agents, actions, states)
-    rewards: np.ndarray  # (agents, states, agents, actions): of whom, where, by whose, which action
+    rewards: np.ndarray  # (agents, states, agents, actions): receiver, state, actor, action
     initial_law: np.ndarray  # (states,)
     discount: float
 
@@ -33,10 +34,10 @@ class MarkovGame(Problem):
         return _returns(x, self.transitions, self.rewards, self.initial_law, self.discount)
 
     def planned(self) -> tuple[float, np.ndarray]:
-        """The largest mean return of all joint policies, and each agent's action in each state.
+        """Return the largest mean return of all joint policies, and each agent's actions.
 
-        By policy iteration: V = r + discount P V solved, then in every state the best actions for
-        it, until they stay. These are functions of the state; no policy does better.
+        By policy iteration: solve V = r + discount P V, then choose the best actions in every
+        state, until they stay the same. No policy does better than these functions of the state.
         """
         agents, states = self.rewards.shape[:2]
         team = self.rewards.mean(0) / agents
@@ -60,19 +61,27 @@ def actor_critic(
     features: int | None = None,
     seed: int = 0,
 ) -> MarkovGame:
-    """f_i = -E_start V_y(s),  V_y(s) = phi(s)'y, what agent i's critic y says the policy is worth;
-    g_i = mean_s 1/2 (V_y(s) - E_x[r_i(s, a) + discount V_y(s') | s])^2, its Bellman error.
+    """Make an actor-critic problem on a random `MarkovGame`.
 
-    x (agents, states, actions) is the policy of all, shared: agent j does a in state s with
-    probability softmax(x[j, s])_a. y_i is agent i's critic: tabular, one number a state; then
-    V_y* is the value of the policy for agent i, and the hypergradient is the exact gradient of the
-    mean return, whose rewards nobody else is told. With fewer `features` than states, phi are
-    random orthonormal ones, and V_y* is what comes nearest in Bellman error.
+        f_i = -E_start V_y(s),  V_y(s) = phi(s)'y, the policy's value by agent i's critic y
+        g_i = mean_s 1/2 (V_y(s) - E_x[r_i(s, a) + discount V_y(s') | s])^2, its Bellman error
 
-    The game is random, drawn by `seed` (`MarkovGame`). An agent's rows are the states, each with
-    the law of what follows every action: the square of an expectation is then an average over
-    rows, which over single transitions it is not. A batch is a sample of states; one of as many
-    rows as there are states is all of them. The metric `return` is the exact mean return of x.
+    x (agents, states, actions) is the shared joint policy: agent j does a in state s with
+    probability softmax(x[j, s])_a. y_i is agent i's critic; with a tabular critic V_y* is the value
+    of the policy for agent i, and the hypergradient is the exact gradient of the mean return,
+    though rewards stay private. An agent's rows are the states, each with the law of what follows
+    every action, because the square of an expectation is an average over states but not over single
+    transitions.
+
+    Args:
+        agents, states, actions: sizes of the game.
+        discount: discount factor.
+        features: number of critic features; None: tabular. With fewer features than states, phi is
+            random orthonormal, and V_y* is the nearest in Bellman error.
+        seed: seed of the game.
+
+    Returns:
+        The problem; its metric `return` is the exact mean return of x.
     """
     for what, size, least in (
         ("agents", agents, 1),
@@ -119,7 +128,7 @@ def actor_critic(
 def _returns(
     x: Any, transitions: np.ndarray, rewards: np.ndarray, start: np.ndarray, discount: float
 ) -> jax.Array:
-    """Every agent's own return, by solving the Bellman equation of the policies softmax(x)."""
+    """Return every agent's return, by solving the Bellman equation of the policies softmax(x)."""
     policy = jax.nn.softmax(jnp.asarray(x)) / len(rewards)
     P = jnp.einsum("jsa,sjat->st", policy, transitions)
     r = jnp.einsum("jsa,isja->si", policy, rewards)

@@ -1,4 +1,4 @@
-"""Distillation: a few synthetic rows that teach a model what the rows of all agents would."""
+"""Dataset distillation: a few synthetic rows that replace the rows of all agents."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,15 +23,25 @@ def distillation(
     regularizer: float = 0.1,
     start: float = 0.3,
 ) -> Problem:
-    """f_i = mean_r 1/2 |a_r'w + b - e_r|^2 over agent i's own rows, training and validation;
-    g_i = mean_k 1/2 |x_k'w + b - e_k|^2 + regularizer/2 (|w|^2 + |b|^2) over the synthetic rows.
+    """Make a dataset distillation problem.
 
-    x, shared, are `each` synthetic rows of every class, (n, p) with n = each * q, whose labels are
-    fixed; they begin as normal noise of deviation `start`, so no row of anybody is in them. y_i =
-    {"w": (p, q), "b": (q,)} is a ridge regression on the classes (e is 1 at the row's class, else
-    0), fitted to the synthetic rows alone, as kernel ridge regression is by Nguyen, Chen and Lee
-    (2021); y*(x) is known in closed form. Rows are {"a": features (m, p), "b": labels (m,)}, q =
-    `classes`. The metric is the accuracy on `test` of a model that saw nothing but x.
+        f_i = mean_r 1/2 |a_r'w + b - e_r|^2 over agent i's own rows, training and validation
+        g_i = mean_k 1/2 |x_k'w + b - e_k|^2 + regularizer/2 (|w|^2 + |b|^2) over synthetic rows
+
+    x, shared, are the synthetic rows (n, p), n = each * q, with fixed labels. y_i = {"w": (p, q),
+    "b": (q,)} is a ridge regression on the classes (e is 1 at the row's class, else 0), fitted to
+    the synthetic rows alone, like the kernel ridge regression of Nguyen, Chen and Lee (2021); y*(x)
+    is known in closed form.
+
+    Args:
+        train, valid, test: rows {"a": features (m, p), "b": labels (m,)} per agent.
+        classes: q, number of classes.
+        each: synthetic rows per class.
+        regularizer: weight of the ridge penalty.
+        start: deviation of the normal noise at which x starts; it contains no agent's rows.
+
+    Returns:
+        The problem; its metric is the accuracy on `test` of a model that saw only x.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
     whole("each", each, 1)

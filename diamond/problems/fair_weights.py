@@ -1,4 +1,4 @@
-"""Fair weights: how much each agent's rows count for a model that is to serve all of them alike."""
+"""Fair weights: the weight of each agent's rows in a model that serves all agents equally."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,14 +21,23 @@ def fair_weights(
     regularizer: float = 1e-3,
     agent_names: Sequence[str] | None = None,
 ) -> Problem:
-    """f_i = cross-entropy on validation rows; g_i = m x_i cross-entropy + regularizer ||y||^2.
+    """Make a problem that learns the weights of the agents.
 
-    x are the weights of the m agents, x >= 0 with the sum 1, begun at 1/m: a mixture of their
-    training rows, to which one y is fitted, y*(x) = argmin_y 1/m sum_i g_i, a softmax regression
-    {"w": (p, q), "b": (q,)} in common. f counts every agent alike, however many rows it has;
-    whose rows mislead the model loses its weight, whose kind is rare gains. Rows are
-    {"a": features (n, p), "b": labels (n,)}. The metric is the accuracy on `test`. For methods
-    that project: `order="atc"` where they have an order. `agent_names` are those of the agents.
+    f_i = cross-entropy on validation rows; g_i = m x_i cross-entropy + regularizer ||y||^2.
+
+    x are the weights of the m agents, x >= 0 with sum 1, starting at 1/m. They define a mixture of
+    training rows, to which one common softmax regression {"w": (p, q), "b": (q,)} is fitted, y*(x)
+    = argmin_y 1/m sum_i g_i. f counts every agent equally: agents with misleading rows lose weight,
+    agents with rare rows gain. Use methods that project, with `order="atc"` if they have an order.
+
+    Args:
+        train, valid, test: rows {"a": features (n, p), "b": labels (n,)} per agent.
+        classes: q, number of classes.
+        regularizer: weight of ||y||^2.
+        agent_names: names of the agents.
+
+    Returns:
+        The problem; its metric is the accuracy on `test`.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
     agents, features = len(train), np.shape(train[0]["a"])[1]

@@ -1,4 +1,4 @@
-"""Hyper-cleaning: find the training rows whose labels are wrong, by one weight a row."""
+"""Hyper-cleaning: detection of wrong training labels by one weight per row."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,12 +16,12 @@ from ._softmax_regression import accuracy, upper, weighted, zeros
 
 
 class Cleaning(Problem):
-    """A problem that knows which entries of x stand for rows whose labels were made wrong."""
+    """A problem that knows which entries of x belong to rows with wrong labels."""
 
     wrong: np.ndarray  # (numbers in x,) of bool
 
     def f1(self, x: Any) -> float:
-        """How well x, one agent's or all agents' mean, tells the wrong rows from the others."""
+        """Return the F1 score of x, of one agent or the mean of all, in detecting wrong rows."""
         return float(f1(jnp.asarray(x).reshape(-1, self.wrong.size).mean(0), self.wrong))
 
 
@@ -35,20 +35,30 @@ def hyper_cleaning(
     seed: int = 0,
     lower_level: LowerLevel = "common",
 ) -> Cleaning:
-    """f_i = cross-entropy on clean validation rows;
-    g_i = mean_r sigmoid(x_k(r)) cross-entropy(y; r) + regularizer ||y||^2 on training rows.
+    """Make a hyper-cleaning problem with partly wrong training labels.
 
-    Rows are {"a": features (n, p), "b": labels (n,)}, y = {"w": (p, q), "b": (q,)} is a softmax
-    regression. x is shared: one number for every training row of every agent, k(r) counting them
-    agent by agent, begun at 0. Agent i's g_i sees those of its own rows alone, so the agents have
-    something to solve together where one y is fitted to the rows of all, and a wrong label of one
-    spoils it for the others: `lower_level` "common", as in SPARKLE (Zhu et al., 2024). "personal":
-    each agent cleans its own rows for its own y. Training rows may have a leaf "k", whole numbers
-    from 0: rows of one source (an annotator, a sensor) then share a weight, whoever has them.
+        f_i = cross-entropy on clean validation rows
+        g_i = mean_r sigmoid(x_k(r)) cross-entropy(y; r) + regularizer ||y||^2 on training rows
 
-    The labels of a share `corrupted` of the training rows, drawn by `seed`, become other ones;
-    with sources, all those of that share of the sources. 0 leaves yours. The metrics are the
-    accuracy on `test`, and `f1` of finding them: rows with sigmoid(x) < 1/2 are said to be wrong.
+    y = {"w": (p, q), "b": (q,)} is a softmax regression. x is shared: one number for every training
+    row of every agent, k(r) counting them agent by agent, starting at 0. g_i uses only the entries
+    of agent i's rows.
+
+    Args:
+        train, valid, test: rows {"a": features (n, p), "b": labels (n,)} per agent. Training rows
+        may have a leaf "k", integers from 0: rows of one source (an annotator, a sensor) then share
+        a weight across agents.
+        classes: q, number of classes.
+        corrupted: share of training rows (or sources) whose labels are changed; 0: none.
+        regularizer: weight of ||y||^2.
+        seed: seed of the corruption.
+        lower_level: "common": one y is fitted to the rows of all, so that a wrong label of one
+            agent harms the others, as in SPARKLE (Zhu et al., 2024). "personal": each agent cleans
+            its own rows for its own y.
+
+    Returns:
+        The problem; its metrics are the accuracy on `test`, and `f1` of detecting wrong rows by
+        sigmoid(x) < 1/2.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
     train = _numbered(train)
@@ -71,7 +81,7 @@ def hyper_cleaning(
 
 
 def f1(x: jax.Array, wrong: np.ndarray) -> jax.Array:
-    """2 hits / (2 hits + misses + false alarms) of saying that x < 0 are the `wrong` ones."""
+    """Return 2 hits / (2 hits + misses + false alarms) of predicting `wrong` by x < 0."""
     said = x < 0
     hits, errors = jnp.sum(said & wrong), jnp.sum(said ^ wrong)
     return (2.0 * hits) / jnp.maximum(2 * hits + errors, 1)
@@ -80,9 +90,9 @@ def f1(x: jax.Array, wrong: np.ndarray) -> jax.Array:
 def corrupt(
     train: Sequence[Any], share: float, classes: int, seed: int
 ) -> tuple[list[Any], np.ndarray]:
-    """The rows with other labels for a `share` of the weights, and for which.
+    """Change the labels for a `share` of the weights; return the rows and which weights.
 
-    The new label of a row is any of the others, all as likely.
+    The new label of a row is uniform over the other labels.
     """
     if not 0 <= share < 1:
         raise ValueError(f"corrupted = {share}; give the share of wrong rows, 0 to below 1")
@@ -99,7 +109,7 @@ def corrupt(
 
 
 def _numbered(train: Sequence[Any]) -> Sequence[Any]:
-    """Rows that say which number of x is theirs: "k"."""
+    """Return rows with the index of their entry of x: "k"."""
     given = ["k" in rows for rows in train]
     if not any(given):
         ends = np.cumsum([0, *(len(rows["b"]) for rows in train)], dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Hyper-parameter optimization (the paper's third experiment): one penalty a feature, shared."""
+"""Hyper-parameter optimization (the paper's third experiment): one shared penalty per feature."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from ._feature_penalties import Penalty, penalized
 from ._labels import labelled
 
 
-# Of the module, not of one problem: another problem of the same sizes compiles nothing anew.
+# Defined at module level, so that another problem of the same sizes reuses compiled programs.
 def _upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
     scores = jax.nn.log_softmax(rows["a"] @ y)
     return -jnp.mean(jnp.take_along_axis(scores, rows["b"][:, None], 1))
@@ -37,15 +37,24 @@ def hyperparameter(
     penalty: Penalty = "l2",
     smoothing: float = 0.01,
 ) -> Problem:
-    """f_i = cross-entropy on validation rows; g_i = cross-entropy + 1/(qp) sum_rk exp(x_r) y_rk^2.
+    """Make a problem that learns the penalties of a softmax regression.
 
-    Rows are {"a": features (n, p), "b": labels (n,)}, q = `classes`; softmax regression without a
-    bias. x holds the p log-penalties, shared and begun at `start`; y_i is agent i's (p, q) matrix.
-    The metrics are the accuracy and the mean cross-entropy on `test`. `names` are the features'.
+    f_i = cross-entropy on validation rows; g_i = cross-entropy + 1/(qp) sum_rk exp(x_r) y_rk^2.
 
-    `penalty` "elastic_net": x holds p log-penalties of squares, then p of absolute values, which
-    g_i has as 1/(qp) sum_rk exp(x_(p+r)) h(y_rk) besides; h(y) = sqrt(y^2 + s^2) - s, which is |y|
-    to within s = `smoothing` and has the two derivatives that the hypergradient needs.
+    x holds the p shared log-penalties; y_i is agent i's (p, q) matrix, without a bias.
+
+    Args:
+        train, valid, test: rows {"a": features (n, p), "b": labels (n,)} per agent.
+        classes: q, number of classes.
+        start: initial log-penalty.
+        names: names of the features.
+        penalty: "l2", or "elastic_net": x holds p log-penalties of squares, then p of absolute
+            values, which add 1/(qp) sum_rk exp(x_(p+r)) h(y_rk) to g_i; h(y) = sqrt(y^2 + s^2) - s
+            is |y| to within s and has the two derivatives that the hypergradient needs.
+        smoothing: s.
+
+    Returns:
+        The problem; its metrics are the accuracy and the mean cross-entropy on `test`.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
     features = np.shape(train[0]["a"])[1]

@@ -28,10 +28,21 @@ def meta_learning(
     activation: str = "tanh",
     regularizer: float = 1.0,
 ) -> Problem:
-    """f_i = cross-entropy on validation rows, g_i = cross-entropy + regularizer/2 ||y_i||^2.
+    """Make a meta-learning problem with a shared representation.
 
-    Rows are {"a": features (n, p), "b": labels (n,)}. x holds the hidden layers of `widths` units,
-    y_i the weights and biases of agent i's last layer. The metric is the accuracy on `test`.
+    f_i = cross-entropy on validation rows, g_i = cross-entropy + regularizer/2 ||y_i||^2.
+
+    x holds the shared hidden layers, y_i the weights and biases of agent i's last layer.
+
+    Args:
+        train, valid, test: rows {"a": features (n, p), "b": labels (n,)} per agent.
+        classes: number of classes.
+        widths: units of the hidden layers.
+        activation: name of the activation function.
+        regularizer: weight of ||y_i||^2 / 2.
+
+    Returns:
+        The problem; its metric is the accuracy on `test`.
     """
     if activation not in ACTIVATIONS:
         raise ValueError(f"no activation {activation!r}; {did_you_mean(activation, ACTIVATIONS)}")

@@ -1,4 +1,4 @@
-"""Cooperative navigation on a plane: an actor-critic problem whose transitions never end."""
+"""Cooperative navigation on a plane: an actor-critic problem with a stream of transitions."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import Problem, stream
 
-LONG = 60  # steps of a path that a return is added up along
-ROOM = 0.8  # landmarks are in [-ROOM, ROOM]^2, agents begin in [-1, 1]^2
+LONG = 60  # steps of a path for a return
+ROOM = 0.8  # landmarks are in [-ROOM, ROOM]^2, agents start in [-1, 1]^2
 
 
 class Navigation(Problem):
-    """m agents on a plane, and a landmark l_i that agent i alone knows of and is paid for.
+    """m agents on a plane, and a landmark l_i known to agent i alone, which defines its reward.
 
-    s are the places p_1 .. p_m of all, in one vector. Agent j moves by u_j = x_j (s, 1), and
+    s holds the positions p_1 .. p_m of all agents. Agent j moves by u_j = x_j (s, 1), and
 
         r_i(s, u) = -|p_{i+1} - l_i|^2 - effort |u_i|^2,    s' = s + u, within walls at -1 and 1
 
-    so that nobody is paid for where it goes itself: the next one is to come to l_i.
+    so the reward of agent i depends on the position of the next agent, not on its own.
     """
 
     landmarks: np.ndarray  # (agents, 2)
@@ -29,17 +29,17 @@ class Navigation(Problem):
     effort: float
 
     def path(self, x: Any, start: Any, steps: int = LONG) -> jax.Array:
-        """Where the agents (2 m numbers) are after 0, 1, ... steps from `start`."""
+        """Return the positions of the agents (2 m numbers) after 0, 1, ... steps from `start`."""
         return _path(x, jnp.asarray(start), steps)
 
     def returns(self, x: Any, starts: Any) -> jax.Array:
-        """Every agent's discounted return, the mean over `starts`."""
+        """Return every agent's discounted return, the mean over `starts`."""
         return _returns(x, jnp.asarray(starts), self.landmarks, self.discount, self.effort)
 
     def planned(self) -> tuple[float, np.ndarray]:
-        """The largest mean return of all policies, and x that has it: by the Riccati equation.
+        """Return the largest mean return of all policies, and its x, by the Riccati equation.
 
-        Its paths go straight to the landmarks, so that the walls do not matter to it.
+        Optimal paths go straight to the landmarks, so the walls do not matter.
         """
         m = self.agents
         n = 2 * m
@@ -56,7 +56,7 @@ class Navigation(Problem):
             if np.abs(after - P).max() < 1e-12:
                 break
             P = after
-        spread = np.diag([*np.full(n, 1 / 3), 1.0])  # E (s, 1) (s, 1)' of the first places
+        spread = np.diag([*np.full(n, 1 / 3), 1.0])  # E (s, 1) (s, 1)' of the initial positions
         return -float(np.trace(P @ spread)), -gain.reshape(m, 2, n + 1)
 
 
@@ -67,16 +67,27 @@ def navigation(
     evaluation: int = 500,
     seed: int = 0,
 ) -> Navigation:
-    """f_i = -E_start V_y(s),  V_y(s) = phi(s)'y, what agent i's critic y says the policy is worth;
-    g_i = E_s 1/2 (V_y(s) - r_i(s, u) - discount V_y(s'))^2, its Bellman error, u = x (s, 1).
+    """Make a cooperative navigation problem.
 
-    x (agents, 2, 2 agents + 1) is the linear policy of all, shared; the rewards are those of
-    `Navigation`, each agent's landmark known to it alone and drawn by `seed`. phi are all products
-    of two coordinates, orthonormal over the plane, so that where no wall is met V_y* is the value
-    of the policy for agent i and the hypergradient the exact policy gradient. States are a stream:
-    each is drawn afresh on the plane, and what follows by the simulator under the current policy,
-    through which gradients are taken. Measures are on `evaluation` states an agent; the metric
-    `return` is the mean of the agents' returns along paths from there.
+        f_i = -E_start V_y(s),  V_y(s) = phi(s)'y, the policy's value by agent i's critic y
+        g_i = E_s 1/2 (V_y(s) - r_i(s, u) - discount V_y(s'))^2, its Bellman error, u = x (s, 1)
+
+    x (agents, 2, 2 agents + 1) is the shared linear policy of all; the rewards are those of
+    `Navigation`. phi are all products of two coordinates, orthonormal over the plane, so that away
+    from walls V_y* is the value of the policy for agent i, and the hypergradient the exact policy
+    gradient. States are a stream: each is drawn afresh, and the simulator computes its successor
+    under the current policy, with gradients through the simulator.
+
+    Args:
+        agents: number of agents.
+        discount: discount factor.
+        effort: weight of |u_i|^2.
+        evaluation: evaluation states per agent.
+        seed: seed of the landmarks and states.
+
+    Returns:
+        The problem; its metric `return` is the mean return of the agents from the evaluation
+        states.
     """
     whole("agents", agents, 2)
     if not 0 <= discount < 1:
@@ -104,7 +115,7 @@ def navigation(
         return jnp.mean((_features(s) @ y - said) ** 2) / 2
 
     def reward(rows: Any, s: jax.Array, u: jax.Array) -> jax.Array:
-        """The agent's own: it sees where the next one is, and knows its landmark."""
+        """Return the agent's own reward, from the next agent's position and its landmark."""
         places, own = s.reshape(*s.shape[:-1], agents, 2), u.reshape(*u.shape[:-1], agents, 2)
         at = lambda a, i: jnp.take_along_axis(a, i[:, None, None], 1)[:, 0]
         off = at(places, (rows["agent"] + 1) % agents) - rows["landmark"]
@@ -121,7 +132,7 @@ def navigation(
 
 
 def moves(x: Any, s: jax.Array) -> jax.Array:
-    """u = x (s, 1), of all agents."""
+    """Return u = x (s, 1) of all agents."""
     policy = jnp.asarray(x).reshape(-1, s.shape[-1] + 1)
     return s @ policy[:, :-1].T + policy[:, -1]
 
@@ -145,14 +156,14 @@ def _returns(
 
 
 def _rewards(u: jax.Array, s: jax.Array, landmarks: np.ndarray, effort: float) -> jax.Array:
-    """r_i of every agent, the last axis."""
+    """Return r_i of every agent, along the last axis."""
     plane = lambda a: a.reshape(*a.shape[:-1], -1, 2)
     off = jnp.roll(plane(s), -1, axis=-2) - landmarks
     return -jnp.sum(off**2, -1) - effort * jnp.sum(plane(u) ** 2, -1)
 
 
 def _features(s: jax.Array) -> jax.Array:
-    """1, each coordinate, and each product of two, of mean square 1 on [-1, 1]^n."""
+    """Return 1, each coordinate, and each product of two, of mean square 1 on [-1, 1]^n."""
     a, b = np.triu_indices(s.shape[-1], 1)
     squares = (3 * s**2 - 1) * np.sqrt(5) / 2
     products = 3 * s[..., a] * s[..., b]

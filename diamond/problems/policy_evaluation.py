@@ -1,4 +1,4 @@
-"""Policy evaluation: agents with private rewards find together what a policy is worth."""
+"""Policy evaluation: agents with private rewards estimate the value of a policy together."""
 
 from typing import Any
 
@@ -10,29 +10,29 @@ from ..core.tree import Tree
 from ..core.whole_numbers import whole
 from ..problem import Problem
 
-SPARSE = 0.3  # concentration of the transition laws: a few states are likely from each
+SPARSE = 0.3  # concentration of transition laws: few likely successors per state
 
 
 class Evaluation(Problem):
-    """A problem with its closed form on the transitions seen, and the truth behind them."""
+    """A problem with its closed form on the observed transitions, and the true values."""
 
     features: np.ndarray  # phi: (states, features)
-    seen: np.ndarray  # the mean of phi(s') after each s: (states, features)
-    reward: np.ndarray  # the mean reward of each s, over all agents: (states,)
-    values: np.ndarray  # V(s) = r(s) + discount E[V(s')] of the process itself: (states,)
+    seen: np.ndarray  # mean of phi(s') after each s: (states, features)
+    reward: np.ndarray  # mean reward of each s over all agents: (states,)
+    values: np.ndarray  # true V(s) = r(s) + discount E[V(s')]: (states,)
     discount: float
 
     def lower_solution(self, x: np.ndarray) -> np.ndarray:
-        """y*(x)_s = mean reward of s + discount x'(mean of phi(s') after s)."""
+        """Return y*(x)_s = mean reward of s + discount x'(mean of phi(s') after s)."""
         return self.reward + self.discount * self.seen @ x
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
-        """grad l(x) = mean_s (phi(s)'x - y*_s(x)) (phi(s) - discount mean phi(s'))."""
+        """Return grad l(x) = mean_s (phi(s)'x - y*_s(x)) (phi(s) - discount mean phi(s'))."""
         off = self.features @ x - self.lower_solution(x)
         return (self.features - self.discount * self.seen).T @ off / len(off)
 
     def minimizer(self) -> np.ndarray:
-        """The x of the least mean squared Bellman error."""
+        """Return the x of the least mean squared Bellman error."""
         design = self.features - self.discount * self.seen
         return np.linalg.lstsq(design, self.reward, rcond=None)[0]
 
@@ -46,16 +46,26 @@ def policy_evaluation(
     noise: float = 0.1,
     seed: int = 0,
 ) -> Evaluation:
-    """f_i = mean_s 1/2 (phi(s)'x - y_s)^2 over all states;
-    g_i = mean 1/2 (y_s - r_i(s, s') - discount phi(s')'x)^2 over the transitions agent i saw.
+    """Make a policy evaluation problem.
 
-    The lower level is common: y*_s(x) is what all agents' transitions say that s is worth, if x is
-    right about the next state, and x is right where phi(s)'x = y*_s(x), the Bellman equation of the
-    mean reward (Yang, Zhang and Wang, 2022). y stands for the expectation inside the square. phi
-    are standard normal. Each agent saw every state `visits` times; its rewards are its own,
-    r_i(s, s') of deviation 1 about 0 and `noise` about that. The metric is the mean squared
-    error of phi'x about the true values: what is left of it at best is that of the features, and
-    of the transitions seen.
+        f_i = mean_s 1/2 (phi(s)'x - y_s)^2 over all states
+        g_i = mean 1/2 (y_s - r_i(s, s') - discount phi(s')'x)^2 over the transitions agent i saw
+
+    The lower level is common: y*_s(x) is the value of s from all agents' transitions, given the
+    next state's value by x, and phi(s)'x = y*_s(x) is the Bellman equation of the mean reward
+    (Yang, Zhang and Wang, 2022). y stands for the expectation inside the square.
+
+    Args:
+        agents, states: sizes.
+        features: number of standard normal features phi.
+        visits: observed transitions per state and agent.
+        discount: discount factor.
+        noise: deviation of rewards about r_i(s, s'), which has deviation 1 about 0.
+        seed: seed of the process.
+
+    Returns:
+        The problem; its metric is the mean squared error of phi'x about the true values, limited by
+        the features and the observed transitions.
     """
     sizes = {"agents": agents, "states": states, "features": features, "visits": visits}
     for what, size in sizes.items():

@@ -12,12 +12,15 @@ from ..problem import Problem
 
 
 class Quadratic(Problem):
-    """f_i = mean_n 1/2 ||y - a_n||^2 + 1/2 x'Px + c'x + x'Dy, g_i = mean_n 1/2 y'Ay - y'(Bx + b_n).
+    """Quadratic problem with closed-form y*, hypergradient and minimizer.
+
+        f_i = mean_n 1/2 ||y - a_n||^2 + 1/2 x'Px + c'x + x'Dy
+        g_i = mean_n 1/2 y'Ay - y'(Bx + b_n)
 
     P, c, D, A, B differ between agents; a_n (validation) and b_n (training) are the rows. Then
-    y_i*(x) = A^-1 (Bx + b), b the mean of b_n, and grad l is linear in x. Where the lower level is
-    common, A, B, b are the means over the agents, and z, of g_yy z = f_y, is too. Where there is
-    none, f_i = mean_n 1/2 x'Px + c_n'x.
+    y_i*(x) = A^-1 (Bx + b), b the mean of b_n, and grad l is linear in x. With a common lower
+    level, A, B, b are means over the agents, and z, of g_yy z = f_y, is common too. Without a lower
+    level, f_i = mean_n 1/2 x'Px + c_n'x.
     """
 
     P: np.ndarray  # (agents, upper, upper)
@@ -29,19 +32,19 @@ class Quadratic(Problem):
     b: np.ndarray  # (agents, lower), means of the training rows
 
     def lower_solution(self, x: np.ndarray) -> np.ndarray:
-        """y_i*(x) = A^-1 (Bx + b) for every agent, x shared or one row an agent."""
+        """Return y_i*(x) = A^-1 (Bx + b) for every agent, x shared or one row per agent."""
         right = np.einsum("iyx,ix->iy", self.B, np.broadcast_to(x, self.c.shape)) + self.b
         return self._solved(right)
 
     def _solved(self, right: np.ndarray) -> np.ndarray:
-        """A^-1 of it: each agent's, or that of the means."""
+        """Apply A^-1: each agent's, or that of the means."""
         A = self.A
         if self.lower_level == "common":
             A, right = (np.broadcast_to(a.mean(0), a.shape) for a in (A, right))
         return np.linalg.solve(A, right[..., None])[..., 0]
 
     def surrogate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """f_x - g_xy [g_yy]^-1 f_y = Px + c + Dy + B' A^-1 (y - a + D'x) for every agent (4)."""
+        """Return f_x - g_xy [g_yy]^-1 f_y = Px + c + Dy + B' A^-1 (y - a + D'x) per agent (4)."""
         x = np.broadcast_to(x, self.c.shape)
         f_y = y - self.a + np.einsum("ixy,ix->iy", self.D, x)
         z = self._solved(f_y)
@@ -49,20 +52,20 @@ class Quadratic(Problem):
         return f_x + np.einsum("iyx,iy->ix", self.B, z)
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
-        """grad l(x), the mean over the agents at their y_i*(x) (3)."""
+        """Return grad l(x), the mean over the agents at their y_i*(x) (3)."""
         if self.lower_level == "none":
             return self.P.mean(0) @ x + self.c.mean(0)
         return self.surrogate(x, self.lower_solution(x)).mean(0)
 
     def minimizer(self) -> np.ndarray:
-        """The x with grad l(x) = 0."""
+        """Return the x with grad l(x) = 0."""
         size = self.c.shape[1]
         at_zero = self.gradient(np.zeros(size))
         columns = [self.gradient(e) - at_zero for e in np.eye(size)]
         return np.linalg.solve(np.stack(columns, axis=1), -at_zero)
 
 
-# Of the module, not of one problem: another problem of the same sizes compiles nothing anew.
+# Defined at module level, so that another problem of the same sizes reuses compiled programs.
 def _f(x, y, rows):
     each = 0.5 * jnp.sum((y - rows["point"]) ** 2, -1) + jnp.einsum(
         "w,nwx,x->n", x, 0.5 * rows["P"], x
@@ -91,11 +94,23 @@ def quadratic(
     seed: int = 0,
     lower_level: Literal["personal", "common", "none"] = "personal",
 ) -> Quadratic:
-    """f_i = mean_n 1/2 ||y - a_n||^2 + 1/2 x'Px + c'x + x'Dy, g_i = mean_n 1/2 y'Ay - y'(Bx + b_n).
+    """Make a random quadratic problem.
 
-    A random one; `noise` is the spread of an agent's rows, 0 makes every sample the mean. `rows`
-    may differ between agents. `heterogeneity` scales what sets the agents apart. `lower_level`:
-    each agent's own, common to all, or none.
+        f_i = mean_n 1/2 ||y - a_n||^2 + 1/2 x'Px + c'x + x'Dy
+        g_i = mean_n 1/2 y'Ay - y'(Bx + b_n)
+
+    Args:
+        agents: number of agents.
+        upper, lower: dimensions of x and y.
+        rows: rows per agent, one number or one each.
+        mu, L: extreme eigenvalues of A.
+        noise: spread of an agent's rows; 0 makes every sample the mean.
+        heterogeneity: scale of the differences between agents.
+        seed: seed of the problem.
+        lower_level: "personal", "common", or "none".
+
+    Returns:
+        The problem, with its closed forms.
     """
     for what, size in {"agents": agents, "upper": upper, "lower": lower}.items():
         whole(what, size, 1)

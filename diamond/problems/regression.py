@@ -1,4 +1,4 @@
-"""Regression with one penalty a feature, shared: `hyperparameter` for targets that are numbers."""
+"""Regression with one shared penalty per feature: `hyperparameter` for numeric targets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ..problem import Problem
 from ._feature_penalties import Penalty, penalized
 
 
-# Of the module, not of one problem: another problem of the same sizes compiles nothing anew.
+# Defined at module level, so that another problem of the same sizes reuses compiled programs.
 def _off(y: Tree, rows: Any) -> jax.Array:
     return rows["a"] @ y["w"] + y["b"] - rows["b"]
 
@@ -34,12 +34,21 @@ def regression(
     penalty: Penalty = "l2",
     smoothing: float = 0.01,
 ) -> Problem:
-    """f_i = mean squared error on validation rows; g_i = that + 1/p sum_r exp(x_r) w_r^2.
+    """Make a problem that learns the penalties of a linear regression.
 
-    Rows are {"a": features (n, p), "b": targets (n,)}. x holds the p log-penalties, shared and
-    begun at `start`; y_i = {"w": (p,), "b": ()} are agent i's weights and its level, which is not
-    penalized. The metrics are the mean absolute and squared error on `test`. `names` are the
-    features'. `penalty` and `smoothing`: those of `hyperparameter`.
+    f_i = mean squared error on validation rows; g_i = that + 1/p sum_r exp(x_r) w_r^2.
+
+    x holds the p shared log-penalties; y_i = {"w": (p,), "b": ()} are agent i's weights and its
+    intercept, which is not penalized.
+
+    Args:
+        train, valid, test: rows {"a": features (n, p), "b": targets (n,)} per agent.
+        start: initial log-penalty.
+        names: names of the features.
+        penalty, smoothing: as in `hyperparameter`.
+
+    Returns:
+        The problem; its metrics are the mean absolute and squared error on `test`.
     """
     features = np.shape(train[0]["a"])[1]
     y = lambda: {"w": jnp.zeros(features), "b": jnp.zeros(())}

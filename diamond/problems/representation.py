@@ -1,4 +1,4 @@
-"""A representation in common: any network as shared backbone x, a linear head y_i per agent."""
+"""Shared representation: any network as backbone x, and a linear head y_i per agent."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,14 +24,22 @@ def representation(
     classes: int | None = 10,
     regularizer: float = 1.0,
 ) -> Problem:
-    """f_i = loss on validation rows, g_i = loss on training rows + regularizer/2 ||y_i||^2.
+    """Make a problem with a shared backbone and personal linear heads.
 
-    backbone(x, a) gives the features of the rows a, (n, width); x = init(key) is any pytree of
-    floating-point arrays, such as the parameters of a network of flax or equinox. y_i = {"w":
-    (width, q), "b": (q,)} is agent i's own last layer, q = `classes`, and the loss the
-    cross-entropy of labels rows["b"]; the metric is the accuracy on `test`. With classes=None, b
-    are targets (n,), y_i = {"w": (width,), "b": ()}, the loss is the mean squared error and the
-    metric, the same on `test`, is called test_loss. Rows are {"a": (n, ...), "b": (n,)}.
+    f_i = loss on validation rows, g_i = loss on training rows + regularizer/2 ||y_i||^2.
+
+    Args:
+        backbone: backbone(x, a) returns the features (n, width) of the rows a.
+        init: init(key) returns x, any pytree of floating-point arrays, such as the parameters of a
+            flax or equinox network.
+        train, valid, test: rows {"a": (n, ...), "b": (n,)} per agent.
+        classes: q: y_i = {"w": (width, q), "b": (q,)}, the loss is the cross-entropy of labels b,
+            the metric the accuracy on `test`. None: b are targets, y_i = {"w": (width,), "b": ()},
+            the loss is the mean squared error, the metric `test_loss`.
+        regularizer: weight of ||y_i||^2 / 2.
+
+    Returns:
+        The problem.
     """
     if classes is not None:
         whole("classes", classes, 2)
@@ -73,7 +81,7 @@ def representation(
 
 
 def _constant(train: Any, valid: Any, classes: int | None, regularizer: float) -> float:
-    """f at the best biases without features: of g = loss + regularizer / 2 ||b||^2."""
+    """Return f at the best biases without features, of g = loss + regularizer / 2 ||b||^2."""
     if classes is None:
         level = np.mean(train) / (1 + regularizer / 2)
         return float(np.mean((np.asarray(valid) - level) ** 2))

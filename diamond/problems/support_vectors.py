@@ -1,4 +1,4 @@
-"""Support vector machines with one penalty a feature, shared: `hyperparameter` for hinges."""
+"""Support vector machines with one shared penalty per feature: `hyperparameter` for hinges."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -29,14 +29,23 @@ def support_vectors(
     start: float = 0.0,
     names: Sequence[str] | None = None,
 ) -> Problem:
-    """f_i = mean squared hinge on validation rows; g_i = that + 1/(qp) sum_rk exp(x_r) w_rk^2.
+    """Make a problem that learns the penalties of support vector machines.
+
+    f_i = mean squared hinge on validation rows; g_i = that + 1/(qp) sum_rk exp(x_r) w_rk^2.
 
     The hinge of a row is 1/q sum_k max(0, 1 - s_k (a'w_k + b_k))^2, s_k = 1 for its own class and
-    -1 for the others: one machine a class against the rest. Squared, it has the gradient that f_y
-    needs, and a Hessian wherever no row is on a margin. Rows are {"a": features (n, p), "b": labels
-    (n,)}, q = `classes`. x holds the p log-penalties, shared and begun at `start`; y_i = {"w":
-    (p, q), "b": (q,)} are agent i's machines, whose levels b are not penalized. The metric is the
-    accuracy on `test`; `names` are the features'.
+    -1 for the others: one machine per class against the rest. The squared hinge has the gradient
+    that f_y needs, and a Hessian if no row is on a margin. x holds the p shared log-penalties; y_i
+    = {"w": (p, q), "b": (q,)} are agent i's machines, with unpenalized intercepts b.
+
+    Args:
+        train, valid, test: rows {"a": features (n, p), "b": labels (n,)} per agent.
+        classes: q, number of classes.
+        start: initial log-penalty.
+        names: names of the features.
+
+    Returns:
+        The problem; its metric is the accuracy on `test`.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
     y = partial(zeros, np.shape(train[0]["a"])[1], classes)
