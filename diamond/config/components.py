@@ -1,4 +1,4 @@
-"""The parts of an experiment by name: algorithms and networks, each with its options."""
+"""Algorithms and networks of an experiment by name, each with its options."""
 
 import re
 import tomllib
@@ -21,24 +21,24 @@ ALIASES = {"er": "erdos_renyi"}
 
 @dataclass(frozen=True)
 class Part:
-    """One choice of an experiment: its name and options as a file says them, and how to make it."""
+    """One component of an experiment: its name and options as in the file, and its constructor."""
 
     name: str
     options: dict[str, Any]
     build: Callable[[], Any] = field(compare=False, repr=False)
-    label: str = field(default="", compare=False)  # for names of runs and for legends
+    label: str = field(default="", compare=False)  # for run names and legends
     sources: dict[str, str] = field(default_factory=dict)  # the user's files: path to digest
 
 
 def algorithm_names() -> list[str]:
-    """Those of the registry."""
+    """List the algorithms of the registry."""
     return catalogue.names()
 
 
 def algorithm(value: Any, base: Path | None = None) -> Part:
-    """An algorithm from its name, or from a table with `name`, perhaps a `label`, and options.
+    """Read an algorithm from its name, or from a table with `name`, options and perhaps a `label`.
 
-    The name may be that of the user's own function, "mine.py:make", seen from `base`.
+    The name may refer to the user's own function, "mine.py:make", relative to `base`.
     """
     given = table(value, "name", '{name = "diamond", alpha = 0.1}')
     name, label = given.pop("name"), given.pop("label", None)
@@ -71,7 +71,7 @@ def algorithm(value: Any, base: Path | None = None) -> Part:
 
 
 def _made_by(mine: UserFunction, given: dict[str, Any]) -> tuple[Any, Options]:
-    """What the user's function makes of `given`, once it is known to be an algorithm."""
+    """Call the user's function with `given` and check that it returns an algorithm."""
     found, options = build(mine.name, mine.called, given)
     wanted = [name for name in vars(Algorithm) if not name.startswith("_")]
     if missing := [name for name in wanted if not hasattr(found, name)]:
@@ -84,12 +84,12 @@ def _made_by(mine: UserFunction, given: dict[str, Any]) -> tuple[Any, Options]:
 
 
 def graph_names() -> list[str]:
-    """The graphs that a file can name."""
+    """List the graphs that a file can name."""
     return sorted(set(network.__all__) - {"Network", "changing", "directed", "from_graph"})
 
 
 def graph(value: Any) -> Part:
-    """A network from "er:9,p=0.3,seed=0", "ring:5", "torus:3x3", or a table with `graph`."""
+    """Read a network from "er:9,p=0.3,seed=0", "ring:5", "torus:3x3", or a table with `graph`."""
     raw = spec(value, "graph") if isinstance(value, str) else value
     given = table(raw, "graph", '"er:9,p=0.3,seed=0" or {graph = "ring", agents = 5}')
     name = given.pop("graph")
@@ -105,7 +105,7 @@ def graph(value: Any) -> Part:
         raise wrong(f"{value!r} gives more numbers than {canonical} takes ({', '.join(taken)})")
     given = dict(zip(taken, positions)) | given
     costs = given.pop("links", None)
-    if isinstance(value, str):  # no text holds a table: those of the links stand beside the others
+    if isinstance(value, str):  # text holds no tables, so tables of links are separate
         flat = [
             key
             for key in given
@@ -137,7 +137,7 @@ def _check_gamma(gamma: Any) -> None:
 
 
 def _channels(value: Any) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Channels from names or tables with `name`, and all of their options."""
+    """Read channels from names or tables with `name`; return them with all their options."""
     given = value if isinstance(value, list) else [value]
     each = enumerate(given)
     read = [partial(within, i, partial(_channel, one)) for i, one in each]
@@ -156,14 +156,14 @@ def _channel(value: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _linked(made: network.Network, costs: Any) -> tuple[network.Network, Options]:
-    """The network with the links that the table `costs` says."""
+    """Return the network with the links that the table `costs` describes."""
     if not isinstance(costs, dict):
         raise wrong(f"must be a table, as in {{rate = 1e6, latency = 0.01}}, not {costs!r}")
     return build("links", made.with_links, costs)
 
 
 def table(value: Any, key: str, example: str) -> dict[str, Any]:
-    """`value` as a table that has the text `key`; a text alone is that key."""
+    """Return `value` as a table with the text `key`; plain text becomes the value of `key`."""
     if isinstance(value, str):
         return {key: value}
     if not isinstance(value, dict):
@@ -180,7 +180,7 @@ def _at(value: Any) -> tuple[str, ...]:
 
 
 def spec(text: str, key: str) -> dict[str, Any]:
-    """{key: name, "": positions, option: value} of "name:3x3,option=value"."""
+    """Parse "name:3x3,option=value" into {key: name, "": positions, option: value}."""
     name, _, rest = text.partition(":")
     found: dict[str, Any] = {key: name.strip()}
     positions: list[Any] = []
@@ -196,7 +196,7 @@ def spec(text: str, key: str) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """A TOML value, or the text itself where it is none."""
+    """Parse a TOML value; return the text itself if it is none."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Data sets by name or by path: found, and read."""
+"""Data sets by name or by path."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -27,19 +27,19 @@ TABLES: dict[str, Callable[..., Dataset]] = {
     ".tsv": data.csv,
     ".parquet": data.parquet,
 }
-AGENT = "{agent}"  # in a pattern
-Files = str | list[str] | dict[str, str]  # as a file says them: a name or a path, ...
-Place = str | Sequence[str] | Mapping[str, str]  # a name or a path, several, or several by site
+AGENT = "{agent}"  # placeholder in a pattern of file names
+Files = str | list[str] | dict[str, str]  # the same, as in a file
+Place = str | Sequence[str] | Mapping[str, str]  # a name or path, several, or several by site
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What is what in the user's files.
+    """Meaning of the columns in the user's files.
 
-    `label` and `site` are columns of a table, `features` those to use, `text` the one whose words
-    become `hashed` features; `real`: labels are numbers to regress on. `labels` are the classes in
-    their order, those found in the files by default. `missing` cells are refused, dropped with
-    their rows, or kept as not-a-number.
+    `label` and `site` are columns of a table, `features` the columns to use, and `text` the column
+    whose words are hashed into `hashed` features. If `real` is true, labels are numbers to regress
+    on. `labels` are the classes in their order, by default those found in the files. `missing`
+    cells are refused, dropped with their rows, or kept as NaN.
     """
 
     label: str = "label"
@@ -53,14 +53,14 @@ class Columns:
 
 
 def load(dataset: Place, folder: str | None, columns: Columns) -> Dataset:
-    """The data set of that name, or the csv, npz, Parquet, LIBSVM or text files, each a site."""
+    """Load the data set of that name, or csv, npz, Parquet, LIBSVM or text files, one per site."""
     return several({"": dataset}, folder, columns)[""]
 
 
 def several(
     places: Mapping[str, Place], folder: str | None, columns: Columns
 ) -> dict[str, Dataset]:
-    """The data sets of several parts, with the same features and classes."""
+    """Load the data sets of several parts, with the same features and classes."""
     known = [name for name in places.values() if isinstance(name, str) and name in KNOWN]
     if known:
         if columns.real:
@@ -77,24 +77,24 @@ def several(
 
 
 def _by_site(place: Place) -> list[tuple[str | None, str]]:
-    """Every file with its site, "" where that is the file's name; None: the file is no site."""
+    """Pair every file with its site: "" if the site has the file's name, None if it is no site."""
     if isinstance(place, str):
         return [(None, place)]
     return list(place.items() if isinstance(place, Mapping) else (("", path) for path in place))
 
 
 def files(dataset: Place) -> list[str]:
-    """The paths of a data set."""
+    """Return the paths of a data set."""
     if isinstance(dataset, str):
         return [dataset]
     return list(dataset.values() if isinstance(dataset, Mapping) else dataset)
 
 
-@lru_cache(maxsize=2)  # an experiment is read several times: to check it, to run it, to tune it
+@lru_cache(maxsize=2)  # checking, running and tuning each read the experiment
 def _read(
     stamps: tuple[tuple[str, str | None, str, int], ...], parts: tuple[str, ...], columns: Columns
 ) -> list[Dataset]:
-    """One data set a part, of all files of it."""
+    """Read one data set per part from all files of the part."""
 
     def one(site: str | None, path: str, width: int | None = None) -> Dataset:
         try:
@@ -118,7 +118,7 @@ def _read(
 
 
 def _all_or_every_error(readers: Sequence[Callable[[], Dataset]]) -> list[Dataset]:
-    """What all readers return; if any of them fail, one error with the messages of all."""
+    """Call all readers; if any fail, raise one error with the messages of all."""
     found, said = [], []
     for read in readers:
         try:
@@ -132,7 +132,7 @@ def _all_or_every_error(readers: Sequence[Callable[[], Dataset]]) -> list[Datase
 
 
 def _file_of(path: str, columns: Columns, width: int | None) -> Dataset:
-    """The rows of one file."""
+    """Read the rows of one file."""
     kind, real, hashed = Path(path).suffix, columns.real, columns.hashed
     if kind in TABLES:
         used = columns.features, hashed, columns.text, columns.missing
@@ -147,14 +147,14 @@ def _file_of(path: str, columns: Columns, width: int | None) -> Dataset:
 
 
 def _sparse(path: str, columns: Columns) -> bool:
-    """Whether the file is LIBSVM text, which does not say how many features there are."""
+    """Return whether the file is LIBSVM text, which does not state the number of features."""
     return Path(path).suffix not in (*TABLES, ".npz") and not columns.hashed
 
 
 def found_at(dataset: Any, base: Path, key: str = "dataset") -> str | list[str] | dict[str, str]:
-    """The data set's name, or its file's whole path; of a list or a pattern, all of them.
+    """Return the name of a data set or the full paths of its files, also of a list or a pattern.
 
-    A table names the sites; so does what stands for {agent} in a pattern.
+    A table names the sites; in a pattern, the text that replaces {agent} does.
     """
     if isinstance(dataset, dict):
         if not dataset:
@@ -177,7 +177,7 @@ def found_at(dataset: Any, base: Path, key: str = "dataset") -> str | list[str] 
 
 
 def _numbered(pattern: str, base: Path, key: str) -> dict[str, str]:
-    """The files of a pattern such as "site_{agent}.csv": by number, or by name."""
+    """Find the files of a pattern such as "site_{agent}.csv", in numeric or alphabetical order."""
     if pattern.count(AGENT) > 1:
         raise wrong(f"has {AGENT} more than once; one of them names the site", key)
     path = os.path.normpath(base / pattern)

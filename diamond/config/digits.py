@@ -10,14 +10,14 @@ AGENTS = 9
 
 
 def digits(agents: int = AGENTS, seed: int = 0) -> Problem:
-    """Hidden layers x for all agents, a last layer y_i for the digits of each."""
+    """Train hidden layers x shared by all agents and a last layer y_i for the digits of each."""
     return problems.meta_learning(*partition_digits(agents, seed))
 
 
 def partition_digits(
     agents: int = AGENTS, seed: int = 0
 ) -> tuple[list[Rows], list[Rows], list[Rows]]:
-    """1,797 digits of 8 x 8 pixels; each agent has two runs of the rows sorted by label."""
+    """Partition 1,797 digits (8 x 8 pixels): each agent gets two runs of rows sorted by label."""
     a, b = data.digits().train
     parts = data.partition.by_label(b, agents, seed, shards=2)
     split = data.partition.split(parts, (0.4, 0.4, 0.2), seed)

@@ -1,4 +1,4 @@
-"""An experiment as a file says it: TOML, validated, completed, and written back in full."""
+"""Experiments in TOML: parsing, validation, defaults, and writing in full."""
 
 import os
 import re
@@ -20,7 +20,7 @@ Whole = Annotated[int, Field(ge=0)]
 
 
 def _several(value: Any) -> Any:
-    """One thing stands for a list of one."""
+    """Wrap a single value in a list."""
     return value if isinstance(value, list) else [value]
 
 
@@ -29,7 +29,7 @@ def _problem(value: Any, info: ValidationInfo) -> Part:
 
 
 def _base(info: ValidationInfo) -> Path:
-    """Where relative paths start."""
+    """Return the folder that relative paths start at."""
     found: Path = (info.context or {}).get("base", Path())
     return found
 
@@ -39,7 +39,7 @@ def _network(value: Any) -> Part:
 
 
 def _algorithms(value: Any, info: ValidationInfo) -> list[Part]:
-    """One or several, of which lists of options make more."""
+    """Read one or several algorithms and expand lists of options into sweeps."""
     of = lambda one: [one] if isinstance(one, Part) else swept(one, _base(info))
     each = enumerate(_several(value))
     found = gather(*(partial(within, i, partial(of, one)) for i, one in each))
@@ -47,7 +47,7 @@ def _algorithms(value: Any, info: ValidationInfo) -> list[Part]:
 
 
 class Experiment(BaseModel):
-    """Every algorithm on every network from every seed; one of each is a single run."""
+    """Validated experiment: every algorithm on every network from every seed."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
@@ -74,22 +74,23 @@ class Experiment(BaseModel):
 
     @property
     def single(self) -> bool:
-        """Whether it is one run."""
+        """Return whether the experiment consists of one run."""
         return len(self.seed) == len(self.network) == len(self.algorithm) == 1
 
     @property
     def sources(self) -> dict[str, str]:
-        """The user's own files: path to digest."""
+        """Return the user's own files: path to digest."""
         parts = [self.problem, *self.algorithm]
         return {path: digest for part in parts for path, digest in part.sources.items()}
 
     @property
     def products(self) -> Literal["tf32", "bf16"] | None:
-        """The precision of the products inside the losses, if not that of the numbers."""
+        """Return the precision of matrix products in the losses, None if that of the numbers."""
         return self.precision if self.precision in ("tf32", "bf16") else None
 
     def toml(self, folder: Path) -> str:
-        """The whole of it as a file in `folder`, which reads as this experiment again."""
+        """Format the experiment in full as a file in `folder`; the file reads as the same
+        experiment."""
         import tomli_w
 
         one = lambda found: found[0] if len(found) == 1 else found
@@ -117,7 +118,7 @@ class Experiment(BaseModel):
 
 
 def relative(value: Any, folder: Path) -> Any:
-    """An absolute path, or several, as seen from `folder`, so that all can be moved together."""
+    """Make absolute paths relative to `folder`, so that the files can be moved together."""
     if isinstance(value, list):
         return [relative(one, folder) for one in value]
     if isinstance(value, str) and os.path.isabs(value):
@@ -126,7 +127,7 @@ def relative(value: Any, folder: Path) -> Any:
 
 
 def load(path: Path, changes: Sequence[str] = ()) -> Experiment:
-    """The experiment in the file at `path`, with `changes` such as "algorithm.alpha=0.1" made.
+    """Load the experiment in the file at `path`, with `changes` such as "algorithm.alpha=0.1".
 
     Raises `BadExperiment` with every mistake.
     """
@@ -134,7 +135,7 @@ def load(path: Path, changes: Sequence[str] = ()) -> Experiment:
 
 
 def parsed(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
-    """The tables of the file at `path`, with its name and `changes` in them, not yet looked at."""
+    """Parse the file at `path` into tables, with its name and `changes`, without validation."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
@@ -148,13 +149,13 @@ def parsed(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def named(stem: str) -> str:
-    """A file's name as that of an experiment: "my first try" is my-first-try."""
+    """Turn a file name into the name of an experiment: "my first try" becomes my-first-try."""
     plain = re.sub(r"[^\w.+-]+", "-", unicodedata.normalize("NFC", stem)).strip("-.+")
     return plain or "experiment"
 
 
 def read(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:
-    """The experiment in `raw`; relative paths start at `base`."""
+    """Validate the experiment in `raw`; relative paths start at `base`."""
     try:
         return Experiment.model_validate(dict(raw), context={"base": base.absolute()})
     except ValidationError as error:
@@ -164,7 +165,7 @@ def read(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:
 
 
 def _change(raw: dict[str, Any], change: str, source: str) -> None:
-    """Set "a.b=value" in `raw`; where a is a list of tables, in each of them."""
+    """Set "a.b=value" in `raw`; if a is a list of tables, in each of them."""
     key, equals, text = change.partition("=")
     steps = key.strip().split(".")
     if not equals or not all(steps):
@@ -184,7 +185,7 @@ def _change(raw: dict[str, Any], change: str, source: str) -> None:
 
 
 def _opened(place: dict[str, Any], step: str) -> Any:
-    """The table of that name; a part given by its name alone becomes a table."""
+    """Return the table at `step`; a component given by its name alone becomes a table."""
     found = place.setdefault(step, {})
     first = {"problem": "kind", "algorithm": "name", "hypergradient": "name"}.get(step)
     if first and isinstance(found, str):

@@ -1,4 +1,4 @@
-"""A federation as a file says it: which sites, on which network, running what."""
+"""Federations in TOML: sites, network, algorithm and problem."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}$")
 
 
 class Federation(BaseModel):
-    """What all sites have in common; the sites are agents 0, 1, ... in their order."""
+    """Settings that all sites share; the sites are agents 0, 1, ... in their order."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
@@ -30,8 +30,8 @@ class Federation(BaseModel):
     seed: Annotated[int, Field(ge=0)] = 0
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64"] = "float32"
-    missing: Literal["wait", "continue"] = "wait"  # what to do about a neighbour that is away
-    clip: Annotated[float, Field(ge=1)] | None = None  # of a neighbour, times what is usual
+    missing: Literal["wait", "continue"] = "wait"  # how to handle an absent neighbour
+    clip: Annotated[float, Field(ge=1)] | None = None  # limit in multiples of the usual
     measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
     network: Annotated[Part, BeforeValidator(graph)]
     algorithm: Annotated[Part, BeforeValidator(algorithm)]
@@ -39,7 +39,7 @@ class Federation(BaseModel):
     problem: Annotated[dict[str, Any] | None, BeforeValidator(stated)] = None
 
     def mistakes(self) -> list[Mistake]:
-        """What the parts have against one another."""
+        """List inconsistencies between the components."""
         found, network = [], self.graph()
         if network.agents != len(self.sites):
             said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
@@ -47,12 +47,12 @@ class Federation(BaseModel):
         return found
 
     def graph(self) -> Network:
-        """Its network."""
+        """Build the network."""
         made: Network = self.network.build()
         return made
 
     def terms(self) -> dict[str, Any]:
-        """What the sites agree on, as plain data that `agreed` reads again."""
+        """Return the terms that the sites agree on as plain data, which `agreed` reads."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
         more = {name: getattr(self, name) for name in ("clip", "measure", "problem")}
         return (
@@ -65,14 +65,14 @@ class Federation(BaseModel):
         )
 
     def toml(self) -> str:
-        """The whole of it as a file, which reads as this federation again."""
+        """Format the federation in full as a file that reads as the same federation."""
         import tomli_w
 
         return tomli_w.dumps({"name": self.name, **self.terms(), "sites": dict(self.sites)})
 
 
 def origin(federation: Federation, site: str, problem: Part, command: str) -> Origin:
-    """Where the run of a site comes from."""
+    """Describe the origin of a site's run for the manifest."""
     part = federation.algorithm
     return Origin(
         name=site,
@@ -87,7 +87,7 @@ def origin(federation: Federation, site: str, problem: Part, command: str) -> Or
 
 
 def load(path: Path) -> Federation:
-    """The federation in the file at `path`; raises `BadExperiment` with every mistake."""
+    """Load the federation in the file at `path`; raises `BadExperiment` with every mistake."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
@@ -97,12 +97,12 @@ def load(path: Path) -> Federation:
 
 
 def agreed(name: str, terms: Mapping[str, Any], sites: Mapping[str, str]) -> Federation:
-    """The federation of those terms."""
+    """Build the federation with these terms."""
     return read({"name": name, **terms, "sites": dict(sites)}, f"the roster of {name}")
 
 
 def read(raw: Mapping[str, Any], source: str) -> Federation:
-    """The federation in `raw`."""
+    """Validate the federation in `raw`."""
     try:
         found = Federation.model_validate(dict(raw))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Options of a function, as a table of a file gives them: checked by the function's signature."""
+"""Options of a function from a table in a file, checked against the function's signature."""
 
 import inspect
 import json
@@ -34,23 +34,23 @@ VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
 class Options(NamedTuple):
-    """What a table came to."""
+    """Parsed options of a table."""
 
-    objects: dict[str, Any]  # ready to be passed
-    spelled: dict[str, Any]  # as a file says them, defaults included
+    objects: dict[str, Any]  # ready to be passed to the function
+    spelled: dict[str, Any]  # as in a file, defaults included
 
 
 def parameters(make: Callable[..., Any], without: Collection[str] = ()) -> dict[str, Parameter]:
-    """The options of `make` by name."""
+    """Return the options of `make` by name."""
     try:
         signature = inspect.signature(make, eval_str=True)
-    except NameError:  # an annotation whose name is not there at run time
+    except NameError:  # an annotation whose name is undefined at run time
         signature = inspect.signature(make)
     return {name: p for name, p in signature.parameters.items() if name not in without}
 
 
 def build(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Any, Options]:
-    """What `make` returns for `given`, and that in full; raises with every mistake, its own too."""
+    """Call `make` with `given`; return its result and all options. Raises with every mistake."""
     options, found = _look(what, parameters(make), given)
     missing = any("is missing" in said for _, said, _ in found)
     result = None
@@ -64,7 +64,7 @@ def build(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> tupl
 
 
 def read(what: str, taken: Mapping[str, Parameter], given: Mapping[str, Any]) -> Options:
-    """`given` for the parameters `taken` of `what`; raises ValidationError with every mistake."""
+    """Check `given` against the parameters `taken`; raises ValidationError with every mistake."""
     options, found = _look(what, taken, given)
     if found:
         raise several(found)
@@ -74,7 +74,7 @@ def read(what: str, taken: Mapping[str, Parameter], given: Mapping[str, Any]) ->
 def _look(
     what: str, taken: Mapping[str, Parameter], given: Mapping[str, Any]
 ) -> tuple[Options, list[tuple[tuple[str | int, ...], str, Any]]]:
-    """What can be made of `given`, and what is wrong with the rest."""
+    """Parse the valid options in `given`, and list the mistakes in the others."""
     named = {name: p for name, p in taken.items() if p.kind not in VARIADIC}
     open_ended = any(p.kind == Parameter.VAR_KEYWORD for p in taken.values())
     found: list[tuple[tuple[str | int, ...], str, Any]] = []
@@ -102,7 +102,7 @@ def _look(
 
 
 def _value(parameter: Parameter, value: Any) -> Any:
-    """The object that `value` stands for where `parameter` is wanted."""
+    """Convert `value` into the object that `parameter` expects."""
     annotation, default = parameter.annotation, parameter.default
     if Hypergradient in (annotation, *_members(annotation)):
         return estimator(value)
@@ -118,7 +118,7 @@ def _value(parameter: Parameter, value: Any) -> Any:
 
 
 def estimator(value: Any) -> Any:
-    """The hypergradient that `value` spells: "exact", or {name = "neumann", terms = 10}."""
+    """Build the hypergradient that `value` names: "exact", or {name = "neumann", terms = 10}."""
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
         raise ValueError('write a name or a table, as in {name = "neumann", terms = 10}')
@@ -130,10 +130,10 @@ def estimator(value: Any) -> Any:
 
 
 def typed(annotation: Any, value: Any) -> Any:
-    """`value` if it is what `annotation` says; JSON's types, so that a list may be a tuple."""
+    """Return `value` if its type is `annotation`; JSON types, so that a list may be a tuple."""
     try:
         adapter = TypeAdapter(annotation, config=STRICT)
-    except PydanticSchemaGenerationError:  # an array, a matrix: its taker looks at it
+    except PydanticSchemaGenerationError:  # an array or a matrix, which the function itself checks
         return value
     try:
         return adapter.validate_json(json.dumps(value))
@@ -142,7 +142,7 @@ def typed(annotation: Any, value: Any) -> Any:
 
 
 def describe_type(annotation: Any) -> str:
-    """What an annotation asks for."""
+    """Describe the type that an annotation requires."""
     plain = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
     if annotation == int | float:
         return "a number"
@@ -164,14 +164,14 @@ def describe_type(annotation: Any) -> str:
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
-    """The kinds of a union; else the annotation alone."""
+    """Return the members of a union, else the annotation alone."""
     if get_origin(annotation) in (Union, types.UnionType):
         return get_args(annotation)
     return (annotation,)
 
 
 def as_written(default: Any) -> Any:
-    """A default as a file says it; None where it cannot, or where leaving it out says it."""
+    """Format a default as in a file; None if it cannot be written or is implied by omission."""
     if isinstance(default, bool | int | float | str):
         return default
     if isinstance(default, list | tuple):
@@ -181,7 +181,7 @@ def as_written(default: Any) -> Any:
 
 
 def _estimator_table(made: Any) -> dict[str, Any] | None:
-    """The table that `estimator` makes `made` of; what the run is to find is left out."""
+    """Return the table from which `estimator` makes `made`, without values left to the run."""
     for name, make in HYPERGRADIENTS.items():
         sample = make()
         inner, wanted = getattr(made, "solve", made), getattr(sample, "solve", sample)

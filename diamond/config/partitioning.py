@@ -1,4 +1,4 @@
-"""Rows of a data set assigned to agents, and split for training, validation and test."""
+"""Assignment of a data set's rows to agents, and splits for training, validation and test."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -38,21 +38,21 @@ MISSING: dict[Reading, Literal["refuse", "drop", "keep"]] = {
     Reading(drops=True): "drop",
     Reading(keeps=True): "keep",
 }
-SHARES = (0.4, 0.4, 0.2)  # of training, validation and test rows
-IID, AGENTS = "iid", 9  # where nothing else is said
-ALREADY = ("labels", "labels_or_n", "agents", "seed")  # what a partition is handed anyway
+SHARES = (0.4, 0.4, 0.2)  # shares of training, validation and test rows
+IID, AGENTS = "iid", 9  # defaults
+ALREADY = ("labels", "labels_or_n", "agents", "seed")  # arguments that the caller supplies
 
 
 class Partition(NamedTuple):
-    """Every agent's rows of each part."""
+    """Rows of every agent in each part."""
 
     train: list[dict[str, np.ndarray]]
     valid: list[dict[str, np.ndarray]]
-    test: list[dict[str, np.ndarray]] | None  # where files of their own leave it out
+    test: list[dict[str, np.ndarray]] | None  # None if separate files omit it
     classes: int
-    names: tuple[str, ...]  # the features', if they have any
-    sites: tuple[str, ...]  # the agents', where sites are agents
-    notes: list[str]  # missing values that were filled or dropped, features without a word
+    names: tuple[str, ...]  # names of the features, if any
+    sites: tuple[str, ...]  # names of the agents, if sites are agents
+    notes: list[str]  # filled or dropped missing values, features without a word
 
 
 def partition_rows(
@@ -77,19 +77,22 @@ def partition_rows(
     real: bool = False,
     first: int = 0,
 ) -> Partition:
-    """Training rows of `dataset` (all, or `rows` of them) over the agents.
+    """Assign the training rows of `dataset`, all or `rows` of them, to the agents.
 
-    Sites are agents: several files are a site each, a csv file may have a column `site`, an npz
-    file an array `sites`. Otherwise rows go to `agents` (9) as `partition` ("iid") says. `shares`
-    of each agent's rows are for training, validation and test, unless these come from files of
-    their own, `train`, `valid` and perhaps `test`. `label` names the column of labels of a csv
-    file, `features` those to use, and `text` the one whose words become `hashed` features; `real`
-    labels are numbers to regress on, others become classes in the order of `labels`. `scale`
-    "standard" subtracts from every feature the mean and divides by the deviation that it has over
-    the training rows of all agents, who tell sums alone; a table tells them, [mean, deviation] of
-    each feature by its name. `missing_values` are refused, dropped with their rows ("drop"), or
-    filled before scaling: by the "mean" of the column over the agent's own training rows, by a
-    number, or by a number for each column. `first` is the number of the first agent.
+    If there are sites, each site is an agent: several files are one site each, a csv file may have
+    a column `site`, an npz file an array `sites`. Otherwise `partition` (default "iid") assigns the
+    rows to `agents` (default 9).
+
+    `shares` of each agent's rows are for training, validation and test, unless `train`, `valid` and
+    perhaps `test` name separate files. In a table, `label` is the column of labels, `features` are
+    the columns to use, and the words of the column `text` are hashed into `hashed` features. `real`
+    labels are numbers to regress on; other labels become classes in the order of `labels`.
+
+    `scale` "standard" subtracts the mean of every feature and divides by its standard deviation,
+    both over the training rows of all agents, who share only sums; a table gives [mean, deviation]
+    by feature. `missing_values` are refused, dropped with their rows ("drop"), or filled before
+    scaling: by the "mean" of the column over the agent's own training rows, by one number, or by a
+    number for each column. `first` is the number of the first agent.
     """
     places = {"train": train, "valid": valid, "test": test} if dataset is None else {"": dataset}
     given = {part: place for part, place in places.items() if place is not None}
@@ -118,7 +121,7 @@ def partition_rows(
         for part, each in found.items()
     }
     names, notes = one.names, describe_missing(missing, missing_values)
-    if hashed and len(called) > 1:  # of one site alone, others may have the words
+    if hashed and len(called) > 1:  # one site alone cannot tell: others may have the words
         names, empty = mark_unused(names, [*tables["train"], *tables["valid"]], hashed)
         notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
     about = len(one.classes), names, sites, notes
@@ -131,7 +134,7 @@ def _fill_agents(
     rule: MissingValues,
     agents: Sequence[str],
 ) -> tuple[dict[str, list[np.ndarray]], list[MissingCells]]:
-    """Every agent's features of all parts without missing cells, and how many there were."""
+    """Fill missing cells in every agent's features of all parts, and count them."""
     order = [part for part in PARTS if part in tables]  # training rows first
     each = [[tables[part][k] for part in order] for k in range(len(agents))]
     counts = [count_missing(own, names, agent) for own, agent in zip(each, agents)]
@@ -140,14 +143,14 @@ def _fill_agents(
 
 
 def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> Callable[[Any], Any]:
-    """The scaling of features: by the training rows of all agents, by a table, or none."""
+    """Return the scaling of features: by the training rows of all agents, by a table, or none."""
     if scale == "standard":
         return federated(train).__call__
     return told(scale, names).__call__ if scale != "none" else lambda table: table
 
 
 def sample_rows(found: Dataset, rows: int, seed: int) -> Dataset:
-    """The data set with `rows` of its rows, drawn at random."""
+    """Draw `rows` rows of the data set at random."""
     chosen = np.random.default_rng(seed).permutation(len(found.train[1]))[:rows]
     sites = None if found.sites is None else found.sites[chosen]
     return replace(found, train=(found.train[0][chosen], found.train[1][chosen]), sites=sites)
@@ -156,15 +159,15 @@ def sample_rows(found: Dataset, rows: int, seed: int) -> Dataset:
 def _agents(
     found: Dataset, places: Sequence[str], partition: Any, agents: int | None, seed: int
 ) -> list[np.ndarray]:
-    """The rows of each agent: the rows of its site, in the order of `places`, or a partition."""
+    """Return each agent's rows: those of its site, in the order of `places`, or a partition."""
     if found.sites is None or partition is not None:
         return partition_options(partition or IID)[0](found.train[1], agents or AGENTS, seed=seed)
-    order = places if {*places} == {*found.places} else found.places  # by name, or by their order
+    order = places if {*places} == {*found.places} else found.places  # match by name, or by order
     return [np.flatnonzero(found.sites == place) for place in order]
 
 
 def columns_of(given: Mapping[str, Any]) -> Columns:
-    """The columns of the files, from the options of `partition_rows`."""
+    """Return the columns of the files from the options of `partition_rows`."""
     names = [field.name for field in fields(Columns)]
     found = {k: given[k] for k in names if given.get(k) is not None}
     for key in ("features", "labels"):
@@ -175,7 +178,7 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
 
 
 def partition_options(partition: Any) -> tuple[Callable[..., list[np.ndarray]], dict[str, Any]]:
-    """The function that assigns rows to agents, and its table with all options.
+    """Return the function that assigns rows to agents, and its table with all options.
 
     `partition` is such a table, as {kind = "dirichlet", concentration = 0.3}, or in short "iid",
     "dirichlet:concentration=0.3", "by_label:2".

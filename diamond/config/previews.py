@@ -1,4 +1,4 @@
-"""Networks and data sets by the names that files use, looked at on their own."""
+"""Previews of networks and data sets by the names that files use."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def network_of(text: str) -> tuple[Network, dict[str, Any]]:
-    """The network that `text` names, and what is to be known of it."""
+    """Build the network that `text` names and describe it."""
     made: Network = _read(text, lambda: graph(text)).build()
     matrix = made.matrix
     if made.kind == "symmetric":
@@ -49,7 +49,7 @@ def network_of(text: str) -> tuple[Network, dict[str, Any]]:
 
 
 def _links(made: Network) -> dict[str, Any]:
-    """What is to be known of the links, if it has any."""
+    """Describe the links of a network, if it has any."""
     links = made.links
     if links is None or not made.edges:
         return {}
@@ -60,12 +60,12 @@ def _links(made: Network) -> dict[str, Any]:
 
 
 def algorithm_of(text: str) -> Part:
-    """The algorithm that `text` names, perhaps a function of a file in the present folder."""
+    """Read the algorithm that `text` names, perhaps a function of a file in the current folder."""
     return _read(text, lambda: algorithm(text, Path.cwd()))
 
 
 def data_at_hand(folder: Path | None) -> dict[str, str | None]:
-    """Where each known data set is; None for those that are not there."""
+    """Return the location of each known data set; None if it is not on this machine."""
     found = {name: None if place is None else str(place) for name, place in where(folder).items()}
     return {"digits": "in the package", **found}
 
@@ -84,7 +84,7 @@ def dealt_out(
     text: str = "text",
     missing_values: str = "refuse",
 ) -> tuple[str, dict[str, Any]]:
-    """What each agent would get: a table for the eye, and its numbers."""
+    """Describe the rows that each agent would get, as text and as numbers."""
     source = " ".join(files)
     place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
     used = None if columns is None else tuple(columns)

@@ -1,4 +1,4 @@
-"""The problem of an experiment: one that comes with the package, or the user's own function."""
+"""Problems of an experiment: those of the package, or the user's own function."""
 
 import inspect
 from collections.abc import Callable
@@ -22,20 +22,20 @@ from .user_functions import UserFunction, digests, user_function
 from .validation_errors import gather, wrong
 
 FILES = str | list | dict
-IN_PYTHON = ("representation",)  # takes functions, which no file can say
+IN_PYTHON = ("representation",)  # takes functions, which a file cannot express
 EXAMPLE = '{kind = "my_problem.py:make"}'
 
 
 def names() -> list[str]:
-    """The problems that come with the package."""
+    """List the problems of the package."""
     found = [name for name in problems.__all__ if inspect.isfunction(getattr(problems, name))]
     return sorted({*found, "digits"} - {*IN_PYTHON})
 
 
 def problem(value: Any, base: Path, first: int = 0) -> Part:
-    """A problem from its kind, or from a table with `kind` and options; paths start at `base`.
+    """Read a problem from its kind, or from a table with `kind` and options; paths start at `base`.
 
-    `first` is the number of the first agent, which is not 0 at a site on its own.
+    `first` is the number of the first agent, which differs from 0 at a single site.
     """
     given = table(value, "kind", EXAMPLE)
     kind = given.pop("kind")
@@ -57,12 +57,12 @@ def problem(value: Any, base: Path, first: int = 0) -> Part:
 def _on_rows(
     name: str, make: Callable[..., Any], given: dict[str, Any], base: Path, first: int
 ) -> Part:
-    """A problem that takes rows, on a data set dealt out to the agents."""
+    """Read a problem that takes rows, on a data set partitioned over the agents."""
     dealt, rest = (
         parameters(partition_rows, without=("real", "first")),
         parameters(make, without=PARTS),
     )
-    real = "classes" not in rest  # its labels are numbers to regress on
+    real = "classes" not in rest  # labels are numbers to regress on
     files_of = {k: given[k] for k in ("dataset", *PARTS) if isinstance(given.get(k), FILES)}
     readers: list[Callable[[], Any]] = [
         lambda: read(name, {**dealt, **rest}, given),
@@ -90,16 +90,16 @@ def _on_rows(
     if "dataset" not in given:
         spelled.pop("shares", None)
     asked = given | places
-    resolve_agents(asked, None)  # what is wrong whatever the files hold
+    resolve_agents(asked, None)  # mistakes that do not depend on the files
     spelled |= places | resolve_agents(asked, _at_hand(rows, places))
     if "classes" not in given:
-        spelled.pop("classes", None)  # as many as the data set has
+        spelled.pop("classes", None)  # the data set determines the number
     used = [Path(path) for place in places.values() for path in files(place)]
     return Part(name, spelled, build, sources=digests(*used))
 
 
 def _at_hand(rows: dict[str, Any], places: dict[str, Any]) -> Dataset | None:
-    """The data set, that of training rows where others have files too, if it is the user's own."""
+    """Load the data set, or its training part if parts have separate files, if it is the user's."""
     first = next(iter(places))
     if isinstance(places[first], str) and places[first] in KNOWN:
         return None
@@ -116,7 +116,7 @@ def _at_hand(rows: dict[str, Any], places: dict[str, Any]) -> Dataset | None:
 
 
 def _own(found: UserFunction, given: dict[str, Any]) -> Part:
-    """A function of the user's own file."""
+    """Read a problem made by a function of the user's own file."""
     options = read(found.name, parameters(found.make), given)
     build = lambda: _checked(found.called(**options.objects), found.name)
     return Part(found.spelled, options.spelled, build, sources=found.sources)

@@ -1,4 +1,4 @@
-"""Step sizes as a file spells them: a number, "power(0.3, omega=2)", or a table."""
+"""Step sizes in a file: a number, "power(0.3, omega=2)", or a table."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ EXAMPLE = 'write a number or, say, "power(0.3)"'
 
 
 def parse(value: Any) -> Any:
-    """The schedule that `value` spells; raises ValueError with what is wrong."""
+    """Parse the schedule in `value`; raises ValueError with an explanation."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | dict):
         raise ValueError(f"{value!r} is no schedule; {EXAMPLE}")
     if isinstance(value, int | float):
@@ -43,7 +43,7 @@ def parse(value: Any) -> Any:
 
 
 def several(value: Any) -> Any:
-    """Schedules by name: "auto", a table of them, or "paper(0.3, 3, 10, 10)" of Theorem 1."""
+    """Parse schedules by name: "auto", a table, or "paper(0.3, 3, 10, 10)" of Theorem 1."""
     if value == "auto":
         return value
     if isinstance(value, dict):
@@ -54,7 +54,7 @@ def several(value: Any) -> Any:
 
 
 def _paper(numbers: str, text: str) -> dict[str, Any]:
-    """`schedule.paper` of numbers in their order."""
+    """Build `schedule.paper` from numbers in order."""
     taken = _fields(schedule.paper)
     try:
         given = [float(_finite(float(word))) for word in numbers.split(",")]
@@ -64,7 +64,7 @@ def _paper(numbers: str, text: str) -> dict[str, Any]:
 
 
 def spell(made: Any) -> Any:
-    """What `parse` makes `made` of; None where no file can say it (a function of the user's)."""
+    """Return the text from which `parse` makes `made`; None if a file cannot express it."""
     if isinstance(made, int | float):
         return made
     name = CLASSES.get(type(made))

@@ -1,4 +1,4 @@
-"""The problem of a federation: said once in its file, made by each site from its own files."""
+"""Problem of a federation: defined once in its file, built by each site from its own files."""
 
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,16 @@ from .problems import EXAMPLE, names, problem
 from .validation_errors import several, wrong
 
 FILES = ("dataset", *PARTS)
-OF_ALL = ("fair_weights", "hyper_cleaning")  # x has numbers for the agents or rows of all sites
-BY_SITES = ("agents", "partition", "site", "folder")  # what the sites say by being there
+OF_ALL = ("fair_weights", "hyper_cleaning")  # x has entries for the agents or rows of all sites
+BY_SITES = ("agents", "partition", "site", "folder")  # options that the sites themselves determine
 
 
 def stated(given: Any) -> dict[str, Any]:
-    """The table `problem` of a federation, if any site could make a problem by it.
+    """Check the table `problem` of a federation: any site must be able to build its problem from
+    it.
 
-    Whatever sites must agree on is said in it, since none sees the rows of another: the columns,
-    the classes, the scale of the features.
+    No site sees the rows of another, so the table states everything that sites must agree on: the
+    columns, the classes, and the scale of the features.
     """
     kind = given.get("kind") if isinstance(given, dict) else None
     known = [name for name in names() if name not in ("digits", *OF_ALL) and _on_rows(name)]
@@ -53,7 +54,7 @@ def stated(given: Any) -> dict[str, Any]:
 
 
 def at_site(given: dict[str, Any], site: str, agent: int, data: Path | None, base: Path) -> Part:
-    """That problem on the files of one site: `data`, or those that the table names."""
+    """Build the problem on the files of one site: `data`, or the files that the table names."""
     own = {key: value for key, value in given.items() if key not in FILES}
     places = {"dataset": str(data)} if data else {key: given[key] for key in FILES if key in given}
     if not places:

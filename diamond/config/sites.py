@@ -1,4 +1,4 @@
-"""Who the agents are: sites that have files, or agents to whom rows are dealt out."""
+"""Agents of an experiment: sites with files, or agents to which rows are assigned."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from .validation_errors import gather, several, wrong
 def check_same_sites(found: Mapping[str, Dataset], named: bool) -> None:
     """Refuse files for training, validation and test that are not of the same sites.
 
-    `named`: sites have names, the same in all parts; else files go by their order.
+    If `named` is true, sites have names, the same in all parts; else files are matched by order.
     """
     train = found["train"]
     for part, one in found.items():
@@ -24,9 +24,9 @@ def check_same_sites(found: Mapping[str, Dataset], named: bool) -> None:
 
 
 def resolve_agents(given: dict[str, Any], found: Dataset | None) -> dict[str, Any]:
-    """Who the agents are, as a file says it in full; raises with every mistake.
+    """Determine the agents, as a file states them in full; raises with every mistake.
 
-    `found` is the data set where its files are at hand, `given` what was asked for.
+    `found` is the data set, if its files are available; `given` are the requested options.
     """
     many = isinstance(given.get("dataset", given.get("train")), list | dict)
     partition, agents = given.get("partition"), given.get("agents")
@@ -55,7 +55,7 @@ def resolve_agents(given: dict[str, Any], found: Dataset | None) -> dict[str, An
 
 
 def check_partition(given: Mapping[str, Any]) -> None:
-    """Refuse numbers that no data set can be dealt by, whatever it holds."""
+    """Refuse partition options that no data set could satisfy."""
     found: list[tuple[tuple[str | int, ...], str, Any]] = []
     for name, least in (("agents", 1), ("rows", 1), ("seed", 0), ("hashed", 1)):
         if isinstance(value := given.get(name), int) and value < least:

@@ -1,4 +1,4 @@
-"""Lists in an algorithm's table are sweeps: every value of each with every value of the others."""
+"""Sweeps: lists in an algorithm's table, expanded into all combinations of their values."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,12 +9,12 @@ from typing import Any
 from .components import Part, algorithm
 from .validation_errors import gather, several
 
-Place = tuple[str, ...]  # the keys that lead to an option
+Place = tuple[str, ...]  # keys that lead to an option
 NAMES = ("name", "label")
 
 
 def swept(value: Any, base: Path = Path()) -> list[Part]:
-    """The algorithms that a name or a table stands for; what they differ in is in their labels."""
+    """Read the algorithms that a name or table stands for; labels state how they differ."""
     if not isinstance(value, dict):
         return [algorithm(value, base)]
     return gather(*(partial(algorithm, one, base) for one in _labelled(value)))
@@ -29,7 +29,7 @@ def _labelled(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def settings(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """The table with one value of each of its lists, in every combination."""
+    """Expand a table into tables with one value of each list, in every combination."""
     found = lists(table)
     if empty := [place for place, values in found.items() if not values]:
         raise several((place, "is an empty list; give one value or more", []) for place in empty)
@@ -37,7 +37,7 @@ def settings(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def lists(table: Mapping[str, Any], at: Place = ()) -> dict[Place, list[Any]]:
-    """The lists of a table and of the tables in it, by place."""
+    """Return the lists in a table and in its nested tables, by place."""
     found: dict[Place, list[Any]] = {}
     for key, value in table.items():
         if isinstance(value, list) and (at or key not in NAMES):
@@ -48,7 +48,7 @@ def lists(table: Mapping[str, Any], at: Place = ()) -> dict[Place, list[Any]]:
 
 
 def options(one: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """What `one` has where `table` has lists, by the last of the keys that lead there."""
+    """Return the values of `one` where `table` has lists, by the last key of each place."""
     chosen = {}
     for place in lists(table):
         value: Any = one
@@ -59,12 +59,12 @@ def options(one: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(chosen: Mapping[str, Any]) -> str:
-    """ "alpha=0.1, beta=0.3"."""
+    """Format options as in "alpha=0.1, beta=0.3"."""
     return ", ".join(f"{key}={value}" for key, value in chosen.items())
 
 
 def _with(table: dict[str, Any], values: Mapping[Place, Any]) -> dict[str, Any]:
-    """The table with `values` at their places; what is there already stays as it was."""
+    """Return the table with `values` at their places; its other entries are unchanged."""
     made = dict(table)
     for (key, *rest), value in values.items():
         made[key] = _with(made[key], {tuple(rest): value}) if rest else value

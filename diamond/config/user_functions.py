@@ -1,4 +1,4 @@
-"""Functions of the user's own files, "mine.py:make", and what their files' digests are."""
+"""Functions of the user's own files, "mine.py:make", and the digests of these files."""
 
 import hashlib
 import importlib.util
@@ -19,29 +19,29 @@ SPELLED = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 
 
 class UserFunction(NamedTuple):
-    """A function, and the file that it is in."""
+    """Function with the file that defines it."""
 
     path: Path
     make: Callable[..., Any]
 
     @property
     def name(self) -> str:
-        """As messages have it."""
+        """Return the name for messages."""
         return f"{self.path.name}:{self.make.__name__}"
 
     @property
     def spelled(self) -> str:
-        """As a file says it, wherever that file is."""
+        """Return the name for a file, independent of that file's folder."""
         return f"{self.path}:{self.make.__name__}"
 
     @property
     def sources(self) -> dict[str, str]:
-        """The file and the user's other files that it has imported, each with its digest."""
+        """Return the digests of the file and of the user's other files that it imported."""
         return digests(self.path, *_beside(self.path))
 
     @property
     def called(self) -> Callable[..., Any]:
-        """The function, which may import what lies beside its file."""
+        """Return the function with its file's folder importable."""
 
         @wraps(self.make)
         def call(**options: Any) -> Any:
@@ -52,22 +52,22 @@ class UserFunction(NamedTuple):
 
 
 def digests(*paths: Path) -> dict[str, str]:
-    """Those of `paths` that are files, each with the digest of its content."""
+    """Return the content digests of those `paths` that are files."""
     files = [path for path in paths if path.is_file()]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _beside(path: Path) -> list[Path]:
-    """The user's other files that are imported by now: modules in or below the same folder."""
+    """List the user's other imported files: modules in or below the same folder."""
     files = [Path(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))]
     own = [file for file in files if file.suffix == ".py" and path.parent in file.parents]
     return sorted(file for file in own if file != path and "site-packages" not in file.parts)
 
 
 def user_function(text: str, base: Path, key: str) -> UserFunction | None:
-    """The function that `text` names, its file seen from `base`; None if it names none.
+    """Return the function that `text` names, its file relative to `base`; None if it names none.
 
-    What is wrong with it is a mistake of `key`.
+    Errors are reported as mistakes of `key`.
     """
     found = SPELLED.fullmatch(text)
     if found is None:
@@ -83,7 +83,7 @@ def user_function(text: str, base: Path, key: str) -> UserFunction | None:
 
 
 def _module(path: Path, key: str) -> Any:
-    """The user's file, run."""
+    """Execute the user's file as a module."""
     if not path.is_file():
         near = [found.name for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise wrong(f"there is no file {path}; {did_you_mean(path.name, near)}", key)
@@ -102,7 +102,7 @@ def _module(path: Path, key: str) -> Any:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """The user's other files can be imported."""
+    """Make the user's other files importable."""
     sys.path.insert(0, str(folder))
     try:
         yield

@@ -1,4 +1,4 @@
-"""What is wrong with an experiment: all of it at once, each with its place and in plain words."""
+"""Mistakes in an experiment: all are reported at once, each with its place and a remedy."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Mistake(NamedTuple):
-    """One mistake: the key it is at, and what to do."""
+    """One mistake: its key, and what to do."""
 
     key: str
     said: str
@@ -23,7 +23,7 @@ class Mistake(NamedTuple):
 
 
 class BadExperiment(ValueError):
-    """An experiment that cannot be run; `mistakes` are all that were found."""
+    """Experiment that cannot be run; `mistakes` lists all mistakes."""
 
     def __init__(self, source: str, mistakes: Iterable[Mistake]):
         self.source, self.mistakes = source, list(mistakes)
@@ -31,12 +31,12 @@ class BadExperiment(ValueError):
 
 
 def wrong(said: str, *place: str | int, value: Any = None) -> ValidationError:
-    """A mistake at `place` within the part that is being read, for pydantic to collect."""
+    """Make an error at `place` within the component being read, for pydantic to collect."""
     return several([(place, said, value)])
 
 
 def several(found: Iterable[tuple[tuple[str | int, ...], str, Any]]) -> ValidationError:
-    """Mistakes (place, words, value) within the part that is being read."""
+    """Make an error of several mistakes (place, words, value) within the component being read."""
     lines = [
         InitErrorDetails(
             type=PydanticCustomError("mistake", "{said}", {"said": said}), loc=place, input=value
@@ -47,7 +47,7 @@ def several(found: Iterable[tuple[tuple[str | int, ...], str, Any]]) -> Validati
 
 
 def gather(*readers: Callable[[], Any]) -> list[Any]:
-    """What each reader returns; if any finds mistakes, those of all, each once."""
+    """Call all readers; if any finds mistakes, raise those of all, each once."""
     results: list[Any] = []
     found: list[tuple[tuple[str | int, ...], str, Any]] = []
     for reader in readers:
@@ -63,7 +63,7 @@ def gather(*readers: Callable[[], Any]) -> list[Any]:
 
 
 def within(key: str | int, reader: Callable[[], T]) -> T:
-    """What `reader` returns; its mistakes are those of `key`."""
+    """Call `reader`; its mistakes are placed below `key`."""
     try:
         return reader()
     except ValidationError as error:
@@ -74,12 +74,12 @@ def within(key: str | int, reader: Callable[[], T]) -> T:
 def mistakes_of(
     error: ValidationError, raw: Mapping[str, Any], known: Collection[str]
 ) -> list[Mistake]:
-    """pydantic's findings in plain words; `raw` is what was read, `known` its top-level keys."""
+    """Translate pydantic's errors; `raw` is the input, `known` its valid top-level keys."""
     return [Mistake(_key(e["loc"], raw), _said(e, known)) for e in error.errors()]
 
 
 def _key(place: tuple[str | int, ...], raw: Any) -> str:
-    """The key as the user wrote it: a single table that stands for a list of one has no index."""
+    """Format a key as the user wrote it: a single table in place of a list has no index."""
     said = ""
     for step in place:
         if isinstance(step, int):
