@@ -1,1 +1,1 @@
-"""The rule that chooses step sizes, and what it measures for that."""
+"""Automatic step sizes: the step rule, and the measurements for it."""

@@ -1,7 +1,7 @@
-"""One agent follows its own lower level: inexact Newton steps for y, conjugate gradients for z.
+"""Local solution of one agent's lower level: inexact Newton for y, conjugate gradients for z.
 
-z solves g_yy z = f_y. Both start from the values of the round before, so few products are enough.
-Nothing here is sent to anyone.
+z solves g_yy z = f_y. Both start from the values of the previous round, so few products suffice.
+Nothing here is sent.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ from ..core.tree import Tree
 from ..problem import Objectives
 
 TOLERANCE = 0.03  # relative residual of conjugate gradients
-SETTLED_AT_START, SETTLED = 0.1, 0.3  # of ||g_y||: what Newton's steps reduce it to
+SETTLED_AT_START, SETTLED = 0.1, 0.3  # factor to which Newton's steps reduce ||g_y||
 NEWTON_STEPS_AT_START, NEWTON_STEPS = 20, 1
-PRODUCTS = 40  # of conjugate gradients, at most
-LARGER = 1.5  # ||g_y|| after a Newton step, at most; else a quarter of the step is taken
+PRODUCTS = 40  # maximum number of products of conjugate gradients
+LARGER = 1.5  # largest growth of ||g_y|| in a Newton step; else a quarter of the step
 
 
 class LocalSolution(NamedTuple):
@@ -34,10 +34,10 @@ class LocalSolution(NamedTuple):
 
 
 def run_if(condition: jax.Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
-    """The result of `work` where `condition` holds, else `otherwise`.
+    """Return `work()` if `condition` holds, else `otherwise`.
 
-    Mapped over agents, `jax.lax.cond` would do the work of all agents in every round; a loop of at
-    most one iteration does it in the rounds in which some agent needs it.
+    Mapped over agents, `jax.lax.cond` would work for all agents in every round; a loop of at most
+    one iteration works only in rounds in which some agent needs it.
     """
     once = lambda carry: (jnp.zeros_like(carry[0]), jax.tree.map(_like, work(), carry[1]))
     return jax.lax.while_loop(lambda carry: carry[0], once, (condition, otherwise))[1]
@@ -48,16 +48,16 @@ def _like(value: Any, example: jax.Array) -> jax.Array:
 
 
 class LocalRows(NamedTuple):
-    """Rows that local work uses, and their number."""
+    """Rows for local work, and their number."""
 
     where: Where
     number: Any
 
 
 def local_rows(rows: Any, where: Where, batches: int) -> LocalRows:
-    """All rows of an agent, or `batches` batches from `where` on where it may have more.
+    """Return all rows of an agent, or `batches` batches from `where` on if it has more.
 
-    Of a stream: the batch that was drawn.
+    For a stream: the drawn batch.
     """
     if endless(where):
         return LocalRows(where, rows.size(where))
@@ -82,11 +82,11 @@ def solve_locally(
     """Improve y and z at x.
 
     Args:
-        batches: mini-batches to use, at most, where the agent has more rows.
-        at_start: settle y before x moves for the first time, with more steps than later.
+        batches: maximum number of mini-batches, if the agent has more rows.
+        at_start: settle y before x first moves, with more steps than later.
 
     Returns:
-        y, z, ||g_y|| before, and the rows that were paid for.
+        y, z, ||g_y|| before, and the rows charged.
     """
     train = local_rows(problem.train, sample.lower, batches)
     valid = local_rows(problem.valid, sample.upper, batches)

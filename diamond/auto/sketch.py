@@ -1,8 +1,8 @@
-"""A few numbers that stand for a vector: norms and angles of vectors are those of their sketches.
+"""Sketches of vectors: a few numbers that preserve norms and angles.
 
 Entry i is added to bucket i modulo SIZE with a random sign (a count sketch: Charikar, Chen and
-Farach-Colton, 2002), so that inner products are kept in the mean, with a relative error of about
-sqrt(2 / SIZE). A vector of at most SIZE numbers is its own sketch.
+Farach-Colton, 2002), so that inner products are unbiased, with a relative error of about sqrt(2 /
+SIZE). A vector of at most SIZE numbers is its own sketch.
 """
 
 import jax
@@ -14,7 +14,7 @@ SIZE = 32
 
 
 def sketch(a: Tree) -> jax.Array:
-    """The sketch of all leaves together."""
+    """Return the sketch of all leaves together."""
     flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(a)])
     if flat.size <= SIZE:
         return flat

@@ -1,26 +1,26 @@
-"""A step size of x that is learned from the gradient trackers which every round computes.
+"""Step size of x, learned from the gradient trackers that every round computes.
 
-Two phases, both free of units. While **ramping**, a step has a given length: the first one changes
-the lower gradient g_y by FIRST of its norm at the start, and each one is up to twice as long as the
-one before, as long as successive trackers agree. The ramp ends where the trackers turn, where the
-tracker points back to the start, or where it has become small. From there on the step size is
+There are two phases, both free of units. While **ramping**, a step has a given length: the first
+changes the lower gradient g_y by FIRST of its norm at the start, and each is up to twice as long as
+the previous one, as long as successive trackers agree. The ramp ends when the trackers turn, when
+the tracker points back to the start, or when it has become small. After that the step size is
 distance over gradients (DoG: Ivgi, Hinder and Carmon, 2023),
 
     alpha_t = max_s ||x_s - x_0|| / sqrt(sum_s ||u_s||^2)
 
-with a sum that begins as if RESTART rounds had seen the tracker of the last one. Where the tracker
-points back to the start, the distance may grow by sqrt(1 + k / WIDENING) in k rounds only: a sum of
-squares alone cannot hold an oscillation back whose amplitude grows by a factor in every round.
+with a sum that begins as if RESTART rounds had had the last tracker. If the tracker points back to
+the start, the distance may grow only by sqrt(1 + k / WIDENING) in k rounds: a sum of squares alone
+cannot stop an oscillation whose amplitude grows by a factor in every round.
 
-**Delay.** x sees the effect of a step only after y has followed it, tau rounds later. A step that
-doubles in every round would have grown 2^tau times by then, so it grows by 2^(1 / tau), and the
-steps after the ramp are divided by 1 + DAMPING (tau - 1).
+**Delay.** x sees the effect of a step only after y has followed, tau rounds later. A step that
+doubles in every round would have grown 2^tau times by then, so it grows by 2^(1 / tau), and steps
+after the ramp are divided by 1 + DAMPING (tau - 1).
 
-**Oscillation.** Where x swings around its own moving average, the tracker points back to that
-average. Each such round makes all later steps up to SHORTENING shorter, sqrt(1 + t) times at most
-in t rounds: noise looks like that too.
+**Oscillation.** If x oscillates around its moving average, the tracker points back to that average.
+Each such round makes all later steps shorter by up to SHORTENING, at most sqrt(1 + t) times in t
+rounds, because noise looks the same.
 
-The scalars travel with x and are averaged like it, so that all agents come to the same step.
+The scalars are sent and averaged like x, so that all agents converge to the same step.
 """
 
 from typing import Any, NamedTuple
@@ -31,41 +31,41 @@ import jax.numpy as jnp
 from ..core import tree
 from ..core.tree import Tree
 
-FIRST, TRUST = 0.1, 0.5  # of the lower gradient's norm at the start: its change by a step
-GROWTH = 2.0  # of the length of a step while ramping, in the time in which y follows
-AGREE, ALIGNED = 0.7, 0.95  # cosine of successive trackers: no growth below, all of it above
-ONWARD, FAR_ONWARD = 0.2, 0.5  # the same of the tracker and the way made, averaged
-RESTART = 8.0  # rounds that the sum of squares begins with
-FLAT = 0.01  # of the largest tracker: a region where no gradient would end the ramp
-CAP = 0.3  # the length of a step, of the distance from the start
+FIRST, TRUST = 0.1, 0.5  # change of g_y by a step, relative to its norm at the start
+GROWTH = 2.0  # growth of step lengths while ramping, per delay of y
+AGREE, ALIGNED = 0.7, 0.95  # cosine of successive trackers: no growth below, full growth above
+ONWARD, FAR_ONWARD = 0.2, 0.5  # the same for tracker and displacement, averaged
+RESTART = 8.0  # rounds with which the sum of squares begins
+FLAT = 0.01  # relative to the largest tracker: a flat region that ends the ramp
+CAP = 0.3  # longest step relative to the distance from the start
 WIDENING = 10.0
 LONGEST_DELAY, DAMPING = 6.0, 0.3
 RECENT = 0.2  # weight of the newest x in its moving average
-RESTORING, SHORTENING = 0.2, 0.3  # cosine of the tracker and the way from that average
+RESTORING, SHORTENING = 0.2, 0.3  # cosine of the tracker and the displacement from that average
 TINY = 1e-30
 
 
 class StepScalars(NamedTuple):
-    """What an agent knows of the step size: averaged with its neighbors in every round."""
+    """Data of an agent about the step size, averaged with its neighbors in every round."""
 
-    distance: jax.Array  # the largest from the start so far
-    confirmed_distance: jax.Array  # the largest from which the tracker pointed on
-    gradient_sum: jax.Array  # of squared norms of trackers
-    length: jax.Array  # of the last step
+    distance: jax.Array  # largest distance from the start
+    confirmed_distance: jax.Array  # largest distance at which the tracker pointed onward
+    gradient_sum: jax.Array  # sum of squared norms of trackers
+    length: jax.Array  # length of the last step
     first_length: jax.Array
-    ramping: jax.Array  # 1 or 0; in between where agents differ
-    rounds_since: jax.Array  # the distance was confirmed
-    cosine: jax.Array  # of successive trackers, averaged
-    onward: jax.Array  # cosine of the tracker and the way back to the start, averaged
-    unsettled: jax.Array  # 1 where the lower gradient is larger than at the start
+    ramping: jax.Array  # 1 or 0; in between if agents differ
+    rounds_since: jax.Array  # rounds since the distance was confirmed
+    cosine: jax.Array  # averaged cosine of successive trackers
+    onward: jax.Array  # averaged cosine of the tracker and the way back to the start
+    unsettled: jax.Array  # 1 if the lower gradient is larger than at the start
     delay: jax.Array  # tau: rounds in which y follows x
-    shortening: jax.Array  # by which steps are divided, since x has swung
-    largest: jax.Array  # norm of a tracker so far
+    shortening: jax.Array  # divisor of steps because of oscillation
+    largest: jax.Array  # largest norm of a tracker
     alpha: jax.Array  # the last step size
 
 
 def initial_scalars(x: Tree) -> StepScalars:
-    """The scalars before the first round."""
+    """Return the scalars before the first round."""
     zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
     return StepScalars(*[zero] * 14)._replace(
         ramping=zero + 1, cosine=zero + 1, delay=zero + 1, shortening=zero + 1
@@ -73,25 +73,25 @@ def initial_scalars(x: Tree) -> StepScalars:
 
 
 class StepInputs(NamedTuple):
-    """What a step is chosen from, beside the scalars."""
+    """Inputs of the step rule beside the scalars."""
 
     x: Tree
     start: Tree
-    average: Tree  # of x over the last rounds
+    average: Tree  # moving average of x
     tracker: Tree
     previous_tracker: Tree
-    trusted_length: Any  # of a step that does not shift g_y too far, while ramping
+    trusted_length: Any  # length that does not change g_y too much, while ramping
     t: Any
     is_first: Any  # whether x moves for the first time
     smoothing_delay: Any  # rounds by which averaged directions lag
-    magnitude: Any = None  # the norm of what x moves along, where that is not the tracker
-    newest: Any = None  # the tracker of this round, where `tracker` is a moving average
+    magnitude: Any = None  # norm of the direction of x, if it is not the tracker
+    newest: Any = None  # tracker of this round, if `tracker` is a moving average
     longest_delay: float = LONGEST_DELAY
     boldness: Any = 1.0  # below 1 after a rollback: a slower ramp, and shorter steps after it
 
 
 def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
-    """The scalars after this round; `alpha` is the step size to take."""
+    """Return the scalars after this round; `alpha` is the step size to take."""
     u, before, first = inputs.tracker, inputs.previous_tracker, inputs.is_first
     size, size_before = tree.norm(u), tree.norm(before)
     offset = tree.sub(inputs.x, inputs.start)

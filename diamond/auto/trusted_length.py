@@ -1,8 +1,8 @@
-"""How long a step of x may be while nothing is known of the objective: probes of a gradient.
+"""Length of a step of x before the objective is known, from probes of a gradient.
 
 A step that changes the lower gradient g_y (f_x without a lower level) by more than a share of its
-norm leads to where y and the hypergradient are no longer known. Its length is divided by 4 until
-it does not.
+norm leads to where y and the hypergradient are unknown. The length is divided by 4 until the change
+is small enough.
 """
 
 from collections.abc import Callable
@@ -21,19 +21,19 @@ from .local_solver import run_if
 from .step_rule import FIRST, GROWTH, TINY, StepScalars
 
 MOST_PROBES = 30
-NEWTON = 0.5  # of Newton's step on f: the first one, at most
+NEWTON = 0.5  # limit of the first step, relative to Newton's step on f
 PRODUCTS, RESIDUAL = 10, 0.1  # of conjugate gradients for the response of y
 
 
 class Trusted(NamedTuple):
-    """A length, and the gradients that were computed to find it."""
+    """A length, and the gradients computed to find it."""
 
     length: jax.Array
     probes: jax.Array
 
 
 def unit_vector(a: Tree) -> Tree:
-    """a / ||a||, or 0."""
+    """Return a / ||a||, or 0."""
     return tree.scale(1 / (tree.norm(a) + TINY), a)
 
 
@@ -48,12 +48,12 @@ def trusted_length(
     step: StepScalars,
     is_first: jax.Array,
 ) -> Trusted:
-    """The length of a step against `direction` that changes `gradient` by no more than `most`.
+    """Return the length of a step against `direction` that changes `gradient` by at most `most`.
 
     Args:
         value: the gradient at x.
-        reference: the norm of the gradient at the start. The first step changes it by FIRST.
-        step: while it is ramping, a step is up to GROWTH times as long as the last one.
+        reference: norm of the gradient at the start; the first step changes it by FIRST.
+        step: while ramping, a step is up to GROWTH times as long as the last one.
         is_first: whether x moves for the first time.
     """
     along, size = unit_vector(direction), tree.norm(value)
@@ -68,11 +68,11 @@ def trusted_length(
 def newton_length(
     problem: Objectives, x: Tree, y: Tree, direction: Tree, needed: jax.Array, sample: Sample
 ) -> tuple[jax.Array, jax.Array, Cost]:
-    """Half the length of Newton's step along `direction` on f, with y following x linearly.
+    """Return half the length of Newton's step along `direction` on f, with y following linearly.
 
-    y follows a step d of x by r = -[g_yy]^-1 g_yx d, so that the curvature of f along (d, r) is
-    that of the upper level, but for the curvature of y*(x). Infinite where it is not positive.
-    Also returns the curvature of g along r, and the cost.
+    y follows a step d of x by r = -[g_yy]^-1 g_yx d, so the curvature of f along (d, r) is that of
+    the upper level, except for the curvature of y*(x). The length is infinite if the curvature is
+    not positive. Also returns the curvature of g along r, and the cost.
     """
     lower_gradient = lambda x, y: jax.grad(problem.g, 1)(x, y, sample.lower)
     along, slope = unit_vector(direction), tree.norm(direction)
@@ -96,7 +96,7 @@ def newton_length(
 
 
 def _backtrack(shift: Any, length: jax.Array, most: jax.Array, needed: jax.Array) -> Trusted:
-    """The length divided by 4 until a gradient shifts by no more than `most`."""
+    """Divide the length by 4 until the gradient changes by at most `most`."""
 
     def too_far(carry: Any) -> jax.Array:
         _, shifted, probes = carry
@@ -113,12 +113,12 @@ def _backtrack(shift: Any, length: jax.Array, most: jax.Array, needed: jax.Array
 
 
 def _finite_or(length: jax.Array, otherwise: jax.Array) -> jax.Array:
-    """`length`, unless x does not enter the gradient at all."""
+    """Return `length`, or `otherwise` if the gradient does not depend on x."""
     return jnp.where((length > 0) & (length < 1e20), length, otherwise)
 
 
 def sound_reference(reference: jax.Array, curvature: jax.Array, y: Tree) -> jax.Array:
-    """||g_y|| at the start; where y started at its solution, that of a y that is a tenth off."""
+    """Return ||g_y|| at the start; if y started at y*, that of a y with a 10 % error."""
     size = tree.norm(y)
     rounding = 1e-6 * curvature * size
     off = 0.1 * curvature * jnp.where(size > 0, size, 1.0)

@@ -1,1 +1,1 @@
-"""What the hardware and JAX are like: memory, devices, processes, compiled programs."""
+"""Hardware and JAX: memory, devices, processes, compiled programs."""

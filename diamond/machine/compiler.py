@@ -1,4 +1,4 @@
-"""Programs compiled for the kind of device at hand, with as much effort as they are worth."""
+"""Compilation of programs for the device in use, with suitable effort."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -10,34 +10,34 @@ import jax
 
 from ..core.garbage import uncollected
 
-# Loops and branches become part of one CUDA graph: no round asks the host whether to go on.
+# Loops and branches become part of one CUDA graph, so no round waits for the host.
 GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
 ONE_GRAPH = {"xla_gpu_enable_command_buffer": f"{GRAPHS},WHILE,CONDITIONAL"}
-# On one device, kernels that do not need each other's results run side by side. Several devices,
-# which wait for each other, have all of them in one order.
+# On one device, independent kernels run concurrently. Several devices, which wait for each other,
+# run all kernels in one order.
 ROUNDS = {"gpu": ONE_GRAPH | {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}}
 ROUNDS_OF_SEVERAL = {"gpu": ONE_GRAPH}
-# On a processor, far sooner compiled, for programs that are several times slower ...
+# On a CPU: compiles much faster, for programs that are several times slower ...
 BRIEF = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-# ... and somewhat sooner, for programs as fast, as long as what they work on is small.
+# ... and somewhat faster, for programs of the same speed on small data.
 PLAIN = {"xla_cpu_use_fusion_emitters": False}
-# ... and in some half of the time, for measures as fast on any data, to rounding the same.
+# ... and in about half the time, for measures of the same speed on any data, up to rounding.
 LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
-# On a GPU as fast, and compiled in a quarter of the time.
+# On a GPU: same speed, compiled in a quarter of the time.
 MEASURES = {"gpu": {"xla_gpu_enable_triton_gemm": False}, "cpu": LIGHT}
-# One operation after another: to hand small ones to other threads costs more than they do.
+# Sequential operations: handing small operations to other threads costs more than they do.
 IN_TURN = {"xla_cpu_scheduler_type": 1}
 
 
 class Compiled:
-    """A function as `jax.jit` compiles it, with options for the kind of device in use.
+    """A function compiled by `jax.jit`, with options for the kind of device in use.
 
-    `small`: on a processor, up to so many bytes of arguments, compiled with the options `less`.
-    `elsewhere`: these run on the processor even beside an accelerator, and give numpy's arrays.
+    `small`: on a CPU, arguments of up to this many bytes use the options `less`. `elsewhere`: such
+    calls run on the CPU even beside an accelerator, and return numpy arrays.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Compiled:
         self.programs: dict[Any, Any] = {}
 
     def kind(self, given: Any, named: Any) -> tuple[str, bool]:
-        """Which kind of device it is for, and whether the arguments are small there."""
+        """Return the kind of device, and whether the arguments are small there."""
         leaves = jax.tree.leaves((given, named))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            return "inside another program", False  # which has options of its own
+            return "inside another program", False  # which has its own options
         kind = jax.default_backend()
         if kind != "cpu" and not (self.elsewhere and _processor() and _here(leaves)):
             return kind, False
@@ -65,9 +65,9 @@ class Compiled:
         return ("cpu" if little else kind), little
 
     def program(self, kind: str, little: bool) -> Any:
-        """What `jax.jit` makes of it there."""
+        """Return the `jax.jit` program for this kind of device."""
         if (kind, little) not in self.programs:
-            asked = os.environ.get("XLA_FLAGS", "")  # what the user says there holds
+            asked = os.environ.get("XLA_FLAGS", "")  # the user's flags take precedence
             usual = {n: v for n, v in self.options.get(kind, {}).items() if n not in asked}
             options = dict(self.less) if little else usual
             options = _known(**options) if options else options
@@ -85,7 +85,7 @@ class Compiled:
             return jax.device_get(found) if moved else found
 
     def lower(self, *given: Any, **named: Any) -> Any:
-        """On its way to be compiled; a call finds what was compiled of it."""
+        """Lower the function for compilation; later calls reuse the compiled program."""
         with uncollected():
             return self.program(*self.kind(given, named)).lower(*given, **named)
 
@@ -96,34 +96,34 @@ def compiled(
     small: int = 2**18,
     less: Mapping[str, Any] = PLAIN,
 ) -> Callable[[Callable[..., Any]], Compiled]:
-    """Compile a function that runs for long; the arguments named `static` are part of it."""
+    """Compile a long-running function; arguments named in `static` are part of the program."""
     return lambda function: Compiled(function, static, options, small, less)
 
 
 def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], Compiled]:
-    """Compile a function that runs a few times only, in as little time as can be.
+    """Compile a function that runs only a few times, as fast as possible.
 
-    For an accelerator that takes half a second and more, for the processor a tenth of that.
+    Compiling takes half a second or more for an accelerator, a tenth of that for the CPU.
     """
     return lambda function: Compiled(function, static, {}, small, BRIEF, elsewhere=True)
 
 
 def in_turn(function: Callable[..., Any]) -> Any:
-    """Compile a function of one agent, called over and over: on a processor, by one thread."""
+    """Compile a function of one agent that is called often: on a CPU, with a single thread."""
     options = _known(**IN_TURN) if jax.default_backend() == "cpu" else {}
     return jax.jit(function, compiler_options=options or None)
 
 
 def at_once() -> None:
-    """Let the thread that calls a program run it, on a processor that is not in use yet."""
+    """Run programs in the calling thread, on a CPU client that is not in use yet."""
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 @cache
 def _known(**options: Any) -> dict[str, Any]:
-    """Those of `options` that this JAX knows: it refuses a program over any other."""
+    """Return the `options` that this JAX version knows; JAX rejects unknown options."""
     if options != BRIEF and options.keys() <= _known(**BRIEF).keys():
-        return options  # asked once for both
+        return options  # checked once for both
     return (
         options
         if _taken(options)
@@ -133,7 +133,7 @@ def _known(**options: Any) -> dict[str, Any]:
 
 @cache
 def _processor() -> Any:
-    """The processor as a device; none where JAX_PLATFORMS leaves it out."""
+    """Return the CPU device; None if JAX_PLATFORMS excludes it."""
     try:
         return jax.devices("cpu")[0]
     except RuntimeError:
@@ -141,12 +141,12 @@ def _processor() -> Any:
 
 
 def _here(leaves: Iterable[Any]) -> bool:
-    """Whether all of the arrays are on devices of this process."""
+    """Return whether all arrays are on devices of this process."""
     return all(a.is_fully_addressable for a in leaves if isinstance(a, jax.Array))
 
 
 def _moved(arguments: Any) -> Any:
-    """The same with its arrays on the processor."""
+    """Return the arguments with their arrays on the CPU."""
     put = lambda a: jax.device_put(a, _processor()) if isinstance(a, jax.Array) else a
     return jax.tree.map(put, arguments)
 

@@ -1,8 +1,8 @@
-"""Several processes of a machine that need the same programs: one compiles, the others wait for it.
+"""Lock by which one of several processes compiles and the others wait for its result.
 
-What it has compiled they find in the cache (`compilation_cache`). The lock is the kernel's, and
-goes with the process that holds it; for one that hangs, nobody waits longer than `PATIENCE`. It
-saves time, and nothing depends on it: where no lock is to be had, each compiles for itself.
+The others read the compiled programs from the cache (`compilation_cache`). The lock belongs to the
+kernel, and ends with the process that holds it; nobody waits longer than `PATIENCE` for a process
+that hangs. The lock only saves time: without locks each process compiles.
 """
 
 import os
@@ -14,17 +14,17 @@ from . import compilation_cache
 
 try:
     import fcntl
-except ImportError:  # where there are no such locks
+except ImportError:  # no such locks on this system
     fcntl = None  # type: ignore[assignment]
 
 PATIENCE, PAUSE = 60.0, 0.05  # seconds
-_compiled: set[str] = set()  # by this process: nothing to wait for any more
+_compiled: set[str] = set()  # by this process, which need not wait again
 
 
 def first_alone(what: str, function: Callable[..., Any], *given: Any) -> Any:
-    """function(*given): by the first process that comes alone, then by the others all at once.
+    """Call function(*given) in the first process alone, then in the others at once.
 
-    `what` names the programs that it takes, the same in all processes.
+    `what` names the compiled programs, equal in all processes.
     """
     folder = compilation_cache.folder()
     if folder is None or fcntl is None or what in _compiled:
@@ -41,14 +41,14 @@ def first_alone(what: str, function: Callable[..., Any], *given: Any) -> Any:
         found = function(*given)
         _compiled.add(what)
         if alone:
-            path.unlink(missing_ok=True)  # whoever comes now finds all compiled
+            path.unlink(missing_ok=True)  # later processes find everything compiled
         return found
     finally:
         os.close(held)
 
 
 def _wait(held: int) -> None:
-    """Until the first one has compiled."""
+    """Wait until the first process has compiled."""
     until = time.monotonic() + PATIENCE
     while not _locked(held, fcntl.LOCK_SH) and time.monotonic() < until:
         time.sleep(PAUSE)

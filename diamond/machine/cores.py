@@ -1,4 +1,4 @@
-"""The cores of this machine that this process may use, and processes that keep to one each."""
+"""CPU cores available to this process, and worker processes bound to one core each."""
 
 import itertools
 import multiprocessing
@@ -8,14 +8,14 @@ from typing import Any
 
 
 def cores() -> list[int]:
-    """By number; all of them where the system does not say which."""
+    """Return the numbers of the available cores; all cores if the system does not say."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def pool(processes: int) -> ProcessPoolExecutor:
-    """Workers, each on a core of its own: threads of many small programs only wait for another."""
+    """Return worker processes bound to one core each, which avoids threads that wait."""
     fresh = multiprocessing.get_context("spawn")  # JAX does not survive a fork
     places = fresh.Queue()
     for core in itertools.islice(itertools.cycle(cores()), processes):

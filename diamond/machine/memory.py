@@ -1,4 +1,4 @@
-"""Programs that fit their device: what they need, what there is, agents in groups if need be."""
+"""Memory limits: programs compute agents in groups if all do not fit the device."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,30 +9,30 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-SHARE = 0.9  # of a device's memory for one program and its arguments; the rest is lost in gaps
+SHARE = 0.9  # usable share of a device's memory; the rest is lost to fragmentation
 
 
 class TooLarge(MemoryError):
-    """A run needs more memory than its device has."""
+    """Error: a run needs more memory than its device has."""
 
 
 class Need(NamedTuple):
     """The memory of a compiled program on each of its devices, in bytes."""
 
-    held: int  # its arguments: rows, states
-    more: int  # results and intermediate values, while it runs
+    held: int  # arguments: rows, states
+    more: int  # results and intermediate values
 
 
 class Budget(NamedTuple):
-    """The memory that a run may have."""
+    """Memory that a run may use."""
 
     devices: Sequence[jax.Device]
-    given: int | None = None  # bytes of each; None: what there is
+    given: int | None = None  # bytes per device; None: all
 
     def left(self, held: int) -> int | None:
-        """Bytes of each device beside `held` of arguments; None where that cannot be told.
+        """Return the free bytes per device beside `held` of arguments; None if unknown.
 
-        Devices of several processes have what the poorest of them has: all run one program.
+        With several processes it is the minimum over all, because all run one program.
         """
         here = [d for d in self.devices if d.process_index == jax.process_index()]
         known = [found for d in here if (found := self._of(d, held, len(here))) is not None]
@@ -54,16 +54,16 @@ class Budget(NamedTuple):
 
 
 class Fitted:
-    """A program of all agents, taken in groups where all side by side do not fit the device.
+    """A program of all agents, computed in groups if all agents do not fit the device.
 
-    `program` has a static argument `size`, how many to take side by side; the least that it may do
-    is one. What it needs is XLA's account of the compiled program, the very one that then runs.
+    `program` has a static argument `size`, the number of agents in parallel, at least one. The
+    memory need is XLA's report for the compiled program, which is the one that runs.
     """
 
     def __init__(self, program: Any, size: int, budget: Budget, work: str, remedy: str):
         self.program, self.size, self.budget = program, size, budget
         self.work, self.remedy = work, remedy
-        self.need: int | None = None  # bytes, arguments included, of the largest program made
+        self.need: int | None = None  # bytes, including arguments, of the largest program
         self._sizes: dict[Any, int] = {}
         self._begun: dict[Any, Future[Any]] = {}
 
@@ -71,21 +71,21 @@ class Fitted:
         return self.program(*given, **named, size=self.ready(*given, **named))
 
     def begin(self, *given: Any, **named: Any) -> None:
-        """Compile for such arguments while other things go on; `ready` waits for it."""
+        """Start to compile for such arguments in the background; `ready` waits for the result."""
         lowered = self.program.lower(*given, **named, size=self.size)
         pool = ThreadPoolExecutor(1)
         self._begun[jax.tree.structure((given, named))] = pool.submit(lowered.compile)
         pool.shutdown(wait=False)
 
     def ready(self, *given: Any, **named: Any) -> int:
-        """Compiled for such arguments: how many agents it takes side by side."""
+        """Compile for such arguments; return how many agents run in parallel."""
         kind = jax.tree.structure((given, named))
         if kind not in self._sizes:
             self._sizes[kind] = self._fit(given, named, self._begun.pop(kind, None))
         return self._sizes[kind]
 
     def _fit(self, given: Any, named: Any, begun: Future[Any] | None) -> int:
-        """How many agents to take side by side."""
+        """Return how many agents run in parallel."""
         size = self.size
         while True:
             if begun and size == self.size:
@@ -119,7 +119,7 @@ class Fitted:
 
 
 def need(compiled: Any) -> Need | None:
-    """XLA's account of a compiled program; None where it keeps none."""
+    """Return XLA's memory report of a compiled program; None if there is none."""
     found = compiled.memory_analysis()
     if found is None:
         return None
@@ -129,9 +129,9 @@ def need(compiled: Any) -> Need | None:
 
 
 def grouped(alone: Callable[..., Any], size: int | None) -> Callable[..., Any]:
-    """`alone` for every agent, `size` of them side by side, all if None.
+    """Map `alone` over all agents, `size` in parallel, all if None.
 
-    One by one, on a CPU, each comes out in the same bits however many they are.
+    One by one, on a CPU, the bits do not depend on the number of agents.
     """
 
     def each(*own: Any) -> Any:
@@ -145,15 +145,15 @@ def grouped(alone: Callable[..., Any], size: int | None) -> Callable[..., Any]:
 
 
 def even(agents: int, most: int) -> int:
-    """A size of groups, at most `most`, that divides `agents` if one not much smaller does."""
+    """Return a group size of at most `most` that divides `agents` if a similar size does."""
     sizes = [size for size in range(most, most // 2, -1) if agents % size == 0]
     return sizes[0] if sizes else most
 
 
 def available(root: Path = Path("/")) -> int | None:
-    """Bytes of memory that this machine or, if less, this process's control group has left.
+    """Return the free bytes of memory of this machine or, if less, of this control group.
 
-    None where the system does not say: it is read from Linux's files below `root`.
+    None if unknown: the value is read from Linux's files below `root`.
     """
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
@@ -164,7 +164,7 @@ def available(root: Path = Path("/")) -> int | None:
 
 
 def _groups(root: Path) -> list[int]:
-    """What is left to the control group of this process, and to those around it (version 2)."""
+    """Return the free bytes of this process's control group and its parents (version 2)."""
     top = root / "sys/fs/cgroup"
     try:
         own = (root / "proc/self/cgroup").read_text().partition("0::/")[2].split("\n")[0]
@@ -178,12 +178,12 @@ def _groups(root: Path) -> list[int]:
             stat = dict(x.split() for x in (folder / "memory.stat").read_text().splitlines())
         except (OSError, ValueError):  # no such group, or no limit: "max"
             continue
-        left.append(most - used + int(stat.get("inactive_file", 0)))  # which gives way
+        left.append(most - used + int(stat.get("inactive_file", 0)))  # which the kernel can reclaim
     return left
 
 
 def bytes_in_words(count: float) -> str:
-    """Bytes in words: 12 kB, 3.4 MB, 1.23 GB."""
+    """Format bytes: 12 kB, 3.4 MB, 1.23 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 999.5:
             return f"{count:.3g} {unit}"

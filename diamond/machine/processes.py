@@ -1,4 +1,4 @@
-"""What the processes of one job tell each other, beside what their devices exchange."""
+"""Host-side communication between the processes of one job."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import jax
 import numpy as np
 
-CHUNK = 1024  # bytes: messages of about the same length are one compiled program
+CHUNK = 1024  # bytes: messages of similar length share a compiled program
 
 
 def everyone(said: bytes) -> list[bytes]:
-    """What each process says, on all of them: every process has to ask."""
+    """Gather the messages of all processes on all processes; every process must call this."""
     if jax.process_count() == 1:
         return [said]
     from jax.experimental.multihost_utils import process_allgather
@@ -24,7 +24,7 @@ def everyone(said: bytes) -> list[bytes]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """What one process refuses, all refuse, in its words: none waits for one that has ended."""
+    """Raise an error of one process in all processes, so that none waits for a dead one."""
     mine: Exception | None = None
     try:
         yield

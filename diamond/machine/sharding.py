@@ -1,4 +1,4 @@
-"""Which agents sit on which device."""
+"""Assignment of agents to devices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class AgentSharding:
-    """m agents over `parts` devices, `each` on every one, in their order.
+    """m agents over `parts` devices, `each` on every one, in order.
 
-    Places left over at the end are filled by copies of the last agent: they have its rows and its
-    draws and hear what it hears, so they stay the same as it, and nobody hears them.
+    Remaining places at the end are copies of the last agent: they have its rows, draws and
+    messages, so they stay equal to it, and no agent hears them.
     """
 
     agents: int
@@ -25,10 +25,10 @@ class AgentSharding:
 
     @property
     def places(self) -> np.ndarray:
-        """Which agent sits at each place."""
+        """Agent at each place."""
         return np.minimum(np.arange(self.parts * self.each), self.agents - 1)
 
     def of(self, process: int, devices: Sequence[jax.Device]) -> np.ndarray:
-        """The agents on those of `devices` that are a process's."""
+        """Return the agents on the `devices` of a process."""
         own = np.array([device.process_index == process for device in devices])
         return np.unique(self.places.reshape(self.parts, self.each)[own])

@@ -1,1 +1,1 @@
-"""A round as one agent sees it: what algorithms say, and engine run."""
+"""Interface between algorithms and engine: a round as one agent sees it."""

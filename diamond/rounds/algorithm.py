@@ -1,4 +1,4 @@
-"""The one interface between algorithms and engine: a round as one agent sees it."""
+"""Interface between algorithms and engine: a round as one agent sees it."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -9,22 +9,22 @@ from ..numbers.schedule import Number
 from ..problem import Objectives
 
 State = Any  # a pytree with at least the fields x and y
-Estimate = Any  # a pytree: what the gradient work of a stage came to
+Estimate = Any  # a pytree: result of the gradient work of a stage
 
 
-# What a network can be, each a case of the next: `Network.kind`.
+# Kinds of networks, each a special case of the next: `Network.kind`.
 NETWORKS = ("symmetric", "balanced", "directed")
 
 
 class Message(NamedTuple):
-    """What an agent tells its neighbours, or the change that the network makes to it,
+    """Message of an agent to its neighbours, or the change that the network makes to it.
 
         sum_j M_ij (s_j - s_i)
 
-    a sum over links: of one that is down, the term is missing. The changes add up to 0 over the
-    agents. A method says which part agents are to agree on and which must keep its total; where
-    links go both ways, M serves for both. On a directed network the receiver weighs averages,
-    whose changes then do not add up to 0, and the sender divides totals, whose changes always do.
+    is a sum over links; the term of a link that is down is missing. The changes sum to 0 over the
+    agents. A method declares which part is averaged and which must preserve its total; on
+    undirected links, M serves for both. On a directed network the receiver weighs averages, whose
+    changes then do not sum to 0, and the sender divides totals, whose changes always do.
     """
 
     average: Tree = None  # x, or a common y
@@ -32,26 +32,26 @@ class Message(NamedTuple):
 
 
 class Stage(Protocol):
-    """Three pure functions around one exchange, none of which communicates. The runtime does
+    """Three pure functions around one exchange, none of which communicates.
 
         estimate = estimate(problem, state, t, sample)        all gradient work; needs no neighbour
-        told     = outgoing(state, estimate, t)               what I tell my neighbours
-        change   = sum_j M_ij (told_j - told_i)               what the network makes of it
+        told     = outgoing(state, estimate, t)               message to the neighbours
+        change   = sum_j M_ij (told_j - told_i)               change by the network
         state    = update(state, estimate, told, change, t)   a few vector operations
 
-    `problem` holds this agent's rows only, `sample` all that is random. Where the message is
-    `early`, it does not depend on the estimate, so that it can travel while the gradients are
-    computed. A message without arrays is not sent: such a stage is a step of one's own.
+    is what the engine runs. `problem` holds this agent's rows only, `sample` all that is random. An
+    `early` message does not depend on the estimate, so that it can travel while gradients are
+    computed. A message without arrays is not sent: such a stage is a local step.
     """
 
     @property
-    def times(self) -> int: ...  # how often in a row, each time on a sample of its own
+    def times(self) -> int: ...  # repeats, each with its own sample
 
     @property
-    def links(self) -> int: ...  # blocks of training rows in a sample, beyond zeta and zeta_0
+    def links(self) -> int: ...  # blocks of training rows per sample, beyond zeta and zeta_0
 
     @property
-    def early(self) -> bool: ...  # whether outgoing leaves the estimate alone
+    def early(self) -> bool: ...  # whether `outgoing` ignores the estimate
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -65,12 +65,12 @@ class Stage(Protocol):
 
 
 class Algorithm(Protocol):
-    """Where an agent starts, and the stages of its round; most have one.
+    """Start of an agent, and the stages of its round; most algorithms have one stage.
 
-    A pytree whose leaves are its numbers: they are arguments of the compiled program. It may have
-    `suited(problem)`, which gives the algorithm as it is for that problem, and `shrunk(factor)`,
-    the same with smaller steps, without which a run that diverges can only stop. `networks` is the
-    widest kind of network that it is right on, one of `NETWORKS`; without it, "symmetric".
+    A pytree whose leaves are its numbers, which are arguments of the compiled program. Optional:
+    `suited(problem)` returns the algorithm specialized for the problem; `shrunk(factor)` returns it
+    with smaller steps, without which a diverging run can only stop; `networks` is the widest kind
+    of network on which it is correct, one of `NETWORKS`, by default "symmetric".
     """
 
     @property

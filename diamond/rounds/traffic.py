@@ -1,4 +1,4 @@
-"""What the messages of a round are like, and how many bytes of them travel."""
+"""Messages of a round, and the bytes sent."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,29 +12,29 @@ from .algorithm import Algorithm, Message
 
 
 class Traffic(NamedTuple):
-    """What one agent tells one neighbour in a round."""
+    """Bytes that one agent sends to one neighbour in a round."""
 
     exchanges: int
     bytes: int
     each: tuple[tuple[int, bool], ...] = ()  # bytes of every exchange; whether it is early
-    turns: tuple[int | None, ...] = ()  # which of the round's they are; None: it has one only
+    turns: tuple[int | None, ...] = ()  # number of each in the round; None: a single one
 
 
 def messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
-    """The message of each stage, as shapes."""
+    """Return the message of each stage, as shapes."""
     return jax.eval_shape(_messages, algorithm, problem, x, y)
 
 
 def traffic(
     algorithm: Algorithm, problem: Objectives, x: Any, y: Any, channels: Sequence[Any] = ()
 ) -> Traffic:
-    """Of one round, on one link, one way; what travels is what `channels` make of the messages."""
+    """Return the traffic of one round, one link and one direction, encoded by `channels`."""
     told = messages(algorithm, problem, x, y)
     for channel in channels:
         told = [channel.wire(message) for message in told]
     times = [stage.times * bool(jax.tree.leaves(m)) for stage, m in zip(algorithm.stages, told)]
     size = lambda m: sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(m))
-    each, waits = [], False  # a step of one's own comes before the next message
+    each, waits = [], False  # a local step delays the next message
     turns: list[int | None] = []
     first = 0
     for stage, k, m in zip(algorithm.stages, times, told):
@@ -47,7 +47,7 @@ def traffic(
     return Traffic(sum(times), total, tuple(each), tuple(turns))
 
 
-@jax.jit  # never run: its shapes are remembered, so that another run traces nothing
+@jax.jit  # never run: caches the shapes, so that another run traces nothing
 def _messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
     algorithm = agent_numbers(algorithm, 0)
     state, found = algorithm.init(x, y), []
