@@ -1,1 +1,1 @@
-"""Advice: measure a problem on its network and say which method to prefer."""
+"""Advice: measure a problem on its network and recommend a method."""

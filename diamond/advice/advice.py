@@ -1,4 +1,4 @@
-"""What to expect of a problem on a network, and which algorithm to take."""
+"""Recommendation of an algorithm for a problem on a network, from short pilots."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,31 +21,31 @@ from . import standings
 from .topologies import topologies
 
 LEARNED = "alpha", "beta", "curvature"
-PILOT = 100  # rounds from which costs are extrapolated
-# -d log(metric) / d log T, as guaranteed on average: for momentum, plain sampling, full gradients
+PILOT = 100  # rounds of a pilot, from which costs are extrapolated
+# Guaranteed average rate -d log(metric) / d log T: for momentum, plain sampling, full gradients
 RATES = dict.fromkeys(("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3)
 RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
-OWN = 1 / 2  # that of a method which is none of these
-PILOTS = 5  # so many of the first methods in the benchmark are tried
-ALONE = ("gt_storm", "gt_sgd", "exact_diffusion", "dsgd")  # where there is no lower level
-UNTRACKED = ("gossip", "push")  # moves of x that do not end in the right place if agents differ
+OWN = 1 / 2  # rate of any other method
+PILOTS = 5  # number of the benchmark's best methods to try
+ALONE = ("gt_storm", "gt_sgd", "exact_diffusion", "dsgd")  # methods to try without a lower level
+UNTRACKED = ("gossip", "push")  # moves of x that are biased if agents differ
 ALIKE = 0.1  # heterogeneity below which agents need no tracking
 
 
 class Prospect(NamedTuple):
-    """One algorithm with learned steps: its pilot, and what a target would take."""
+    """One algorithm with learned steps: its pilot, and the forecast cost of a target."""
 
     algorithm: str
     numbers: dict[str, float]  # alpha, beta and the curvature of g_yy at the end of the pilot
     metric: float  # at the end of the pilot: the mean over its last fifth
-    rounds: float  # until the metric is at the target; infinite if the pilot diverged
-    samples: float  # of an agent
+    rounds: float  # until the target; infinite if the pilot diverged
+    samples: float  # per agent
     bytes: float  # over the whole network
-    network_seconds: float | None = None  # on its links, if it has any
+    network_seconds: float | None = None  # on the links of the network, if any
 
 
 class Topology(NamedTuple):
-    """The preferred algorithm on other edges between the same agents."""
+    """Preferred algorithm on other edges between the same agents."""
 
     name: str
     edges: int
@@ -56,7 +56,7 @@ class Topology(NamedTuple):
 
 @dataclass(frozen=True)
 class Advice:
-    """Constants of the problem, prospects of each algorithm, and the one to prefer."""
+    """Constants of the problem, a prospect per algorithm, and the preferred algorithm."""
 
     constants: theory.Constants | None  # None where there is no lower level
     diameter: int
@@ -64,24 +64,24 @@ class Advice:
     target: float
     prospects: list[Prospect]
     topologies: list[Topology] = field(default_factory=list)  # the first is the network itself
-    suite: str = ""  # of the benchmark, with cases of this kind
+    suite: str = ""  # suite of the benchmark with such cases
 
     @property
     def best(self) -> Prospect:
-        """The one of least cost; untracked ones only where agents are alike.
+        """Return the prospect of least cost; untracked methods only if agents are alike.
 
-        The cost is in seconds on the links of the network, in samples where it has none.
+        The cost is in seconds on the links of the network, in samples if it has none.
         """
         alike = self.constants is not None and self.constants.heterogeneity < ALIKE
         return _best(self.prospects, alike)
 
     @property
     def why(self) -> str:
-        """The reason, in words."""
+        """Explain the choice in words."""
         return "; ".join([*self._reasons(), *self._elsewhere()])
 
     def _elsewhere(self) -> list[str]:
-        """Whether other edges between the same agents would be faster."""
+        """Report whether other edges between the same agents would be faster."""
         if len(self.topologies) < 2:
             return []
         here, first, *_ = self.topologies
@@ -117,7 +117,7 @@ class Advice:
 
 
 def untracked(name: str) -> bool:
-    """Whether it averages x without tracking or correcting; of a method of your own, not known."""
+    """Return whether the method averages x without tracking; False if it is the user's own."""
     return name in names() and row(name).moves.split(", ")[0].removeprefix("x ") in UNTRACKED
 
 
@@ -142,18 +142,25 @@ def advise(
 ) -> Advice:
     """Estimate the problem's constants, run a short pilot of each algorithm, and compare.
 
-    Noise is measured where the best pilot ended: at the start, there may be none yet.
-    `algorithms` by name, with `batch` and learned steps, or {"mine": algorithm};
-    None: the first in the benchmark for problems of this kind (`standings`). Constants are those of
-    each agent's own f_i and g_i, also where the lower level is common; without one there are none.
-    The cost until the metric is at most `target` (by default a tenth of what the best pilot ends
-    with) is that of the pilot up to there, if it comes there; else it is extrapolated at the rate
-    of the pilot's second half, or at the rate that is guaranteed on average if that is faster:
-    T^(-2/3) with momentum, T^(-1/2) without, which is also taken for a method of your own. A
-    forecast for choosing, not a promise.
+    If the pilot does not reach the target, its cost is extrapolated at the rate of the pilot's
+    second half, at least the guaranteed average rate: T^(-2/3) with momentum, T^(-1/2) otherwise.
+    The result is a forecast for choosing, not a promise. If the network has links, methods are
+    ranked by seconds on the links, and the best one is tried on the `diamond.advice.topologies`.
 
-    Where the network has links, methods are ranked by their seconds there, and the best of them is
-    tried on the `diamond.advice.topologies` of the same agents.
+    Args:
+        problem: Problem to solve. Constants are those of each agent's own f_i and g_i, also if the
+            lower level is common; without a lower level there are none.
+        network: Network of the agents.
+        batch: Batch size of algorithms given by name.
+        target: Metric to reach; by default a tenth of the final metric of the best pilot.
+        seed: Seed of the pilots.
+        pilot: Rounds of each pilot. Noise is measured at the end of the best one, since there may
+            be none at the start.
+        algorithms: Names of algorithms, with learned steps, or {"mine": algorithm}; by default the
+            best in the benchmark for such problems (`standings`).
+
+    Returns:
+        The advice.
     """
     batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
     kind = problem.lower_level, problem.agents, network.kind
@@ -191,13 +198,13 @@ def advise(
 
 
 def tried(level: str, agents: int, kind: str) -> list[str]:
-    """The methods to try for this lower level, so many agents, and this kind of network."""
+    """List the methods to try for this lower level, number of agents and kind of network."""
     found = [one.method for one in standings.leading(level, agents, kind, PILOTS)]
     return found or [name for name in ALONE if name in solving(level, kind)]
 
 
 def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
-    """Algorithms of the catalogue, with learned steps."""
+    """Build algorithms of the catalogue with learned steps."""
     takes = lambda make: "batch" in signature(make).parameters
     makers = {name: maker(name) for name in names}
     return {name: make(batch=batch) if takes(make) else make() for name, make in makers.items()}
@@ -213,7 +220,7 @@ def _pilot(
 
 
 def _end(run: Run | None) -> float:
-    """The metric at the end of a pilot: the mean over its last fifth; infinite without one."""
+    """Return the mean metric over the last fifth of a pilot; infinite without a pilot."""
     if run is None:
         return math.inf
     rounds, metric = run.history["round"], run.history["metric"]
@@ -222,9 +229,9 @@ def _end(run: Run | None) -> float:
 
 
 def _rounds_to(target: float, run: Run, rate: float) -> float:
-    """Rounds until the metric is at most `target`: seen in the pilot, or extrapolated from it.
+    """Return the rounds until the metric is at most `target`, observed or extrapolated.
 
-    The metric goes on like T^-r, r being that of the pilot's second half and at least `rate`.
+    The metric continues like T^-r, with r of the pilot's second half but at least `rate`.
     """
     rounds, metric = run.history["round"], run.history["metric"]
     if (metric <= target).any():
@@ -259,7 +266,7 @@ def _topology(
     seed: int,
     target: float,
 ) -> Topology:
-    """What `algorithm` would take on another network with links."""
+    """Forecast the cost of `algorithm` on another network with links."""
     run = _pilot(algorithm, problem, network, pilot, seed)
     return _standing(network, _prospect(name, run, target))
 

@@ -1,7 +1,7 @@
-"""How methods do in the benchmark, by the kind of problem: what `advise` follows.
+"""Results of methods in the benchmark by kind of problem, which `advise` uses.
 
-`standings.json` is written by `benchmarks/leaderboard.py` from the results in docs/benchmark/: the
-methods of every suite, those first that solve most of its cases with the numbers they choose.
+`benchmarks/leaderboard.py` writes `standings.json` from the results in docs/benchmark/: the methods
+of every suite, ordered by the number of cases solved without tuning.
 """
 
 import json
@@ -15,37 +15,37 @@ FILE = Path(__file__).parent / "standings.json"
 
 
 class Standing(NamedTuple):
-    """A method in a suite of the benchmark."""
+    """Result of a method in a suite of the benchmark."""
 
     method: str
-    cases: int  # that it met
-    solved: int  # of them, tuned
-    untuned: int  # of them, with the numbers that it chooses for itself
-    rank: float  # all-case rank of the tuned ones, by gradients and products
+    cases: int  # cases that the method was run on
+    solved: int  # cases solved with tuning
+    untuned: int  # cases solved without tuning
+    rank: float  # all-case rank with tuning, by gradients and products
 
 
 @cache
 def standings() -> dict[str, list[Standing]]:
-    """Of every suite, best first."""
+    """Return the standings of every suite, best first."""
     found = json.loads(FILE.read_text(encoding="utf-8"))
     return {name: [Standing(**row) for row in rows] for name, rows in found.items()}
 
 
 def suite(level: str, agents: int, kind: str) -> str:
-    """The suite whose cases are nearest to this: lower level, agents, kind of network."""
+    """Return the suite closest to this lower level, number of agents and kind of network."""
     near = "one-agent" if agents == 1 else "links" if kind != "symmetric" else level
     return near if level == "personal" and near in standings() else level
 
 
 def leading(level: str, agents: int, kind: str, count: int) -> list[Standing]:
-    """The first methods there that fit such a problem and network."""
+    """Return the best methods of that suite that fit such a problem and network."""
     right = solving(level, kind)
     there = standings().get(suite(level, agents, kind), [])
     return [one for one in there if one.method in right][:count]
 
 
 def said(one: Standing, name: str) -> str:
-    """A standing in words."""
+    """Describe a standing in words."""
     return (
         f"in the benchmark's suite {name} {one.method} solves {one.untuned} of {one.cases} cases "
         f"with the steps it chooses, {one.solved} tuned (docs/benchmark.md)"

@@ -1,4 +1,4 @@
-"""Other ways to join the agents of a network with links."""
+"""Alternative topologies for the agents of a network with links."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,15 +12,15 @@ from ..network.links.properties import Links
 from ..network.links.values import RULES as OF_LINKS
 from ..network.weights import RULES as MIXING
 
-SAMPLE = 10_000  # bytes by which links are told fast from slow
+SAMPLE = 10_000  # bytes of the message that compares link speeds
 
 
 def topologies(network: Network) -> dict[str, Network]:
-    """Networks of the same agents that could stand in its place, by name; none without links.
+    """Return alternative networks of the same agents by name; none without links.
 
-    Where all links are alike, any two agents may be joined by such a one: ring, star, complete
-    and exponential graph. Where they differ, there are those that the network has: the tree of the
-    fastest, and that tree with the faster half of the others.
+    If all links are alike, any two agents may be linked: ring, star, complete and exponential
+    graph. If links differ, only existing ones are used: the tree of the fastest links, and that
+    tree with the faster half of the others.
     """
     links = network.links
     if links is None or network.agents < 3:
@@ -39,13 +39,13 @@ def topologies(network: Network) -> dict[str, Network]:
 
 
 def _alike(links: Links) -> bool:
-    """Whether all links are."""
+    """Return whether all links are alike."""
     values = [getattr(links, name) for name in OF_LINKS]
     return all(value is None or np.ptp(value) == 0 for value in values)
 
 
 def _fastest(network: Network, links: Links) -> list[tuple[str, list[tuple[int, int]]]]:
-    """The edges of the fastest tree, and of that with the faster half of the others."""
+    """Return the edges of the fastest tree, and of it with the faster half of the others."""
     seconds = dict(zip(network.edges, links.seconds(SAMPLE)))
     weighted = nx.Graph()
     weighted.add_weighted_edges_from((i, j, s) for (i, j), s in seconds.items())
@@ -56,7 +56,7 @@ def _fastest(network: Network, links: Links) -> list[tuple[str, list[tuple[int, 
 
 
 def _kept(network: Network, edges: Sequence[tuple[int, int]], name: str, rule: str) -> Network:
-    """The network with these of its edges only."""
+    """Return the network restricted to these edges."""
     assert network.links is not None
     graph = nx.Graph(name=name)
     graph.add_nodes_from(network.graph.nodes(data=True))

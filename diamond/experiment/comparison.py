@@ -1,4 +1,4 @@
-"""Several algorithms on one problem and network, from several seeds, side by side."""
+"""Comparison of several algorithms on one problem and network, from several seeds."""
 
 import math
 import tempfile
@@ -34,17 +34,17 @@ from ..runs.saving import keep, lines, manifest, plain_stop
 from ..runs.table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
 from .folder_names import apart, folder_name
 
-TOGETHER = "comparison"  # the experiment in the manifests of the runs of one comparison
+TOGETHER = "comparison"  # name of the experiment in the manifests of a comparison's runs
 COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
-WITHOUT_UPPER_LOSS = {"upper_loss": "local_loss"}  # the column in its place
+WITHOUT_UPPER_LOSS = {"upper_loss": "local_loss"}  # the column that replaces it
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """`runs` by (label, seed), those that diverged until then; `diverged` says why they did.
+    """Results of `compare`: `runs` by (label, seed), each up to its end or its divergence.
 
-    `failed` says of each (label, seed) without a run which error ended it. `problem` is None, and
-    `algorithms` empty, where `diamond.load` cannot make them again.
+    `diverged` gives the reason of each divergence, `failed` the error of each (label, seed) without
+    a run. `problem` is None, and `algorithms` is empty, if `diamond.load` cannot rebuild them.
     """
 
     problem: Problem | None
@@ -59,9 +59,9 @@ class Comparison:
     failed: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def rows(self) -> list[Row]:
-        """One row an algorithm: the mean over the seeds, and the deviation as `*_sd`.
+        """Return one row per algorithm: the mean over the seeds, and the deviation as `*_sd`.
 
-        Where runs failed, `failed` is how many.
+        If runs failed, `failed` is their number.
         """
         found = over_seeds(
             [
@@ -79,17 +79,17 @@ class Comparison:
         return [known[label] for label in labels if label in known]
 
     def costs_to_target(self, target: Stop | None = None) -> Table:
-        """The costs of every run when it first reaches a target, one row an algorithm and seed.
+        """Tabulate the costs of every run when it first reaches a target.
 
         Args:
-            target: as `stop` of `compare`, {"metric": 1e-3} or {"accuracy": ">= 0.9"}; of several,
-                the first that is reached counts. By default the measures of `stop`.
+            target: As `stop` of `compare`, {"metric": 1e-3} or {"accuracy": ">= 0.9"}; of several
+                targets, the first one reached counts. By default the measures of `stop`.
 
         Returns:
-            A list of dicts that prints as a table and that `pandas.DataFrame` takes: `algorithm`,
-            `seed`, `reached`, and `rounds`, `samples`, `gradients`, `hvps`, `jvps` (products with
-            second derivatives), `bytes`, `seconds` up to the first evaluation that reaches the
-            target; not-a-number where no evaluation does.
+            A list of dicts that prints as a table and converts to `pandas.DataFrame`, one per
+            algorithm and seed: `algorithm`, `seed`, `reached`, and `rounds`, `samples`,
+            `gradients`, `hvps`, `jvps` (products with second derivatives), `bytes`, `seconds` up
+            to the first evaluation that reaches the target; NaN if no evaluation does.
         """
         own = self.problem.metrics if self.problem else [*next(iter(self.runs.values())).history]
         wanted = stopping.checked(target or self.stop, own, self.network.links)
@@ -106,15 +106,15 @@ class Comparison:
         return {"algorithm": who[0], "seed": who[1], "reached": i is not None} | costs
 
     def table(self) -> str:
-        """The last evaluation of every algorithm, for the eye."""
+        """Format the last evaluation of every algorithm as text."""
         return aligned(self._cells())
 
     def plot(self, path: str | Path = "comparison.png", relative_to: str | None = None) -> Path:
         """Draw curves against rounds, samples, bytes and seconds; needs the extra `plot`.
 
         Args:
-            path: the file to write; its ending, .png, .pdf or .svg, says of which kind.
-            relative_to: the label that all curves are divided by.
+            path: File to write; its ending is .png, .pdf or .svg.
+            relative_to: Label of the algorithm that all curves are divided by.
 
         Returns:
             The path of the file.
@@ -126,7 +126,14 @@ class Comparison:
             return draw_files([Path(folder)], [Path(path)], relative_to)[0]
 
     def save(self, folder: str | Path) -> Path:
-        """A folder of run folders, as `diamond compare` leaves them: for `diamond report`."""
+        """Save all runs as a folder of run folders, as `diamond compare` does.
+
+        Args:
+            folder: Folder to create, for `diamond.load` and `diamond report`.
+
+        Returns:
+            The path of the folder.
+        """
         folder = Path(folder)
         names = apart(folder_name(_name(label, seed)) for label, seed in self.runs)
         for name, ((label, seed), run) in zip(names, self.runs.items()):
@@ -164,7 +171,7 @@ class Comparison:
         return [names, *([cell(found, name) for name in columns] for found in rows)]
 
     def _about(self, label: str, seed: int) -> Row:
-        """The part of a run's manifest that rows are made of."""
+        """Return the part of a run's manifest that rows are made of."""
         network, status = {"name": self.network.title}, self.runs[label, seed].status
         about = {"label": label}
         return {"algorithm": about, "network": network, "seed": seed, "status": status}
@@ -190,20 +197,33 @@ def compare(
     progress: bool = True,
     measure: Measure = "exact",
 ) -> Comparison:
-    """Every algorithm from every seed, on the same problem, network, draws and number of rounds.
+    """Run every algorithm from every seed on the same problem, network and samples.
 
-    `algorithms` are named by you, {"mine": diamond.diamond(alpha=0.3)}, or by their own names with
-    their own defaults, ["diamond", "gt_sgd"]. `seeds` is how many, or which. A run that diverges or
-    fails does not stop the others: a warning and `failed` say why it failed; where all fail, the
-    error of the first is raised. `on_evaluation` is handed (label, seed, entry of the history).
-    `batched`: the seeds of an algorithm as one program, the same to rounding; by default on an
-    accelerator, which one small run leaves idle, unless K is left to the runs to find.
-    `on_evaluation` is told at the end then. `stop` ends each run at a target or when a budget is
-    spent, as in `simulate`; `costs_to_target` of the comparison is a table of the costs until then.
-    `resume`: an earlier comparison, as in `resume=diamond.load(folder, problem)`. Its runs continue
-    up to `rounds`, those that diverged stay as they are, and labels or seeds that it does not have
-    begin at round 0. `progress` shows all runs on the error output if that is a terminal or a
-    notebook. `measure`: what is measured of every run, as in `simulate`.
+    A run that diverges or fails does not stop the others: a warning and `failed` give the reason.
+
+    Args:
+        problem: Problem to solve.
+        network: Network of the agents.
+        algorithms: Algorithms by label, {"mine": diamond.diamond(alpha=0.3)}, or names of
+            algorithms with their defaults, ["diamond", "gt_sgd"].
+        rounds: Number of rounds of each run.
+        seeds: Number of seeds, or the seeds themselves.
+        every: Rounds between evaluations.
+        sampling: As in `simulate`.
+        on_evaluation: Called with (label, seed, entry of the history); if `batched`, at the end.
+        batched: Run the seeds of an algorithm as one program, with results equal up to rounding. By
+            default on an accelerator, which one small run leaves idle, unless the runs choose K.
+        stop: Target or budget that ends each run, as in `simulate`; see `costs_to_target`.
+        resume: Earlier comparison, as in `resume=diamond.load(folder, problem)`. Its runs continue
+            up to `rounds`, except those that diverged; new labels and seeds start at round 0.
+        progress: Show all runs on stderr if it is a terminal or a notebook.
+        measure: Measures of every run, as in `simulate`.
+
+    Returns:
+        The comparison of all runs.
+
+    Raises:
+        Exception: The error of the first run, if all runs fail.
     """
     named = dict(algorithms) if isinstance(algorithms, Mapping) else _by_name(algorithms)
     if not named:
@@ -232,7 +252,7 @@ def compare(
             fixed = problem, network, algorithm, rounds, every, sampling
             begun = time.monotonic()
             made: dict[int, Run | None] = {}
-            alone = bool(stop or resume)  # runs of one program all end in one round
+            alone = bool(stop or resume)  # runs of one program all end in the same round
             if batched or (batched is None and not alone and _together(algorithm, chosen)):
                 for seed in chosen:
                     display.begin(_name(label, seed), rounds)
@@ -252,7 +272,7 @@ def compare(
                 tell = _Callback(on_evaluation, label, seed, partial(display.progress, name))
                 before = earlier.get((label, seed))
                 run = before if before and _is_over(before, rounds) else made.get(seed)
-                if run is None:  # to be made, or again: alone, it says why it diverges
+                if run is None:  # a single run explains its divergence
                     stage = partial(display.stage, name)
                     try:
                         run, why = _alone(seed, *fixed, tell, stop, before, stage, measure)
@@ -281,7 +301,7 @@ def compare(
 
 
 class _Callback:
-    """`on_evaluation` of one run; an error of its own is kept apart from those of the run."""
+    """Wrapper of `on_evaluation` for one run; keeps its errors apart from those of the run."""
 
     def __init__(
         self,
@@ -306,14 +326,14 @@ class _Callback:
 
 
 def _name(label: str, seed: int) -> str:
-    """The name of a run in rows, folders and the display."""
+    """Return the name of a run in rows, folders and the display."""
     return f"{label}-seed{seed}"
 
 
 def _resumable(
     resume: Comparison | None, algorithms: Mapping[str, Algorithm], network: Network
 ) -> dict[tuple[str, int], Run]:
-    """The runs to continue; refuses labels that no algorithm has, and runs of other inputs."""
+    """Return the runs to continue; refuse labels without an algorithm and runs of other inputs."""
     runs = resume.runs if resume else {}
     if unknown := {label for label, _ in runs} - {*algorithms}:
         labels = ", ".join(sorted(unknown))
@@ -326,7 +346,7 @@ def _resumable(
 
 @contextmanager
 def _labelled(label: str) -> Iterator[None]:
-    """Name the label in an error about its algorithm."""
+    """Add the label to an error about its algorithm."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -335,7 +355,7 @@ def _labelled(label: str) -> Iterator[None]:
 
 
 def _is_over(run: Run, rounds: int) -> bool:
-    """Whether a run has no more rounds to make."""
+    """Return whether a run has no rounds left."""
     return run.status == "diverged" or run.rounds >= rounds
 
 
@@ -353,7 +373,7 @@ def _alone(
     on_stage: Callable[[str], None],
     measure: Measure,
 ) -> tuple[Run, str]:
-    """One run, and why it diverged if it did."""
+    """Execute one run; return it with the reason of its divergence, if any."""
     given = problem, network, algorithm, rounds, seed, every, sampling, tell
     try:
         options: dict[str, Any] = {
@@ -368,7 +388,7 @@ def _alone(
 
 
 def _together(algorithm: Algorithm, seeds: Sequence[int]) -> bool:
-    """Whether one program for all seeds is the faster way here."""
+    """Return whether one program for all seeds is faster here."""
     return jax.default_backend() != "cpu" and len(seeds) > 1
 
 
@@ -378,12 +398,12 @@ def _replay(run: Run, tell: Callable[[dict[str, float]], None]) -> None:
 
 
 def last(run: Run) -> dict[str, float]:
-    """The last evaluation of a run."""
+    """Return the last evaluation of a run."""
     return {name: np.asarray(values)[-1].item() for name, values in run.history.items()}
 
 
 def _by_name(names: Sequence[str]) -> dict[str, Algorithm]:
-    """Algorithms with their own defaults."""
+    """Build algorithms with their defaults."""
     names = [names] if isinstance(names, str) else names
     plain = [name.lower().replace("-", "_") for name in names]
     for name, count in Counter(plain).items():

@@ -97,7 +97,7 @@ def _restore_or_begin(
     listener: ProgressListener,
     overrides: ResumeOverrides,
 ) -> Snapshot | None:
-    """The snapshot to resume from; None if the run begins now."""
+    """Return the snapshot to resume from; None if the run starts now."""
     saved, complaints = writer.restore(overrides.restart)
     for complaint in complaints:
         listener.say(job.name, complaint)
@@ -113,7 +113,7 @@ def _restore_or_begin(
 
 
 def _opening(writer: Writer, job: Job, problem: Problem) -> Manifest:
-    """The manifest of the run as it begins."""
+    """Return the initial manifest of the run."""
     one = job.experiment
     batch = one.algorithm[0].build().batch
     fixed = one.seed[0], one.rounds, one.every, batch, one.sampling
@@ -128,7 +128,7 @@ def _record_changes(
     saved: Snapshot,
     changes: list[str],
 ) -> None:
-    """Report, in the manifest too, that the run continues with changed inputs."""
+    """Report that the run continues with changed inputs, also in the manifest."""
     now, known = _opening(writer, job, problem), writer.manifest()
     round = int(saved.entries[-1]["round"]) if saved.entries else 0
     changed = [*known.get("changed", []), {"round": round, "when": time(), "what": changes}]
@@ -144,7 +144,7 @@ def _simulate(
     stopped: Callable[[], bool],
     saved: Snapshot | None,
 ) -> tuple[Run, str, str]:
-    """The run, its status and the message of the status."""
+    """Simulate; return the run, its status and the message of the status."""
     one = job.experiment
 
     def progress(saved: Snapshot) -> None:
@@ -187,7 +187,7 @@ def _simulate(
 
 
 def finished(path: Path) -> Manifest | None:
-    """The manifest of a run that has finished or diverged, else None."""
+    """Return the manifest of a run that has finished or diverged, else None."""
     known, _ = written(path / "manifest.json")
     return known if known.get("status") in ("finished", "diverged") else None
 
@@ -195,13 +195,13 @@ def finished(path: Path) -> Manifest | None:
 def check_unchanged(
     experiment: Experiment, problem: Problem, path: Path, overrides: ResumeOverrides
 ) -> list[str]:
-    """List the inputs that changed since the run began; raise unless `overrides` allow changes.
+    """List the inputs that changed since the run started; raise unless `overrides` allow changes.
 
-    Later rounds would solve another problem, or have other bits.
+    With changed inputs, later rounds would solve another problem or have other bits.
     """
     then, _ = written(path / "manifest.json")
     if not then:
-        return []  # not even begun
+        return []  # not started yet
     began, here = then["versions"], versions()
     changes = changed_inputs(experiment, problem, path, then)
     changes += [
@@ -220,7 +220,7 @@ def check_unchanged(
 def changed_inputs(
     experiment: Experiment, problem: Problem, path: Path, manifest: Mapping[str, Any]
 ) -> list[str]:
-    """The files and rows of the run that differ from those in the manifest."""
+    """List the files and rows of the run that differ from those in the manifest."""
     before = manifest["problem"]
     files = _differing(before["sources"], _sources(experiment, path))
     rows = _differing(before.get("data", {}), data(problem)) if before.get("data") else []
@@ -251,5 +251,5 @@ def _origin(job: Job, path: Path) -> Origin:
 
 
 def _sources(experiment: Experiment, path: Path) -> dict[str, str]:
-    """The user's own files as seen from the run's folder, with their digests."""
+    """Return the user's own files relative to the run's folder, with their digests."""
     return {relative(file, path): d for file, d in experiment.sources.items()}

@@ -1,4 +1,4 @@
-"""A finished run, gone on with: the same experiment, with more rounds."""
+"""Extension of a finished run: the same experiment with more rounds."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from ..runs.reader import Stored, below
 from ..runs.writer import Writer
 from .runner import RUN, Plan, again
 
-FREE = {"rounds": 0, "stop": {}}  # what may differ between a run and the one that extends it
+FREE = {"rounds": 0, "stop": {}}  # settings that an extension may change
 
 
 def extended(experiment: Experiment, out: Path) -> Plan | None:
-    """The newest run of `experiment` below `out`, to be gone on with; None if there is none.
+    """Plan to extend the newest run of `experiment` below `out`; None if there is none.
 
-    Its folder gets the new number of rounds; what was made stays as it is. Raises `BadExperiment`
-    where the run has made that many rounds already, or has reached a target of `stop`.
+    The run's folder gets the new number of rounds; existing results are kept. Raises
+    `BadExperiment` if the run already has that many rounds or has reached a target of `stop`.
     """
     alike = [run for run in below(out) if _alike(run, experiment)]
     if not alike:
@@ -39,7 +39,7 @@ def extended(experiment: Experiment, out: Path) -> Plan | None:
 
 
 def _alike(run: Stored, experiment: Experiment) -> bool:
-    """Whether a run is of that experiment, whatever its rounds."""
+    """Return whether a run is of that experiment, ignoring the number of rounds."""
     if run.manifest["status"] == "diverged" or "site" in run.manifest:
         return False
     try:

@@ -1,14 +1,14 @@
-"""Names of people's own as names of folders."""
+"""Folder names made from the user's own names."""
 
 from collections.abc import Iterable
 
-LONGEST = 120  # bytes; file systems take 255
+LONGEST = 120  # bytes; file systems allow 255
 
 
 def folder_name(name: str) -> str:
-    """A name that is safe as a folder's: "er(9, p=0.3)" becomes "er-9-p0.3", "../evil" "evil".
+    """Make a name safe for a folder: "er(9, p=0.3)" becomes "er-9-p0.3", "../evil" becomes "evil".
 
-    Letters, digits, "_" and "." stay, the rest becomes "-"; none begins with "." or "-".
+    Letters, digits, "_" and "." stay, other characters become "-"; no name starts with "." or "-".
     """
     kept = "".join(c if c.isalnum() or c in "._" else "-" for c in name.replace("=", ""))
     plain = "-".join(filter(None, kept.split("-"))).strip(".-")
@@ -16,7 +16,7 @@ def folder_name(name: str) -> str:
 
 
 def apart(names: Iterable[str]) -> list[str]:
-    """The names, the second of a kind with -2 after it, or the next number that is free."""
+    """Make names distinct: repeated names get -2 or the next free number."""
     wanted = list(names)
     found: list[str] = []
     for name in wanted:

@@ -1,4 +1,4 @@
-"""The single runs that an experiment consists of."""
+"""Jobs: the single runs of an experiment."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,18 +19,18 @@ from ..metrics.stopping import checked
 from ..problem import Problem
 from .folder_names import apart, folder_name
 
-FAULTS = (ValueError, TypeError, OSError, ImportError)  # that making a problem may raise
+FAULTS = (ValueError, TypeError, OSError, ImportError)  # errors that building a problem may raise
 
 
 class Job(NamedTuple):
-    """One run: its name, and the experiment cut down to it."""
+    """One run: its name, and the experiment restricted to it."""
 
     name: str
     experiment: Experiment
 
 
 def jobs(experiment: Experiment) -> list[Job]:
-    """Every algorithm on every network from every seed, under names that differ."""
+    """List the runs of every algorithm on every network from every seed, with distinct names."""
     labels = apart([part.label for part in experiment.algorithm])
     graphs = apart([part.label for part in experiment.network])
     found = []
@@ -49,15 +49,15 @@ def jobs(experiment: Experiment) -> list[Job]:
 
 @contextmanager
 def precision(experiment: Experiment) -> Iterator[None]:
-    """Numbers of the precision that the experiment asks for."""
+    """Set the precision that the experiment asks for."""
     with jax.enable_x64(experiment.precision == "float64"):
         yield
 
 
 def build(experiment: Experiment, source: str) -> Problem:
-    """The problem, once it is known to fit the networks; raises `BadExperiment`.
+    """Build the problem and check that it fits the networks; raises `BadExperiment`.
 
-    One of several processes keeps the rows of its own agents only.
+    In a job of several processes, each keeps only the rows of its own agents.
     """
     try:
         problem: Problem = experiment.problem.build()
@@ -91,7 +91,7 @@ def build(experiment: Experiment, source: str) -> Problem:
 
 
 def misfits(problem: Problem, networks: Sequence[Part]) -> list[Mistake]:
-    """The networks that have not as many agents as the problem."""
+    """List the networks whose number of agents differs from the problem's."""
     made = [part.build() for part in networks]
     return [
         Mistake(
@@ -105,7 +105,7 @@ def misfits(problem: Problem, networks: Sequence[Part]) -> list[Mistake]:
 
 
 def unfit(problem: Problem, algorithms: Sequence[Part]) -> list[Mistake]:
-    """The algorithms that do not solve such a problem."""
+    """List the algorithms that do not solve such a problem."""
     found = []
     for i, part in enumerate(algorithms):
         try:
@@ -119,7 +119,7 @@ def unfit(problem: Problem, algorithms: Sequence[Part]) -> list[Mistake]:
 def unsuited(
     problem: Problem, networks: Sequence[Part], algorithms: Sequence[Part]
 ) -> list[Mistake]:
-    """The algorithms that would end elsewhere on one of the networks."""
+    """List the algorithms that would converge to a different point on one of the networks."""
     found = []
     for i, part in enumerate(algorithms):
         for one in networks:
@@ -133,7 +133,7 @@ def unsuited(
 
 
 def fresh(out: Path, name: str) -> Path:
-    """A folder that is not there yet: out/name, or out/name-2 and so on."""
+    """Return a folder that does not exist yet: out/name, or out/name-2 and so on."""
     path, number = out / name, 1
     while path.exists():
         number += 1

@@ -1,4 +1,4 @@
-"""Runs and comparisons from their folders, as objects."""
+"""Loading of runs and comparisons from their folders."""
 
 import re
 import tomllib
@@ -41,13 +41,18 @@ STEP = re.compile(r"""\.(?P<field>\w+)|\[(?P<key>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\
 def load(folder: str | Path, problem: Problem | None = None) -> Any:
     """Load the run or the comparison in `folder`.
 
-    A `Run`, finished or not, is as it stands at its newest checkpoint; a folder of such folders is
-    a `Comparison`. x, y and `best` have the problem's own structure, in arrays of NumPy. The
-    problem is made again from config.toml; a run saved in Python is given it, or has dicts, lists
-    and named tuples by the names of the leaves instead, and no `problem`.
+    To continue it, use `diamond.simulate(problem, network, algorithm, rounds, resume=run)` or
+    `diamond.compare(..., resume=comparison)`; `run.snapshot` is the `Snapshot`.
 
-    `diamond.simulate(problem, network, algorithm, rounds, resume=run)` continues from there, and so
-    does `diamond.compare(..., resume=comparison)`; `run.snapshot` is the `Snapshot`.
+    Args:
+        folder: Folder of a run, finished or not, or a folder of such folders.
+        problem: Problem of a run saved from Python. Other problems are rebuilt from config.toml.
+            Without a problem, x and y are dicts, lists and named tuples by the names of their
+            leaves.
+
+    Returns:
+        A `Run` as of its newest checkpoint, or a `Comparison`. x, y and `best` have the problem's
+        own structure, with NumPy arrays.
     """
     path = Path(folder)
     if (path / "manifest.json").is_file():
@@ -62,7 +67,7 @@ def load(folder: str | Path, problem: Problem | None = None) -> Any:
 
 
 def _comparison(path: Path, inside: list[Stored], problem: Problem | None) -> Comparison:
-    """The comparison whose runs are in the folder `path`."""
+    """Load the comparison whose runs are in the folder `path`."""
     manifests = [stored.manifest for stored in inside]
     who = [(about["algorithm"]["label"], about["seed"]) for about in manifests]
     if len({*who}) < len(who):
@@ -89,7 +94,7 @@ def _comparison(path: Path, inside: list[Stored], problem: Problem | None) -> Co
 
 
 def _run(path: Path, problem: Problem | None) -> Run:
-    """The run in the folder `path`."""
+    """Load the run in the folder `path`."""
     stored = open_run(path)
     kept = checkpoint.newest(path / "checkpoint")
     asked = tomllib.loads((path / RUN).read_text(encoding="utf-8"))
@@ -127,25 +132,25 @@ def _run(path: Path, problem: Problem | None) -> Run:
         **kind,
     )
     lost = {(i, j): Losses(*counts) for i, j, *counts in found.get("losses", [])}
-    vars(run)["losses"] = lost  # as they were counted, rather than drawn again
+    vars(run)["losses"] = lost  # as counted, rather than drawn again
     return run
 
 
 def _network_and_inputs(
     manifest: Mapping[str, Any], experiment: Any
 ) -> tuple[Network, dict[str, dict[str, str]]]:
-    """The network of a run, and the description of its inputs; none where it was not saved."""
+    """Return the network of a run and the description of its inputs, empty if not saved."""
     if experiment is None:
         return _network(manifest["network"]), manifest.get("inputs", {})
     network = experiment.network[0].build()
     try:
         return network, describe(network, experiment.algorithm[0].build())
     except (ImportError, OSError, ValueError):
-        return network, {}  # a method of the user's own that is not there any more
+        return network, {}  # a user's method that no longer exists
 
 
 def _snapshot(stored: Stored, kept: Checkpoint) -> Snapshot | None:
-    """The snapshot of a checkpoint; None where it holds the state only, or that of one site."""
+    """Return the snapshot of a checkpoint; None if it has the state only, or that of one site."""
     if "found" not in kept.notes or "site" in stored.manifest:
         return None
     lines = [line for line in stored.lines if line["round"] <= kept.round]
@@ -153,7 +158,7 @@ def _snapshot(stored: Stored, kept: Checkpoint) -> Snapshot | None:
 
 
 def _check_rows(path: Path, manifest: Mapping[str, Any], problem: Problem) -> None:
-    """Warn where the rows of `problem` are not those of the run."""
+    """Warn if the rows of `problem` differ from those of the run."""
     then = manifest["problem"].get("data") or {}
     now = data(problem) if then else {}
     if changed := [part for part in then if then[part] != now.get(part)]:
@@ -166,7 +171,7 @@ def _check_rows(path: Path, manifest: Mapping[str, Any], problem: Problem) -> No
 
 
 def unnamed(leaves: Mapping[str, Any]) -> Tree:
-    """The tree that `tree.named` named, its own classes being named tuples here."""
+    """Rebuild the tree that `tree.named` flattened, with named tuples in place of its classes."""
     if set(leaves) == {""}:
         return leaves[""]
     inside: dict[tuple[str, str], dict[str, Any]] = {}
@@ -185,7 +190,7 @@ def unnamed(leaves: Mapping[str, Any]) -> Tree:
 
 
 def _key(text: str) -> Any:
-    """A key as it was written: text, or a number."""
+    """Parse a key as it was written: text, or a number."""
     try:
         return literal_eval(text)
     except (SyntaxError, ValueError):
@@ -193,7 +198,7 @@ def _key(text: str) -> Any:
 
 
 def _experiment(path: Path, name: str = RUN) -> Any:
-    """What config.toml says; None, with a warning, if it cannot be read any more."""
+    """Load config.toml; None, with a warning, if it can no longer be read."""
     try:
         return config.load(path / name)
     except ValueError as cause:
@@ -202,7 +207,7 @@ def _experiment(path: Path, name: str = RUN) -> Any:
 
 
 def _remade(path: Path, experiment: Any) -> Problem | None:
-    """The problem of the run, unless it is not what it was."""
+    """Rebuild the problem of the run; None if it has changed."""
     try:
         with precision(experiment):
             problem = build(experiment, str(path))
@@ -225,13 +230,13 @@ def _warn(path: Path, cause: Exception) -> None:
 
 
 def _with_agents(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays of x, y and the rest of the state; those of one site get the axis of agents."""
+    """Return the arrays of the state; add the axis of agents to those of one site."""
     levels = {k: v for k, v in arrays.items() if k.startswith((".state", best_point.PLACE + "."))}
     return {k: v[None] for k, v in levels.items()} if "site" in manifest else levels
 
 
 def _like(part: Tree, place: str, arrays: Mapping[str, Any]) -> Tree:
-    """The arrays below `place` in the structure of `part`, that of one agent."""
+    """Return the arrays below `place` in the structure of `part`, that of one agent."""
     expected = {f"{place}{name}": leaf.shape for name, leaf in tree.named(part).items()}
     for name, shape in expected.items():
         if name not in arrays or arrays[name].shape[1:] != shape:
@@ -256,13 +261,13 @@ def _best(
 
 
 def _columns(entries: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """One array a name, of those that every entry has."""
+    """Collect one array per name that all entries have."""
     names = [name for name in (entries[0] if entries else ()) if all(name in e for e in entries)]
     return {name: np.array([entry[name] for entry in entries]) for name in names}
 
 
 def _network(about: Mapping[str, Any]) -> Network:
-    """The graph of a run made in Python, with the weights of its rule or those it was given."""
+    """Rebuild the graph of a run made in Python, with the weights of its rule or the given ones."""
     graph = nx.Graph()
     graph.add_nodes_from(range(about["agents"]))
     graph.add_edges_from(map(tuple, about["edges"]))

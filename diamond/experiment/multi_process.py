@@ -1,4 +1,4 @@
-"""A run by several processes: the first writes it down, the others carry the other agents."""
+"""Runs in several processes: the first writes the folder, the others compute their agents."""
 
 import json
 import struct
@@ -16,17 +16,17 @@ BEGIN, DONE = b"begin", b"done"
 
 
 def lead(saved: Snapshot | None) -> None:
-    """Tell the others to begin, or to go on from `saved`."""
+    """Broadcast to the other processes to start, or to resume from `saved`."""
     hosts.broadcast(BEGIN if saved is None else pack(saved))
 
 
 def dismiss() -> None:
-    """Tell the others that there is nothing left to do."""
+    """Broadcast to the other processes that no work is left."""
     hosts.broadcast(DONE)
 
 
 def follow(job: Job, problem: Problem) -> None:
-    """Do what the first process does, with the agents of this one, and write nothing."""
+    """Run the agents of this process in step with the first process, and write nothing."""
     said = hosts.broadcast(None)
     if said == DONE:
         return
@@ -50,7 +50,7 @@ def follow(job: Job, problem: Problem) -> None:
 
 
 def pack(saved: Snapshot) -> bytes:
-    """What the rounds to come depend on, as bytes."""
+    """Serialize the state that later rounds depend on."""
     from safetensors.numpy import save
 
     own = {name: np.asarray(value).tolist() for name, value in saved.own[-1].items()}
@@ -60,7 +60,7 @@ def pack(saved: Snapshot) -> bytes:
 
 
 def unpack(said: bytes) -> Snapshot:
-    """What `pack` packed; of the history, the last evaluation: the rest stays with the first."""
+    """Restore the output of `pack`; its history has only the last evaluation."""
     from safetensors.numpy import load
 
     (length,) = struct.unpack_from("<q", said)

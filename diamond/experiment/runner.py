@@ -1,4 +1,4 @@
-"""Experiments into folders: one run, a comparison of many, or what an earlier one left undone."""
+"""Plans of experiments in folders: one run, a comparison, or the rest of an earlier one."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,13 +23,13 @@ from .execute import Manifest, ProgressListener, ResumeOverrides, execute, finis
 from .jobs import FAULTS, Job, build, fresh, jobs, misfits, precision
 from .multi_process import dismiss, follow
 
-COMPARISON = "experiment.toml"  # in a folder of runs: the comparison they belong to
+COMPARISON = "experiment.toml"  # in a folder of runs: the comparison
 COPIES = 12  # of x and y: four in a state, two checkpoints and the one being written
-RUN = "config.toml"  # in a run's own folder
+RUN = "config.toml"  # in the folder of a run
 
 
 class Plan(NamedTuple):
-    """What is to be run, and where."""
+    """Runs to execute, and their folders."""
 
     experiment: Experiment
     problem: Problem
@@ -38,16 +38,16 @@ class Plan(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the checkpoints of all runs, roughly: a few times x and y of all agents."""
+        """Estimate the bytes of all checkpoints: a few times x and y of all agents."""
         leaves = jax.tree.leaves(jax.eval_shape(self.problem.init, key(0)))
         one = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) * self.problem.agents
         return COPIES * one * len(self.jobs)
 
     def forecasts(self, skip_failures: bool = False) -> dict[str, Forecast]:
-        """What each run will take; seeds differ in nothing, so one of them is tried.
+        """Forecast the cost of each run; one seed is tried, since seeds cost the same.
 
-        `skip_failures`: leave out an algorithm that fails, for `execute` to report, where others
-        are to run as well.
+        If `skip_failures` is true and there are other algorithms, leave out an algorithm that
+        fails; `execute` reports it.
         """
         found: dict[str, Forecast] = {}
         seen: dict[tuple[int, int], Forecast] = {}
@@ -78,7 +78,7 @@ class Plan(NamedTuple):
         return forecast(self.problem, network, algorithm, *fixed, measure=one.measure)
 
     def assist(self) -> None:
-        """Carry this process's agents in the run that the first process writes down."""
+        """Compute this process's agents in the run that the first process writes."""
         with precision(self.experiment):
             for job, _ in self.jobs:
                 follow(job, self.problem)
@@ -90,9 +90,9 @@ class Plan(NamedTuple):
         compiled: dict[str, float] | None = None,
         overrides: ResumeOverrides = ResumeOverrides(),
     ) -> list[Manifest]:
-        """Run what is not finished yet; a run that diverges or fails does not stop the others.
+        """Execute the unfinished runs; a run that diverges or fails does not stop the others.
 
-        The manifest of a run that failed says why, and that it is to be resumed.
+        The manifest of a failed run states the reason and that the run can be resumed.
         """
         manifests = []
         alone = len(self.jobs) == 1 or jax.process_count() > 1
@@ -114,9 +114,10 @@ class Plan(NamedTuple):
 def _attempt(
     job: Job, problem: Problem, path: Path, listener: ProgressListener, *rest: Any
 ) -> Manifest:
-    """`execute`, whose manifest says why where the algorithm itself fails.
+    """Call `execute`; if the algorithm itself fails, return a manifest with the reason.
 
-    Raises where other runs would fail as well: a full disk, folders in use or damaged, bad input.
+    Raises errors that would stop other runs too: a full disk, a locked or damaged folder, bad
+    input.
     """
     try:
         return execute(job, problem, path, listener, *rest)
@@ -129,7 +130,7 @@ def _attempt(
 
 
 def single(experiment: Experiment, out: Path, source: str) -> Plan:
-    """One run, in a new folder below `out`."""
+    """Plan one run in a new folder below `out`."""
     if not experiment.single:
         counts = {
             "algorithm": len(experiment.algorithm),
@@ -149,7 +150,7 @@ def single(experiment: Experiment, out: Path, source: str) -> Plan:
 
 
 def comparison(experiment: Experiment, out: Path, source: str) -> Plan:
-    """Every algorithm on every network from every seed, in a new folder of folders."""
+    """Plan every algorithm on every network from every seed, in a new folder of folders."""
     with precision(experiment):
         problem = build(experiment, source)
     path = fresh(out, experiment.name)
@@ -157,10 +158,10 @@ def comparison(experiment: Experiment, out: Path, source: str) -> Plan:
 
 
 def every_mistake(path: Path, changes: Sequence[str] = ()) -> Experiment:
-    """The experiment in the file at `path`; raises `BadExperiment` with all that is wrong.
+    """Load the experiment in the file at `path`; raises `BadExperiment` with all mistakes.
 
-    Where some of it cannot be read, the problem is made all the same, if it can be, and compared
-    with the networks.
+    If parts of the file are invalid, the problem is still built, if possible, and checked against
+    the networks.
     """
     try:
         return load(path, changes)
@@ -181,15 +182,15 @@ def every_mistake(path: Path, changes: Sequence[str] = ()) -> Experiment:
 
 
 def begin(plan: Plan) -> None:
-    """Write down what a comparison consists of, so that it can be gone on with."""
+    """Write the file of a comparison, so that the comparison can be resumed."""
     plan.path.mkdir(parents=True, exist_ok=True)
     replace(plan.path / COMPARISON, plan.experiment.toml(plan.path).encode())
 
 
 def again(path: Path, devices: int | str | None = None) -> Plan:
-    """What is left of the run or comparison in the folder `path`; `devices`: on others than before.
+    """Plan the rest of the run or comparison in the folder `path`, perhaps on other `devices`.
 
-    A run that was not cut over devices before is not cut now: its sums are in another order.
+    A run that was not sharded before is not sharded now, since its sums would change their order.
     """
     if (path / COMPARISON).is_file():
         experiment = load(path / COMPARISON)
@@ -214,7 +215,7 @@ def again(path: Path, devices: int | str | None = None) -> Plan:
 
 
 def _refuse_python(path: Path) -> None:
-    """Refuse a run or a comparison that was saved from Python: no file makes its problem again."""
+    """Refuse a run or comparison saved from Python: no file can rebuild its problem."""
     made = (path / "manifest.json").is_file() or not any(path.glob("*/manifest.json"))
     where = [path] if made else sorted(file.parent for file in path.glob("*/manifest.json"))
     known, _ = manifest(where[0] / "manifest.json")

@@ -1,4 +1,4 @@
-"""What `diamond tune` tries of an algorithm: its lists, or steps around those that it has."""
+"""Settings that `diamond tune` tries: the lists of an algorithm, or steps around its own."""
 
 from itertools import product
 from pathlib import Path
@@ -12,14 +12,14 @@ from ..problem import Problem
 from . import scaled_schedules as around
 
 FACTORS = (1 / 4, 1.0, 4.0)
-FINE = tuple(4 ** (k / 4) for k in range(-4, 5))  # of alpha where there is no eta: 27 as well
+FINE = tuple(4 ** (k / 4) for k in range(-4, 5))  # factors of alpha without eta: also 27 settings
 LEVELS = {"alpha": ("alpha",), "beta": ("beta",), "eta": ("eta", "gamma")}
 NAMES = ("alpha", "beta", "eta", "gamma")
 Table = dict[str, Any]
 
 
 class Setting(NamedTuple):
-    """An algorithm's table with some values, and the options that tell it from the others."""
+    """Algorithm's table with chosen values, and the options that identify the setting."""
 
     table: Table
     options: Table
@@ -28,18 +28,18 @@ class Setting(NamedTuple):
 def grid(
     table: Table, problem: Problem, network: Network, seed: int, base: Path = Path()
 ) -> list[Setting]:
-    """Every setting to try of an algorithm's table.
+    """List the settings of an algorithm's table to try.
 
-    Where the table has lists, these. Else 27: alpha, beta, and eta with gamma, times 1/4, 1 and 4
-    (alpha in nine steps where there is no eta), around the file's own steps or those that choose
-    themselves on this problem.
+    If the table has lists, these are the grid. Otherwise there are 27 settings: alpha, beta, and
+    eta with gamma, times 1/4, 1 and 4 (nine values of alpha if there is no eta), around the file's
+    own steps or those learned on this problem.
     """
     if sweeps.lists(table):
         return [Setting(one, sweeps.options(one, table)) for one in sweeps.settings(table)]
     own = _own(table, problem, network, seed, base)
     fixed = {key: value for key, value in table.items() if key not in ("steps", *own)}
     if "alpha" not in _given(table):
-        fixed.setdefault("order", "atc")  # that of learned steps
+        fixed.setdefault("order", "atc")  # as for learned steps
     momentum = "eta" in own
     factors = (FACTORS if momentum else FINE, FACTORS, FACTORS if momentum else (1.0,))
     found = []
@@ -52,14 +52,14 @@ def grid(
 
 
 def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path) -> dict[str, Any]:
-    """The schedules of the algorithm by name; learned ones as they are after a few rounds."""
+    """Return the schedules of the algorithm by name; learned ones after a few rounds."""
     given, made = _given(table), algorithm(table, base).build()
     names = [name for name in NAMES if name in made.numbers(0) and name not in given]
     return given | around.chosen(learned_numbers(problem, network, made, seed), names)
 
 
 def _given(table: Table) -> dict[str, Any]:
-    """The schedules that the table itself gives, in `steps` or by name."""
+    """Return the schedules that the table gives, in `steps` or by name."""
     steps = schedules.several(table.get("steps", "auto"))
     names = ("alpha", "beta", "eta", "gamma", "delta")
     named = {name: schedules.parse(table[name]) for name in names if name in table}

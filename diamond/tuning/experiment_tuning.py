@@ -25,7 +25,7 @@ Results = dict[str, list[Result[Setting]]]  # by the label of the algorithm
 
 @dataclass(frozen=True)
 class Tuning:
-    """An experiment with the settings to try of each algorithm, by its label."""
+    """Experiment with the settings to try for each algorithm, by label."""
 
     raw: dict[str, Any]
     source: Path
@@ -37,7 +37,7 @@ class Tuning:
 
     @property
     def trials(self) -> int:
-        """Number of trials of all algorithms."""
+        """Return the number of trials of all algorithms."""
         each = len(self.seeds) * len(self.experiment.network)
         return sum(map(len, self.settings.values())) * each
 
@@ -70,7 +70,7 @@ class Tuning:
         seeds: Sequence[int],
         rounds: int,
     ) -> list[list[Trial]]:
-        """The trials of each setting on every network, each with its name."""
+        """Run the named trials of each setting on every network."""
         tried = self._with([setting.table for setting in settings], self.experiment.name)
         trials: list[list[Trial]] = [[] for _ in settings]
         for network in tried.network:
@@ -103,7 +103,7 @@ class Tuning:
 
 
 def tuning(path: Path, changes: list[str], out: Path, seeds: int) -> Tuning:
-    """The tuning of the experiment at `path`; raises `BadExperiment`."""
+    """Plan the tuning of the experiment at `path`; raises `BadExperiment`."""
     raw = parsed(path, changes)
     experiment = read(raw, path.parent, str(path))
     chosen = list(islice((s for s in count(FIRST) if s not in experiment.seed), seeds))
@@ -120,18 +120,18 @@ def tuning(path: Path, changes: list[str], out: Path, seeds: int) -> Tuning:
 
 
 def late_loss(trial: Trial) -> float:
-    """The mean upper loss over the last fifth of a trial's evaluations."""
+    """Return the mean upper loss over the last fifth of a trial's evaluations."""
     return score(trial)["upper_loss"]
 
 
 def diverged(result: Result[Setting]) -> dict[str, int]:
-    """The trials that diverged, with the round in which they did."""
+    """Return the trials that diverged, with the round of divergence."""
     failed = (trial for trial in result.trials if trial["diverged"] is not None)
     return {trial["name"]: trial["diverged"] for trial in failed}
 
 
 def edges(tried: list[Result[Setting]]) -> list[str]:
-    """The options in which the best setting is the smallest or the largest that was tried."""
+    """List the options whose best value is the smallest or largest tried."""
     found, options = [], best(tried).candidate.options
     for name, value in options.items():
         values = {one.candidate.options[name] for one in tried}

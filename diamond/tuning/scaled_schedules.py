@@ -1,4 +1,4 @@
-"""Schedules around the steps that a run learns: what is tried where they are tuned."""
+"""Schedules around the steps that a run learns, for tuning."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -25,13 +25,13 @@ DIGITS = 6
 
 
 def chosen(numbers: Mapping[str, float], names: Iterable[str]) -> dict[str, Any]:
-    """The schedules by these names, as they begin with `numbers`; weights begin with 1."""
+    """Return schedules by these names that start with `numbers`; weights start with 1."""
     found = {name: 1.0 if name in WEIGHTS else numbers.get(name) for name in names}
     return {name: times(SHAPES[name], c) for name, c in found.items() if c is not None}
 
 
 def times(given: Any, factor: float, most: float = math.inf) -> Any:
-    """A number or a schedule times `factor`, in few digits; its first value at most `most`."""
+    """Multiply a number or a schedule by `factor`, rounded; its first value is at most `most`."""
     if most < math.inf:
         factor = min(factor, most / first(given))
     few = lambda value: float(f"{value * factor:.{DIGITS}g}")
@@ -43,5 +43,5 @@ def times(given: Any, factor: float, most: float = math.inf) -> Any:
 
 
 def first(given: Any) -> float:
-    """A number in round 0, or what it would be there without its ramp."""
+    """Return a number or schedule in round 0, without its ramp."""
     return float(schedule.schedule(given.of if isinstance(given, schedule.Ramp) else given)(0))

@@ -33,7 +33,7 @@ class Result(Generic[Candidate]):
 
     @property
     def loss(self) -> float:
-        """The loss on the last rung that the candidate reached."""
+        """Return the loss on the last rung that the candidate reached."""
         return self.losses[-1]
 
 
@@ -79,17 +79,17 @@ def tune(
 
 
 def best(results: Sequence[Result[Candidate]]) -> Result[Candidate]:
-    """The candidate with the smallest loss among those that reached the last rung."""
+    """Return the candidate with the smallest loss among those that reached the last rung."""
     return min(results, key=lambda result: (-len(result.losses), result.loss))
 
 
 def split_by_candidate(trials: list[Trial], seeds: int) -> list[list[Trial]]:
-    """Trials in the order of candidates and then of seeds, as one list a candidate."""
+    """Split trials, ordered by candidate and then seed, into one list per candidate."""
     return [trials[i : i + seeds] for i in range(0, len(trials), seeds)]
 
 
 def mean_loss(trials: Sequence[Trial], loss: Callable[[Trial], float]) -> float:
-    """The mean over `trials`, infinite if any of them diverged."""
+    """Return the mean over `trials`, infinite if any of them diverged."""
     if any(trial["diverged"] is not None for trial in trials):
         return math.inf
     mean = sum(map(loss, trials)) / len(trials)
