@@ -1,4 +1,4 @@
-"""Every method by its name, and the table of them all."""
+"""Catalogue of all methods, by name and as a table."""
 
 from .registry import COMPOSED, LEVELS, maker, names, solving
 from .table import Row, markdown, row, table

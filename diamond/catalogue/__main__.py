@@ -1,4 +1,4 @@
-"""`python -m diamond.catalogue` prints the table of docs/methods.md."""
+"""Print the table of docs/methods.md: `python -m diamond.catalogue`."""
 
 from .table import markdown
 

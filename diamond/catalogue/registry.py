@@ -1,7 +1,7 @@
-"""Every method by its name.
+"""Registry of all methods by name.
 
-The files of diamond/algorithms are the registry; packages add to it by entry points of the group
-`diamond.algorithms`, each a function that makes a method.
+The files of diamond/algorithms are the registry; other packages add methods by entry points of the
+group `diamond.algorithms`, each a function that makes a method.
 """
 
 import importlib
@@ -15,19 +15,19 @@ from .. import algorithms
 from ..core.suggestions import did_you_mean
 from ..rounds.algorithm import NETWORKS
 
-COMPOSED = "method"  # makes any method, and is none itself
+COMPOSED = "method"  # composes any method, and is none itself
 LEVELS = ("personal", "common", "none")
 
 
 def names() -> list[str]:
-    """Every method by name: those of this package, and those that others bring."""
+    """Return the names of all methods, of this package and of other packages."""
     own = [m.name for m in pkgutil.iter_modules(algorithms.__path__)]
     found = {name for name in own if name[0] != "_" and name != "parts"}
     return sorted(found | {*_brought()})
 
 
 def maker(name: str) -> Callable[..., Any]:
-    """The function that makes the method of this name; ValueError where there is none."""
+    """Return the function that makes the method `name`; raise ValueError if there is none."""
     if name in _brought():
         return _brought()[name].load()
     if name not in names():
@@ -37,12 +37,12 @@ def maker(name: str) -> Callable[..., Any]:
 
 @cache
 def _brought() -> dict[str, EntryPoint]:
-    """The methods of other packages, looked for once: it takes a look at every one installed."""
+    """Return the methods of other packages, cached because it scans all installed packages."""
     return {point.name: point for point in entry_points(group="diamond.algorithms")}
 
 
 def solving(level: str, network: str = NETWORKS[0]) -> list[str]:
-    """The names of all methods for this kind of lower level that are right on such a network."""
+    """Return the methods for this kind of lower level that are correct on such a network."""
     made = {name: maker(name)() for name in names() if name != COMPOSED}
     widest = lambda method: NETWORKS.index(getattr(method, "networks", NETWORKS[0]))
     found = {name: m for name, m in made.items() if level in m.solves}

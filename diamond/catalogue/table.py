@@ -1,4 +1,4 @@
-"""The table of methods, read off the parts that each of them is made of."""
+"""Table of methods, derived from the parts of each method."""
 
 import importlib
 import re
@@ -10,7 +10,7 @@ from .registry import COMPOSED, LEVELS, maker, names, solving
 
 
 class Row(NamedTuple):
-    """A method in words."""
+    """Description of a method."""
 
     name: str
     solves: str
@@ -18,27 +18,27 @@ class Row(NamedTuple):
     estimator: str
     moves: str  # of x, y and z
     plan: str
-    exchanges: str  # of a round, and the vectors they carry to each neighbour
-    networks: str  # the widest kind it is right on
-    calls: str  # oracle calls of a round: mini-batch gradients of f and g, products
+    exchanges: str  # per round, and the vectors sent to each neighbour
+    networks: str  # widest kind on which it is correct
+    calls: str  # oracle calls per round: mini-batch gradients of f and g, products
     reference: str
-    rule: str  # how far it was checked
+    rule: str  # verification status
 
 
 NAMED = {"PushTracking": "push tracking"}
 
 
 class Kind(NamedTuple):
-    """Of a problem, as far as a method adapts to it."""
+    """Kind of a problem, as far as a method adapts to it."""
 
     lower_level: str
     prox: None = None
 
 
 def row(name: str, level: str | None = None) -> Row:
-    """The method `name`, as its constructor makes it without arguments.
+    """Describe the method `name` with its default arguments.
 
-    For a lower level of this kind; None: the first that it solves.
+    `level` is the kind of lower level; None: the first that the method solves.
     """
     make = maker(name)
     method = make()
@@ -46,7 +46,7 @@ def row(name: str, level: str | None = None) -> Row:
     solves = ", ".join(method.solves)
     if hasattr(method, "suited"):
         method = method.suited(Kind(level or method.solves[0]))
-    method = getattr(method, "method", method)  # without what it learns
+    method = getattr(method, "method", method)  # without the wrapper that learns numbers
     networks = getattr(method, "networks", NETWORKS[0])
     if not hasattr(method, "directions"):
         about = getattr(method, "about", "; ".join(["its own"] * 6))
@@ -84,7 +84,7 @@ def _moved(word: str, method: Any) -> str:
 
 
 def _calls(method: Any) -> str:
-    """What one agent asks of f and g in a round, per point of its estimator."""
+    """Return the oracle calls of one agent in a round, per point of its estimator."""
     points = 2 if method.estimator.recalls else 1
     found = {
         "gradient": "f",
@@ -99,19 +99,19 @@ def _calls(method: Any) -> str:
 
 
 def _said(make: Callable[..., Any]) -> tuple[str, str]:
-    """The reference and the mark in the docstring of a method's module."""
+    """Return the reference and the verification status from the docstring of a method's module."""
     module = importlib.import_module(make.__module__).__doc__ or ""
     rule = re.search(r"^Rule: (.+)\.$", module, re.MULTILINE)
     return module.split("\n")[0].partition(":")[0], rule.group(1) if rule else ""
 
 
 def table() -> list[Row]:
-    """A row for each method."""
+    """Return a row for each method."""
     return [row(name) for name in names() if name != COMPOSED]
 
 
 def markdown() -> str:
-    """The table as docs/methods.md has it, one for each kind of lower level."""
+    """Return the table of docs/methods.md, one for each kind of lower level."""
     shown = [field for field in Row._fields if field != "solves"]
     lines: list[str] = []
     for level in LEVELS:

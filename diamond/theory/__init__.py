@@ -1,4 +1,4 @@
-"""The paper's theory as numbers: constants from data, Lemmas 1 to 3, Theorem 1, measured rates."""
+"""The paper's theory in numbers: constants from data, Lemmas 1 to 3, Theorem 1, rates."""
 
 from .constants import Constants, Start
 from .descent import descent

@@ -1,4 +1,4 @@
-"""The numbers that the assumptions of the paper name."""
+"""Constants of the paper's assumptions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from ..core.cost import Cost
 
 
 class Start(NamedTuple):
-    """Where a run begins: what the potential of Theorem 1 is at (x_0, y_0), but for weights."""
+    """Start of a run: terms of the potential of Theorem 1 at (x_0, y_0), without weights."""
 
     loss: float = 0.0  # l(x_0), exact
     lower_gap: float = 0.0  # sum_i ||y_0 - y_i*(x_0)||^2
@@ -17,12 +17,12 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Constants:
-    """Assumptions 1 to 4 and the network, for all agents at once: the worst agent's.
+    """Constants of Assumptions 1 to 4 and of the network: the worst over all agents.
 
-    C_gxy bounds ||g_xy|| itself. Assumption 2.5 prints ||g_xy||^2 <= C_gxy, but every lemma uses it
+    C_gxy bounds ||g_xy|| itself: Assumption 2.5 prints ||g_xy||^2 <= C_gxy, but every lemma uses it
     as a bound on the norm. L_g bounds the eigenvalues of every sampled g_yy (Assumption 3, eq. 5);
-    mu_g those of the full one from below, which is what Lemma 3 needs. `errors` has the standard
-    error or the spread of each estimate, by name; nothing for what is given or exact.
+    mu_g bounds those of the full g_yy from below, which Lemma 3 needs. `errors` has the standard
+    error or the spread of each estimate, by name; nothing for given or exact values.
     """
 
     agents: int  # m
@@ -38,15 +38,15 @@ class Constants:
     sigma_f: float = 0.0  # of the sampled hypergradient, eq. (5)
     sigma_g: float = 0.0  # of the sampled g_y
     sigma_df: float = 0.0  # of the sampled (f_x, f_y), a part of sigma_f
-    L_g_full: float = 0.0  # the largest eigenvalue of the full g_yy
+    L_g_full: float = 0.0  # largest eigenvalue of the full g_yy
     heterogeneity: float = 0.0  # mean_i ||h_i - hbar||^2 / ||hbar||^2
     start: Start = field(default_factory=Start)
     errors: Mapping[str, float] = field(default_factory=dict)
     cost: Cost = field(
         default_factory=Cost
-    )  # of finding them, of an agent, in rows; the mean over the agents
-    rounds: int = 0  # of talking that it took
-    bytes: int = 0  # over all edges, both ways
+    )  # cost of the estimates in rows per agent; the mean over the agents
+    rounds: int = 0  # rounds of communication for the estimates
+    bytes: int = 0  # over all edges, in both directions
 
     def __post_init__(self) -> None:
         if not self.mu_g > 0:
@@ -59,7 +59,7 @@ class Constants:
 
     @property
     def condition(self) -> float:
-        """L_g / mu_g."""
+        """The condition number L_g / mu_g."""
         return self.L_g / self.mu_g
 
     def __str__(self) -> str:

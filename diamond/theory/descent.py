@@ -1,4 +1,4 @@
-"""Step 6 of the proof, in numbers: what one round does to the potential of Theorem 1."""
+"""Step 6 of the proof in numbers: the change of the potential of Theorem 1 in one round."""
 
 import math
 
@@ -8,14 +8,14 @@ from .theorem import Theorem1
 
 
 def descent(c: Constants, theorem: Theorem1, alpha: float) -> dict[str, float]:
-    """Coefficients in the bound on E[W_{t+1} - W_t] at alpha_t = `alpha`: none may be positive.
+    """Return the coefficients in the bound on E[W_{t+1} - W_t] at alpha_t = `alpha`.
 
     W_t = l(xbar) + cbar_y ||y - y*||^2 + cbar_x ||x - xbar||^2 + cbar_u ||u - ubar||^2
           + ||e^f||^2 / (cbar_eta alpha_{t-1}) + ||e^g||^2 / (cbar_gamma alpha_{t-1})
 
     with cbar_x = 6 / ((1 - lam) alpha_t), summed from Lemmas 4 to 8 with the c_0 .. c_3 of Lemma 9.
-    Two are given beyond what Lemma 9 keeps for the rate: "x" beyond -1 / (1 - lam), "y" beyond
-    -2 L_f^2 alpha / m. Each is divided by the largest of its terms.
+    No coefficient may be positive. Two are given beyond what Lemma 9 keeps for the rate: "x" beyond
+    -1 / (1 - lam), "y" beyond -2 L_f^2 alpha / m. Each is divided by the largest of its terms.
     """
     t, m, gap = theorem, c.agents, 1 - c.lam
     mu, L, L_gy = c.mu_g, c.L_g, max(c.L_g, c.C_gxy)
@@ -30,9 +30,9 @@ def descent(c: Constants, theorem: Theorem1, alpha: float) -> dict[str, float]:
     c_0, c_1 = beta * L_mu / (1 - 2 * beta * L_mu), beta * L_mu / (2 - 2 * beta * L_mu)
     before, after = _change(alpha, -1), _change(alpha, 1)  # 1/a_t - 1/a_{t-1}, 1/a_{t+1} - 1/a_t
     f, g = 1 / (t.cbar_eta * alpha), 1 / (t.cbar_gamma * alpha)
-    moved = t.cbar_y * (1 + 1 / c_1) * L_y**2  # the coefficient of ||x_{t+1} - x_t||^2
+    moved = t.cbar_y * (1 + 1 / c_1) * L_y**2  # coefficient of ||x_{t+1} - x_t||^2
     moved += 4 * (1 - eta) ** 2 * L_K**2 * f + 4 * (1 - gamma) ** 2 * L_gy**2 * g
-    drift = t.cbar_u / gap  # the coefficient of ||p_{t+1} - p_t||^2
+    drift = t.cbar_u / gap  # coefficient of ||p_{t+1} - p_t||^2
     sums = {
         "x": [
             *(2 * L_l**2 * alpha / m, 8 * moved, 48 * L_K**2 * drift, 1 / gap),

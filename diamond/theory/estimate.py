@@ -1,4 +1,4 @@
-"""The constants of a problem, found in its own data."""
+"""Estimates of the constants of a problem from its data."""
 
 from functools import partial
 from typing import Any
@@ -25,10 +25,10 @@ from .noise import scatter
 from .search import supremum, unit
 
 PROBES = 4  # starting points of each search, per agent
-TURNS = 24  # of each vector of a search
-BATCHES = 8  # mini-batch Hessians looked at, per agent
-PAIRS = 256  # of samples, for the scatter of gradients
-MIXED = 1e-3  # agents have agreed on an average when their disagreement has shrunk to this
+TURNS = 24  # updates of each vector in a search
+BATCHES = 8  # sampled mini-batch Hessians per agent
+PAIRS = 256  # pairs of samples for the variance of gradients
+MIXED = 1e-3  # remaining disagreement at which an average counts as agreed
 
 
 def estimate(
@@ -43,21 +43,33 @@ def estimate(
     sampling: Sampling = "blocks",
     at: tuple[Tree, Tree] | None = None,
 ) -> Constants:
-    """The constants of Assumptions 1 to 4 near (x, y), by default the problem's start.
+    """Estimate the constants of Assumptions 1 to 4 near (x, y).
 
-    C_fy, C_gxy and the Lipschitz constants are suprema over all (x, y), of which data can show a
-    part: they are lower bounds, the most that local searches found within `radius` of (x, y) and of
-    (x, y*(x)), in full gradients of every agent; mu_g, from above, is the least eigenvalue of g_yy
-    at the points where the searches began. Their errors are the spread (standard deviation) over
-    the starting points, at the worst agent. L_g is the largest eigenvalue of the full g_yy and of a
-    few mini-batches', its error their spread. The sigmas, at (x, y) and for batches of `batch`
-    rows, have standard errors; sigma_f is that of eq. (5) with K = `terms` and this L_g. `at`, x
-    and y of all agents, agents first, is where to measure them instead: at y = 0 some problems have
-    no noise at all. What compares agents (`heterogeneity`, `start`) is exact, at y*(x).
+    C_fy, C_gxy and the Lipschitz constants are suprema over all (x, y), so data can only give lower
+    bounds: the maxima found by local searches within `radius` of (x, y) and of (x, y*(x)), in full
+    gradients of every agent. mu_g, an upper bound, is the least eigenvalue of g_yy at the starting
+    points of the searches. Their errors are the standard deviation over the starting points, at the
+    worst agent. L_g is the largest eigenvalue of the full g_yy and of a few mini-batches, its error
+    their spread. The sigmas have standard errors. `heterogeneity` and `start` are exact, at y*(x).
 
-    Counted are products with second derivatives of f as gradients, with third ones of g as hvps or
+    Products with second derivatives of f count as gradients, with third derivatives of g as hvps or
     jvps. The agents agree by max-consensus, `diameter` rounds for L_g and as many for the rest, and
-    by gossip on the mean hypergradient and on its spread, until a thousandth is left.
+    by gossip on the mean hypergradient and its spread, until a thousandth is left.
+
+    Args:
+        problem: the problem.
+        network: the network.
+        batch: rows in a mini-batch, for the sigmas.
+        seed: seed of the samples and searches.
+        x, y: the point; by default the problem's start.
+        radius: radius of the searches.
+        terms: K of eq. (5), for sigma_f.
+        sampling: "blocks" or "rows", as in `diamond.simulate`.
+        at: x and y of all agents, agents first, at which to measure the sigmas instead: at y = 0
+            some problems have no noise.
+
+    Returns:
+        The constants.
     """
     if problem.agents != network.agents:
         raise ValueError(
@@ -99,7 +111,7 @@ def estimate(
 
 
 def _worst(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, float]]:
-    """Of (agents, probes): the extreme of each, and the spread over the probes of that agent."""
+    """Return the extreme of each of (agents, probes), and the spread over that agent's probes."""
     values, errors = {}, {}
     for name, array in found.items():
         a = np.asarray(array, np.float64)
@@ -111,7 +123,7 @@ def _worst(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, flo
 
 @compiled(options=MEASURES, less=BRIEF)
 def _explore(objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
-    """Each agent's constants, (agents, probes); sums over the agents; the mean cost."""
+    """Return each agent's constants, (agents, probes); sums over the agents; the mean cost."""
     agents = jnp.arange(objectives.train.count.shape[0])
     keys = jax.vmap(lambda agent: jax.random.fold_in(key, agent))(agents)
     one = lambda problem, key: _agent(problem, point, key, radius)
@@ -153,7 +165,7 @@ def _agent(problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius
 def _probe(
     problem: Objectives, centre: Tree, point: Tree, key: jax.Array, radius: Any
 ) -> dict[str, jax.Array]:
-    """All bounds by searches from `point`, and the least eigenvalue of g_yy there."""
+    """Compute all bounds by searches from `point`, and the least eigenvalue of g_yy there."""
     found = {}
     for n, (name, bound) in enumerate(BOUNDS.items()):
         shapes = [{"x": point[0], "y": point[1], "d": point}[space] for space in bound.spaces]
@@ -166,12 +178,12 @@ def _probe(
 
 
 def _steps(bound: Bound) -> int:
-    """Steps of a search: its vectors and the point take turns."""
+    """Return the number of steps of a search, which alternates between vectors and point."""
     return TURNS * (len(bound.spaces) + 1)
 
 
 def _searching(problem: Objectives, y: Tree) -> Cost:
-    """What the searches of an agent cost: products a step and probe, on all its rows."""
+    """Return the cost of an agent's searches: products per step and probe, on all its rows."""
     train, valid = 1.0 * problem.train.count, 1.0 * problem.valid.count
     size = min(LANCZOS, sum(leaf.size for leaf in jax.tree.leaves(y)))
     counted = {"gradients": 0.0, "hvps": PROBES * size * train, "jvps": 0.0}
@@ -183,7 +195,7 @@ def _searching(problem: Objectives, y: Tree) -> Cost:
 
 
 def _talk(network: Network, x: Tree, numbers: int) -> tuple[int, int]:
-    """Rounds and bytes (over all edges, both ways) until every agent knows all constants."""
+    """Return rounds and bytes (all edges, both directions) until all agents know all constants."""
     mixing = network.rounds_to_mix(MIXED)
     number = jnp.zeros(()).dtype.itemsize
     vector = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))

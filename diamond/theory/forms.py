@@ -1,7 +1,7 @@
-"""The derivatives that the assumptions bound, as multilinear forms of unit vectors.
+"""Derivatives that the assumptions bound, as multilinear forms of unit vectors.
 
 An operator norm is the largest value of a form: ||g_xy|| = max w' g_xy z over unit w, z. A
-Lipschitz constant is that of one derivative more, along a unit direction d of (x, y).
+Lipschitz constant is that of the next derivative, along a unit direction d of (x, y).
 """
 
 from typing import Any, NamedTuple
@@ -18,17 +18,17 @@ class Bound(NamedTuple):
     """A constant of the assumptions: the largest value of `form`."""
 
     form: Form  # (one agent's objectives, point, vectors) -> number
-    spaces: str  # of its vectors: "x", "y", or "d" for both
-    counted: str  # the field of `Cost` that its products are counted in
+    spaces: str  # spaces of its vectors: "x", "y", or "d" for both
+    counted: str  # field of `Cost` that counts its products
 
 
 def slope(space: int) -> Form:
-    """<f_x, w>, or <f_y, w> for space 1."""
+    """Return the form <f_x, w>, or <f_y, w> for space 1."""
     return lambda problem, p, w: tree.dot(jax.grad(problem.f, space)(*p, None), w)
 
 
 def curve(space: int) -> Form:
-    """w' g_xy z, or w' g_yy z for space 1."""
+    """Return the form w' g_xy z, or w' g_yy z for space 1."""
 
     def form(problem: Objectives, p: tuple[Tree, Tree], w: Tree, z: Tree) -> jax.Array:
         lower_slope = lambda *p: tree.dot(jax.grad(problem.g, 1)(*p, None), z)
@@ -39,7 +39,7 @@ def curve(space: int) -> Form:
 
 
 def change(form: Form) -> Form:
-    """The derivative of `form` along a direction d of the point."""
+    """Return the derivative of `form` along a direction d of the point."""
     return lambda problem, p, d, *vectors: jax.jvp(lambda *p: form(problem, p, *vectors), p, d)[1]
 
 

@@ -1,4 +1,4 @@
-"""Lemmas 1 to 3: what the assumptions make of the hypergradient and of its estimate (5)."""
+"""Lemmas 1 to 3: properties of the hypergradient and of its estimate (5)."""
 
 import math
 from typing import NamedTuple
@@ -15,9 +15,10 @@ class Lemma1(NamedTuple):
 
 
 def lemma1(c: Constants) -> Lemma1:
-    """L_f = L_fx + L_fy C_gxy / mu + C_fy (L_gxy / mu + L_gyy C_gxy / mu^2),  L_y = C_gxy / mu,
+    """Compute the constants of Lemma 1.
 
-    L_l = L_f + L_f C_gxy / mu  (Lemma 1).
+    L_f = L_fx + L_fy C_gxy / mu + C_fy (L_gxy / mu + L_gyy C_gxy / mu^2),  L_y = C_gxy / mu,
+    L_l = L_f + L_f C_gxy / mu.
     """
     L_y = c.C_gxy / c.mu_g
     L_f = c.L_fx + c.L_fy * L_y + c.C_fy * (c.L_gxy + c.L_gyy * L_y) / c.mu_g
@@ -25,12 +26,12 @@ def lemma1(c: Constants) -> Lemma1:
 
 
 def lemma2(c: Constants, terms: int) -> float:
-    """L_K, the mean-square Lipschitz constant of the estimate (5) with K = `terms` (Lemma 2):
+    """Return L_K, the mean-square Lipschitz constant of the estimate (5), K = `terms` (Lemma 2).
 
         L_K^2 = 2 L_fx^2 + 6 K (C_gxy^2 L_fy^2 + C_fy^2 L_gxy^2) / (2 mu L - mu^2)
                 + 6 K^3 C_gxy^2 C_fy^2 L_gyy^2 / ((L - mu)^2 (2 mu L - mu^2))
 
-    The paper prints the right side as L_K itself. It is its square: the terms are squares of
+    The paper prints the right side as L_K itself, but it is the square: the terms are squares of
     Lipschitz constants, from E (K / L)^2 (1 - mu / L)^2k <= K / (2 mu L - mu^2). The last term is
     infinite at L = mu, unless g_yy is constant.
     """
@@ -45,7 +46,7 @@ def lemma2(c: Constants, terms: int) -> float:
 
 
 def bias(c: Constants, terms: int) -> float:
-    """(C_gxy C_fy / mu) (1 - mu / L)^K: no mean of the estimate (5) is further off (Lemma 3)."""
+    """Return (C_gxy C_fy / mu) (1 - mu / L)^K, the bias bound of the estimate (5) (Lemma 3)."""
     return c.C_gxy * c.C_fy / c.mu_g * (1 - c.mu_g / c.L_g) ** terms
 
 

@@ -1,4 +1,4 @@
-"""How far mini-batch gradients scatter: sigma_f and sigma_g of Assumption 4."""
+"""Variance of mini-batch gradients: sigma_f and sigma_g of Assumption 4."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from ..hypergradient.implicit import Implicit
 from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..problem import Objectives
 
-SPLIT = 1 << 20  # rounds of the second sample of a pair: far from those of the first
+SPLIT = 1 << 20  # round offset of the second sample of a pair
 
 
 @compiled("pairs", "batch", "sampling", options=MEASURES, less=BRIEF)
@@ -26,12 +26,12 @@ def scatter(
     batch: int,
     sampling: Sampling,
 ) -> tuple[dict[str, tuple[jax.Array, jax.Array]], Cost]:
-    """(sigma, its standard error) for every agent, of the gradients on `pairs` pairs of samples.
+    """Return (sigma, its standard error) per agent, from gradients on `pairs` pairs of samples.
 
-    Each agent is at its own x and y: `points` have the agents first.
-    Half of ||a - b||^2 of two independent gradients has the mean E ||a - E a||^2 = sigma^2, so no
-    mean need be known. sigma_f is that of the hypergradient by `chain`, sigma_g of g_y, sigma_df of
-    (f_x, f_y). Also what a pair cost, the mean over pairs and agents.
+    Each agent is at its own x and y: `points` have the agents first. Half of ||a - b||^2 of two
+    independent gradients has the mean E ||a - E a||^2 = sigma^2, so the mean gradient is not
+    needed. sigma_f is that of the hypergradient by `chain`, sigma_g of g_y, sigma_df of (f_x, f_y).
+    Also returns the cost of a pair, the mean over pairs and agents.
     """
     agents = jnp.arange(objectives.train.count.shape[0])
     rows = objectives.train.stored, objectives.valid.stored
@@ -63,5 +63,5 @@ def scatter(
         k: (jnp.sqrt(mean), error / (2 * jnp.sqrt(jnp.maximum(mean, tiny))))
         for k, (mean, error) in moments.items()
     }
-    of_g_y = Cost(samples=2 * batch, gradients=2 * batch)  # (f_x, f_y) is the chain's own
+    of_g_y = Cost(samples=2 * batch, gradients=2 * batch)  # the chain already counts (f_x, f_y)
     return sigmas, tree.add(Cost(*(c.mean() for c in spent)), of_g_y)

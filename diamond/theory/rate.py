@@ -1,4 +1,4 @@
-"""How fast: the slope of the average metric, and what it takes to reach a given accuracy."""
+"""Measured rates: the slope of the average metric, and the cost to reach an accuracy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Slope(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """How the average of M_t falls, and the mean cost over the runs to have it below epsilon."""
+    """Decay of the average of M_t, and the mean cost over the runs until it is below epsilon."""
 
     slope: Slope
     costs: dict[float, dict[str, float]]  # epsilon -> along -> cost; infinite if a run never did
@@ -33,10 +33,19 @@ def rate(
     along: Sequence[str] = ("round", "samples", "bytes"),
     since: float = 0.0,
 ) -> Rate:
-    """The slope from round `first` on (a tenth of the rounds if None), and costs to reach epsilon.
+    """Measure the slope of the average metric, and the costs to reach accuracies.
 
-    `runs`: a `Run`, a history, or several of either that differ in their seeds. Theorem 1 promises
-    a slope of -2/3, and its corollary costs that grow like epsilon^(-3/2). `since`: see `averages`.
+    Theorem 1 predicts a slope of -2/3, and its corollary costs that grow like epsilon^(-3/2).
+
+    Args:
+        runs: a `Run`, a history, or several of either that differ in their seeds.
+        first: first round of the fit; by default a tenth of the rounds.
+        epsilons: accuracies to reach.
+        along: costs to report.
+        since: see `averages`.
+
+    Returns:
+        The slope and the costs.
     """
     found = histories(runs)
     if first is None:
@@ -52,7 +61,7 @@ def rate(
 
 
 def histories(runs: Runs) -> list[Mapping[str, Any]]:
-    """The histories of a run, or of several."""
+    """Return the histories of a run, or of several."""
     several = [runs] if isinstance(runs, Run | Mapping) else list(runs)
     if not several:
         raise ValueError("there is no run to take a rate of; give at least one")
@@ -60,11 +69,11 @@ def histories(runs: Runs) -> list[Mapping[str, Any]]:
 
 
 def averages(rounds: np.ndarray, metric: np.ndarray, since: float = 0.0) -> np.ndarray:
-    """1/T sum_{t<=T} M_t at every measured T > 0, each interval counted at its end.
+    """Return 1/T sum_{t<=T} M_t at every measured T > 0, each interval counted at its end.
 
-    So M_0, ten to a thousand times what follows and over within a few rounds, is left out. With
-    `since`, the average is over since T < t <= T: a power law's exponent is the same, but what was
-    before the law held is soon forgotten, while in the whole average it lasts.
+    This leaves out M_0, which is ten to a thousand times larger than what follows and lasts only a
+    few rounds. With `since`, the average is over since T < t <= T: the exponent of a power law is
+    the same, but values from before the power law holds drop out.
     """
     sums = np.concatenate([[0.0], np.cumsum(np.diff(rounds) * metric[1:])])
     past = np.interp(since * rounds[1:], rounds, sums)
@@ -72,7 +81,7 @@ def averages(rounds: np.ndarray, metric: np.ndarray, since: float = 0.0) -> np.n
 
 
 def slope(runs: Runs, first: int, since: float = 0.0) -> Slope:
-    """d log(average metric) / d log T from round `first` on, by least squares in every run."""
+    """Return d log(average metric) / d log T from round `first` on, by least squares per run."""
     fits = []
     for history in histories(runs):
         rounds, metric = np.array(history["round"]), np.array(history["metric"])
@@ -91,7 +100,7 @@ def slope(runs: Runs, first: int, since: float = 0.0) -> Slope:
 
 
 def reached(history: Run | Mapping[str, Any], epsilon: float, along: str) -> float:
-    """Rounds (or samples, ...) until the average metric falls to `epsilon`; infinite if never."""
+    """Return the cost until the average metric falls to `epsilon`; infinite if never."""
     (history,) = histories(history)
     rounds, metric = np.array(history["round"]), np.array(history["metric"])
     below = np.flatnonzero(averages(rounds, metric) <= epsilon)

@@ -1,4 +1,4 @@
-"""Extreme values of multilinear forms, by their gradients alone."""
+"""Search for extreme values of multilinear forms, by their gradients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ Form = Callable[..., jax.Array]  # (point, v_1, .., v_n) -> number, linear in ev
 
 
 def unit(a: Tree) -> Tree:
-    """a / ||a||, and 0 for 0."""
+    """Return a / ||a||, or 0 for 0."""
     size = tree.norm(a)
     return tree.scale(jnp.where(size > 0, 1 / jnp.where(size > 0, size, 1), 0), a)
 
@@ -21,12 +21,12 @@ def unit(a: Tree) -> Tree:
 def supremum(
     form: Form, centre: Tree, point: Tree, vectors: tuple[Tree, ...], radius: Any, steps: int
 ) -> jax.Array:
-    """About max |form(p, v_1, .., v_n)| over unit v_j and over p within `radius` of `centre`.
+    """Approximate max |form(p, v_1, .., v_n)| over unit v_j and p within `radius` of `centre`.
 
-    From below: a local search from `point` and `vectors`. Steps take turns: one sets v_j to the
-    best for all others, its unit gradient (for n = 2 that is power iteration, for n = 3 the
-    higher-order power method); one moves p uphill and back into the ball, by less and less. With
-    radius 0 it is the norm of the form at `point`.
+    The result is a lower bound, by a local search from `point` and `vectors`. Steps alternate: one
+    sets v_j to its optimum for the others, its unit gradient (for n = 2 this is power iteration,
+    for n = 3 the higher-order power method); one moves p uphill and back into the ball, by
+    decreasing steps. With radius 0 the result is the norm of the form at `point`.
     """
     n = len(vectors)
 

@@ -27,7 +27,7 @@ from .lemmas import bias, lemma1, lemma2, terms
 
 
 class Theorem1(NamedTuple):
-    """What Theorem 1 asks of the step sizes, for alpha_t = (omega + t)^(-1/3)."""
+    """Step-size conditions of Theorem 1, for alpha_t = (omega + t)^(-1/3)."""
 
     terms: int  # K
     L_K: float
@@ -38,10 +38,10 @@ class Theorem1(NamedTuple):
     cbar_u: float
     cbar_eta: float
     cbar_gamma: float
-    limits: dict[str, float]  # of alpha_t, one by one
-    alpha: float  # the least of them: no alpha_t may be larger
-    beta: float  # 1 / (mu_g + L_g): no beta_t may be larger
-    omega: float  # the least one, 2 or more, that keeps alpha_0 and beta_0 so small
+    limits: dict[str, float]  # individual limits of alpha_t
+    alpha: float  # the smallest limit: upper bound of alpha_t
+    beta: float  # 1 / (mu_g + L_g): upper bound of beta_t
+    omega: float  # smallest omega >= 2 for which alpha_0 and beta_0 keep the bounds
 
     @property
     def schedules(self) -> dict[str, Schedule]:
@@ -60,7 +60,7 @@ class RightSide(NamedTuple):
 
 
 def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
-    """The constants of Theorem 1 for T = `rounds`, in the order in which they need one another."""
+    """Compute the constants of Theorem 1 for T = `rounds`, in order of their dependencies."""
     m, mu, L = c.agents, c.mu_g, c.L_g
     L_f, L_y, _ = lemma1(c)
     K = terms(c, rounds)
@@ -91,7 +91,7 @@ def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
 def _limits(
     c: Constants, L_K: float, c_beta: float, cbar_y: float, cbar_u: float, weight: float, power: int
 ) -> dict[str, float]:
-    """The eleven limits of alpha_t, by the part of the proof that needs them."""
+    """Return the eleven limits of alpha_t, by the part of the proof that needs them."""
     m, mu, L, gap = c.agents, c.mu_g, c.L_g, 1 - c.lam
     L_f, L_y, L_l = lemma1(c)
     L_mu = mu * L / (mu + L)
@@ -111,20 +111,20 @@ def _limits(
 
 
 def right_side(c: Constants, theorem: Theorem1, rounds: int, best: float = 0.0) -> RightSide:
-    """The right side of the proof's Step 7, above the average of M_t over t < T = `rounds`.
+    """Return the right side of the proof's Step 7, a bound on the average of M_t over t < T.
 
         [ 2 (B_0 - l*) + 4 b^2 sum_t alpha_t + 2 m (sigma_f^2 / cbar_eta + sigma_g^2 / cbar_gamma)
           / alpha_{-1} + (4 m c_eta^2 sigma_f^2 / cbar_eta + 4 m c_gamma^2 sigma_g^2 / cbar_gamma
           + 6 cbar_u m c_eta^2 sigma_f^2) log(T + 1) ] / (alpha_T T min(1, 4 L_f^2 / m))
 
-    with b the bias, Lemma 3, and B_0 = l(x_0) + cbar_y ||y_0 - y*||^2 + cbar_u ||u_0 - ubar_0||^2
-    from `c.start`: u_0 is taken as the exact hypergradients and the noise of a first sample.
-    l* = `best` is what l is never below: 0 for losses that are not negative. The whole is
-    O~(T^(-2/3)) once T exceeds omega.
+    with T = `rounds`, b the bias, Lemma 3, and B_0 = l(x_0) + cbar_y ||y_0 - y*||^2 + cbar_u ||u_0
+    - ubar_0||^2 from `c.start`: u_0 is the exact hypergradients plus the noise of a first sample.
+    l* = `best` is a lower bound of l: 0 for nonnegative losses. The result is O~(T^(-2/3)) once T
+    exceeds omega.
     """
     t, m = theorem, c.agents
     first, last = ((t.omega + k) ** (1 / 3) for k in (-1, rounds))  # 1 / alpha_t
-    total = min(rounds / first, 1.5 * last**2)  # above sum_t alpha_t
+    total = min(rounds / first, 1.5 * last**2)  # upper bound of sum_t alpha_t
     divisor = rounds / last * min(1.0, 4 * lemma1(c).L_f ** 2 / m)
     loss, lower_gap, disagreement = c.start
     potential = loss - best + t.cbar_y * lower_gap
