@@ -16,7 +16,10 @@ def gt_saga(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """d(b) - table(b) + mean of the table, b the block of rows drawn, which `batch` must divide."""
+    """Track d(b) - table(b) + mean of the table, b the drawn block.
+
+    `batch` must divide the number of rows.
+    """
     numbers = {"alpha": alpha}
     parts = gradient(), "saga", "gt"
     return composed(*parts, numbers, batch, order, steps, plan="x", solves=("none",))

@@ -21,7 +21,7 @@ def m_sgd(
     order: Order | None = None,
     steps: Steps = "auto",
 ) -> Loop:
-    """x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t, with p_t, v_t and y_{t+1} as in `diamond`."""
+    """Step x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t; p_t, v_t and y_{t+1} as in `diamond`."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gossip local"
     return composed(*parts, numbers, batch, order, steps, solves=("personal", "none"))

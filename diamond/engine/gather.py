@@ -36,7 +36,7 @@ class Gather:
         return found
 
     def _costs(self, cost: Cost) -> Cost:
-        """Gather the costs of all agents, of which each process knows its own."""
+        """Gather the costs of all agents from the processes."""
         own = [count for count in cost if np.ndim(count)]
         told = iter(self._all(np.stack(own, axis=1)).T if own else ())
         return Cost(*(next(told) if np.ndim(count) else count for count in cost))

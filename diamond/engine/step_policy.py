@@ -35,7 +35,7 @@ class StepPolicy:
         return [r for r in refreshes(rounds) if r > t] if self.setting.changes else []
 
     def reestimate(self, x: Tree, y: Tree, t: int, forget: bool = False) -> None:
-        """Estimate numbers again after t rounds, at x and y; `forget` those of a lost run."""
+        """Estimate numbers again after t rounds at x and y; `forget` those of a broken run."""
         self.setting = self.setting.at(x, y, forget, t)
         self._resolve()
 

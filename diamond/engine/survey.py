@@ -49,7 +49,7 @@ class Survey:
         self.program.ready(*self._arguments(progress.state), **self._options)
 
     def __call__(self, progress: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Measures with an axis of runs, and those of each agent with axes of runs and agents."""
+        """Return measures with an axis of runs, and per-agent ones with axes of runs and agents."""
         found, own, guess = self.program(*self._arguments(progress.state), **self._options)
         if "loss" in self.measures.programs:
             self.guess = guess

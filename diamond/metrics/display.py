@@ -132,7 +132,7 @@ class Live(Board):
     """Display with a table that is redrawn during the runs."""
 
     COLUMNS = "run round metric loss consensus samples MB r/s left course".split()
-    GOING = "course consensus MB samples loss r/s metric left".split()  # where not all fit
+    GOING = "course consensus MB samples loss r/s metric left".split()  # first to be dropped first
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.table import Table

@@ -15,7 +15,7 @@ class LinkCosts:
         self.clock = None if links is None else Clock(links, traffic.each, seed, network.active)
 
     def after(self, rounds: int, setup: Resolved, seconds: float) -> dict[str, float]:
-        """After `rounds` rounds that took this machine `seconds`, and finding numbers."""
+        """Return the costs after `rounds` rounds that took this machine `seconds`."""
         return self.of(rounds, setup.rounds, setup.bytes, seconds)
 
     def of(self, rounds: int, talks: int, talked: int, seconds: float) -> dict[str, float]:
@@ -23,9 +23,9 @@ class LinkCosts:
         links = self.network.links
         if links is None or self.clock is None:
             return {}
-        told = talked // (links.ways * max(len(links.edges), 1))  # over each link, each way
+        told = talked // (links.ways * max(len(links.edges), 1))  # per link and direction
         found = {"network_seconds": self.clock.seconds(rounds, talks, told, seconds)}
         uses, each = self.clock.uses(rounds), self.traffic
-        around = 2 * links.headers * (uses * each.exchanges + talks)  # of it and what asked for it
+        around = 2 * links.headers * (uses * each.exchanges + talks)  # of message and request
         joules = links.joules(links.ways * (uses * each.bytes + told + around))
         return found if joules is None else found | {"joules": joules}

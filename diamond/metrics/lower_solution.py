@@ -38,7 +38,7 @@ class Hypergradient(NamedTuple):
 
 
 def tolerance(dtype: Any) -> float:
-    """The `error` that counts as solved: precision^(2/3), 2e-5 in float32, 4e-11 in float64."""
+    """Return the `error` that counts as solved: precision^(2/3), 2e-5 in float32."""
     return float(jnp.finfo(dtype).eps) ** (2 / 3)
 
 
@@ -101,7 +101,7 @@ def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
 
 
 def hypergradient(problem: Objectives, x: Tree, y: Tree) -> Tree:
-    """f_x - g_xy [g_yy]^-1 f_y at (x, y) on all rows, eq. (4): exact at y = y*(x), eq. (3)."""
+    """Return f_x - g_xy [g_yy]^-1 f_y at (x, y) on all rows, eq. (4); eq. (3) at y = y*(x)."""
     return implicit(Own(problem), x, y)
 
 

@@ -66,7 +66,7 @@ class Adjoint(NamedTuple):
 class Agents:
     """Operations over all agents."""
 
-    each: Callable[[Callable[..., Any]], Callable[..., Any]]  # a function of one, for all
+    each: Callable[[Callable[..., Any]], Callable[..., Any]]  # maps over all agents
     total: Callable[[jax.Array], jax.Array]  # sum over the agents
     count: int
     pooled: Oracle | None  # oracle of a common lower level

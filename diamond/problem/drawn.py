@@ -26,7 +26,7 @@ class Drawn:
     number: jax.Array  # (agents,): the agents' numbers in the network
     draw: Any = field(metadata={"static": True})
     batch: int = field(metadata={"static": True})
-    large: Any = field(metadata={"static": True})  # rows that stand for all, in a method; or None
+    large: Any = field(metadata={"static": True})  # number of rows that stands for all, or None
     half: bool = field(default=False, metadata={"static": True})  # rows as bfloat16
 
     @property
@@ -68,7 +68,7 @@ class Drawn:
         return halved(rows) if self.half else rows
 
     def looked_at(self, part: int, count: int) -> Rows:
-        """`count` rows of every agent, to find numbers from, as if these were all."""
+        """Return `count` rows of every agent for estimating numbers, as if they were all rows."""
         found: Rows = _looked_at(self, part, count)
         return found
 

@@ -1,4 +1,4 @@
-"""Rows of every agent, of which a process may have loaded only those of its own agents."""
+"""Rows of every agent; a process may have loaded only the rows of its own agents."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

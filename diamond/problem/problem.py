@@ -178,7 +178,7 @@ class Problem:
         return np.array([known.size for known in self.rows[part].known])
 
     def all_rows(self, part: str) -> np.ndarray:
-        """How many rows each agent has; of a stream, how many stand for all."""
+        """Return the number of rows per agent; for a stream, the number that stands for all."""
         counts = self.counts(part)
         return (
             np.full_like(counts, all_rows(self.streams[part].large))
@@ -207,7 +207,7 @@ class Problem:
         return stream.drawn(of(name, 1), numbers(np.asarray(stream.numbers, np.int32)), batch)
 
     def seated(self, agent: int) -> "Problem":
-        """One agent's problem as that of `agent` in the network, whose number streams draw by."""
+        """Return a one-agent problem as agent `agent` of the network, which streams draw by."""
         if not self.streams:
             return self
         found = copy(self)
@@ -222,7 +222,7 @@ class Problem:
         return found
 
     def stack(self, part: str, batch: int = 1) -> Rows:
-        """The rows of all agents as one array a leaf, made once for each batch and precision."""
+        """Return the rows of all agents as one array per leaf, cached by batch and precision."""
         tag = part, batch, jnp.zeros(()).dtype.name
         if tag not in self._stacked:
             self._stacked[tag] = self.some(part, batch, range(self.agents))

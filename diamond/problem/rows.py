@@ -128,7 +128,7 @@ class Objectives:
         return replace(self, train=self.train.of(agent), valid=self.valid.of(agent))
 
     def at(self, sample: Sample) -> Sample:
-        """The sample of one agent, with what is of a stream drawn; the chain is, link by link."""
+        """Draw the stream rows of one agent's sample; those of the chain are drawn later."""
         train, valid = self.train.at, self.valid.at
         found = valid(sample.upper), train(sample.lower), train(sample.cross)
         return Sample(*found, sample.chain, sample.bits)

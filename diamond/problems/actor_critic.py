@@ -30,7 +30,7 @@ class MarkovGame(Problem):
     discount: float
 
     def returns(self, x: Any) -> jax.Array:
-        """initial_law' (I - discount P_x)^-1 r_i,x of the policies softmax(x), of every agent i."""
+        """Return initial_law' (I - discount P_x)^-1 r_i,x of the policies softmax(x), per agent."""
         return _returns(x, self.transitions, self.rewards, self.initial_law, self.discount)
 
     def planned(self) -> tuple[float, np.ndarray]:

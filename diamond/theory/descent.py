@@ -62,7 +62,7 @@ def descent(c: Constants, theorem: Theorem1, alpha: float) -> dict[str, float]:
 
 
 def _change(alpha: float, way: int) -> float:
-    """|1/alpha_{t+way} - 1/alpha_t| of alpha_t = (omega + t)^(-1/3), without cancellation."""
+    """Return |1/alpha_{t+way} - 1/alpha_t| for alpha_t = (omega + t)^(-1/3), to full precision."""
     a, b = alpha**-3, alpha**-3 + way
     if b <= 0:
         return 1 / alpha

@@ -51,9 +51,10 @@ def bias(c: Constants, terms: int) -> float:
 
 
 def terms(c: Constants, rounds: int) -> int:
-    """K = (L / mu) log(C_gxy C_fy T / mu), rounded up, at least 1 (Theorem 1): bias <= 1 / T.
+    """Return K = (L / mu) log(C_gxy C_fy T / mu), rounded up, at least 1, T = `rounds` (Theorem 1).
 
-    The proof prints the ratio upside down, with which the bias would not fall.
+    Then the bias is at most 1 / T. The proof prints the inverse ratio, with which the bias would
+    not fall.
     """
     if rounds < 1:
         raise ValueError(f"rounds = {rounds}: Theorem 1 speaks of T rounds, 1 or more")

@@ -23,7 +23,7 @@ class Rate(NamedTuple):
     """Decay of the average of M_t, and the mean cost over the runs until it is below epsilon."""
 
     slope: Slope
-    costs: dict[float, dict[str, float]]  # epsilon -> along -> cost; infinite if a run never did
+    costs: dict[float, dict[str, float]]  # epsilon -> along -> cost; infinite if not reached
 
 
 def rate(

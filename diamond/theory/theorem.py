@@ -1,21 +1,21 @@
 """Theorem 1: its constants, its step sizes, its right side.
 
-As printed the theorem cannot be evaluated, and its steps do not follow from its own lemmas. What
-is changed here, and why (`printed=True` leaves 3, 4 and the limit of 5 as they are):
+As printed, the theorem cannot be evaluated, and its steps do not follow from its own lemmas. The
+changes made here, and their reasons (`printed=True` leaves 3, 4 and the limit of 5 as printed):
 
-1. `cbar_r` in c_gamma stands nowhere else: it is cbar_gamma, the weight that multiplies the other
+1. `cbar_r` in c_gamma occurs nowhere else: it is cbar_gamma, the weight that multiplies the other
    terms of ||e^g||^2 when the potential is scaled to have 1 there. L_mu is mu L / (mu + L), by
    Lemma 5; L_K is the square root of what Lemma 2 prints.
-2. Lemma 7 uses L_g for the change of g_y with x too: max(L_g, C_gxy) stands for it there.
+2. Lemma 7 uses L_g for the change of g_y with x too: max(L_g, C_gxy) replaces it there.
 3. cbar_u = min(1 / (48 L_K^2), 1 / (3 cbar_eta)) is always the second, for cbar_eta >= 160 L_K^2 m.
-   Then 1 - 3 cbar_u cbar_eta = 0 and c_eta is infinite. Anything smaller will do; here, half.
+   Then 1 - 3 cbar_u cbar_eta = 0 and c_eta is infinite. Any smaller value works; here, half.
 4. c_beta = 8 L_f / (m L_mu cbar_y) leaves (2 alpha / m) (L_f^2 - 2 L_f) ||y - y*||^2 in the drop of
-   the potential, not -2 L_f^2 alpha / m: it takes L_f^2 for L_f, and in cbar_y likewise.
+   the potential, not -2 L_f^2 alpha / m: L_f^2 replaces L_f, and in cbar_y likewise.
 5. ||u - ubar||^2 has 6 alpha / (1 - lam)^2 against cbar_u (1 - lam): alpha may be
    cbar_u (1 - lam)^3 / 30, not with the power 2. In the right side, sigma^2 at the start counts for
    each of m agents, and the divisor is at most 1, the weight of ||grad l||^2.
 
-`descent` checks all this: with these constants, every coefficient has the sign that Lemma 9 needs.
+`descent` verifies that with these constants every coefficient has the sign that Lemma 9 needs.
 """
 
 import math
@@ -45,7 +45,7 @@ class Theorem1(NamedTuple):
 
     @property
     def schedules(self) -> dict[str, Schedule]:
-        """alpha_t, beta_t, eta_t, gamma_t of the theorem, as keyword arguments of `diamond`."""
+        """Return alpha_t, beta_t, eta_t, gamma_t of the theorem, as arguments of `diamond`."""
         return paper(1.0, self.c_beta, self.c_eta, self.c_gamma, self.omega)
 
 

@@ -113,7 +113,7 @@ class Average:
 @tree.pytree
 @dataclass(frozen=True)
 class Momentum:
-    """p_t = h(t) + (1 - eta_t) (p_{t-1} - h(t-1)), both on the sample of round t (6); v_t (7)."""
+    """Momentum p_t = h(t) + (1 - eta_t) (p_{t-1} - h(t-1)), on one sample (6); v_t (7)."""
 
     eta: Schedule
     gamma: Schedule

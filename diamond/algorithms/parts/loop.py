@@ -145,7 +145,7 @@ class Loop:
         return state.z if isinstance(self.directions, Carried) else None
 
     def with_lower_level(self, state: State, y: Tree, z: Tree) -> State:
-        """Return the state with solved y and z; a second copy of y is set like y."""
+        """Return the state with solved y and z; a second copy of y is shifted like y."""
         if state.z is None:
             return state._replace(y=y)
         if isinstance(self.directions, Carried):

@@ -145,7 +145,7 @@ class Tracking(Move):
 
     @property
     def networks(self) -> str:
-        """A prox of steps that differ between agents would end elsewhere."""
+        """Widest kind of network: a prox with unequal steps of the agents changes the limit."""
         return "directed" if self.prox is None else "balanced"
 
     def init(self, s: Tree) -> Any:

@@ -30,7 +30,7 @@ class Heard(Protocol):
     """Mixing weights of a round after the links, as known to the receivers."""
 
     def levels(self, powers: Any, loudest: bool) -> Any:
-        """For each leaf: sqrt(sum_j (w_ij noise_ij)^2 p_j), or max_j w_ij effort_ij sqrt(p_j)."""
+        """Return per leaf sqrt(sum_j (w_ij noise_ij)^2 p_j), or max_j w_ij effort_ij sqrt(p_j)."""
 
 
 class Channel:
