@@ -1,4 +1,4 @@
-"""Suggest the name that was meant, where a name is not among those known."""
+"""Suggestions of known names for a misspelled name."""
 
 import difflib
 from collections.abc import Collection, Set

@@ -41,7 +41,7 @@ class Accelerated:
 
     @property
     def least(self) -> Any:
-        """mu."""
+        """The lower bound mu of the eigenvalues, given or derived from K."""
         reached = min(1.0, 4 / self.terms**2) * self.lipschitz
         return reached if self.mu is None else self.mu
 

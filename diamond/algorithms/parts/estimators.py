@@ -139,9 +139,9 @@ class Momentum:
 @tree.pytree
 @dataclass(frozen=True)
 class Recursive:
-    """All rows every `period` rounds; in between p_t = p_{t-1} + h(t) - h(t-1), likewise v_t.
+    """Recursive estimator (SPIDER, SARAH) with all rows every `period` rounds.
 
-    SPIDER, SARAH. All agents are reset in the same rounds.
+    In between p_t = p_{t-1} + h(t) - h(t-1), likewise v_t. All agents are reset in the same rounds.
     """
 
     period: Any

@@ -102,7 +102,7 @@ class Local(Move):
 @tree.pytree
 @dataclass(frozen=True)
 class Gossip(Move):
-    """D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017)."""
+    """Gossip, as in D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017)."""
 
     order: Order = field(default="atc", metadata=STATIC)
     relax: Number | None = None
@@ -235,7 +235,7 @@ def _one(s: Tree) -> jax.Array:
 @tree.pytree
 @dataclass(frozen=True)
 class Push(Move):
-    """SGP, stochastic gradient push (Assran et al., 2019; Nedic and Olshevsky, 2016)."""
+    """Push-sum, as in SGP (Assran et al., 2019; Nedic and Olshevsky, 2016)."""
 
     def init(self, s: Tree) -> Any:
         return Pushed(s, _one(s))

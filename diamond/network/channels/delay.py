@@ -1,4 +1,4 @@
-"""Messages that arrive late."""
+"""Channel that delays messages."""
 
 import math
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Messages that are lost."""
+"""Channel that loses messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

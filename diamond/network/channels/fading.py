@@ -86,7 +86,7 @@ def fading(
 
 
 def _mean(k: float) -> float:
-    """E|h| = sqrt(pi / (4 (K + 1))) ((1 + K) I_0(K / 2) + K I_1(K / 2)) exp(-K / 2)."""
+    """Return E|h| = sqrt(pi / (4 (K + 1))) ((1 + K) I_0(K / 2) + K I_1(K / 2)) exp(-K / 2)."""
     from scipy.special import ive
 
     bessel = (1 + k) * ive(0, k / 2) + k * ive(1, k / 2)
