@@ -89,8 +89,7 @@ class Experiment(BaseModel):
         return self.precision if self.precision in ("tf32", "bf16") else None
 
     def toml(self, folder: Path) -> str:
-        """Format the experiment in full as a file in `folder`; the file reads as the same
-        experiment."""
+        """Format the experiment in full as a file in `folder` that `load` reads as the same."""
         import tomli_w
 
         one = lambda found: found[0] if len(found) == 1 else found

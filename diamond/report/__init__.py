@@ -1,6 +1,6 @@
-"""From run folders to a page: `build` writes one offline HTML file, `serve` shows it live.
+"""Reports of run folders: `build` writes one offline HTML file, `serve` shows it live.
 
-Only files are read, never the objects of a run, so JAX is not needed.
+Reports read files only, never the objects of a run, so JAX is not needed.
 """
 
 from .live import serve

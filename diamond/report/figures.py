@@ -13,17 +13,17 @@ from .groups import group
 from .payload import MEASURES, axes, number
 
 COUNTED = ("agents", "round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds")
-SHOWN = ("metric", "upper_loss", "local_loss")  # the first two that are measured
-BEYOND = {"metric": 1e4, "upper_loss": 2.0}  # times the start, above which nothing is drawn
+SHOWN = ("metric", "upper_loss", "local_loss")  # the first two measured ones are shown
+BEYOND = {"metric": 1e4, "upper_loss": 2.0}  # multiples of the start, above which nothing is drawn
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3))}
 Curve = dict[str, np.ndarray]
 Format = Literal["png", "pdf", "svg"]
-FIXED: dict[str, dict[str, None]] = {  # what would tell one drawing from the next
+FIXED: dict[str, dict[str, None]] = {  # removes metadata, for reproducible files
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     "svg": {"Date": None, "Creator": None},
 }
-# Publishers refuse the fonts of PDF's default.
+# Publishers reject the default fonts of PDF files.
 FONTS: dict[Any, Any] = {"pdf.fonttype": 42, "svg.hashsalt": "diamond"}
 
 
@@ -33,11 +33,18 @@ def draw(
     relative_to: str | None = None,
     formats: Sequence[Format] = ("png", "pdf"),
 ) -> list[Path]:
-    """Metric and upper loss of all runs below `folders`: by rounds, samples, bytes and seconds,
-    and by what they take on the links of their network.
+    """Draw the metric and the upper loss of all runs against rounds and costs.
 
-    Seeds are drawn as their median and range. `relative_to` names the curve that all are divided
-    by. Written to the folder `out` as convergence.png, .pdf, ...
+    Seeds are drawn as their median and range.
+
+    Args:
+        folders: Folders of runs or of comparisons.
+        out: Folder of the figures, convergence.png, .pdf, ...
+        relative_to: Name of the curve that all curves are divided by.
+        formats: "png", "pdf" or "svg".
+
+    Returns:
+        The paths of the files.
     """
     name = "convergence" if relative_to is None else "convergence-relative"
     paths = [Path(out) / f"{name}.{kind}" for kind in dict.fromkeys(formats)]
@@ -47,7 +54,7 @@ def draw(
 def draw_files(
     folders: Sequence[Path], paths: Sequence[Path], relative_to: str | None = None
 ) -> list[Path]:
-    """Write the figure of `draw` to these files, whose endings say of which kind each is."""
+    """Write the figure of `draw` to these files; each ending defines the format."""
     if unknown := {path.suffix[1:] for path in paths} - {*FIXED}:
         kinds = ", ".join(f".{kind}" for kind in FIXED)
         raise ValueError(
@@ -73,13 +80,13 @@ def draw_files(
 
 
 def _measured(runs: Sequence[Any]) -> list[str]:
-    """The measures to show: the first two that some run has."""
+    """Return the measures to show: the first two that some run has."""
     present = {name for run in runs for name in run.lines[-1]} if runs else set()
     return [name for name in SHOWN if name in present][:2] or [min(present - {*COUNTED})]
 
 
 def aggregate(seeds: list[list[dict[str, Any]]], measure: str, axis: str) -> Curve:
-    """By rounds: where the seeds stand on the axis, and their median and range."""
+    """Aggregate seeds by round: their position on the axis, median and range."""
     rounds: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for entry in (entry for entries in seeds for entry in entries):
         x, y = number(entry.get(axis), 17), number(entry.get(measure), 17)
@@ -91,7 +98,7 @@ def aggregate(seeds: list[list[dict[str, Any]]], measure: str, axis: str) -> Cur
 
 
 def relative(curve: Curve, base: Curve) -> Curve:
-    """The curve divided by another, where both have been."""
+    """Divide a curve by another one over their common range."""
     unit = np.interp(curve["x"], base["x"], base["y"], left=np.nan, right=np.nan)
     return {"x": curve["x"]} | {key: curve[key] / unit for key in ("y", "low", "high")}
 
@@ -143,7 +150,7 @@ def _panel(
 
 
 def _cut(curves: list[Curve], times: float) -> list[Curve]:
-    """Without what lies beyond `times` the start: one bad run must not hide the rest."""
+    """Cut values beyond `times` the start, since one bad run would hide the others."""
     start = max((abs(float(curve["y"][0])) for curve in curves if len(curve["y"])), default=0.0)
     below = lambda values: np.where(values <= times * start, values, np.nan)
     return [{k: v if k == "x" else below(v) for k, v in curve.items()} for curve in curves]

@@ -1,28 +1,28 @@
-"""Where to draw the agents of a network."""
+"""Layout of the agents of a network."""
 
 from functools import lru_cache
 
 import networkx as nx
 import numpy as np
 
-CAREFUL = 80  # agents up to which the slower and better layout is affordable
-PULLS = 200  # steps of that layout
+CAREFUL = 80  # number of agents up to which the slower, better layout is affordable
+PULLS = 200  # iterations of that layout
 
 
 def positions(agents: int, edges: list[list[int]]) -> list[list[float]]:
-    """A point in [-1, 1]^2 for every agent, the same for the same network."""
+    """Return a point in [-1, 1]^2 for every agent, the same for the same network."""
     return _positions(agents, tuple(map(tuple, edges)))
 
 
 def scaled(places: list[list[float]]) -> list[list[float]]:
-    """Places in the plane, moved and scaled into [-1, 1]^2; what is longer fills it."""
+    """Move and scale positions into [-1, 1]^2; the longer side fills it."""
     points = np.array(places, float)
     low, high = points.min(0), points.max(0)
     found = (points - (low + high) / 2) * 2 / (max(high - low) or 1.0)
     return [[round(float(coordinate), 4) for coordinate in point] for point in found]
 
 
-@lru_cache(maxsize=64)  # the live page asks again and again
+@lru_cache(maxsize=64)  # the live page asks repeatedly
 def _positions(agents: int, edges: tuple[tuple[int, ...], ...]) -> list[list[float]]:
     graph = nx.Graph()
     graph.add_nodes_from(range(agents))
@@ -38,10 +38,10 @@ def _positions(agents: int, edges: tuple[tuple[int, ...], ...]) -> list[list[flo
 
 
 def _by_distance(graph: nx.Graph) -> np.ndarray:
-    """Points as far apart as there are hops between the agents, the near ones first of all.
+    """Place agents at distances close to their hop counts, weighting near pairs most.
 
     Minimizes sum_{i<j} (||x_i - x_j|| - d_ij)^2 / d_ij^2, as Kamada and Kawai do, by majorization
-    (Gansner, Koren and North, 2004): it needs no optimizer, whose import alone takes longer.
+    (Gansner, Koren and North, 2004), which avoids the slow import of an optimizer.
     """
     hops = np.array(nx.floyd_warshall_numpy(graph))
     weights = 1 / np.where(hops, hops, np.inf) ** 2

@@ -1,4 +1,4 @@
-"""Which runs belong together: those that differ in their seed only."""
+"""Groups of runs that differ only in their seed."""
 
 from collections import defaultdict
 from typing import Any
@@ -10,7 +10,7 @@ Manifest = dict[str, Any]
 
 
 def flatten(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one: {"hypergradient": {"terms": 5}} is {"hypergradient.terms": 5}."""
+    """Flatten nested tables: {"hypergradient": {"terms": 5}} becomes {"hypergradient.terms": 5}."""
     flat: dict[str, Any] = {}
     for key, value in options.items():
         inside = isinstance(value, dict)
@@ -19,7 +19,7 @@ def flatten(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def varied(manifests: list[Manifest], by: str) -> dict[str, list[str]]:
-    """The options that differ between runs of the same algorithm, by its "name" or "label"."""
+    """Return the options that differ between runs of an algorithm, by its "name" or "label"."""
     seen: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for manifest in manifests:
         algorithm = manifest["algorithm"]
@@ -32,11 +32,11 @@ def varied(manifests: list[Manifest], by: str) -> dict[str, list[str]]:
 
 
 def group(manifests: list[Manifest]) -> tuple[list[dict[str, Any]], list[int]]:
-    """The groups, and for every run the index of its own.
+    """Group runs; return the groups, and for every run the index of its group.
 
-    A group is named by its algorithm's label, by its site if it is of one, and by its network,
-    problem and options where these differ. Its colour stands for the label, its dashes tell apart
-    groups that share one.
+    A group is named by its algorithm's label, by its site for runs of one site, and by its network,
+    problem and options if these differ. The colour identifies the label; dashes distinguish groups
+    of the same label.
     """
     differing = varied(manifests, "label")
     networks = {manifest["network"]["name"] for manifest in manifests}

@@ -1,4 +1,4 @@
-"""The same page on loopback, refreshing while the runs go on."""
+"""Live report page on loopback that refreshes while runs continue."""
 
 import hashlib
 import webbrowser
@@ -21,9 +21,13 @@ def serve(
     open_browser: bool = False,
     tell: Callable[[str], None] = lambda address: print(f"{address}  (Ctrl-C ends)", flush=True),
 ) -> None:
-    """Show the runs of `folder` at http://127.0.0.1:`port` (0: any free one) until Ctrl-C.
+    """Serve the report of `folder` on loopback until Ctrl-C.
 
-    `tell` is handed the address, from when on it answers.
+    Args:
+        folder: Folder of a run or of a comparison.
+        port: Port at 127.0.0.1; 0 takes any free port.
+        open_browser: Open the page in the browser.
+        tell: Called with the address once the server answers.
     """
     with server(folder, port) as running:
         address = f"http://{HOST}:{running.server_port}/"
@@ -37,13 +41,13 @@ def serve(
 
 
 def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
-    """The server behind `serve`, not yet running; it binds to loopback only."""
-    stored([folder])  # a folder without runs is refused here, not in the browser
+    """Create the server of `serve` without starting it; it binds to loopback only."""
+    stored([folder])  # refuse a folder without runs now, not in the browser
     return ThreadingHTTPServer((HOST, port), partial(_Handler, Path(folder)))
 
 
 def stamp(folder: Path) -> str:
-    """A text that changes when a run in `folder` has written something."""
+    """Return a text that changes whenever a run in `folder` writes."""
     depths, names = ("", "*/", "*/*/"), ("manifest.json", "metrics.jsonl")
     files = [file for depth in depths for name in names for file in folder.glob(depth + name)]
     stats = sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
@@ -51,7 +55,7 @@ def stamp(folder: Path) -> str:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers `/` with the page and `/data.json` with its numbers, and nothing else."""
+    """Request handler: `/` is the page, `/data.json` its numbers; nothing else is served."""
 
     def __init__(self, folder: Path, *args: object):
         self.folder = folder
@@ -60,13 +64,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         port = self.server.server_port  # type: ignore[attr-defined]
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
-            # A page from elsewhere whose name was made to point here must not read the runs.
+            # DNS rebinding: a page from another host must not read the runs.
             self.send_error(HTTPStatus.FORBIDDEN, f"only http://{HOST}:{port}/ is answered")
             return
         try:
             self._answer()
         except ConnectionError:
-            pass  # the browser left
+            pass  # the browser disconnected
         except (OSError, ValueError) as error:
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain=str(error))
 
@@ -94,4 +98,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """The terminal belongs to the user."""
+        """Print nothing: the terminal belongs to the user."""

@@ -1,4 +1,4 @@
-"""The page: a template, its style and scripts, and the numbers, put into one file."""
+"""Report page: a template with its style, scripts and numbers in one file."""
 
 import base64
 import hashlib
@@ -19,12 +19,20 @@ SCRIPTS = [*SHARED, *(HERE / "page" / f"{name}.js" for name in OWN)]
 
 
 def build(folders: list[Path], out: Path) -> Path:
-    """Write the report of all runs below `folders` as one offline HTML file, under 2 MB."""
+    """Write the report of runs as one offline HTML file, under 2 MB.
+
+    Args:
+        folders: Folders of runs or of comparisons.
+        out: File to write.
+
+    Returns:
+        The path of the file.
+    """
     return write(render(payload([Path(folder) for folder in folders])), Path(out))
 
 
 def write(text: str, out: Path) -> Path:
-    """All of a page or nothing of it."""
+    """Write a page atomically."""
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".part")
     partial.write_text(text, encoding="utf-8")
@@ -33,7 +41,7 @@ def write(text: str, out: Path) -> Path:
 
 
 def render(found: dict[str, Any], live: bool = False) -> str:
-    """The page as text. `live` lets it ask its server."""
+    """Render the page as text; if `live` is true, it polls its server."""
     parts = {"live": "true" if live else "false", "style": read(STYLE)}
     return fill(HERE / "page" / "report.html", found, SCRIPTS, parts, live)
 
@@ -45,7 +53,7 @@ def fill(
     parts: dict[str, str],
     live: bool = False,
 ) -> str:
-    """The template with the numbers `found`, which have a title, and these scripts as one.
+    """Fill the template with the numbers `found`, which have a title, and the joined scripts.
 
     The page runs Plotly and its own script only.
     """
@@ -58,12 +66,12 @@ def fill(
         "plotly": plotly,
         "script": script,
     }
-    # In one pass: nothing that was put in is looked at again.
+    # In one pass, so that inserted text is not searched again.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template))
 
 
 def policy(scripts: list[str], live: bool) -> str:
-    """The page's content security policy: these scripts, and no request to anywhere else."""
+    """Return the content security policy: these scripts, and no requests elsewhere."""
     digests = [hashlib.sha256(text.encode()).digest() for text in scripts]
     allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     connect = "'self'" if live else "'none'"
@@ -75,5 +83,5 @@ def policy(scripts: list[str], live: bool) -> str:
 
 @cache
 def read(path: Path) -> str:
-    """A file of the package."""
+    """Read a file of the package."""
     return path.read_text(encoding="utf-8")

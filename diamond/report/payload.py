@@ -1,4 +1,4 @@
-"""The numbers of a report as one JSON-able dictionary: all the page knows."""
+"""Data of a report page as one JSON-able dictionary."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ AXES = {
     "bytes": "bytes sent by all agents",
     "seconds": "seconds of computing",
 }
-ON_LINKS = {  # also, of runs on a network with links
+ON_LINKS = {  # in addition, for networks with links
     "network_seconds": "seconds on the network's links",
     "joules": "joules of sending",
 }
@@ -31,7 +31,7 @@ MEASURES = {
     "lower_error": "lower error \u03a3\u1d62\u2016y\u1d62* \u2212 y\u1d62\u2016\u00b2",
     "local_loss": "local loss, mean of f\u1d62(x\u1d62, y\u1d62)",
 }
-ALONE = {  # the same and others, of runs that are of one site each
+ALONE = {  # instead, for runs of one site each
     "local_loss": "local loss f\u1d62(x\u1d62, y\u1d62)",
     "lower_error": "lower error \u2016y\u1d62* \u2212 y\u1d62\u2016\u00b2",
     "disagreement": "disagreement \u2016x\u1d62 \u2212 mean of what it heard\u2016\u00b2",
@@ -51,7 +51,7 @@ MACHINE = "versions device platform precision".split()
 
 
 def payload(folders: list[Path]) -> dict[str, Any]:
-    """All that the page shows of the runs below `folders`, thinned to what a page can hold."""
+    """Collect the data of the runs below `folders`, thinned to fit a page."""
     runs = stored(folders)
     manifests = [run.manifest for run in runs]
     groups, membership = group(manifests)
@@ -84,12 +84,12 @@ def payload(folders: list[Path]) -> dict[str, Any]:
 
 
 def dumps(found: dict[str, Any]) -> str:
-    """Strict JSON in few bytes."""
+    """Serialize as compact strict JSON."""
     return json.dumps(found, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
 def measures(runs: list[Stored]) -> list[dict[str, str]]:
-    """What can be drawn: the paper's measures, the user's, and what tells if to trust them."""
+    """List the measures to draw: the paper's, the user's, and those that assess reliability."""
     keys = {key for run in runs for entry in run.lines for key in entry if key != "agents"}
     paper = ALONE if alone(runs) else MEASURES | {"disagreement": ALONE["disagreement"]}
     own = sorted(keys - {*AXES, *ON_LINKS, *paper, *DIAGNOSTICS, *SPENT})
@@ -107,26 +107,26 @@ def measures(runs: list[Stored]) -> list[dict[str, str]]:
 
 
 def axes(runs: list[Stored]) -> dict[str, str]:
-    """What curves can be drawn against: what was counted of all of them."""
+    """Return the horizontal axes: the costs that all runs counted."""
     begun = [run.last for run in runs if run.lines]
     counted = [key for key in ON_LINKS if begun and all(key in last for last in begun)]
     return AXES | {key: ON_LINKS[key] for key in counted}
 
 
 def alone(runs: list[Stored]) -> bool:
-    """Whether each run is what one site could tell."""
+    """Return whether each run is that of one site."""
     return all("site" in run.manifest for run in runs)
 
 
 def _positions(network: dict[str, Any]) -> list[list[float]]:
-    """Where the agents are drawn: where they are, if that is known."""
+    """Return the positions of the agents: the real ones, if known."""
     if "places" in network:
         return scaled(network["places"])
     return positions(network["agents"], network["edges"])
 
 
 def _run(run: Stored, step: int) -> dict[str, Any]:
-    """One run's facts and curves."""
+    """Return the facts and curves of one run."""
     kept = _every(run.lines, step)
     keys = dict.fromkeys(key for entry in kept for key in entry if key != "agents")
     return {
@@ -139,7 +139,7 @@ def _run(run: Stored, step: int) -> dict[str, Any]:
 
 
 def _details(run: Stored, pause: int) -> dict[str, Any]:
-    """What the agents of a run have of their own, and how it was configured."""
+    """Return the agents' own values of a run, and its configuration."""
     kept = _every(run.lines, pause)
     tables = [entry.get("agents") or {} for entry in kept]
     keys = dict.fromkeys(key for table in tables for key in table if key != "solver_error")
@@ -157,7 +157,7 @@ def _details(run: Stored, pause: int) -> dict[str, Any]:
 
 
 def _answer(run: Stored) -> list[list[str]]:
-    """What it found, in words: the best round, and x where it is small or has names."""
+    """Describe the solution: the best round, and x if it is small or has names."""
     found = run.manifest.get("answer") or {}
     best = found.get("best")
     rows = [["best round", f"{best['round']}, upper loss {best['upper_loss']:.4g}"]] if best else []
@@ -169,13 +169,13 @@ def _answer(run: Stored) -> list[list[str]]:
 
 
 def _every(entries: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:
-    """The first, every `step`-th and the last: runs of the same experiment keep equal rounds."""
+    """Keep the first, every `step`-th and the last, so that runs keep equal rounds."""
     last = len(entries) - 1
     return [entry for i, entry in enumerate(entries) if i % step == 0 or i == last]
 
 
 def number(value: Any, digits: int = 6) -> float | int | None:
-    """The number in few characters; None for what is none or not finite."""
+    """Round a number to few characters; None if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if isinstance(value, int) or (value.is_integer() and abs(value) < 2**53):
@@ -184,7 +184,7 @@ def number(value: Any, digits: int = 6) -> float | int | None:
 
 
 def clean(value: Any) -> Any:
-    """The same value in strict JSON: a number that is not finite becomes its name."""
+    """Convert to strict JSON: a number that is not finite becomes its name."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -193,7 +193,7 @@ def clean(value: Any) -> Any:
 
 
 class _Distinct(list[Any]):
-    """Things stored once however often they occur."""
+    """List that stores equal items once."""
 
     def place(self, item: Any) -> int:
         if item not in self:

@@ -1,4 +1,4 @@
-"""How much of many or long runs a page can hold."""
+"""Thinning of many or long runs to what a page can hold."""
 
 import math
 from collections import defaultdict
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 from ..runs.reader import Stored
 
-SPACE = 700_000  # characters of a page beside the scripts, which take 1.25 MB of its 2
-FACT = 700  # characters of a run's facts
-CURVES, AGENTS, CONFIGS = 0.4, 0.4, 0.2  # shares of the rest
-NUMBER = 8  # characters of a number and its comma
-FRAMES = 10  # evaluations of a run's agents that are worth showing
+SPACE = 700_000  # characters of a page without its scripts, which take 1.25 of its 2 MB
+FACT = 700  # characters per run for its facts
+CURVES, AGENTS, CONFIGS = 0.4, 0.4, 0.2  # shares of the remaining space
+NUMBER = 8  # characters per number, comma included
+FRAMES = 10  # useful number of evaluations of a run's agents
 
 
 @dataclass(frozen=True)
 class Thinning:
-    """One evaluation of `step` for the curves, one of `pause` for the agents of `detailed` runs.
+    """Every `step`-th evaluation for curves, every `pause`-th for agents of `detailed` runs.
 
-    The steps are the same for all runs: runs of one experiment keep the same rounds.
+    The steps are the same for all runs, so that runs of one experiment keep the same rounds.
     """
 
     step: int
@@ -26,7 +26,7 @@ class Thinning:
 
 
 def thin(runs: list[Stored], membership: list[int]) -> Thinning:
-    """What fits; of every group, the first runs have their agents' values rather than the last."""
+    """Choose the thinning that fits; the first runs of each group keep their agents' values."""
     space = max(SPACE - FACT * len(runs), SPACE // 10)
     sizes = [NUMBER * _own(run) for run in runs]
     kept: set[int] = set()
@@ -45,23 +45,23 @@ def thin(runs: list[Stored], membership: list[int]) -> Thinning:
 
 
 def _step(evaluations: int, fit: float) -> int:
-    """One evaluation of how many, that the first, these and the last are about as many as fit."""
+    """Return the step for which about `fit` evaluations are kept."""
     return max(1, math.ceil((evaluations - 1) / max(1.0, fit - 1)))
 
 
 def config(run: Stored) -> str:
-    """The file that the run was configured by."""
+    """Read the configuration file of the run."""
     path = run.path / "config.toml"
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def _own(run: Stored) -> int:
-    """Numbers of all agents at one evaluation."""
+    """Count the numbers of all agents at one evaluation."""
     return sum(map(len, (run.lines[0].get("agents") or {}).values())) if run.lines else 0
 
 
 def _by_turns(membership: list[int]) -> list[int]:
-    """The first run of every group, then the second of every group, and so on."""
+    """Order runs: the first of every group, then the second of every group, and so on."""
     seen: dict[int, int] = defaultdict(int)
     turns = []
     for i, group in enumerate(membership):

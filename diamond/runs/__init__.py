@@ -1,6 +1,6 @@
-"""Records of runs: an object, a folder (`config.toml`, `manifest.json`, `metrics.jsonl`,
-`checkpoint/`), a picture.
+"""Records of runs: an object, a folder and a picture.
 
+A folder holds `config.toml`, `manifest.json`, `metrics.jsonl` and `checkpoint/`.
 The names of `__init__.pyi` are imported on first access: reading a folder needs no JAX.
 """
 

@@ -1,4 +1,4 @@
-"""The best point that a run came by: the one with the smallest upper loss among those measured."""
+"""Best point of a run: the evaluated point with the smallest upper loss."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,16 +8,15 @@ import numpy as np
 from ..core import tree
 from ..core.tree import Tree
 
-MEASURES = ("upper_loss", "local_loss")  # the first that a run measures
-PLACE = ".best"  # its arrays among those of a checkpoint
+MEASURES = ("upper_loss", "local_loss")  # the first one that a run measures is used
+PLACE = ".best"  # prefix of the arrays in a checkpoint
 
 
 class Best(NamedTuple):
-    """Where it was: l(xbar) is `upper_loss` there, x and y are those of all agents, agents first.
+    """Best point: `upper_loss` is l(xbar), x and y are those of all agents, agents first.
 
-    A run that measures no upper loss has the least `local_loss` in its place.
-
-    A run that went back to go on with smaller steps may have met it on the way that it gave up.
+    If a run measures no upper loss, the smallest `local_loss` is used. A run that rolled back may
+    have passed its best point in the rounds that it discarded.
     """
 
     round: int
@@ -27,9 +26,9 @@ class Best(NamedTuple):
 
 
 def better(best: Best | None, entry: Mapping[str, float], x: Tree, y: Tree) -> Best | None:
-    """The better of the best so far and the point of a new evaluation; of equals, the earlier.
+    """Return the better of the best point so far and a new evaluation; of equals, the earlier.
 
-    Nothing is copied: x and y are never written to.
+    Nothing is copied, since x and y are never modified.
     """
     value = next((entry[name] for name in MEASURES if name in entry), np.nan)
     if np.isnan(value) or (best is not None and best.upper_loss <= value):
@@ -38,14 +37,14 @@ def better(best: Best | None, entry: Mapping[str, float], x: Tree, y: Tree) -> B
 
 
 def arrays(best: Best | None) -> dict[str, Any]:
-    """By name, for a checkpoint."""
+    """Return the arrays by name, for a checkpoint."""
     if best is None:
         return {}
     return {f"{PLACE}{name}": np.asarray(leaf) for name, leaf in tree.named(best).items()}
 
 
 def restored(x: Tree, y: Tree, found: Mapping[str, Any]) -> Best | None:
-    """What `arrays` named, in trees like x and y; None where there is none."""
+    """Restore the output of `arrays` in trees like x and y; None if there is none."""
     if f"{PLACE}.round" not in found:
         return None
     number = lambda name: np.asarray(found[f"{PLACE}.{name}"]).item()

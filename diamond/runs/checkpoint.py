@@ -1,9 +1,9 @@
-"""Checkpoints: arrays in safetensors, the rest in JSON, each whole or not there at all.
+"""Crash-safe checkpoints: arrays in safetensors, everything else in JSON.
 
 A checkpoint is two files, `<round>.safetensors` and `<round>.json`. Each is written under another
-name, forced to the disk and renamed; the JSON comes last, holds the digest of the arrays and its
-own, and so vouches for both. The two newest checkpoints are kept: should the last be damaged, the
-one before it is whole.
+name, flushed to the disk and renamed. The JSON is written last and holds the digests of the arrays
+and of itself, so it validates both. The two newest checkpoints are kept: if the last is damaged,
+the one before it is complete.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 KEPT = 2
-OWN = re.compile(r"\d+\.(json|safetensors)(\.tmp)?")  # what was set aside is not touched
+OWN = re.compile(r"\d+\.(json|safetensors)(\.tmp)?")  # files set aside do not match
 
 
 class Checkpoint(NamedTuple):
-    """What was saved after `round` rounds."""
+    """Data saved after `round` rounds."""
 
     round: int
     arrays: dict[str, np.ndarray]
@@ -29,7 +29,7 @@ class Checkpoint(NamedTuple):
 
 
 class Damaged(ValueError):
-    """A checkpoint that is not what was written; the message says which and why."""
+    """Checkpoint that differs from what was written; the message says how."""
 
 
 def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
@@ -44,13 +44,13 @@ def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str
     sealed = {"sha256": _digest(_canonical(body)), "body": body}
     replace(stem.with_suffix(".json"), json.dumps(sealed).encode())
     kept = {f"{kept:010d}" for kept in rounds(folder)[-KEPT:]}
-    for path in folder.iterdir():  # what an interrupted writing has left as well
+    for path in folder.iterdir():  # also removes leftovers of interrupted writes
         if OWN.fullmatch(path.name) and path.name.split(".")[0] not in kept:
             path.unlink()
 
 
 def load(folder: Path, round: int) -> Checkpoint:
-    """The checkpoint of `round`; raises `Damaged` unless every bit is what was written."""
+    """Load the checkpoint of `round`; raises `Damaged` unless every bit is as written."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 
@@ -73,7 +73,7 @@ def load(folder: Path, round: int) -> Checkpoint:
 
 
 def newest(folder: Path) -> Checkpoint:
-    """The newest whole checkpoint; raises `Damaged` if there is none."""
+    """Load the newest complete checkpoint; raises `Damaged` if there is none."""
     said = [f"{folder}: no checkpoint there"]
     for round in reversed(rounds(folder)):
         try:
@@ -84,25 +84,25 @@ def newest(folder: Path) -> Checkpoint:
 
 
 def rounds(folder: Path) -> list[int]:
-    """The rounds of which there is a checkpoint, whole or not, in ascending order."""
+    """List the rounds that have a checkpoint, complete or not, in ascending order."""
     return sorted(int(path.stem) for path in folder.glob("[0-9]*.json") if path.stem.isdigit())
 
 
 def files(folder: Path, round: int) -> list[Path]:
-    """The files of a checkpoint, the JSON last, without which the arrays count for nothing."""
+    """List the files of a checkpoint, the JSON last; without it the arrays are ignored."""
     return [folder / f"{round:010d}{suffix}" for suffix in (".safetensors", ".json")]
 
 
 def discard(folder: Path, round: int) -> None:
-    """Remove a checkpoint; the JSON first."""
+    """Remove a checkpoint, the JSON first."""
     for file in reversed(files(folder, round)):
         file.unlink(missing_ok=True)
 
 
 def replace(path: Path, *content: Any, settle: bool = True) -> None:
-    """Make `content` what `path` holds: the old file or the new one, never a part of either.
+    """Replace the content of `path` atomically.
 
-    `settle`: the new name is on the disk before this returns, not only soon after.
+    If `settle` is true, the new name is on the disk before this function returns.
     """
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as stream:

@@ -1,20 +1,20 @@
-"""One colour for each algorithm, the same in every figure and report."""
+"""One colour per algorithm, the same in every figure and report."""
 
 import re
 from collections.abc import Iterable
 
-# Okabe and Ito's palette, told apart by all kinds of colour vision; grey in place of its black
-# and without its yellow, which vanish on dark and on light paper.
+# Palette of Okabe and Ito, distinguishable with all kinds of colour vision. Grey replaces black,
+# and yellow is left out, since they are invisible on dark or light backgrounds.
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 RESERVED = ("diamond", "gtsgd", "msgd", "dsgd", "interact", "svrinteract", "kfree")
 
 
 def colours(labels: Iterable[str]) -> dict[str, str]:
-    """A colour for every label.
+    """Assign a colour to every label.
 
-    The library's own algorithms have theirs reserved, however they are spelled ("GT-SGD",
-    "gt_sgd"); other labels take, in alphabetical order, those that no label present has, and
-    repeat from the first when all are taken.
+    The library's own algorithms have reserved colours under any spelling ("GT-SGD", "gt_sgd").
+    Other labels take the colours that no present label has, in alphabetical order, and reuse
+    colours from the first when all are taken.
     """
     names = sorted(set(labels))
     plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}

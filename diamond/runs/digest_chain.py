@@ -1,17 +1,17 @@
-"""The digest of a run's evaluations, each of itself and of those before it."""
+"""Chained digest of a run's evaluations."""
 
 import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any
 
-TIMES = ("seconds", "waited", "network_seconds", "joules")  # not where the run went
+TIMES = ("seconds", "waited", "network_seconds", "joules")  # times do not identify the trajectory
 
 
 def follow(lines: Iterable[dict[str, Any]], chain: str = "") -> str:
-    """sha256 of every evaluation but for its times, and of `chain`, which stands for those before.
+    """Compute SHA-256 of every evaluation without its times, chained to `chain` of earlier ones.
 
-    So a checkpoint can vouch for the evaluations before it in one number.
+    A checkpoint can thus validate all earlier evaluations with one number.
     """
     for line in lines:
         kept = {name: value for name, value in line.items() if name not in TIMES}

@@ -1,4 +1,4 @@
-"""What a run found, as files for other programs: NPZ, safetensors, CSV."""
+"""Export of a run's solution for other programs: NPZ, safetensors, CSV."""
 
 import csv
 import re
@@ -18,17 +18,17 @@ STEPS = re.compile(r"\w+")
 
 
 def export(run: Stored, kind: str, out: Path | None = None) -> list[Path]:
-    """x, y and the best point of a run as files of that kind; returns them.
+    """Export x, y and the best point of a run as files; return their paths.
 
-    NPZ: `x`, `y`, `best/x`, `best/y`, or `x/w` and so on where they have several arrays, agents
-    first, and `history/NAME`. safetensors: the same without the history. CSV, in a folder: x.csv
-    and y.csv, an entry a line and an agent a column, and history.csv.
+    NPZ: `x`, `y`, `best/x`, `best/y`, or `x/w` and so on if they have several arrays, agents first,
+    and `history/NAME`. safetensors: the same without the history. CSV, in a folder: x.csv and y.csv
+    with one line per entry and one column per agent, and history.csv.
     """
     return KINDS[kind](run, out)
 
 
 def arrays(run: Stored) -> dict[str, np.ndarray]:
-    """x, y and the best point at the newest checkpoint, agents first, by names such as "x/w/0"."""
+    """Return x, y and the best point of the newest checkpoint by names such as "x/w/0"."""
     found = {}
     for name, leaf in checkpoint.newest(run.path / "checkpoint").arrays.items():
         if match := LEAF.fullmatch(name):
@@ -75,7 +75,7 @@ def _csv(run: Stored, out: Path | None) -> list[Path]:
 
 
 def columns(manifest: Mapping[str, Any], agents: int) -> list[str]:
-    """The name of each agent whose values are in the run: its site's, where sites have names."""
+    """Return the names of the agents in the run: those of the sites, if sites have names."""
     if "site" in manifest:
         return [str(manifest["site"]["name"])]
     sites = manifest["network"].get("sites") or []
@@ -89,9 +89,9 @@ def _level(
     agents: list[str],
     meaning: str = "",
 ) -> list[list[Any]]:
-    """A line an entry, a column an agent; of x, which they share, their mean as well.
+    """Make one line per entry with one column per agent; for the shared x, also the mean.
 
-    `meaning`, where it is known, is the same in all lines: what the numbers are.
+    `meaning`, if known, describes the numbers and is the same in all lines.
     """
     leaves = {n: a for n, a in found.items() if n == level or n.startswith(f"{level}/")}
     mean, kind = ["mean"] if level == "x" else [], ["quantity"] if meaning else []
@@ -106,7 +106,7 @@ def _level(
 
 
 def _entry(leaf: str, place: tuple[int, ...], names: Any) -> str:
-    """ "age", "age[1]", "x/w[0, 1]"; `names` are lists for the first axes, or one text for all."""
+    """Name an entry: "age", "age[1]", "x/w[0, 1]"; `names` is text or nested lists."""
     rest = list(place)
     while isinstance(names, list):
         names = names[rest.pop(0)]

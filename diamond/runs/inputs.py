@@ -15,8 +15,8 @@ from ..numbers.open_numbers import Deferred
 from ..numbers.schedule import Constant
 from ..rounds.algorithm import Algorithm
 
-FEW = 16  # numbers of an array that are written out; of more, a digest
-DIGITS = 9  # of the weights: another machine may round the last ones differently
+FEW = 16  # arrays of more numbers are described by a digest
+DIGITS = 9  # of the weights: other machines may round the last digits differently
 STEPS = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
 Description = dict[str, str]  # text by place, such as {"class": "Loop", "alpha": "0.05"}
 
@@ -28,9 +28,9 @@ def describe(network: Network, algorithm: Algorithm) -> dict[str, Description]:
 
 
 def describe_network(network: Network) -> Description:
-    """The name, a digest of all weights, and the channels, damping and links where there are any.
+    """Describe a network: its name, a digest of all weights, channels, damping and links.
 
-    Messages of a sequence of networks are mixed by one after another, so that their order counts.
+    Networks of a sequence mix messages one after another, so their order counts.
     """
     hashed = hashlib.sha256()
     for one in network.phases:
@@ -68,7 +68,7 @@ def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm
 
 
 def flatten(node: Any, place: str = "") -> Description:
-    """Every number and choice of `node` as text, by its place.
+    """Flatten every number and choice of `node` to text, by place.
 
     Functions and numbers left to the run are described by name, never by address.
     """
@@ -121,13 +121,13 @@ def _text(value: Any) -> str:
 
 
 def _name_of(function: Any) -> str:
-    """The name of a function or class; of another callable object, that of its class."""
+    """Return the name of a function or class, or of the class of another callable object."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return str(named.__qualname__)
 
 
 def _named(entry: tuple[str, str]) -> tuple[str, str]:
-    """An entry by the letter of its step size, where its place is one."""
+    """Rename an entry to the letter of its step size, if its place is one."""
     place, text = entry
     for step, letter in STEPS.items():
         if place == step or place.startswith(f"{step}."):
@@ -140,7 +140,7 @@ def _without_name(network: Mapping[str, str]) -> Description:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """The places that differ; where the class of a part does, not the places inside the part."""
+    """List the places that differ; if the class of a part differs, not the places inside it."""
     found: dict[str, str] = {}
     for place in {**old, **new}:
         steps = place.removesuffix(".class").split(".")

@@ -1,4 +1,4 @@
-"""manifest.json: what a run was, on what it ran, and what became of it."""
+"""manifest.json: inputs, environment and outcome of a run."""
 
 import datetime
 import hashlib
@@ -24,7 +24,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run comes from: names that its objects do not know."""
+    """Origin of a run: names that its objects do not know."""
 
     name: str
     experiment: str
@@ -46,7 +46,7 @@ def opening(
     batch: int,
     sampling: str,
 ) -> dict[str, Any]:
-    """The manifest of a run that begins."""
+    """Return the initial manifest of a run."""
     return {
         "format": FORMAT,
         "name": origin.name,
@@ -87,7 +87,7 @@ def opening(
 
 
 def _weights(network: Network) -> dict[str, Any]:
-    """The weights of the edges, where no rule gives them."""
+    """Return the weights of the edges, unless a rule defines them."""
     if network.mixing in (*RULES, "even", "mixed") or network.sequence:
         return {}
     senders, receivers = zip(*network.edges)
@@ -95,7 +95,7 @@ def _weights(network: Network) -> dict[str, Any]:
 
 
 def _kind(network: Network) -> dict[str, Any]:
-    """What there is to say of links that go one way, change, or are not perfect."""
+    """Describe links that are one-way, change over time, or are imperfect."""
     found: dict[str, Any] = {}
     if network.kind != "symmetric":
         found |= {"kind": network.kind, "period": len(network.phases)}
@@ -105,7 +105,7 @@ def _kind(network: Network) -> dict[str, Any]:
 
 
 def _places_and_links(network: Network) -> dict[str, Any]:
-    """Where the agents are and what the links between them are like, where that is known."""
+    """Return the positions of the agents and the properties of the links, if known."""
     found: dict[str, Any] = {}
     places = [place for _, place in network.graph.nodes(data="pos")]
     if all(isinstance(place, tuple | list | np.ndarray) and len(place) == 2 for place in places):
@@ -114,13 +114,13 @@ def _places_and_links(network: Network) -> dict[str, Any]:
 
 
 def _agent_names(problem: Problem, network: Network) -> dict[str, Any]:
-    """The names of the agents, where they have any."""
+    """Return the names of the agents, if any."""
     named = problem.agent_names and len(problem.agent_names) == network.agents
     return {"sites": list(problem.agent_names or ())} if named else {}
 
 
 def versions() -> dict[str, str]:
-    """Of what the numbers depend on."""
+    """Return the versions of the packages that the numbers depend on."""
     return {
         "diamond": __version__,
         "jax": jax.__version__,
@@ -145,7 +145,7 @@ def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
 
 
 def data(problem: Problem) -> dict[str, str]:
-    """The digest of every part of the rows; none where some are in another process."""
+    """Return the digest of every part of the rows; none if some are in another process."""
     if len(problem.here) < problem.agents:
         return {}
     found = {}
@@ -161,7 +161,7 @@ def data(problem: Problem) -> dict[str, str]:
 
 
 def labels(tallies: Sequence[Tally]) -> list[list[int]] | None:
-    """How often each agent has each label; None unless one column of the rows looks like labels."""
+    """Count the labels of each agent; None unless one column of the rows looks like labels."""
     if any(tally is None for tally in tallies):
         return None
     known = sorted({label for tally in tallies for label in tally or ()})
@@ -171,7 +171,7 @@ def labels(tallies: Sequence[Tally]) -> list[list[int]] | None:
 
 
 def closing(run: RunData, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:
-    """What the manifest gains when the run has ended."""
+    """Return the fields that the manifest gains at the end of the run."""
     return {
         "status": status,
         "message": message,
@@ -189,5 +189,5 @@ def closing(run: RunData, status: str, message: str, wall: float, digest: str) -
 
 
 def now() -> str:
-    """The time, as ISO 8601 says it."""
+    """Return the current time in ISO 8601."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line an evaluation, only ever appended to."""
+"""metrics.jsonl: an append-only file with one line per evaluation."""
 
 import json
 import os
@@ -12,45 +12,45 @@ from .checkpoint import replace
 from .strict_json import dumps, numbers
 
 Entry = dict[str, float]
-Own = Mapping[str, Any]  # one value an agent in each; None where it is not known
+Own = Mapping[str, Any]  # one value per agent in each; None if unknown
 
 
 class Metrics:
-    """The lines of one run. What a killed writer has left is cut back to whole lines."""
+    """Lines of one run; an incomplete line left by a killed writer is removed."""
 
     def __init__(self, path: Path):
         self.path = path
 
     def append(self, entry: Entry, own: Own) -> None:
-        """Add an evaluation, in one write."""
+        """Append an evaluation in one write."""
         with self.path.open("ab", buffering=0) as stream:
             stream.write(written(entry, own) + b"\n")
 
     def sync(self) -> None:
-        """Force what was appended to the disk."""
+        """Flush the appended lines to the disk."""
         with self.path.open("rb") as stream:
             os.fsync(stream.fileno())
 
     def lines(self) -> list[dict[str, Any]]:
-        """Every evaluation that can be read."""
+        """Read every readable evaluation."""
         return self.readable()[0]
 
     def readable(self) -> tuple[list[dict[str, Any]], bool]:
-        """The evaluations that can be read, in their order, and whether that is all of them.
+        """Read the evaluations in order, and return whether all could be read.
 
-        A last line without its end is what a killed writer leaves, and no damage.
+        An incomplete last line is what a killed writer leaves, and does not count as damage.
         """
         found, whole = self._read()
         return [line for line, _ in found], whole
 
     def truncate(self, round: int) -> list[dict[str, Any]]:
-        """Drop what lies beyond `round`, and return what is left."""
+        """Drop evaluations after `round`, and return the remaining ones."""
         kept = [line for line in self.lines() if line["round"] <= round]
         self.keep(kept)
         return kept
 
     def keep(self, lines: list[dict[str, Any]]) -> None:
-        """Leave these of the lines that can be read, and nothing else."""
+        """Keep only these of the readable lines."""
         if not self.path.exists():
             return
         rounds = {line["round"] for line in lines}
@@ -62,7 +62,7 @@ class Metrics:
             replace(self.path, content)
 
     def _read(self) -> tuple[list[tuple[dict[str, Any], bytes]], bool]:
-        """Each sound line with its bytes, and whether there is none that is not."""
+        """Return each valid line with its bytes, and whether all lines are valid."""
         found: list[tuple[dict[str, Any], bytes]] = []
         whole = True
         content = self.path.read_bytes() if self.path.exists() else b""
@@ -78,13 +78,13 @@ class Metrics:
 
 
 def written(entry: Entry, own: Own) -> bytes:
-    """An evaluation as a line says it."""
+    """Serialize an evaluation as a line."""
     agents = {name: np.asarray(value).tolist() for name, value in own.items()}
     return dumps({**entry, "agents": agents}).encode()
 
 
 def read(raw: bytes) -> dict[str, Any]:
-    """The evaluation that a line says; raises what is wrong with it."""
+    """Parse the evaluation in a line; raises if the line is invalid."""
     line: dict[str, Any] = numbers(json.loads(raw))
     if int(line["round"]) != line["round"] or not isinstance(line["agents"], dict):
         raise ValueError("no evaluation")

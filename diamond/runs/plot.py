@@ -1,4 +1,4 @@
-"""Runs to pictures."""
+"""Pictures of runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +20,8 @@ LOSSES = ("upper_loss", "local_loss")
 
 
 def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str = "round") -> Path:
-    """Losses, error terms and user metrics of `runs` along any of their costs."""
-    from matplotlib.figure import Figure  # without pyplot, which takes longer to import
+    """Draw losses, error terms and user metrics of `runs` against rounds or a cost."""
+    from matplotlib.figure import Figure  # pyplot takes longer to import
 
     first = next(iter(runs.values()))
     own = [name for name in first.last["agents"] if name not in (*LABELS, "solver_error")]
@@ -41,7 +41,7 @@ def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str =
             axis.plot(*course, color=colour, label=method)
         if name not in (*own, *LOSSES):
             axis.set_yscale("log")
-            axis.minorticks_off()  # they are half of the time that drawing takes
+            axis.minorticks_off()  # minor ticks take half of the drawing time
         axis.set_title(label, fontsize=10)
         axis.set_xlabel(along)
         axis.grid(alpha=0.3)

@@ -1,4 +1,4 @@
-"""Run folders as they lie on disk."""
+"""Reader of run folders."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ KILLED = "its process is gone; `diamond resume` goes on"
 
 
 class DamagedRun(ValueError):
-    """A folder whose manifest cannot be read."""
+    """Error: the manifest of a folder cannot be read."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What one run has written so far."""
+    """Stored data of one run."""
 
     path: Path
     manifest: dict[str, Any]
@@ -28,11 +28,11 @@ class Stored:
 
     @property
     def last(self) -> dict[str, Any]:
-        """Its last evaluation."""
+        """Return the last evaluation."""
         return self.lines[-1] if self.lines else {}
 
     def digest(self) -> str:
-        """The digest of its trajectory, computed anew from what is on the disk."""
+        """Recompute the digest of the trajectory from the files."""
         from .trajectory_digest import stored
 
         folder = self.path / "checkpoint"
@@ -40,7 +40,7 @@ class Stored:
 
 
 def runs(folders: Iterable[Path]) -> list[Stored]:
-    """The runs at or below `folders`; raises FileNotFoundError where there is none."""
+    """Open the runs at or below `folders`; raises FileNotFoundError if there are none."""
     found: dict[Path, Stored] = {}
     for folder in map(Path, folders):
         here = below(folder)
@@ -55,12 +55,12 @@ def runs(folders: Iterable[Path]) -> list[Stored]:
 
 
 def as_begun(found: Iterable[Stored]) -> list[Stored]:
-    """The runs in the order in which they were begun, which is that of their comparison."""
+    """Sort the runs by start time, which is their order in a comparison."""
     return sorted(found, key=lambda run: run.manifest["started"])
 
 
 def one(folder: Path) -> Stored:
-    """The one run at or below `folder`; raises FileNotFoundError where there is none or more."""
+    """Open the only run at or below `folder`; raises FileNotFoundError if there is not one."""
     found = runs([folder])
     if len(found) > 1:
         names = ", ".join(str(run.path) for run in found[:4])
@@ -70,9 +70,10 @@ def one(folder: Path) -> Stored:
 
 
 def below(folder: Path, unreadable: Callable[[str], None] | None = None) -> list[Stored]:
-    """The runs in `folder`: itself, or up to two levels down.
+    """Open the runs in `folder`: itself, or up to two levels down.
 
-    `unreadable` is told of those that cannot be read; without it, the first raises `DamagedRun`.
+    `unreadable` is called with the error of each unreadable run; without it, the first one raises
+    `DamagedRun`.
     """
     places = [folder, *sorted(folder.glob("*/")), *sorted(folder.glob("*/*/"))]
     found = []
@@ -88,7 +89,7 @@ def below(folder: Path, unreadable: Callable[[str], None] | None = None) -> list
 
 
 def open_run(path: Path) -> Stored:
-    """The run in the folder `path`."""
+    """Open the run in the folder `path`."""
     known, damage = manifest(path / "manifest.json")
     if damage or not known:
         raise DamagedRun(

@@ -1,7 +1,7 @@
-"""What a run can go on from: the files of its folder, damaged or not, and what to do about them.
+"""Recovery of a run from the files of its folder, damaged or not.
 
-`look` only reads. `repair` then sets aside what is damaged, as `NAME.damaged-N`, and cuts the lines
-beyond the checkpoint that was chosen: nothing is deleted.
+`look` only reads. `repair` sets damaged files aside as `NAME.damaged-N` and cuts the lines after
+the chosen checkpoint. Nothing is deleted.
 """
 
 import json
@@ -15,29 +15,29 @@ from .digest_chain import follow
 from .metrics import Metrics
 
 MARK = ".damaged-"
-NEEDED = ("status", "problem", "resolved", "algorithm", "network", "seed")  # by whoever reads
+NEEDED = ("status", "problem", "resolved", "algorithm", "network", "seed")  # for readers
 
 
 class Lost(ValueError):
-    """A run of which no checkpoint can be read any more: only a fresh start is left."""
+    """Error: no checkpoint of a run can be read, so that it can only be restarted."""
 
 
 class Found(NamedTuple):
-    """What the folder holds."""
+    """Recoverable content of a folder."""
 
-    chosen: Checkpoint | None  # the one to go on from
-    lines: list[dict[str, Any]]  # the evaluations up to it that can be read
-    chain: str  # the digest of all evaluations up to it, those that cannot be read among them
-    damaged: list[Path]  # to be set aside
-    said: list[str]  # what is wrong, and what is made of it
-    begun: bool  # whether there has been a checkpoint
+    chosen: Checkpoint | None  # checkpoint to resume from
+    lines: list[dict[str, Any]]  # readable evaluations up to that checkpoint
+    chain: str  # digest of all evaluations up to that checkpoint, unreadable ones included
+    damaged: list[Path]  # files to set aside
+    said: list[str]  # descriptions of the damage and of the recovery
+    begun: bool  # whether a checkpoint was ever written
 
 
 def look(path: Path) -> Found:
-    """What can be gone on from in the folder `path`.
+    """Find the checkpoint to resume from in the folder `path`.
 
-    That is the newest whole checkpoint whose evaluations can all be read; else the newest whole
-    one: the rounds to come do not depend on evaluations.
+    This is the newest complete checkpoint whose evaluations can all be read, else the newest
+    complete one: later rounds do not depend on evaluations.
     """
     states, metrics = path / "checkpoint", Metrics(path / "metrics.jsonl")
     lines, whole = metrics.readable()
@@ -54,7 +54,7 @@ def look(path: Path) -> Found:
     if reason:
         damaged.append(path / "manifest.json")
         said.append(f"{path / 'manifest.json'} is damaged ({reason})")
-    told = known.get("checkpointed") or (lines and not known)  # a manifest comes before any line
+    told = known.get("checkpointed") or (lines and not known)  # a manifest precedes lines
     begun = bool(sound or torn or told or any(states.glob(f"*{MARK}*")))
     said += [f"{damage}; an earlier one is used" if sound else damage for damage in torn]
     return _chosen(metrics, sound, lines, Found(None, [], "", damaged, said, begun))
@@ -63,7 +63,7 @@ def look(path: Path) -> Found:
 def _chosen(
     metrics: Metrics, sound: list[Checkpoint], lines: list[dict[str, Any]], found: Found
 ) -> Found:
-    """`found` with the checkpoint to go on from, and its lines."""
+    """Return `found` with the checkpoint to resume from, and its lines."""
     if not sound:
         return found
     for one in sound:
@@ -81,12 +81,12 @@ def _chosen(
 
 
 def last(lines: list[dict[str, Any]]) -> int:
-    """The round of the last evaluation; -1 if there is none."""
+    """Return the round of the last evaluation; -1 if there is none."""
     return int(lines[-1]["round"]) if lines else -1
 
 
 def manifest(path: Path) -> tuple[dict[str, Any], str]:
-    """What the manifest says, and what is wrong with it if it cannot be read."""
+    """Read the manifest; return it with the reason if it cannot be read."""
     try:
         known = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -98,9 +98,9 @@ def manifest(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def repair(path: Path, found: Found) -> None:
-    """Set aside what is damaged; leave the lines that were found and no others.
+    """Set damaged files aside, and keep only the lines in `found`.
 
-    Of lines that are dropped because something is damaged, a copy is set aside as well.
+    If lines are dropped because of damage, a copy of the file is set aside as well.
     """
     metrics = Metrics(path / "metrics.jsonl")
     for file in found.damaged:
@@ -114,7 +114,7 @@ def repair(path: Path, found: Found) -> None:
 
 
 def set_aside(path: Path) -> list[Path]:
-    """Everything that a run has written on its way, under other names; these."""
+    """Rename all files that a run has written; return the new paths."""
     states = path / "checkpoint"
     old = [file for r in checkpoint.rounds(states) for file in checkpoint.files(states, r)]
     moved = []
@@ -126,7 +126,7 @@ def set_aside(path: Path) -> list[Path]:
 
 
 def unused(path: Path) -> Path:
-    """The first of `path`.damaged-1, -2, ... that is not there."""
+    """Return the first of `path`.damaged-1, -2, ... that does not exist."""
     number = 1
     while (aside := path.with_name(f"{path.name}{MARK}{number}")).exists():
         number += 1

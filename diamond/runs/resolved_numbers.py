@@ -1,4 +1,4 @@
-"""Numbers that a run had to find, in the notes of its checkpoints."""
+"""JSON form of the numbers that a run estimated, for the notes of its checkpoints."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +10,12 @@ from ..numbers.open_numbers import Found
 
 
 def to_json(memory: Mapping[str, Found]) -> dict[str, Any]:
-    """The numbers by name, as JSON; a Python number stays one."""
+    """Convert the numbers by name to JSON; a Python number stays one."""
     return {name: _told(found) for name, found in memory.items()}
 
 
 def from_json(notes: Mapping[str, Any]) -> dict[str, Found]:
-    """The numbers that `to_json` wrote."""
+    """Restore the numbers that `to_json` wrote."""
     return {name: _found(entry) for name, entry in notes.items()}
 
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind."""
+"""The result of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,33 +10,42 @@ from .run_data import RunData
 
 @dataclass(frozen=True, repr=False)
 class Run(RunData):
-    """Final iterates, what was measured on the way, and what it cost.
+    """Result of a run: final iterates, measurements and costs.
 
-    `history`: one entry an evaluation, round 0 included: `round`; the measures of
-    `diamond.metrics.exact`; `samples`, `gradients`, `hvps`, `jvps` (oracle calls in rows, mean
-    over the agents); `bytes` (sent over all edges, both ways); `curvature` (the largest
-    eigenvalue of g_yy on a few mini-batches there); `seconds` (of the rounds alone, without
-    compiling and measuring); where the network has links, `network_seconds` (what it would have
-    taken on them, `diamond.network.links`) and perhaps `joules`. `per_agent`: the measures of each
-    agent, (evaluations, agents). `costs`: the final counts of every agent.
-    `traffic`: bytes sent over each edge, both ways together. `resolved`: numbers that were left to
-    the run to find (L_g, ...). `best`: the point of the smallest upper loss among those measured;
-    None where runs were made side by side as one program. `status` and `message`: "finished" or
-    "diverged", and why it ended before its time. `config`: what was asked for. `problem`: that of
-    the run; None where `diamond.load` cannot make it again. `snapshot`: the state that
-    `simulate(..., resume=run)` continues from; None for a run that cannot be resumed.
-    `inputs`: a plain description of the network and the algorithm, which `resume` compares.
+    Attributes:
+        history: One entry per evaluation, round 0 included: `round`; the measures of
+            `diamond.metrics.exact`; `samples`, `gradients`, `hvps`, `jvps` (oracle calls in rows,
+            mean over the agents); `bytes` (sent over all edges, both ways); `curvature` (largest
+            eigenvalue of g_yy on a few mini-batches); `seconds` (of the rounds, without compiling
+            and measuring); if the network has links, `network_seconds` (simulated time on them,
+            `diamond.network.links`) and perhaps `joules`.
+        per_agent: Measures of each agent, (evaluations, agents).
+        costs: Final counts of every agent.
+        traffic: Bytes sent over each edge, both ways together.
+        resolved: Numbers that the run estimated (L_g, ...).
+        best: Evaluated point with the smallest upper loss; None for runs batched into one program.
+        status: "finished" or "diverged".
+        message: Reason of an early end.
+        config: Requested settings.
+        problem: Problem of the run; None if `diamond.load` cannot rebuild it.
+        snapshot: State that `simulate(..., resume=run)` continues from; None if the run cannot be
+            resumed.
+        inputs: Plain description of the network and the algorithm, which `resume` compares.
     """
 
     @property
     def description(self) -> str:
-        """What `diamond.solve` has chosen, and why; empty for other runs."""
+        """Return the choice of `diamond.solve` and its reason; empty for other runs."""
         return str(self.config.get("description", ""))
 
     def save(self, folder: str | Path) -> Path:
-        """A run folder as `diamond run` leaves one, for `diamond.load`, `show`, `report`, `export`.
+        """Save the run as a folder for `diamond.load`, `show`, `report` and `export`.
 
-        A folder that holds a run already is refused.
+        Args:
+            folder: Folder to create; a folder that already holds a run is refused.
+
+        Returns:
+            The path of the folder.
         """
         from .saving import keep, manifest
 
@@ -46,10 +55,15 @@ class Run(RunData):
         return keep(self, folder, manifest(self, folder.absolute().name))
 
     def plot(self, path: str | Path = "run.png", along: str = "round") -> Path:
-        """Losses, error terms and metrics against rounds, samples, bytes or seconds, as a picture.
+        """Draw losses, error terms and metrics; needs the extra `plot`.
 
-        `along` may also be "network_seconds" or "joules", where the network has links. The ending
-        of `path` says of which kind; needs the extra `plot`.
+        Args:
+            path: File to write; its ending defines the format.
+            along: Horizontal axis: "round", "samples", "bytes" or "seconds"; if the network has
+                links, also "network_seconds" or "joules".
+
+        Returns:
+            The path of the file.
         """
         from .plot import convergence
         from .reader import Stored

@@ -18,7 +18,7 @@ from .snapshot import Snapshot
 
 @dataclass(frozen=True, repr=False)
 class RunData:
-    """The fields of a `Run`, which documents them: what is written into a folder."""
+    """Fields of a `Run`, which documents them; they are written into a folder."""
 
     x: Tree
     y: Tree
@@ -39,11 +39,11 @@ class RunData:
     message: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     problem: Problem | None = None
-    turns: tuple[int | None, ...] = ()  # of a round, those that tell something
+    turns: tuple[int | None, ...] = ()  # exchanges of a round that send messages
     snapshot: Snapshot | None = None
     inputs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @cached_property
     def losses(self) -> dict[tuple[int, int], Losses]:
-        """Messages `sent` and `lost` over each edge, both ways; nothing where none can be lost."""
+        """Count messages `sent` and `lost` over each edge, both ways; empty if none can be lost."""
         return losses(self.network, self.seed, self.rounds, self.turns)

@@ -1,4 +1,4 @@
-"""A run made in Python, as a folder."""
+"""Saving of a run made in Python as a folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +15,11 @@ from .snapshot import notes
 from .trajectory_digest import digest
 from .writer import Writer
 
-PYTHON = "python"  # the name of a problem in the manifest of a run that was made in Python
+PYTHON = "python"  # name of the problem in the manifest of a run made in Python
 
 
 def keep(run: RunData, path: Path, manifest: dict[str, Any], wall: float | None = None) -> Path:
-    """Write `run` into the folder `path`, with the manifest of its beginning."""
+    """Write `run` into the folder `path`, with its initial manifest."""
     with Writer(path) as writer:
         writer.begin(manifest, _config(manifest))
         for line in lines(run):
@@ -38,7 +38,7 @@ def keep(run: RunData, path: Path, manifest: dict[str, Any], wall: float | None 
 
 
 def manifest(run: RunData, name: str, label: str = "", experiment: str = PYTHON) -> dict[str, Any]:
-    """What can be said of a run made in Python, under that name."""
+    """Return the manifest of a run made in Python, under that name."""
     if run.problem is None:
         raise ValueError(
             "the run does not know its problem, so there is nothing to say of its rows; copy its "
@@ -57,12 +57,12 @@ def manifest(run: RunData, name: str, label: str = "", experiment: str = PYTHON)
 
 
 def plain_stop(stop: Mapping[str, float | str]) -> dict[str, float | str]:
-    """`stop` in types that JSON has."""
+    """Convert `stop` to JSON types."""
     return {name: v if isinstance(v, str) else float(v) for name, v in stop.items()}
 
 
 def lines(run: RunData) -> list[dict[str, Any]]:
-    """The evaluations as metrics.jsonl has them."""
+    """Return the evaluations in the form of metrics.jsonl."""
     return [
         {name: np.asarray(values)[i].item() for name, values in run.history.items()}
         | {"agents": {name: np.asarray(own[i]) for name, own in run.per_agent.items()}}
@@ -71,7 +71,7 @@ def lines(run: RunData) -> list[dict[str, Any]]:
 
 
 def _config(manifest: dict[str, Any]) -> str:
-    """A config.toml of what can be said: no file can name an object of Python's."""
+    """Format the config.toml of a run made in Python: a file cannot name a Python object."""
     import tomli_w
 
     scalars = {name: manifest[name] for name in ("name", "rounds", "every", "seed", "sampling")}

@@ -1,4 +1,4 @@
-"""Where a run stands, at the end of a round."""
+"""Snapshot of a run at the end of a round."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,17 +10,17 @@ from . import resolved_numbers
 
 
 class Snapshot(NamedTuple):
-    """Where a run stands: what the rounds to come depend on, and what was measured until then."""
+    """State that later rounds depend on, and the measurements so far."""
 
-    arrays: dict[str, Any]  # state and counters of all agents, the round among them, by name
-    found: dict[str, Found]  # the numbers that the run had to find, by name
-    seconds: float  # of the rounds made
-    entries: list[dict[str, float]]  # the history, one entry an evaluation
-    own: list[dict[str, np.ndarray]]  # what each agent has of its own, one entry an evaluation
+    arrays: dict[str, Any]  # state and counters of all agents, including the round, by name
+    found: dict[str, Found]  # numbers that the run estimated, by name
+    seconds: float  # of the rounds so far
+    entries: list[dict[str, float]]  # history, one entry per evaluation
+    own: list[dict[str, np.ndarray]]  # values of each agent, one entry per evaluation
 
 
 def notes(saved: Snapshot, wall: float) -> dict[str, Any]:
-    """The part of a snapshot that a checkpoint holds as JSON."""
+    """Return the part of a snapshot that a checkpoint stores as JSON."""
     found = resolved_numbers.to_json(saved.found)
     return {"seconds": saved.seconds, "wall": wall, "found": found}
 
@@ -28,7 +28,7 @@ def notes(saved: Snapshot, wall: float) -> dict[str, Any]:
 def restored(
     arrays: Mapping[str, Any], notes: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
 ) -> Snapshot:
-    """The snapshot of a checkpoint with these arrays and notes, after these lines of metrics."""
+    """Restore the snapshot from a checkpoint's arrays and notes and its metrics lines."""
     entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
     own = [{k: np.array(v) for k, v in line["agents"].items()} for line in lines]
     found = resolved_numbers.from_json(notes["found"])

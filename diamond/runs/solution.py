@@ -1,4 +1,4 @@
-"""What a run found, in few numbers: x, where it is small or its entries have names."""
+"""Short form of a run's solution: x, if it is small or its entries have names."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from ..core.tree import Tree, named
 from ..problem import Problem
 from .run_data import RunData
 
-FEW = 24  # numbers that need no names to be looked at
-MANY = 2000  # numbers that a manifest holds
+FEW = 24  # at most this many numbers are shown without names
+MANY = 2000  # at most this many numbers are stored in a manifest
 
 
 def answer(run: RunData) -> dict[str, Any]:
-    """x, the mean over the agents, and which round was the best."""
+    """Return x, the mean over the agents, and the best round."""
     names = run.problem.names if run.problem else None
     mean = jax.tree.map(lambda a: np.asarray(a).mean(0), run.x)
     more = entry_names(run.problem) if run.problem else {}
@@ -22,13 +22,13 @@ def answer(run: RunData) -> dict[str, Any]:
 
 
 def entry_names(problem: Problem) -> dict[str, Any]:
-    """What a number of x is, and names of the entries of y by leaf."""
+    """Return the meaning of x and names of the entries of y by leaf."""
     found: dict[str, Any] = {"meaning": problem.x_meaning} if problem.x_meaning else {}
     return found | ({"y_names": problem.y_names} if problem.y_names else {})
 
 
 def shown(x: Tree, names: tuple[str, ...] | None) -> dict[str, Any]:
-    """x of one agent: its size, and its entries by leaf where they can be looked at."""
+    """Describe x of one agent: its size, and its entries by leaf if they can be shown."""
     leaves = {name: np.asarray(leaf) for name, leaf in named(x).items()}
     size = sum(leaf.size for leaf in leaves.values())
     found: dict[str, Any] = {"size": size}

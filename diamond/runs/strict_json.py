@@ -1,4 +1,4 @@
-"""JSON that every reader takes: a number that is not finite is written as null, and read as NaN."""
+"""Strict JSON: a number that is not finite is written as null and read as NaN."""
 
 import json
 import math
@@ -6,12 +6,12 @@ from typing import Any
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """`value` as strict JSON."""
+    """Serialize `value` as strict JSON."""
     return json.dumps(finite(value), indent=indent, allow_nan=False)
 
 
 def numbers(value: Any) -> Any:
-    """What was written of numbers, with NaN for null."""
+    """Restore numbers, with NaN for null."""
     if isinstance(value, dict):
         return {key: numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -20,7 +20,7 @@ def numbers(value: Any) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """The same value with None for every number that is not finite."""
+    """Replace every number that is not finite by None."""
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

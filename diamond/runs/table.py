@@ -1,4 +1,4 @@
-"""Runs as rows of a table: for the eye, for a spreadsheet, for a paper."""
+"""Tables of runs as text, HTML, CSV and LaTeX."""
 
 import csv
 import html
@@ -12,7 +12,7 @@ from .reader import Stored
 
 Row = dict[str, Any]
 FIRST = ("run", "algorithm", "network", "seed", "status", "round")
-ON_LINKS = ("network_seconds", "joules")  # where the network has links
+ON_LINKS = ("network_seconds", "joules")  # only if the network has links
 SPENT = ("samples", "gradients", "hvps", "jvps", "bytes", "seconds", *ON_LINKS)
 LEFT_OUT = ("agents", "round", "curvature", "solver_error", "definition1")
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -20,7 +20,7 @@ SPECIAL |= {c: "\\" + c for c in "&%$#_{}"}
 
 
 class Table(list[Row]):
-    """Rows that print as a table, in a notebook too; `pandas.DataFrame(table)` takes them."""
+    """Rows that print as a table, also in a notebook, and convert to `pandas.DataFrame`."""
 
     def __repr__(self) -> str:
         return aligned(self._cells())
@@ -34,7 +34,7 @@ class Table(list[Row]):
 
 
 def _plain(value: Any) -> str:
-    """A number or a word for the eye; "-" for a number that there is not."""
+    """Format a number or word; "-" for a missing number."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -43,7 +43,7 @@ def _plain(value: Any) -> str:
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> str:
-    """Lines of cells as text: the first column to the left, the others to the right."""
+    """Align cells as text: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = [
         "  ".join(
@@ -56,7 +56,7 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
 
 
 def as_html(cells: Sequence[Sequence[str]]) -> str:
-    """Lines of cells as a table of HTML, the first line being its head."""
+    """Format cells as an HTML table whose first line is the header."""
     head, *body = cells
     line = lambda tag, cells: "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells)
     lines = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
@@ -64,12 +64,12 @@ def as_html(cells: Sequence[Sequence[str]]) -> str:
 
 
 def rows(found: Sequence[Stored]) -> list[Row]:
-    """One row a run: who, where it stands, its last evaluation, its digest."""
+    """Make one row per run: names, status, last evaluation and digest."""
     return [row(one.path.name, one.manifest, one.last) for one in found]
 
 
 def row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> Row:
-    """A run of that name, by its manifest and its last evaluation."""
+    """Make the row of a run from its manifest and its last evaluation."""
     who = {
         "run": name,
         "algorithm": manifest["algorithm"]["label"],
@@ -84,7 +84,7 @@ def row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> Row:
 
 
 def over_seeds(given: Sequence[Row]) -> list[Row]:
-    """One row an algorithm and network: the mean over the seeds, and `*_sd`, their deviation.
+    """Make one row per algorithm and network: the mean over the seeds, and the deviation `*_sd`.
 
     Runs that diverged count in `diverged` only; a run without evaluations counts in `seeds` only.
     """
@@ -106,7 +106,7 @@ def over_seeds(given: Sequence[Row]) -> list[Row]:
 
 
 def of_x(answer: dict[str, Any]) -> list[tuple[str, list[float]]]:
-    """The entries of x along the first axis of its leaves, by name, as `answer` holds them."""
+    """Return the entries of x along the first axis of its leaves, by name."""
     found = []
     for leaf, values in answer.get("x", {}).items():
         rows = values if isinstance(values, list) else [values]
@@ -123,7 +123,7 @@ def _flat(value: Any) -> list[float]:
 
 
 def as_csv(given: Sequence[Row]) -> str:
-    """All columns, in full precision."""
+    """Format all columns as CSV in full precision."""
     columns = list(dict.fromkeys(key for row in given for key in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
@@ -133,7 +133,7 @@ def as_csv(given: Sequence[Row]) -> str:
 
 
 def as_latex(given: Sequence[Row], columns: Sequence[str]) -> str:
-    """The given columns as a tabular for the package booktabs; deviations as $\\pm$."""
+    """Format the given columns as a LaTeX tabular for booktabs; deviations as $\\pm$."""
     head = " & ".join(_escaped(column.replace("_", " ")) for column in columns)
     kinds = "".join("l" if isinstance(given[0].get(c, ""), str) else "r" for c in columns)
     lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", rf"{head} \\", r"\midrule"]

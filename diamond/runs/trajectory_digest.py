@@ -1,4 +1,4 @@
-"""The digest of a trajectory: two runs with the same one went the same way, bit by bit."""
+"""Digest of a trajectory: runs with equal digests agree bit by bit."""
 
 import hashlib
 import re
@@ -11,16 +11,16 @@ from ..core import tree
 from ..core.tree import Tree
 from .digest_chain import follow
 
-LEVELS = re.compile(r"\.state\.([xy])(?!\w)(.*)", re.DOTALL)  # x and y in a checkpoint
+LEVELS = re.compile(r"\.state\.([xy])(?!\w)(.*)", re.DOTALL)  # names of x and y in a checkpoint
 
 
 def digest(lines: list[dict[str, Any]], x: Tree, y: Tree) -> str:
-    """sha256 of every evaluation but for its times, and of the final x and y of all agents."""
+    """Compute SHA-256 of every evaluation without its times, and of the final x and y."""
     return final(follow(lines), x, y)
 
 
 def final(chain: str, x: Tree, y: Tree) -> str:
-    """The same, from what `follow` makes of the evaluations."""
+    """Compute the same digest from the output of `follow` for the evaluations."""
     leaves = {
         f"{level}{name}": leaf
         for level, part in (("x", x), ("y", y))
@@ -30,7 +30,7 @@ def final(chain: str, x: Tree, y: Tree) -> str:
 
 
 def stored(lines: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> str:
-    """The digest, from the arrays of the last checkpoint."""
+    """Compute the digest from the arrays of the last checkpoint."""
     found = [(LEVELS.fullmatch(name), leaf) for name, leaf in arrays.items()]
     return _digest(follow(lines), {match[1] + match[2]: leaf for match, leaf in found if match})
 

@@ -1,19 +1,19 @@
-"""Whether a run can be written at all, found out before anything is compiled."""
+"""Check that a run folder is writable, before anything is compiled."""
 
 import errno
 import shutil
 import tempfile
 from pathlib import Path
 
-LEAST = 2**22  # bytes free, at least
+LEAST = 2**22  # minimum number of free bytes
 
 
 class NoRoom(OSError):
-    """A place that a run cannot be written to."""
+    """Error: a run cannot be written to this place."""
 
 
 def room(path: Path, size: int = 0) -> None:
-    """Refuse a folder that cannot be made and written to, or that `size` bytes do not fit into."""
+    """Refuse a folder that is not writable or has fewer than `size` bytes free."""
     there = path.absolute()
     while not there.exists():
         there = there.parent

@@ -1,4 +1,4 @@
-"""A run's folder while it is made: killed at any instant, it can be gone on with."""
+"""Crash-safe, resumable writer of a run folder."""
 
 import hashlib
 import json
@@ -16,15 +16,15 @@ from .snapshot import Snapshot, notes, restored
 from .strict_json import dumps
 from .trajectory_digest import final
 
-PATIENCE = 2.0  # seconds between checkpoints, at least
-SHARE = 1 / 500  # of the time may go into checkpoints
+PATIENCE = 2.0  # minimum seconds between checkpoints
+SHARE = 1 / 500  # maximum share of time spent on checkpoints
 
 
 class Writer:
-    """Writes evaluations as they come and a checkpoint now and then.
+    """Writer of evaluations and periodic checkpoints.
 
     Lines of metrics.jsonl reach the disk before the checkpoint that follows them, so a checkpoint
-    never knows more than the lines do. What the lines have beyond it is dropped on resuming.
+    is never ahead of the lines. Lines after the checkpoint are dropped on resuming.
     """
 
     def __init__(self, path: Path, patience: float = PATIENCE):
@@ -34,13 +34,13 @@ class Writer:
         self.checkpoints = self.path / "checkpoint"
         self._lock = locked(self.path / ".lock")
         self._begun = time.monotonic()
-        self._before = 0.0  # wall seconds of earlier sittings
+        self._before = 0.0  # wall seconds of earlier sessions
         self._saved = -1, self._begun  # round and time of the last checkpoint
-        self._took = 0.0  # seconds of writing it
-        self._checkpointed = False  # whether the manifest says so
+        self._took = 0.0  # seconds of writing that checkpoint
+        self._checkpointed = False  # whether the manifest records a checkpoint
         self._noted = -1  # round of the last line
-        self._missing: int | None = None  # the round of the checkpoint, where its line is lost
-        self._chain = [(-1, "")]  # the digest of all lines up to a round, of those made here
+        self._missing: int | None = None  # round of the checkpoint, if its line is lost
+        self._chain = [(-1, "")]  # digests of all lines up to a round, of this session
 
     def __enter__(self) -> "Writer":
         return self
@@ -50,11 +50,11 @@ class Writer:
 
     @property
     def wall(self) -> float:
-        """Seconds spent on this run, those of earlier sittings included."""
+        """Return the seconds spent on this run, earlier sessions included."""
         return self._before + time.monotonic() - self._begun
 
     def begin(self, manifest: dict[str, Any], config: str, anew: bool = True) -> None:
-        """Say what is run here; `anew`, nothing of an earlier attempt is left."""
+        """Start the run; if `anew` is true, remove everything of an earlier attempt."""
         checkpoint.replace(self.path / "config.toml", config.encode(), settle=False)
         self.manifest(**manifest, config=sealed(config.encode()))
         if not anew:
@@ -64,7 +64,7 @@ class Writer:
             checkpoint.discard(self.checkpoints, round)
 
     def manifest(self, **changes: Any) -> dict[str, Any]:
-        """The manifest with `changes`, which are written."""
+        """Update the manifest with `changes`, write and return it."""
         path = self.path / "manifest.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         known |= changes
@@ -79,11 +79,11 @@ class Writer:
         self._chain.append((line["round"], follow([line], self._chain[-1][1])))
 
     def digest(self, x: Any, y: Any) -> str:
-        """The digest of the run that ends here, at x and y."""
+        """Return the digest of the run that ends at x and y."""
         return final(self._chain[-1][1], x, y)
 
     def note(self, saved: Snapshot, last: bool = False) -> None:
-        """Write an evaluation; a checkpoint too if it is the last or it is time for one."""
+        """Write an evaluation, and a checkpoint if it is the last or one is due."""
         round = int(saved.entries[-1]["round"])
         if round == self._missing:  # measured again, since its line was lost
             self._missing = None
@@ -98,9 +98,9 @@ class Writer:
             self.save(saved)
 
     def _rewind(self, round: int) -> None:
-        """The run has gone back: what was written of `round` and later no longer holds."""
+        """Discard everything written for `round` and later, after a rollback."""
         lines = self.metrics.truncate(round - 1)
-        if self._chain[0][0] >= round:  # back beyond where this sitting began
+        if self._chain[0][0] >= round:  # back beyond the start of this session
             self._chain = [(round - 1, follow(lines))]
         self._chain = [(at, chain) for at, chain in self._chain if at < round]
         for later in checkpoint.rounds(self.checkpoints):
@@ -127,7 +127,7 @@ class Writer:
         self._took = self._saved[1] - begun
 
     def extend(self, config: str, rounds: int) -> None:
-        """The run is to go on to more rounds, as `config` says; what was made stays as it is."""
+        """Extend the run to more rounds as in `config`; existing results are kept."""
         known = self.manifest()
         before = [*known.get("extended", []), known.get("config")]
         checkpoint.replace(self.path / "config.toml", config.encode())
@@ -135,11 +135,12 @@ class Writer:
         self.manifest(status="interrupted", message="", digest="", **new)
 
     def restore(self, restart: bool = False) -> tuple[Snapshot | None, list[str]]:
-        """Where the run stood at its newest checkpoint that can be used, and what is damaged.
+        """Restore the newest usable checkpoint; return its snapshot and the damage found.
 
-        None: the run begins anew, since it has not come to a checkpoint yet. Where checkpoints were
-        written and none can be read, it does so only if it may `restart`; raises `Lost` otherwise.
-        What is damaged is set aside; evaluations beyond the checkpoint are dropped.
+        The snapshot is None if the run has no checkpoint yet and starts from round 0. If
+        checkpoints were written and none can be read, the run does so only if `restart` is true,
+        else `Lost` is raised. Damaged files are set aside; evaluations after the checkpoint are
+        dropped.
         """
         there = look(self.path)
         if there.chosen is None and there.begun:
@@ -159,7 +160,7 @@ class Writer:
         return restored(chosen.arrays, chosen.notes, lines), there.said
 
     def _same(self, notes: dict[str, Any]) -> None:
-        """Refuse to go on by another config.toml than the checkpoint was made by, or grew into."""
+        """Refuse to resume with a config.toml other than the checkpoint's or its extension."""
         config = self.path / "config.toml"
         held = sealed(config.read_bytes()) if config.exists() else None
         known, _ = legible(self.path / "manifest.json")
@@ -171,9 +172,9 @@ class Writer:
             )
 
     def after(self, round: int) -> list[dict[str, Any]]:
-        """Go on after `round`: drop the evaluations beyond, and return those before.
+        """Drop the evaluations after `round`, and return those before.
 
-        Where some are damaged, a copy of all is set aside.
+        If some are damaged, a copy of the file is set aside.
         """
         lines, whole = self.metrics.readable()
         kept = [line for line in lines if line["round"] <= round]
@@ -183,7 +184,7 @@ class Writer:
 
 
 def sealed(content: bytes) -> str:
-    """The digest of a file."""
+    """Return the digest of a file."""
     return hashlib.sha256(content).hexdigest()
 
 
