@@ -47,7 +47,7 @@ def method(
         estimator: "plain", "full" (all rows), "average" (theta), "momentum" (eta and gamma),
             "recursive" (all rows every `period` rounds), "saga".
         x, y, z: move of each variable: "local", "gossip", "gt", "extra", "ed", "push", "push_gt"; z
-        by default as y.
+            by default as y.
         plan: "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops; "y*inner x"
             uses `inner`, which the run chooses if None.
         solves: "personal", "common" or "none"; by default derived from the move of y.

@@ -46,8 +46,8 @@ def hyper_cleaning(
 
     Args:
         train, valid, test: rows {"a": features (n, p), "b": labels (n,)} per agent. Training rows
-        may have a leaf "k", integers from 0: rows of one source (an annotator, a sensor) then share
-        a weight across agents.
+            may have a leaf "k", integers from 0: rows of one source (an annotator, a sensor) then
+            share a weight across agents.
         classes: q, number of classes.
         corrupted: share of training rows (or sources) whose labels are changed; 0: none.
         regularizer: weight of ||y||^2.
