@@ -11,16 +11,26 @@ from numpy.typing import NDArray
 from .dataset import DataError, Dataset, encode, narrow
 from .missing_values import REMEDY, MissingValues, Reading, complete_rows, fill_sites, parse_rule
 
-# What numpy raises on files that are not npz (TypeError: a bare npy), damaged, or hold objects.
+# Errors of numpy for files that are not npz (TypeError: a bare npy), damaged, or hold objects.
 DAMAGE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
 
 
 def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "refuse") -> Dataset:
     """Read `features` (rows, ...) and `labels` (rows,) from an npz file.
 
-    `test_features` and `test_labels` may follow, and `sites` (rows,), the site of each row. `real`:
-    the labels are numbers to regress on. `missing_values`, of features that are not-a-number: as
-    `csv` has it.
+    The file may also have `test_features`, `test_labels`, and `sites` (rows,), the site of each
+    row.
+
+    Args:
+        path: File to read.
+        real: Treat labels as numbers to regress on.
+        missing_values: Treatment of NaN features, as in `csv`.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataError: The file cannot be used; the message gives cause and remedy.
     """
     path, rule = Path(path), parse_rule(missing_values)
     try:
@@ -73,7 +83,7 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
 
 
 def _drop_rows(found: Dataset) -> Dataset:
-    """The data set without rows that have missing values."""
+    """Return the data set without rows that have missing values."""
     rows, marks = found.train
     test = found.test
     if test is not None:

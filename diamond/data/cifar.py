@@ -47,8 +47,13 @@ Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # (images, 32, 32, 3) and (i
 def cifar10(folder: str | Path | None = None, batches: int = 5) -> Dataset:
     """Load CIFAR-10: 50,000 and 10,000 images, 32 x 32 x 3 pixels / 255, flattened to 3072.
 
-    With fewer than five `batches`, only the first so many training files are read (10,000 images
-    each), and no test file: `test` is None.
+    Args:
+        folder: Folder of the files; by default the usual locations.
+        batches: Number of training files to read, 10,000 images each. If fewer than five, no test
+            file is read and `test` is None.
+
+    Returns:
+        The data set.
     """
     if not 1 <= batches <= 5:
         raise DataError(f"batches = {batches}: CIFAR-10 has 5 training files; ask for 1 to 5")
@@ -69,7 +74,7 @@ def cifar10(folder: str | Path | None = None, batches: int = 5) -> Dataset:
 
 
 def _gather(parts: Iterator[Part], count: int) -> Rows:
-    # Part by part into one array, so that the peak stays near the size of the result.
+    # Part by part into one array, so that peak memory stays near the size of the result.
     rows = np.empty((count, PART, RECORD - 1), np.float32)
     labels = np.empty((count, PART), np.int32)
     for k in range(count):

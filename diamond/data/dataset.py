@@ -1,4 +1,4 @@
-"""What every reader returns, and the error every reader raises."""
+"""Data set that every reader returns, and the error that every reader raises."""
 
 import math
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 Rows = tuple[NDArray[np.float32], NDArray[Any]]
 LARGEST = float(np.finfo(np.float32).max)
-SHOWN = 10  # bad cells listed before the rest is only counted
+SHOWN = 10  # bad cells listed in a message; the others are counted
 
 
 class DataError(ValueError):
-    """Data that cannot be used: the message names the file, the cause and the remedy."""
+    """Error about unusable data; the message names the file, the cause and the remedy."""
 
 
 class MissingCells(NamedTuple):
-    """How many cells of a site's table had no value, by column, and in how many rows."""
+    """Counts of a site's missing cells by column, and of the affected rows."""
 
     site: str
     cells: dict[str, int]
@@ -30,11 +30,11 @@ class MissingCells(NamedTuple):
 class Dataset:
     """Labelled rows: features (rows, width) float32, labels (rows,) int32 in 0..q-1.
 
-    `classes[k]` is the name of label k; there is none where the labels are real-valued targets,
-    float32. `shape` is the shape of one row before it was flattened, `names` the features' where
-    a table has a header, `sites` the site of each training row where a table names one, `places`
-    the sites in the order of the agents, `files` what was read, `missing` the cells without a
-    value that were filled, or whose rows were dropped.
+    `classes[k]` is the name of label k; it is empty if the labels are real-valued targets, float32.
+    `shape` is the shape of one row before flattening. `names` are the names of the features, if a
+    table has a header; `sites` is the site of each training row, if a table has sites; `places` are
+    the sites in the order of the agents; `files` are the files read; `missing` counts the cells
+    that were filled or whose rows were dropped.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Dataset:
 
 
 def encode(labels: NDArray, known: Sequence | NDArray, path: Path) -> NDArray[np.int32]:
-    """Number the labels by their place in the ascending `known`, refusing any other label."""
+    """Encode the labels by their index in the ascending `known`; refuse any other label."""
     order = np.asarray(known)
     code = np.searchsorted(order, labels).clip(max=len(order) - 1)
     wrong = np.flatnonzero(order[code] != labels)
@@ -65,9 +65,9 @@ def encode(labels: NDArray, known: Sequence | NDArray, path: Path) -> NDArray[np
 def narrow(
     values: NDArray, path: Path, missing: bool = False, remedy: str = "correct or drop the row"
 ) -> NDArray[np.float32]:
-    """Cast to float32, refusing the first value that is not finite there.
+    """Cast to float32; refuse the first value that is not finite.
 
-    `missing`: not-a-number is a missing value, and stays.
+    If `missing` is true, NaN is a missing value and is kept.
     """
     with np.errstate(over="ignore"):
         single = values.astype(np.float32)
@@ -90,9 +90,9 @@ def tabulated(
     sites: NDArray[np.str_] | None = None,
     missing: bool = False,
 ) -> Dataset:
-    """The data set of a table: its features by `names`, its labels as `labels_of` has them.
+    """Build the data set of a table: features by `names`, labels as by `labels_of`.
 
-    `missing`: features may be missing, as not-a-number.
+    If `missing` is true, features may be missing, as NaN.
     """
     known = () if real else np.unique(marks)
     return Dataset(
@@ -114,7 +114,7 @@ def tabulated(
 def labels_of(
     names: Sequence[str], lines: Sequence[int], label: str, path: Path, real: bool
 ) -> NDArray:
-    """Labels as written: whole numbers where all are numbers, else names; `real`: targets."""
+    """Parse labels: integers if all are numbers, else names; `real` targets are floats."""
     if real:
         bad: list[str] = []
         targets = [number(n, name, label, bad) for n, name in zip(lines, names, strict=True)]
@@ -134,7 +134,7 @@ def labels_of(
 
 
 def number(row: int, cell: str, column: str, bad: list[str]) -> float:
-    """The number in a cell; one that is not finite in float32 is added to the `bad` ones."""
+    """Parse the number in a cell; if it is not finite in float32, add the cell to `bad`."""
     value = as_number(cell)
     if math.isnan(value):
         bad.append(f"row {row}, column {column!r}: {cell!r} is not a finite number")
@@ -142,7 +142,7 @@ def number(row: int, cell: str, column: str, bad: list[str]) -> float:
 
 
 def as_number(cell: str) -> float:
-    """The number in a cell, or not-a-number where there is none that is finite in float32."""
+    """Parse the number in a cell; NaN if there is none that is finite in float32."""
     try:
         value = _float(cell)
     except ValueError:
@@ -151,13 +151,13 @@ def as_number(cell: str) -> float:
 
 
 def refuse(path: Path, bad: Sequence[str], remedy: str) -> None:
-    """Raise with the first of the `bad` cells, if there are any."""
+    """Raise with the first of the `bad` cells, if any."""
     if bad:
         more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
         raise DataError(f"{path}: {'; '.join(bad[:SHOWN])}{more}; {remedy}")
 
 
 def _float(text: str) -> float:
-    if "_" in text:  # "1_0" is a number to Python alone
+    if "_" in text:  # only Python accepts "1_0" as a number
         raise ValueError(text)
     return float(text)

@@ -1,4 +1,4 @@
-"""Fetching what is nowhere on this machine from its public source."""
+"""Download of data sets that are not on this machine."""
 
 import importlib
 import importlib.util
@@ -10,7 +10,7 @@ from .dataset import DataError
 
 INSTALL = "pip install diamond-bilevel[data]"
 
-# Base addresses of the public files, tried in turn.
+# Base addresses of the public files, tried in order.
 SOURCES: dict[str, tuple[str, ...]] = {
     "mnist": (
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -36,7 +36,7 @@ Layout = tuple[File, ...]
 def download(
     dataset: str, layout: Layout, looked: list[Path], store: Path | None
 ) -> tuple[Path, ...]:
-    """Fetch every file of a layout into the cache; refuse in one sentence that says all."""
+    """Download every file of a layout into the cache; on failure raise one complete message."""
     names = ", ".join(file.name for file in layout)
     where = f"{dataset}: found {names} in none of {', '.join(map(str, looked)) or '(no folder)'}"
     remedy = "put the files in one folder and name it by folder=, --data or DIAMOND_DATA"
@@ -75,6 +75,6 @@ def _retrieve(base: str, file: File, store: Path, tried: list[str]) -> Path | No
     try:
         url = base + file.name
         return Path(pooch.retrieve(url, file.digest, file.name, store, downloader=fetcher))
-    except (OSError, ValueError) as cause:  # unreachable, refused, or of another digest
+    except (OSError, ValueError) as cause:  # unreachable, refused, or a different digest
         tried.append(f"{base}{file.name} ({type(cause).__name__}: {cause})")
         return None

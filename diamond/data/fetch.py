@@ -1,4 +1,4 @@
-"""Where the files of a dataset are: named folders, then the user's cache."""
+"""Location of a data set's files: named folders, then the user's cache."""
 
 import hashlib
 import os
@@ -12,11 +12,11 @@ from .download import Layout, download
 def locate(
     dataset: str, layouts: Sequence[Layout], folder: str | Path | None = None
 ) -> tuple[Path, ...]:
-    """Find one complete layout of a dataset, verify its digests, and return its paths in order.
+    """Find one complete layout of a data set, verify its digests, and return its paths in order.
 
-    Order: `folder`, the folder named by DIAMOND_DATA, the user's cache; in each ROOT/dataset, then
-    ROOT. What is in none of them is downloaded into the cache, in the first layout, which is that
-    of the public source, unless DIAMOND_OFFLINE is set.
+    The folders are searched in this order: `folder`, DIAMOND_DATA, the user's cache; in each,
+    ROOT/dataset, then ROOT. If no folder has the files, the first layout, that of the public
+    source, is downloaded into the cache, unless DIAMOND_OFFLINE is set.
     """
     looked: list[Path] = []
     for root in named(folder):
@@ -27,7 +27,7 @@ def locate(
             _refuse_incomplete(place, layouts)
     store = cache()
     if store is not None:
-        # Incomplete is no error here: an interrupted download leaves it so, and goes on.
+        # Incomplete files are no error here: an interrupted download leaves them, and continues.
         for place in (store / dataset, store):
             looked.append(place)
             if paths := _complete(place, layouts):
@@ -36,7 +36,7 @@ def locate(
 
 
 def named(folder: str | Path | None) -> Iterator[Path]:
-    """List the folders the user named, the argument before the environment."""
+    """List the folders that the user named, the argument before the environment."""
     for origin, value in (("folder", folder), ("DIAMOND_DATA", os.environ.get("DIAMOND_DATA"))):
         if value:
             root = Path(value).expanduser()
@@ -46,7 +46,7 @@ def named(folder: str | Path | None) -> Iterator[Path]:
 
 
 def cache() -> Path | None:
-    """Name the user's cache of datasets, or None where platformdirs is not installed."""
+    """Return the user's cache of data sets; None if platformdirs is not installed."""
     try:
         import platformdirs
     except ImportError:
@@ -55,7 +55,7 @@ def cache() -> Path | None:
 
 
 def verify(path: Path, digest: str | None) -> None:
-    """Refuse a file whose bytes are not those published."""
+    """Refuse a file whose digest differs from the published one."""
     if digest is None:
         return
     kind, _, expected = digest.partition(":")

@@ -1,4 +1,4 @@
-"""Text as numbers by the signed hashing trick: the same everywhere, with no list of words."""
+"""Text features by the signed hashing trick, which needs no vocabulary."""
 
 import re
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ NO_WORDS = "have no words in any training or validation row: their numbers in x 
 
 
 def features(texts: Sequence[str], width: int) -> NDArray[np.float32]:
-    """One row a text, `width` features (Weinberger et al., 2009):
+    """Hash texts into rows of `width` features (Weinberger et al., 2009):
 
         a_k = sum of s(w) over the words w with h(w) mod width = k,   divided by |a|
 
-    Words are runs of letters, digits and _ without case. h(w) is the BLAKE2b digest of 8 bytes of
-    w in UTF-8, read as a whole number, the first byte the lowest; s(w) = -1 where it is 2^63 or
-    more, else 1. Words that fall on one k cancel as often as they add, so that products of rows
-    are right on the average. A text without words is 0.
+    Words are runs of letters, digits and _, ignoring case. h(w) is the 8-byte BLAKE2b digest of w
+    in UTF-8 as a little-endian integer; s(w) = -1 if h(w) is 2^63 or more, else 1. Words with the
+    same k cancel as often as they add, so that inner products of rows are unbiased. A text without
+    words gives 0.
     """
     whole("hashed", width, 1)
     known: dict[str, tuple[int, float]] = {}
@@ -40,14 +40,14 @@ def features(texts: Sequence[str], width: int) -> NDArray[np.float32]:
 
 
 def names(column: str, width: int) -> tuple[str, ...]:
-    """What the features of a column of text are called."""
+    """Return the names of the features of a text column."""
     return tuple(f"{column}#{k}" for k in range(width))
 
 
 def mark_unused(
     names: Sequence[str], rows: Sequence[NDArray], width: int
 ) -> tuple[tuple[str, ...], int]:
-    """The features' names, the last `width` hashed, those that no row uses marked, and counted."""
+    """Mark the names of hashed features, the last `width`, that no row uses; and count them."""
     used = np.any([np.any(own != 0, axis=0) for own in rows], axis=0)
     used[: len(names) - width] = True
     marked = (name if seen else f"{name} (no words)" for name, seen in zip(names, used))
@@ -55,9 +55,15 @@ def mark_unused(
 
 
 def lines(path: str | Path, hashed: int, real: bool = False) -> Dataset:
-    """Read a plain file, a label and a text a line, with a blank or tab between; the text `hashed`.
+    """Read a plain text file with one label and one text per line, separated by a blank or tab.
 
-    Labels are whole numbers or names; `real`: they are numbers to regress on.
+    Args:
+        path: File to read.
+        hashed: Number of features to hash the words into.
+        real: Treat labels as numbers to regress on; else they are integers or names.
+
+    Returns:
+        The data set.
     """
     path = Path(path)
     try:

@@ -13,7 +13,7 @@ from .dataset import DataError
 
 
 def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """Read the unsigned bytes of a gzipped idx file that has so many dimensions.
+    """Read the unsigned bytes of a gzipped idx file with this number of dimensions.
 
     Layout, big-endian: 0, 0, 8 (uint8), the number of dimensions, each length as uint32, the bytes.
     """
@@ -43,7 +43,7 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
 
 
 def pair(images: Path, labels: Path, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Read images (rows, height, width) and labels (rows,) that belong together."""
+    """Read matching images (rows, height, width) and labels (rows,)."""
     pixels, marks = read(images, 3), read(labels, 1)
     if len(pixels) != len(marks):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Which data sets are at hand, and where; nothing is read, checked or downloaded."""
+"""Locations of the available data sets; nothing is read, verified or downloaded."""
 
 from pathlib import Path
 
@@ -16,7 +16,14 @@ LAYOUTS: dict[str, list[Layout]] = {
 
 
 def where(folder: str | Path | None = None) -> dict[str, Path | None]:
-    """The folder that holds all files of each data set; None where none does."""
+    """Find the folder that holds all files of each data set.
+
+    Args:
+        folder: Folder to search first; by default the usual locations.
+
+    Returns:
+        The folder by name of the data set; None if there is none.
+    """
     store = cache()
     roots = [*named(folder), *([store] if store else [])]
 

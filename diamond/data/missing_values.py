@@ -1,4 +1,4 @@
-"""Missing values of a table: refused, dropped with their rows, or filled."""
+"""Missing values of a table: refuse them, drop their rows, or fill them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,14 +20,14 @@ LABEL_REMEDY = 'give a label, or drop these rows by missing_values = "drop"'
 
 
 class Reading(NamedTuple):
-    """What a reader does with missing cells; what is kept is not-a-number, to be filled later."""
+    """Treatment of missing cells by a reader; kept cells are NaN, to be filled later."""
 
     keeps: bool = False
     drops: bool = False
 
 
 def parse_rule(rule: MissingValues) -> Reading:
-    """What a reader does by the rule of the user."""
+    """Convert the user's rule into the treatment by a reader."""
     numbers = rule.values() if isinstance(rule, Mapping) else [rule]
     words = isinstance(rule, str) and rule in ("refuse", "keep", "drop", "mean")
     if not words and not all(_is_number(value) for value in numbers):
@@ -43,12 +43,12 @@ def _is_number(value: object) -> bool:
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell of text stands for no value."""
+    """Return whether a text cell stands for a missing value."""
     return cell.strip().casefold() in MARKS
 
 
 def count_missing(features: Sequence[NDArray], names: Sequence[str], site: str) -> MissingCells:
-    """The missing cells of one site, over all parts of its rows."""
+    """Count the missing cells of one site over all parts of its rows."""
     gaps = np.concatenate([np.isnan(part) for part in features])
     cells = {_name(names, int(k)): int(gaps[:, k].sum()) for k in np.flatnonzero(gaps.any(0))}
     return MissingCells(site, cells, int(gaps.any(1).sum()))
@@ -57,7 +57,7 @@ def count_missing(features: Sequence[NDArray], names: Sequence[str], site: str) 
 def complete_rows(
     rows: NDArray, names: Sequence[str], places: NDArray[np.str_] | None, path: Path
 ) -> tuple[NDArray[np.bool_], tuple[MissingCells, ...]]:
-    """Which rows lack nothing, and the missing cells of each site of a table."""
+    """Return which rows are complete, and the missing cells of each site of a table."""
     if places is None:
         places = np.full(len(rows), path.stem)
     whole, missing = ~np.isnan(rows).any(1), []
@@ -74,10 +74,10 @@ def complete_rows(
 def fill_missing(
     parts: Sequence[NDArray], names: Sequence[str], rule: MissingValues, site: str
 ) -> list[NDArray[np.float32]]:
-    """The parts of one site's rows, training rows first, with every missing cell filled.
+    """Fill every missing cell in the parts of one site's rows, training rows first.
 
-    "mean": the mean of the column over the site's own training rows, so that no site learns
-    anything of another's.
+    "mean" is the mean of the column over the site's own training rows, so that no site learns
+    anything about another.
     """
     check_names(rule, names)
     values = np.full(parts[0].shape[1], np.nan)
@@ -105,7 +105,7 @@ def fill_missing(
 
 
 def check_names(rule: MissingValues, names: Sequence[str]) -> None:
-    """Refuse a number for a column that is not used."""
+    """Refuse a number for an unused column."""
     for name in rule if isinstance(rule, Mapping) else ():
         if name not in names:
             there = ", ".join(names) or "none"
@@ -113,7 +113,7 @@ def check_names(rule: MissingValues, names: Sequence[str]) -> None:
 
 
 def fill_sites(found: Dataset, rule: MissingValues) -> Dataset:
-    """The data set with the missing cells of each of its sites filled, and counted."""
+    """Fill and count the missing cells of each site of a data set."""
     if rule in ("refuse", "keep", "drop"):
         return found
     rows, test = found.train[0].copy(), found.test
@@ -128,11 +128,11 @@ def fill_sites(found: Dataset, rule: MissingValues) -> Dataset:
 
 
 def describe_missing(missing: Sequence[MissingCells], rule: MissingValues) -> list[str]:
-    """ "north: 3 cells of age and 1 of dose filled by the mean of its training rows"."""
+    """Format as in "north: 3 cells of age and 1 of dose filled by a number"."""
     how = "a number" if isinstance(rule, int | float | Mapping) else "the mean of its training rows"
     found, sites = [], dict.fromkeys(one.site for one in missing)
     for site in sites:
-        own = [one for one in missing if one.site == site]  # one a file, of each part
+        own = [one for one in missing if one.site == site]  # one per file of each part
         rows = sum(one.rows for one in own)
         names = dict.fromkeys(name for one in own for name in one.cells)
         cells = {name: sum(one.cells.get(name, 0) for one in own) for name in names}

@@ -31,7 +31,7 @@ def parquet(
     text: str = "text",
     missing_values: MissingValues = "refuse",
 ) -> Dataset:
-    """Read a Parquet table as `csv` reads a csv one; needs pyarrow."""
+    """Read a Parquet table; arguments and result are as in `csv`. Needs pyarrow."""
     path, rule = Path(path), parse_rule(missing_values)
     try:
         from pyarrow import ArrowException, parquet
@@ -71,7 +71,7 @@ def parquet(
 
 
 def _refuse_texts(path: Path, table: Any, names: Sequence[str]) -> None:
-    """Refuse columns that are not of numbers, all of them at once."""
+    """Refuse all columns that are not numeric at once."""
     kinds = {name: table.column(name).type for name in names}
     odd = {name: kind for name, kind in kinds.items() if not _is_number(kind)}
     if odd:
@@ -92,7 +92,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _missing_mask(table: Any, name: str) -> NDArray:
-    """Which rows have no value in a column."""
+    """Return which rows have no value in a column."""
     return np.array(table.column(name).is_null(nan_is_null=True).to_numpy())
 
 
@@ -104,7 +104,7 @@ def _texts(path: Path, table: Any, name: str) -> list[str]:
 
 
 def _column(path: Path, table: Any, name: str, remedy: str = "") -> NDArray:
-    """The column without missing values."""
+    """Return the column; refuse missing values."""
     gaps = np.flatnonzero(_missing_mask(table, name))
     if len(gaps):
         at = f"{path}, row {gaps[0] + 1}, column {name!r}: missing"
@@ -114,7 +114,7 @@ def _column(path: Path, table: Any, name: str, remedy: str = "") -> NDArray:
 
 
 def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArray:
-    """The column as numbers, all finite; `missing`: not-a-number where there is none."""
+    """Return the column as finite numbers; if `missing` is true, NaN for missing values."""
     if not _is_number(table.column(name).type):
         raise DataError(f"{path}, column {name!r}: {table.column(name).type} is no number")
     if missing:
@@ -132,7 +132,7 @@ def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArra
 
 
 def _labels(path: Path, table: Any, name: str) -> NDArray:
-    """Whole numbers or names."""
+    """Return labels as integers or names."""
     found = _column(path, table, name)
     if found.dtype.kind == "f":
         odd = np.flatnonzero(found != np.round(found))

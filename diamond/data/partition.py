@@ -1,4 +1,4 @@
-"""How rows are dealt to agents: each function returns one index array an agent.
+"""Partitions of rows over agents: each function returns one index array per agent.
 
 Every row goes to exactly one agent, every agent gets at least one row, and the same seed gives the
 same partition.
@@ -17,7 +17,16 @@ TRIES = 1000  # draws before a Dirichlet partition is refused
 
 
 def iid(labels_or_n: ArrayLike, agents: int, seed: int) -> list[Part]:
-    """Deal the rows out at random, in shares that differ by one row at most."""
+    """Assign rows at random, in shares that differ by at most one row.
+
+    Args:
+        labels_or_n: Labels of the rows, or the number of rows.
+        agents: Number of agents.
+        seed: Seed of the assignment.
+
+    Returns:
+        One index array per agent.
+    """
     n = shares.rows(labels_or_n)
     shares.enough(n, agents)
     order = shares.generator(seed).permutation(n)
@@ -25,9 +34,16 @@ def iid(labels_or_n: ArrayLike, agents: int, seed: int) -> list[Part]:
 
 
 def by_label(labels: ArrayLike, agents: int, seed: int, shards: int = 1) -> list[Part]:
-    """Sort the rows by label, cut them into agents x shards runs, deal `shards` runs to each.
+    """Sort rows by label, cut them into agents x shards runs, and assign `shards` runs to each.
 
-    With one shard an agent gets one contiguous run; the runs are dealt out at random.
+    Args:
+        labels: Labels of the rows.
+        agents: Number of agents.
+        seed: Seed of the random assignment of the runs.
+        shards: Runs per agent; with 1, an agent gets one contiguous run.
+
+    Returns:
+        One index array per agent.
     """
     marks = shares.vector(labels)
     if shares.counted("shards", shards) < 1:
@@ -46,10 +62,20 @@ def by_label(labels: ArrayLike, agents: int, seed: int, shards: int = 1) -> list
 def dirichlet(
     labels: ArrayLike, agents: int, concentration: float, seed: int, minimum: int = 1
 ) -> list[Part]:
-    """Deal the rows of each label in shares drawn from a symmetric Dirichlet law.
+    """Split the rows of each label in shares drawn from a symmetric Dirichlet distribution.
 
-    Redraw rule: draw k = 0, 1, ... uses the generator seeded by (seed, k); the first draw in which
-    every agent has at least `minimum` rows is taken.
+    Draw k = 0, 1, ... uses the generator seeded by (seed, k); the first draw in which every agent
+    has at least `minimum` rows is taken.
+
+    Args:
+        labels: Labels of the rows.
+        agents: Number of agents.
+        concentration: Parameter of the distribution; small values give unequal shares.
+        seed: Seed of the draws.
+        minimum: Smallest number of rows of an agent.
+
+    Returns:
+        One index array per agent.
     """
     marks = shares.vector(labels)
     if not (np.isfinite(concentration) and concentration > 0):
@@ -79,7 +105,14 @@ def dirichlet(
 
 
 def by_column(values: ArrayLike) -> list[Part]:
-    """Give each site its own rows, the sites in ascending order of their names."""
+    """Assign each site its own rows.
+
+    Args:
+        values: Site of each row.
+
+    Returns:
+        One index array per site, in ascending order of the names.
+    """
     sites = np.asarray(values)
     if sites.ndim != 1 or not sites.size:
         raise DataError(f"sites of shape {sites.shape}; name one site a row")
@@ -95,9 +128,17 @@ def unequal(
     ratio: float | None = None,
     proportions: Sequence[float] | None = None,
 ) -> list[Part]:
-    """Deal the rows out at random in unequal shares.
+    """Assign rows at random in unequal shares.
 
-    Agent i gets a share proportional to proportions[i], or to ratio ** i.
+    Args:
+        labels_or_n: Labels of the rows, or the number of rows.
+        agents: Number of agents.
+        seed: Seed of the assignment.
+        ratio: Agent i gets a share proportional to ratio ** i.
+        proportions: Agent i gets a share proportional to proportions[i].
+
+    Returns:
+        One index array per agent.
     """
     n = shares.rows(labels_or_n)
     shares.counted("agents", agents)
@@ -106,7 +147,7 @@ def unequal(
     if ratio is not None:
         if not (np.isfinite(ratio) and ratio > 0):
             raise DataError(f"ratio {ratio}; give a finite number above 0")
-        power = np.arange(agents) - (agents - 1 if ratio > 1 else 0)  # the largest is 1
+        power = np.arange(agents) - (agents - 1 if ratio > 1 else 0)  # the largest weight is 1
         weights = np.asarray(float(ratio) ** power, np.float64)
     else:
         weights = np.asarray(proportions, np.float64)
@@ -129,8 +170,16 @@ def split(
 ) -> list[list[Part]]:
     """Split each agent's rows at random: `train, valid, test = split(parts, (0.4, 0.4, 0.2), 0)`.
 
-    Agent i is split by the generator seeded by (seed, i + 1), independently of the others; the
-    first of `parts` is agent `first`.
+    The split of agent i uses the generator seeded by (seed, i + 1), independently of the others.
+
+    Args:
+        parts: Index array of each agent.
+        fractions: Fraction of the rows in each part.
+        seed: Seed of the splits.
+        first: Number of the first agent in `parts`.
+
+    Returns:
+        For each fraction, one index array per agent.
     """
     if abs(sum(fractions) - 1) > 1e-9:
         raise DataError(f"fractions {tuple(fractions)} sum to {sum(fractions):g}; make it 1")

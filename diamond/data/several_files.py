@@ -1,4 +1,4 @@
-"""Several files as one data set: each is a site."""
+"""Joining of several files into one data set: each file is a site."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,10 +10,10 @@ from .dataset import DataError, Dataset
 
 
 def joined(found: Sequence[Dataset], places: Sequence[str] | None = None) -> Dataset:
-    """The rows of all files; a row's site is its file's name, the sites in the order of the files.
+    """Join the rows of all files; the site of a row is the name of its file.
 
-    All need the same features; a label that one file lacks is a class all the same. `places` are
-    names of the sites that are not those of the files.
+    All files need the same features; classes are those of all files. `places` replaces the names of
+    the sites, which are in the order of the files.
     """
     first, places = found[0], tuple(places or called([one.files[0] for one in found]))
     for place, other in zip(places[1:], found[1:]):
@@ -37,9 +37,9 @@ def joined(found: Sequence[Dataset], places: Sequence[str] | None = None) -> Dat
 
 
 def alike(parts: Sequence[Dataset], labels: Sequence[str] | None = None) -> list[Dataset]:
-    """Data sets with the same features, such as one for training and one for validation.
+    """Give data sets with the same features, such as training and validation, equal classes.
 
-    Their classes become those of all of them, or `labels` in their order.
+    The classes are those of all data sets, or `labels` in their order.
     """
     for other in parts[1:]:
         _same_features(parts[0], other, "")
@@ -59,7 +59,7 @@ def alike(parts: Sequence[Dataset], labels: Sequence[str] | None = None) -> list
 
 
 def _has(one: Dataset, place: str, label: str) -> bool:
-    """Whether the site `place` has such a row."""
+    """Return whether the site `place` has such a row."""
     assert one.sites is not None
     return bool(np.any(one.train[1][one.sites == place] == one.classes.index(label)))
 
@@ -74,7 +74,7 @@ def _same_features(first: Dataset, other: Dataset, place: str) -> None:
 
 
 def called(paths: Sequence[Path]) -> tuple[str, ...]:
-    """The names of the files without their endings; with their folders' where those are alike."""
+    """Return the file names without endings, with folders if names repeat."""
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
         names = [f"{path.parent.name}/{path.stem}" for path in paths]
@@ -89,7 +89,7 @@ def _features(one: Dataset) -> str:
 
 
 def _classes(each: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """All labels of all files in ascending order: of numbers where all are, else of names."""
+    """Return the labels of all files in ascending order, numeric if all are numbers."""
     known = {name for classes in each for name in classes}
     try:
         return tuple(sorted(known, key=int))
@@ -98,7 +98,7 @@ def _classes(each: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _recoded(one: Dataset, classes: tuple[str, ...]) -> np.ndarray:
-    """The labels by their place among all; real-valued targets as they are."""
+    """Re-encode the labels by their index in `classes`; real-valued targets stay."""
     if not one.classes:
         return one.train[1]
     places = np.array([classes.index(name) for name in one.classes], np.int32)

@@ -1,4 +1,4 @@
-"""Whole shares, seeded generators and the checks that all partitions have in common."""
+"""Integer shares, seeded generators and checks that all partitions use."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,12 +8,12 @@ from .dataset import DataError
 
 
 def apportion(n: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Divide n into whole shares by the largest remainders."""
+    """Divide n into integer shares by the largest-remainder method."""
     if not (np.isfinite(weights).all() and (weights > 0).all()):
         raise DataError(f"shares {weights.tolist()}; give finite numbers above 0")
     exact = n * (weights / weights.sum())
     sizes = np.floor(exact).astype(np.int64)
-    # Stable, so that equal remainders favour the first; rounding can leave n short by a few only.
+    # Stable, so that ties favour the first; rounding leaves n short by a few at most.
     sizes[np.argsort(sizes - exact, kind="stable")[: n - sizes.sum()]] += 1
     return sizes
 
@@ -26,7 +26,7 @@ def generator(seed: int, *more: int) -> np.random.Generator:
 
 
 def counted(what: str, value: int) -> int:
-    """`value`, known to be a whole number."""
+    """Validate that `value` is an integer."""
     try:
         return whole(what, value)
     except ValueError as cause:
@@ -42,7 +42,7 @@ def rows(labels_or_n: ArrayLike) -> int:
 
 
 def vector(labels: ArrayLike) -> NDArray:
-    """Take the labels as one vector."""
+    """Return the labels as one vector."""
     marks = np.asarray(labels)
     if marks.ndim != 1:
         raise DataError(f"labels of shape {marks.shape}; give one label a row")
@@ -50,7 +50,7 @@ def vector(labels: ArrayLike) -> NDArray:
 
 
 def enough(n: int, agents: int, minimum: int = 1) -> None:
-    """Refuse more agents than the rows can serve."""
+    """Refuse more agents than the rows suffice for."""
     if counted("agents", agents) < 1:
         raise DataError(f"{agents} agents; give at least 1")
     if n < 1:

@@ -1,4 +1,4 @@
-"""What each agent got, as a table and as a picture."""
+"""Tables and pictures of a partition."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,15 @@ from .dataset import DataError
 
 
 def counts(parts: Sequence[ArrayLike], labels: ArrayLike) -> NDArray[np.int64]:
-    """Count the labels of each agent: (agents, classes), the classes in ascending order."""
+    """Count the labels of each agent.
+
+    Args:
+        parts: Index array of each agent.
+        labels: Labels of the rows.
+
+    Returns:
+        Counts (agents, classes), the classes in ascending order.
+    """
     _, codes = np.unique(np.asarray(labels), return_inverse=True)
     width = int(codes.max(initial=0)) + 1
     return np.stack([np.bincount(codes[np.asarray(part)], minlength=width) for part in parts])
@@ -22,7 +30,17 @@ def table(
     classes: Sequence[str] | None = None,
     agents: Sequence[str] | None = None,
 ) -> str:
-    """Print one line an agent: its rows, then how many of each label; `agents` are their names."""
+    """Format one line per agent: its rows, then the count of each label.
+
+    Args:
+        parts: Index array of each agent.
+        labels: Labels of the rows.
+        classes: Names of the labels.
+        agents: Names of the agents.
+
+    Returns:
+        The table as text.
+    """
     numbers, names = counts(parts, labels), _names(labels, classes)
     each = [[int(row.sum()), *map(int, row)] for row in numbers]
     total = [int(numbers.sum()), *map(int, numbers.sum(0))]
@@ -31,7 +49,7 @@ def table(
 
 
 def columns(head: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[float]]) -> str:
-    """Numbers under their titles, one line an agent."""
+    """Align numbers under their titles, one line per agent."""
     said = lambda value: f"{value:.4g}" if isinstance(value, float) else str(value)
     lines = [["agent", *head], *([name, *map(said, row)] for name, row in zip(names, rows))]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -48,9 +66,17 @@ def picture(
     classes: Sequence[str] | None = None,
     agents: Sequence[str] | None = None,
 ) -> Path:
-    """Draw one bar an agent, its rows stacked by label, and write it to `path`.
+    """Draw one bar per agent, its rows stacked by label; needs the extra `plot`.
 
-    `agents` are their names.
+    Args:
+        parts: Index array of each agent.
+        labels: Labels of the rows.
+        path: File to write.
+        classes: Names of the labels.
+        agents: Names of the agents.
+
+    Returns:
+        The path of the file.
     """
     from matplotlib import colormaps
     from matplotlib.figure import Figure
@@ -74,7 +100,7 @@ def picture(
         axes.set_xticks(bars, list(agents), rotation=90 if len(bars) > 12 else 0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.02)
-    if len(names) <= 20:  # beyond that a legend is larger than the picture
+    if len(names) <= 20:  # a longer legend would exceed the picture
         handles, shown = axes.get_legend_handles_labels()
         # Reversed, so that the legend reads in the order of the stack.
         figure.legend(

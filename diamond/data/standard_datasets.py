@@ -1,4 +1,4 @@
-"""The small known datasets: MNIST, a9a, ijcnn1 and the embedded digits."""
+"""Small standard data sets: MNIST, a9a, ijcnn1 and the embedded digits."""
 
 from importlib import resources
 from pathlib import Path
@@ -10,7 +10,7 @@ from .dataset import DataError, Dataset, Rows
 from .download import File
 from .fetch import locate
 
-# digests of the original files
+# Digests of the original files.
 MNIST = tuple(
     File(f"{name}-ubyte.gz", f"sha256:{digest}")
     for name, digest in {
@@ -24,7 +24,7 @@ A9A = (
     File("a9a", "sha256:f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"),
     File("a9a.t", "sha256:1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9"),
 )
-# LIBSVM's own file, for which no digest is published; a re-written public copy with a known one.
+# LIBSVM's own file has no published digest; a rewritten public copy has a known one.
 IJCNN1_COPY = (
     File(
         "ijcnn1.trn.bz2", "sha256:b38a4198ce142d43e96fb86d17b87211feec1f909ac344fa057455c69de29de3"
@@ -78,8 +78,8 @@ def ijcnn1(folder: str | Path | None = None) -> Dataset:
 def digits() -> Dataset:
     """Load the embedded digits: 1,797 images, 8 x 8 pixels / 16, flattened to 64; no test rows.
 
-    The test half of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998,
-    UCI Machine Learning Repository, CC BY 4.0), as scikit-learn distributes it.
+    Source: the test half of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak,
+    1998, UCI Machine Learning Repository, CC BY 4.0), as scikit-learn distributes it.
     """
     source = resources.files(__package__) / "digits.npz"
     with source.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:

@@ -1,4 +1,4 @@
-"""Features brought to one scale by sites that tell sums and counts alone."""
+"""Standardization of features by sites that share only sums and counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from .dataset import DataError
 
 
 class Scale(NamedTuple):
-    """(a - mean) / deviation, feature by feature."""
+    """Scaling (a - mean) / deviation of each feature."""
 
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
@@ -21,9 +21,9 @@ class Scale(NamedTuple):
 
 
 def federated(sites: Sequence[NDArray]) -> Scale:
-    """That of all rows of all sites: each tells n and sum a, then sum (a - mean)^2.
+    """Compute the scale over all rows of all sites: each shares n and sum a, then sum (a - mean)^2.
 
-    A feature that never varies is divided by 1.
+    A constant feature is divided by 1.
     """
     told = [(len(own), own.sum(0, dtype=np.float64)) for own in sites]
     rows = sum(n for n, _ in told)
@@ -34,7 +34,7 @@ def federated(sites: Sequence[NDArray]) -> Scale:
 
 
 def told(given: Mapping[str, Sequence[float]], names: Sequence[str]) -> Scale:
-    """The scale in a table of [mean, deviation] by the features' names; others stay as they are."""
+    """Read the scale from [mean, deviation] by feature name; other features are unchanged."""
     for name, pair in given.items():
         if name not in names:
             raise DataError(f"scale: no feature {name!r}; {did_you_mean(name, names)}")

@@ -1,4 +1,4 @@
-"""Strict, vectorised reader of LIBSVM (svmlight) text."""
+"""Strict, vectorized reader of LIBSVM (svmlight) text."""
 
 import bz2
 import gzip
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .dataset import DataError, Dataset, Rows, encode
 
 LARGEST = float(np.finfo(np.float32).max)
-DENSE_LIMIT = 2**32  # bytes: a table that becomes larger is refused rather than swapped out
+DENSE_LIMIT = 2**32  # bytes: a larger table is refused rather than swapped out
 _ALLOWED, _BLANK, _DIGIT = (
     np.isin(np.arange(256), list(characters))
     for characters in (b"0123456789+-.eE: \t\r\n", b" \t\r\n", b"0123456789")
@@ -21,10 +21,15 @@ _ALLOWED, _BLANK, _DIGIT = (
 
 
 def libsvm(path: str | Path, features: int | None = None, real: bool = False) -> Dataset:
-    """Read LIBSVM text (also .bz2 or .gz): a line is an integer label and ascending index:value.
+    """Read LIBSVM text (also .bz2 or .gz): each line is a label and ascending index:value pairs.
 
-    Indices count from 1; `features` declares the width, else the highest index is taken. `real`:
-    the labels are numbers to regress on.
+    Args:
+        path: File to read.
+        features: Number of features; by default the highest index, counted from 1.
+        real: Treat labels as numbers to regress on; else they are integers.
+
+    Returns:
+        The data set.
     """
     path = Path(path)
     rows, labels = read(path, features, real)
@@ -40,7 +45,7 @@ def libsvm(path: str | Path, features: int | None = None, real: bool = False) ->
 
 
 def coded(path: Path, features: int, labels: Sequence[int]) -> Rows:
-    """Read a file whose width and labels are known, numbering the labels in their order."""
+    """Read a file of known width and labels; encode the labels in their order."""
     rows, found = read(path, features)
     return rows, encode(found, labels, path)
 
@@ -48,8 +53,8 @@ def coded(path: Path, features: int, labels: Sequence[int]) -> Rows:
 def read(
     path: Path, features: int | None, real: bool = False
 ) -> tuple[NDArray[np.float32], NDArray]:
-    """Parse to dense features (rows, width) and the labels as written: whole, or `real`."""
-    raw = unpack(path) + b"\n"  # so that every line has an end
+    """Parse dense features (rows, width) and the labels as written: integers, or `real`."""
+    raw = unpack(path) + b"\n"  # so that every line ends
     text = np.frombuffer(raw, np.uint8)
     newline = np.flatnonzero(text == ord("\n"))
 
@@ -63,7 +68,7 @@ def read(
         if wrong.any():
             refuse(int(offsets[np.argmax(wrong)]), why)
 
-    # 1) Words: the first of a line is the label, each other holds exactly one colon.
+    # 1) Words: the first of a line is the label, every other word has exactly one colon.
     check(~_ALLOWED[text], np.arange(len(text)), "not a label or index:value of finite numbers")
     blank = _BLANK[text]
     start = np.flatnonzero(~blank & np.concatenate([[True], blank[:-1]]))
@@ -83,7 +88,7 @@ def read(
     strange = np.concatenate([[0], np.cumsum(~_DIGIT[text], dtype=np.int32)])
     check(strange[colon] != strange[entry], entry, "an index must be a whole number from 1")
 
-    # 2) Numbers, in the order of the words; an entry gives two.
+    # 2) Numbers, in the order of the words; an entry has two.
     place = np.cumsum(1 + colons) - 1 - colons
     words = raw.replace(b":", b" ").split()
     try:

@@ -44,17 +44,26 @@ def csv(
     text: str = "text",
     missing_values: MissingValues = "refuse",
 ) -> Dataset:
-    """Read a csv table with a header row: a label column, feature columns, perhaps a site column.
+    """Read a csv table with a header row, separated by commas, semicolons or tabs.
 
-    Cells are separated by commas, semicolons or tabs, as the header has them. Labels are whole
-    numbers or names, and `classes` lists them in ascending order; `real`: they are numbers to
-    regress on. `features` names the columns to use, all others by default. `hashed`: the words of
-    the column `text` become so many features, after the others (`hashed_text`).
+    Args:
+        path: File to read.
+        label: Column of the labels, integers or names; `classes` lists them in ascending order.
+        site: Column of the sites, if any.
+        real: Treat labels as numbers to regress on.
+        features: Columns to use; by default all others.
+        hashed: Number of features to hash the words of `text` into, after the other features.
+        text: Column of the text.
+        missing_values: Treatment of cells that are empty or say NA, NaN, null, none, ? or a full
+            stop: "refuse" them, "drop" their rows, fill features by the "mean" of the column over
+            the rows of the same site, by a number, or by a number for each column, {"age": 50.0};
+            "keep" them as NaN. `Dataset.missing` counts them.
 
-    `missing_values`, of cells that are empty or say NA, NaN, null, none, ? or a full stop:
-    "refuse" them, "drop" their rows, fill features by the "mean" of the column over the rows of
-    the same site, by a number, or by a number for each column, {"age": 50.0}; "keep" them as
-    not-a-number. `Dataset.missing` says how many there were.
+    Returns:
+        The data set.
+
+    Raises:
+        DataError: The file cannot be used; the message gives cause and remedy.
     """
     path, rule = Path(path), parse_rule(missing_values)
     lines, header = _lines(path, label)
@@ -66,7 +75,7 @@ def csv(
     rows = _numbers(path, lines, header, columns, rule)
     places = None if site is None else np.array(column(site))
     names = [header[k] for k in columns]
-    # "none" may be a class, but is no number.
+    # "none" may be a class, but it is not a number.
     empty = np.array([is_missing(cell) if real else not cell for cell in column(label)])
     missing: tuple[MissingCells, ...] = ()
     if rule.drops:
@@ -92,10 +101,10 @@ def _numbers(
     columns: Sequence[int],
     rule: Reading,
 ) -> NDArray[np.float64]:
-    """The features as numbers, not-a-number where a cell is missing and may be."""
+    """Parse the features as numbers, NaN for allowed missing cells."""
     rows = np.zeros((len(lines), len(columns)))
-    bad: list[tuple[int, str, bool]] = []  # the row, what is wrong with a cell, if it is missing
-    texts: dict[str, str] = {}  # columns of text, with an example
+    bad: list[tuple[int, str, bool]] = []  # row, description, whether the cell is missing
+    texts: dict[str, str] = {}  # text columns, with an example
     for place, k in enumerate(columns):
         cells = [own[k].strip() for _, own in lines]
         rows[:, place] = [as_number(cell) for cell in cells]
@@ -122,7 +131,7 @@ def _numbers(
 
 
 def _is_odd_number(cell: str) -> bool:
-    """Whether a cell was meant to be a number: 1,5 or 1_5 or 1e99."""
+    """Return whether a cell was meant to be a number: 1,5 or 1_5 or 1e99."""
     try:
         float(cell.replace(",", "."))
     except ValueError:
@@ -131,7 +140,7 @@ def _is_odd_number(cell: str) -> bool:
 
 
 def _refuse_texts(path: Path, texts: dict[str, str], others: Sequence[str]) -> None:
-    """Refuse columns of names or words, and say how to leave them out or to use them."""
+    """Refuse text columns, and explain how to leave them out or use them."""
     listed = " and ".join(f"{name!r} ({example!r}, ...)" for name, example in texts.items())
     one = len(texts) == 1
     names = ", ".join(f'"{name}"' for name in others)
@@ -151,7 +160,7 @@ def chosen(
     features: Sequence[str] | None,
     text: str | None = None,
 ) -> list[int]:
-    """Where the features are in the header, in their order; a column of text is none."""
+    """Return the indices of the features in the header, in their order, without text columns."""
     apart = [label, *(name for name in (site, text) if name is not None)]
     for name in [*apart, *(features or ())]:
         if name not in header:
@@ -189,7 +198,7 @@ def _lines(path: Path, label: str) -> tuple[list[tuple[int, list[str]]], list[st
 
 
 def _separator(first: str, label: str) -> str:
-    """What separates cells: that by which the header has a column of labels, else the commonest."""
+    """Detect the separator: one that yields the label column, else the most frequent."""
     cells = lambda one: [name.strip().strip('"') for name in first.rstrip("\r\n").split(one)]
     for one in SEPARATORS:
         if label in cells(one) and len(cells(one)) > 1:
