@@ -21,8 +21,8 @@ def ma_dsbo(
 ) -> Loop:
     """Make `inner` tracked steps of y, as many of z, then one of x; each step is an exchange.
 
-    `inner` None: as many as halve the error of y, at most 10. Trackers persist between rounds:
-    restarted trackers leave a bias that shrinks only with `inner`.
+    `inner` is 10 by default. Trackers persist between rounds: restarted trackers leave a bias that
+    shrinks only with `inner`.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", "gt gt gt"

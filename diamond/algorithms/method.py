@@ -49,7 +49,7 @@ def method(
         x, y, z: move of each variable: "local", "gossip", "gt", "extra", "ed", "push", "push_gt"; z
             by default as y.
         plan: "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops; "y*inner x"
-            uses `inner`, which the run chooses if None.
+            uses `inner`, by default 10.
         solves: "personal", "common" or "none"; by default derived from the move of y.
         alpha, beta, delta: steps of x, y and z, numbers or schedules; None: learned.
         eta, gamma, theta: weights of the estimator, numbers or schedules.
