@@ -74,9 +74,9 @@ def simulate(
             {"metric": 1e-3, "samples": 1e6, "bytes": 1e8, "seconds": 60}, {"accuracy": ">= 0.9"},
             on links {"network_seconds": 60}. `run.message` gives the reason.
         on_divergence: "stop" raises `diamond.Diverged` in the first round that leaves x, y or a
-            measure not finite. "shrink" rolls back with a warning, also when x or y exceed the
-            start a million times: to the last multiple of 100 rounds where they were not yet large,
-            or further if that fails, with steps a quarter as large, at most eight times.
+            measure not finite. "shrink" rolls back with a warning, also when x or y are a million
+            times as large as at the start: to the last multiple of 100 rounds where they were not
+            yet large, or further if that fails, with steps a quarter as large, at most eight times.
             Rolled-back rounds stay counted as costs; `resolved` has the factor. None shrinks if
             alpha is learned and stops if alpha was given. A run that learns alpha always rolls back
             when its objective rises above the start (`diamond.auto.watch`).
