@@ -1,4 +1,4 @@
-"""The benchmark of the field: every method, every problem, the same rules, on one page."""
+"""Benchmark of all methods on all problems by the same rules."""
 
 from .cases import Case
 from .suites import SUITES, Suite, suite

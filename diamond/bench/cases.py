@@ -1,4 +1,4 @@
-"""The problems of the benchmark, each with its network and how long a run is."""
+"""Problems of the benchmark, each with its network and number of rounds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from ..metrics.evaluations import dense_early
 from ..network import Network
 from ..problem import Problem
 
-EVALUATIONS = 72  # of a run that counts, before rounds are rounded: some fifty are left
+EVALUATIONS = 72  # of a final run, before rounds are rounded: about fifty remain
 Rows = tuple[list[Any], list[Any], list[Any]]  # train, valid, test
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem on a network."""
+    """Problem on a network."""
 
     name: str
-    title: str  # in words
+    title: str  # description
     make: Callable[[], tuple[Problem, Network]]
     rounds: int
     batch: int
     topology: str
     level: str  # the lower level: personal, common or none
     kind: str  # of the network: symmetric, balanced or directed
-    about: Mapping[str, Any]  # all that fixes it, as JSON: trials are remembered by it
-    tables: bool = True  # whether g_yy, and a table of all batches, may be kept
+    about: Mapping[str, Any]  # everything that defines the case, as JSON: key of the trial cache
+    tables: bool = True  # whether g_yy, and a table of all batches, fit in memory
 
     @property
     def measured(self) -> list[int]:
-        """The rounds of the evaluations: each about the same factor after the one before."""
+        """Return the rounds of the evaluations, spaced by a nearly constant factor."""
         return dense_early(self.rounds, EVALUATIONS)
 
 
@@ -44,7 +44,7 @@ def known(
     level: str = "personal",
     tables: bool = True,
 ) -> Callable[..., Case]:
-    """A case of this module, named by the function that makes its problem and network."""
+    """Decorate a function that makes a problem and a network, as the case of its name."""
 
     def case(make: Callable[[], tuple[Problem, Network]]) -> Case:
         name = make.__name__.replace("_", "-")
@@ -56,9 +56,9 @@ def known(
 
 
 def digits(agents: int, labels: int | None = None, seed: int = 0, coarse: bool = False) -> Rows:
-    """Train, valid and test rows of 1,797 digits: any to any agent, or `labels` runs of each.
+    """Return train, valid and test rows of 1,797 digits, iid or `labels` runs per agent.
 
-    `coarse`: at 4 x 4 pixels instead of 8 x 8, for a quarter of the work.
+    If `coarse` is true, images have 4 x 4 pixels instead of 8 x 8, for a quarter of the work.
     """
     a, b = data.digits().train
     if coarse:
@@ -74,7 +74,7 @@ def digits(agents: int, labels: int | None = None, seed: int = 0, coarse: bool =
 
 
 def scaled_rows(agents: int, ratio: float, seed: int = 0) -> Rows:
-    """Rows of a regression whose features have scales from 1 down to 1 / `ratio`."""
+    """Make rows of a regression whose features have scales from 1 down to 1 / `ratio`."""
     random = np.random.default_rng(seed)
     scales = ratio ** -np.linspace(0, 1, 12)
     truth = random.normal(size=12) * (np.arange(12) < 6) / scales
@@ -219,7 +219,7 @@ def alone_meta_learning() -> tuple[Problem, Network]:
 
 
 def linked(net: Network) -> tuple[Problem, Network]:
-    """Penalties of eight agents' regressions, over links of 1 Mbit/s."""
+    """Penalize the regressions of eight agents, over links of 1 Mbit/s."""
     made = problems.hyperparameter(*digits(8, coarse=True), classes=10)
     return made, net.with_links(rate=1e6, latency=0.01)
 

@@ -1,4 +1,4 @@
-"""Curves over the seeds: how much of the way is left, against what was spent."""
+"""Curves over the seeds: remaining gap against cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,15 +8,14 @@ from numpy.typing import NDArray
 
 from .statistics import Outcome, gap
 
-DIGITS = 4  # a screen shows no more
+DIGITS = 4  # sufficient for a screen
 
 
 def curve(runs: Sequence[Outcome], at: dict[str, float], names: Sequence[str]) -> dict[str, Any]:
-    """The gap of the runs at every evaluation: `middle`, `low` and `high`; and `cost` by name.
+    """Return the gap at every evaluation (`middle`, `low`, `high`), and `cost` by name.
 
-    `middle` is the median of all, where a run that diverged is infinitely far from then on; the
-    range is of those still there, and so is what was spent. `lost` is where each of the others was
-    last seen.
+    `middle` is the median of all runs; a run that diverged has an infinite gap from then on. The
+    range and the costs are those of the remaining runs. `lost` is the last point of each other run.
     """
     gaps = _rows([gap(run["history"]["upper_loss"], at) for run in runs])
     there = np.isfinite(gaps)
@@ -40,7 +39,7 @@ def _lost(run: Outcome, there: NDArray[Any]) -> bool:
 
 
 def _rows(found: Sequence[Sequence[float]]) -> NDArray[Any]:
-    """One a run, as long as the longest."""
+    """Stack one row per run, padded to the longest."""
     rows = np.full((len(found), max(map(len, found))), np.nan)
     for row, values in zip(rows, found):
         row[: len(values)] = values

@@ -1,4 +1,4 @@
-"""The page of a benchmark: its numbers and charts in one offline file."""
+"""Page of a benchmark: its numbers and charts in one offline file."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ SCRIPTS = [*SHARED, *(HERE / f"{name}.js" for name in OWN)]
 
 
 def build(found: Results, out: Path) -> Path:
-    """Write the page of these results as one HTML file that asks nobody for anything."""
+    """Write the page of these results as one HTML file without external requests."""
     return write(render(found), Path(out))
 
 
 def render(found: Results) -> str:
-    """The page as text, in the style of reports."""
+    """Render the page as text, in the style of reports."""
     style = read(STYLE) + read(HERE / "bench.css")
     return fill(HERE / "bench.html", payload(found), SCRIPTS, {"style": style})

@@ -1,6 +1,6 @@
-"""The numbers of the page as one JSON-able dictionary: all the page knows.
+"""Data of the benchmark page as one JSON-able dictionary.
 
-A cost is `null` where the target is not reached, and absent where it was not counted.
+A cost is `null` if the target is not reached, and absent if it was not counted.
 """
 
 import math
@@ -24,12 +24,12 @@ WORDS = {
     "seconds": "seconds of computing",
     "network_seconds": "seconds on the network's links",
 }
-# Methods that share a colour have other marks; dashes are for runs without tuning.
+# Methods that share a colour have different markers; dashes mark runs without tuning.
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon")
 
 
 def payload(found: Results) -> dict[str, Any]:
-    """All that the page shows of these results."""
+    """Collect the data of the page from these results."""
     pairs, names = found["pairs"], costs(found)
     wanted = {tau: targets(pairs, tau) for tau in TAUS}
     met = [name for name in found["cases"] if name in wanted[TAU]]
@@ -78,7 +78,7 @@ def _methods(described: dict[str, dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _rows(pairs: list[Pair], names: list[str], tau: float, kind: str) -> list[dict[str, Any]]:
-    """`statistics.table`, with median, low and high of every cost that was counted."""
+    """Return `statistics.table` with median, low and high of every counted cost."""
     return [
         {key: row[key] for key in ("case", "method", "seeds", "reached")}
         | {
@@ -93,7 +93,7 @@ def _rows(pairs: list[Pair], names: list[str], tau: float, kind: str) -> list[di
 
 
 def _constants(pair: Pair) -> dict[str, Any]:
-    """What was found best of what was tried, and whether more of the same might be better."""
+    """Return the best constants, and whether a wider grid might find better ones."""
     tried, numbers, edges = pair["tried"], pair["numbers"], {}
     for name, value in numbers.items():
         values = sorted({trial["numbers"][name] for trial in tried})
@@ -110,5 +110,5 @@ def _constants(pair: Pair) -> dict[str, Any]:
 
 
 def _lost(trial: dict[str, Any]) -> bool:
-    """Whether a setting diverged, in a short run or in a whole one."""
+    """Return whether a setting diverged, in a short or a full run."""
     return not all(math.isfinite(trial[k]) for k in ("short", "upper_loss") if k in trial)

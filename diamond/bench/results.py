@@ -1,4 +1,4 @@
-"""The results of a suite: one file of numbers, tables for spreadsheets and for LaTeX, a page."""
+"""Results of a suite: a file of numbers, tables in CSV and LaTeX, and a page."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ Results = dict[str, Any]
 
 
 def results(suite: Suite, pairs: Sequence[Pair], processes: int) -> Results:
-    """All that the page and the tables are made of."""
+    """Collect the data of the page and the tables."""
     import jax
 
     used = dict.fromkeys(pair["method"] for pair in pairs)
@@ -65,7 +65,7 @@ def _described(name: str) -> dict[str, str]:
 
 
 def write(folder: Path, found: Results) -> Path:
-    """The numbers as `results.json`, and the costs to the target as `costs.csv`."""
+    """Write the numbers as `results.json` and the costs to the target as `costs.csv`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / RESULTS
     for name, text in {RESULTS: dumps(found), "costs.csv": as_csv(found)}.items():
@@ -76,7 +76,7 @@ def write(folder: Path, found: Results) -> Path:
 
 
 def load(path: Path) -> Results:
-    """What `write` wrote, from its folder or the file itself."""
+    """Load the output of `write` from its folder or file."""
     path = path / RESULTS if path.is_dir() else path
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -87,20 +87,20 @@ def load(path: Path) -> Results:
     for pair in found["pairs"]:
         for run in (*pair["tuned"], *pair["untuned"]):
             run["history"] = numbers(run["history"])
-        for tried in pair["tried"]:  # what diverged is infinite; what was not run is not there
+        for tried in pair["tried"]:  # null means diverged, absent means not run
             made = ("short", "upper_loss")
             tried |= {k: math.inf if tried[k] is None else tried[k] for k in made if k in tried}
     return found
 
 
 def costs(found: Results) -> list[str]:
-    """The costs that were counted in these results, on one case at least."""
+    """List the costs that were counted on at least one case."""
     counted = {name for pair in found["pairs"] for name in pair["tuned"][0]["history"]}
     return [name for name in SHOWN if name in counted]
 
 
 def as_csv(found: Results, tau: float = TAU) -> str:
-    """A line for every case and method, tuned and not."""
+    """Format one line per case and method, tuned and untuned, as CSV."""
     out, names = io.StringIO(), costs(found)
     rows = [
         {"kind": kind} | row
@@ -114,7 +114,7 @@ def as_csv(found: Results, tau: float = TAU) -> str:
 
 
 def as_latex(found: Results, cost: str = "calls", tau: float = TAU) -> str:
-    """Costs to the target as a tabular for booktabs: a row a method, a column a case."""
+    """Format costs to the target as a LaTeX tabular: one row per method, one column per case."""
     rows = table(found["pairs"], [cost], tau)
     cases, methods, medians = matrix(rows, cost)
     average, _ = ranks(medians)
@@ -142,7 +142,7 @@ def as_latex(found: Results, cost: str = "calls", tau: float = TAU) -> str:
 
 
 def summary(found: Results, cost: str = "calls", tau: float = TAU) -> list[dict[str, Any]]:
-    """A row a method for the eye: cases solved, tuned and not, and its shared-case rank."""
+    """Return one row per method: cases solved, tuned and untuned, and its shared-case rank."""
     rows = {kind: table(found["pairs"], [cost], tau, kind) for kind in ("tuned", "untuned")}
     _, methods, medians = matrix(rows["tuned"], cost)
     average, _ = ranks(medians)

@@ -25,9 +25,9 @@ from .settings import factors, tunable
 from .suites import KEPT, SHORT, TUNING, Suite
 from .suites import suite as read
 
-# What is kept of a run's history.
+# Columns of a run's history that are kept.
 MEASURES = ("round", "upper_loss")
-# Calls are gradients and products, each of one row.
+# Calls are gradients and products, each on one row.
 COSTS = ("samples", "calls", "bytes", "seconds", "network_seconds")
 Pair = dict[str, Any]
 Setting = tuple[Algorithm, dict[str, float]]  # with its numbers in round 0
@@ -94,7 +94,7 @@ def _tune_and_run(suite: Suite, case: Case, method: str, folder: Path) -> Pair:
     def run(
         settings: Sequence[Setting], seeds: Sequence[int], rounds: int, measured: list[int]
     ) -> list[list[Trial]]:
-        """The runs of each setting, one a seed."""
+        """Return the runs of each setting, one per seed."""
         about = {"case": dict(case.about), "method": method, "batch": case.batch}
         about |= {"rounds": rounds, "measured": measured, "fixed": str(tuned.fixed)}
         wanted = [
@@ -133,12 +133,12 @@ def _tune_and_run(suite: Suite, case: Case, method: str, folder: Path) -> Pair:
 
 
 def _late_loss(trial: Trial) -> float:
-    """The mean upper loss over the late evaluations of a trial."""
+    """Return the mean upper loss over the late evaluations of a trial."""
     return float(np.mean(trial["history"]["upper_loss"][1:]))  # all but the start
 
 
 def _columns(trial: Trial, seed: int) -> dict[str, Any]:
-    """A run in the columns that statistics need."""
+    """Return a run in the columns that statistics need."""
     history = {name: np.asarray(values, float) for name, values in trial["history"].items()}
     history["calls"] = history["gradients"] + history["hvps"] + history["jvps"]
     columns = [name for name in (*MEASURES, *COSTS) if name in history]

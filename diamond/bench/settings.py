@@ -1,7 +1,7 @@
-"""What is tried of a method: numbers around those that it learns in a short run on the case.
+"""Settings to try for a method: numbers around those that it learns on the case.
 
-The k-th setting multiplies them by the k-th draw, the same for every method; the first multiplies
-by 1. So every method has as many trials, around numbers that one rule has learned for it.
+Setting k multiplies the learned numbers by draw k, the same for every method; the first draw is 1.
+So every method gets the same number of trials around numbers learned by one rule.
 """
 
 import inspect
@@ -22,20 +22,20 @@ from ..problem import Problem
 from ..rounds.algorithm import Algorithm
 from ..tuning.scaled_schedules import SHAPES, WEIGHTS, chosen, first, times
 
-# Each number is drawn between these multiples of what was learned, evenly in its logarithm. alpha
-# reaches further up than down.
+# Each factor is drawn log-uniformly between these multiples of the learned number. alpha reaches
+# further up than down.
 REACH = {"alpha": (1 / 8, 256.0), "beta": (1 / 4, 4.0), "weight": (1 / 8, 8.0), "lam": (1 / 4, 4.0)}
-# Which of them moves which argument. AdaSDBO's steps adapt: `scale` and `first` are what it has.
+# Arguments that each factor scales. AdaSDBO's steps adapt, so `scale` and `first` are tuned.
 MOVES = {"alpha": "alpha", "scale": "alpha", "beta": "beta", "first": "beta", "lam": "lam"}
 MOVES |= dict.fromkeys(WEIGHTS, "weight")
 LARGEST = {"weight": 1.0}
-DRAWS = 20260101  # the seed of the factors
+DRAWS = 20260101  # seed of the factors
 
 
 def factors(count: int) -> list[dict[str, float]]:
-    """The first `count` draws: of `count` settings, the first k are those of a smaller budget.
+    """Return the first `count` draws; a smaller budget uses a prefix of a larger one.
 
-    Scrambled points of Halton, which leave no large gaps however few they are.
+    The draws are scrambled Halton points, which leave no large gaps even if they are few.
     """
     points = qmc.Halton(len(REACH), seed=DRAWS).random(max(0, count - 1))
     ends = np.log(list(REACH.values())).T
@@ -45,29 +45,29 @@ def factors(count: int) -> list[dict[str, float]]:
 
 @dataclass(frozen=True)
 class Tunable:
-    """A method on a case: with any factors, or with numbers that it learns."""
+    """Method on a case, with tuned or learned numbers."""
 
     make: Callable[..., Algorithm]
     fixed: dict[str, Any]  # arguments that are not tuned
-    base: dict[str, Any]  # numbers or schedules around which is tried
+    base: dict[str, Any]  # numbers or schedules to tune around
     free: dict[str, Any]  # arguments of the method that learns its numbers
 
     def at(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
-        """The method with its numbers times `factors`, and these numbers in round 0."""
+        """Return the method with its numbers times `factors`, and these numbers in round 0."""
         most = lambda name: LARGEST.get(MOVES[name], math.inf)
         given = {n: times(v, factors[MOVES[n]], most(n)) for n, v in self.base.items()}
         return self.make(**self.fixed, **given), {n: first(v) for n, v in given.items()}
 
     def untuned(self) -> Algorithm:
-        """The method that learns its numbers."""
+        """Return the method that learns its numbers."""
         return self.make(**self.free)
 
 
 def tunable(name: str, problem: Problem, network: Network, batch: int, seed: int) -> Tunable:
-    """The method `name` as it is tuned on this problem and network.
+    """Return the method `name` for tuning on this problem and network.
 
-    A method that inverts g_yy by a chain or a warm start is tuned with the chain of eq. (5) and
-    the bound that the method has learned.
+    A method that inverts g_yy by a chain or a warm start is tuned with the chain of eq. (5) and the
+    bound that the method learned.
     """
     make = catalogue.maker(name)
     taken = inspect.signature(make).parameters
@@ -84,5 +84,5 @@ def tunable(name: str, problem: Problem, network: Network, batch: int, seed: int
 
 
 def _is_chain(parameter: inspect.Parameter) -> bool:
-    """Whether the default of this parameter leaves the bound of a chain to be learned."""
+    """Return whether the default of this parameter leaves the bound of a chain to be learned."""
     return "lipschitz" in learned_names(parameter.default)

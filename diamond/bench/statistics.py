@@ -1,13 +1,13 @@
-"""What the outcomes say: costs to a target, profiles, ranks, and failures.
+"""Statistics of the outcomes: costs to a target, profiles, ranks, and failures.
 
 The target of a case is that of More and Wild (2009),
 
     target = lowest + tau (start - lowest)
 
-`lowest` the smallest upper loss of any run on the case, `start` the median of the first ones. A
-run has reached it at its first evaluation at or below the target, and what it has spent by then is
-its cost; one that never does, or diverges before, has the cost infinity. A method's cost is the
-median over its seeds, so it is infinite where half of them or more do not reach the target.
+with `lowest` the smallest upper loss of any run on the case and `start` the median of the initial
+ones. A run reaches the target at its first evaluation at or below it; its cost is the amount spent
+by then. A run that never reaches the target has infinite cost. A method's cost is the median over
+its seeds, so it is infinite if half of them or more do not reach the target.
 """
 
 import math
@@ -22,11 +22,11 @@ from scipy import stats
 TAU = 0.1
 LEVEL = 0.95
 Results = dict[str, Any]
-Outcome = dict[str, Any]  # of one run: seed, diverged, history
+Outcome = dict[str, Any]  # one run: seed, diverged, history
 
 
 def targets(pairs: Sequence[Outcome], tau: float = TAU) -> dict[str, dict[str, float]]:
-    """`start`, `lowest` and `target` of every case."""
+    """Return `start`, `lowest` and `target` of every case."""
     found: dict[str, dict[str, float]] = {}
     for case in dict.fromkeys(pair["case"] for pair in pairs):
         runs = [
@@ -42,12 +42,12 @@ def targets(pairs: Sequence[Outcome], tau: float = TAU) -> dict[str, dict[str, f
 
 
 def cost(run: Outcome, target: float, name: str) -> float:
-    """What a run had spent when it reached the target; infinite if it never did."""
+    """Return the cost of a run when it reaches the target; infinite if it never does."""
     return _spent(run, _arrival(run, target), name)
 
 
 def _arrival(run: Outcome, target: float) -> int | None:
-    """The evaluation at which a run reached the target."""
+    """Return the evaluation at which a run reaches the target."""
     losses = run["history"]["upper_loss"]
     return next((i for i, loss in enumerate(losses) if loss <= target), None)
 
@@ -59,25 +59,25 @@ def _spent(run: Outcome, at: int | None, name: str) -> float:
 
 
 def median(costs: Sequence[float]) -> float:
-    """The middle one; of an even number, the larger of the two: never between finite and not."""
+    """Return the median; of an even number, the larger of the two, which averages no infinity."""
     return sorted(costs)[len(costs) // 2]
 
 
 def interval(costs: Sequence[float]) -> tuple[float, float]:
-    """Of the median, by the percentile bootstrap over the seeds."""
+    """Return the percentile bootstrap interval of the median over the seeds."""
     low, high = _places(len(costs))
     return sorted(costs)[low], sorted(costs)[high]
 
 
 @cache
 def _places(n: int) -> tuple[int, int]:
-    """Which of n sorted costs end the interval.
+    """Return the ranks of the two of n sorted costs that end the interval.
 
-    The median of n draws is at most the k-th smallest cost where n // 2 + 1 draws or more are,
+    The median of n draws is at most the k-th smallest cost if n // 2 + 1 draws or more are,
 
         P(k) = P(Binomial(n, k / n) > n // 2)
 
-    so what any number of resamples comes near to is known without drawing one.
+    so the limit over many resamples is known without drawing any.
     """
     share = stats.binom.sf(n // 2, n, np.arange(1, n + 1) / n)
     low, high = np.searchsorted(share, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -87,7 +87,7 @@ def _places(n: int) -> tuple[int, int]:
 def table(
     pairs: Sequence[Outcome], names: Sequence[str], tau: float = TAU, kind: str = "tuned"
 ) -> list[dict[str, Any]]:
-    """A row for every pair: how many seeds reach the target, and what that costs by `names`."""
+    """Return a row per pair: number of seeds that reach the target, and their costs by `names`."""
     wanted, rows = targets(pairs, tau), []
     for pair in pairs:
         target = wanted[pair["case"]]["target"]
@@ -103,7 +103,7 @@ def table(
 
 
 def matrix(rows: Sequence[dict[str, Any]], name: str) -> tuple[list[str], list[str], NDArray[Any]]:
-    """(cases, methods, costs): infinite where the target is not reached, nan for no run."""
+    """Return (cases, methods, costs): infinite if the target is not reached, nan without a run."""
     cases = list(dict.fromkeys(row["case"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     found = np.full((len(cases), len(methods)), np.nan)
@@ -113,10 +113,10 @@ def matrix(rows: Sequence[dict[str, Any]], name: str) -> tuple[list[str], list[s
 
 
 def profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
-    """(methods, factors): the share of its cases that a method solves within a factor of the best.
+    """Return (methods, factors): share of cases that a method solves within a factor of the best.
 
-    Dolan and More (2002). Cases that no method solves count against all. Where the best costs
-    nothing, as the bytes of one agent, only those are within a factor that do as well.
+    Dolan and More (2002). Cases that no method solves count against all. If the best cost is 0, as
+    the bytes of one agent, only equal methods are within a factor.
     """
     best = np.where(np.isnan(costs), np.inf, costs).min(1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -128,13 +128,12 @@ def profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
 
 
 def ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
-    """The shared-case rank of every method and the critical difference
+    """Return the shared-case rank of every method and the critical difference
 
         q_k sqrt(k (k + 1) / (6 n))
 
-    from which two of k methods on n cases differ (Nemenyi; Demsar 2006). The shared-case rank is
-    the average over the cases that all methods met. Equal costs, infinite
-    ones among them, share their ranks.
+    beyond which two of k methods on n cases differ (Nemenyi; Demsar 2006). The shared-case rank is
+    the average over the cases that all methods met. Equal costs, also infinite ones, share ranks.
     """
     met = costs[~np.isnan(costs).any(1)]
     n, k = met.shape
@@ -146,14 +145,14 @@ def ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
 
 @cache
 def nemenyi(k: int) -> float:
-    """q_k: the range of k normal variables that is passed one time in twenty, over sqrt(2)."""
+    """Return q_k: the 95 % quantile of the range of k normal variables, over sqrt(2)."""
     return float(stats.studentized_range.ppf(LEVEL, k, math.inf)) / math.sqrt(2)
 
 
 def failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, Any]]:
-    """Where methods fail, and how: divergence, ending above the start, the target not reached.
+    """List failures by kind: divergence, ending above the start, target not reached.
 
-    `short` are the runs that missed the target but did neither of the others.
+    `short` are the runs that missed the target without the other failures.
     """
     wanted, found = targets(pairs, tau), []
     for pair in pairs:
@@ -184,11 +183,11 @@ def failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, Any]]
 
 
 def _left(ended: Sequence[float], at: dict[str, float]) -> float:
-    """The gap at the end: the median of the runs that got there."""
+    """Return the final gap: the median of the runs that finished."""
     return float(gap(np.median(ended), at)) if ended else math.nan
 
 
 def gap(loss: Any, at: dict[str, float]) -> Any:
-    """(loss - lowest) / (start - lowest): 1 at the start of a case, 0 at the lowest of any run."""
+    """Return (loss - lowest) / (start - lowest): 1 at the start of a case, 0 at the lowest loss."""
     way = at["start"] - at["lowest"]
     return (np.asarray(loss, float) - at["lowest"]) / (way or math.nan)

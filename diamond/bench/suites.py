@@ -1,4 +1,4 @@
-"""Suites: which methods meet which cases, and by which rules."""
+"""Suites of the benchmark: methods, cases and rules."""
 
 import math
 import tomllib
@@ -13,38 +13,38 @@ from ..problem import Problem
 from . import cases, unseen_cases
 from .cases import Case
 
-TUNING = 100  # seeds of the trials are from here on; those of the runs from 0
-SHORT, KEPT = 1 / 4, 1 / 4  # of a run's rounds in a first trial; of the settings, which go on
-UNTUNED = 5  # seeds of the runs without tuning, at most
+TUNING = 100  # first seed of the trials; seeds of the runs start at 0
+SHORT, KEPT = 1 / 4, 1 / 4  # share of rounds in a first trial; share of settings that continue
+UNTUNED = 5  # maximum number of seeds without tuning
 KEYS = ("methods", "settings", "seeds", "tuning_seeds", "cases")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Every method is tuned on every case by as many trials, and then run from other seeds."""
+    """Suite in which every method is tuned on every case with the same number of trials."""
 
     name: str
     cases: tuple[Case, ...]
     methods: tuple[str, ...]
-    settings: int = 16  # tried of every method on every case
-    seeds: int = 10  # of the runs that count
-    tuning_seeds: int = 2  # of every trial
-    source: str = ""  # its name or file, from which other processes make it again,
-    changes: tuple[tuple[str, Any], ...] = ()  # with these changes
+    settings: int = 16  # per method and case
+    seeds: int = 10  # of the final runs
+    tuning_seeds: int = 2  # per trial
+    source: str = ""  # name or file, from which other processes rebuild the suite
+    changes: tuple[tuple[str, Any], ...] = ()  # applied to `source`
 
     @property
     def pairs(self) -> list[tuple[Case, str]]:
-        """Case and method, where the method solves such a case."""
+        """List (case, method) for the methods that solve the case."""
         return [(case, m) for case in self.cases for m in self.methods if m in meeting(case)]
 
     @property
     def untuned_seeds(self) -> int:
-        """Of the runs without tuning: the first ones."""
+        """Return the number of seeds of the runs without tuning."""
         return min(UNTUNED, self.seeds)
 
     @property
     def runs(self) -> int:
-        """How many, trials and those without tuning among them."""
+        """Return the number of runs, including trials and runs without tuning."""
         longer = math.ceil(KEPT * self.settings) * self.tuning_seeds
         return len(self.pairs) * (self.settings + longer + self.seeds + self.untuned_seeds)
 
@@ -141,9 +141,9 @@ SUITES["full"] = Suite(
 
 
 def meeting(case: Case) -> list[str]:
-    """The methods that can solve the case.
+    """List the methods that can solve the case.
 
-    Those that keep g_yy as a matrix, or a table of all batches, meet it where these are small.
+    Methods that store g_yy as a matrix, or a table of all batches, are listed if these fit.
     """
     right = catalogue.solving(case.level, case.kind)
     return [name for name in right if case.tables or not _keeps(catalogue.row(name))]
@@ -154,7 +154,7 @@ def _keeps(row: catalogue.Row) -> bool:
 
 
 def suite(source: str, **changes: Any) -> Suite:
-    """A suite by its name, or in a TOML file; `changes` are of its fields, unless None."""
+    """Return a suite by its name or TOML file, with `changes` of its fields that are not None."""
     if source in SUITES:
         found = SUITES[source]
     elif source.endswith(".toml"):
@@ -178,7 +178,7 @@ def _chosen(kind: str, known: dict[str, Any], name: str) -> Any:
 
 
 def _read(path: Path) -> Suite:
-    """The suite in a file: `cases` are names of cases, or tables as `diamond run` takes them."""
+    """Read a suite from a file: `cases` are names of cases, or tables as in `diamond run`."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as cause:
@@ -202,8 +202,8 @@ def _read(path: Path) -> Suite:
 
 
 def _own(table: dict[str, Any], path: Path, place: int) -> Case:
-    """A case of the user's own: `problem`, `network`, `rounds`, `batch`, and perhaps a `name`."""
-    from ..config.experiment import read  # what reads files is needed for files only
+    """Read a user's case: `problem`, `network`, `rounds`, `batch`, and perhaps a `name`."""
+    from ..config.experiment import read  # only needed for files
 
     table = dict(table)
     name, batch = table.pop("name", f"case-{place}"), table.pop("batch", 16)

@@ -1,4 +1,4 @@
-"""Six cases that were drawn before the method `solve` was written, to judge it by."""
+"""Six cases that were drawn before the method `solve` was written, to evaluate it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ def _cross_entropy(x: Any, y: Any, rows: Any) -> jax.Array:
 
 
 def _penalized(x: Any, y: Any, rows: Any) -> jax.Array:
-    """The cross-entropy, and a penalty exp(x) of the squares of each layer."""
+    """Return the cross-entropy plus a penalty exp(x) of the squares of each layer."""
     layers = [jnp.sum(y[f"w{i}"] ** 2) + jnp.sum(y[f"b{i}"] ** 2) for i in (1, 2)]
     return _cross_entropy(x, y, rows) + jnp.sum(jnp.exp(x) * jnp.stack(layers))
 
@@ -60,7 +60,7 @@ def sparse_64() -> tuple[Problem, Network]:
 
 
 def plain_rows(counts: Sequence[int], features: int, noise: Noise, seed: int = 0) -> Rows:
-    """Rows of a regression on `features`, of which four matter; noise(random, n) is added."""
+    """Make rows of a regression with four relevant features; noise(random, n) is added."""
     random = np.random.default_rng(seed)
     truth = random.normal(size=features) * (np.arange(features) < 4)
 

@@ -1,4 +1,4 @@
-"""The demo: four methods on handwritten digits, split over nine agents by label."""
+"""Demo: four methods on handwritten digits, split over nine agents by label."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ ROUNDS, EVERY, BATCH = 400, 20, 32
 TERMS, LIPSCHITZ = 10, 8.0
 CHAIN = neumann(terms=TERMS, lipschitz=LIPSCHITZ)
 
-# c_alpha, c_beta, c_eta = c_gamma: each method's best of one grid (benchmarks/digits_grid.py), the
-# smallest average metric among the settings that learn. By the smallest upper loss in the end
-# GT-SGD would lead: 0.62 against DIAMOND's 0.74 in the mean of five seeds.
+# c_alpha, c_beta, c_eta = c_gamma: the best of each method on one grid (benchmarks/digits_grid.py),
+# by the smallest average metric among the settings that learn. By the smallest final upper loss
+# GT-SGD would lead: 0.62 against DIAMOND's 0.74, the mean of five seeds.
 METHODS: dict[str, tuple[float, ...]] = {
     "DIAMOND": (0.3, 1 / 0.3, 1 / 0.3**2),
     "GT-SGD": (0.3, 1.0),
@@ -24,12 +24,12 @@ METHODS: dict[str, tuple[float, ...]] = {
 
 
 def peers() -> Network:
-    """The paper's network: Erdos-Renyi with p = 0.3, Laplacian mixing."""
+    """Build the paper's network: Erdos-Renyi with p = 0.3, Laplacian mixing."""
     return network.erdos_renyi(AGENTS, p=0.3, seed=0)
 
 
 def settings() -> dict[str, Any]:
-    """All four on the same problem, network and draws, as an experiment's file says it."""
+    """Return the tables of an experiment with all four methods on the same problem and network."""
     return {
         "name": "demo",
         "rounds": ROUNDS,
@@ -41,7 +41,7 @@ def settings() -> dict[str, Any]:
 
 
 def algorithm(name: str) -> dict[str, Any]:
-    """A method with its constants and the schedules of Theorem 1, as a file says it."""
+    """Return the table of a method with its constants and the schedules of Theorem 1."""
     c_alpha, c_beta, *c_eta = METHODS[name]
     alpha = f"power({c_alpha})"
     steps = {"alpha": alpha, "beta": f"scaled({c_beta}, {alpha})"}

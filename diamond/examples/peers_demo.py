@@ -1,8 +1,8 @@
-"""Digits at five sites: real processes on this machine, one killed and started again.
+"""Demo of five sites: real processes on this machine, one killed and restarted.
 
-Everything is as it would be between five hospitals, but for the addresses: an authority, a bundle
-and rows for each site, one process a site, mutual TLS. What they come to is compared with
-`diamond.simulate`, which has all rows in one process.
+Except for the addresses, everything is as between five hospitals: an authority, a bundle and rows
+for each site, one process per site, mutual TLS. The result is compared with `diamond.simulate`,
+which has all rows in one process.
 """
 
 import os
@@ -29,8 +29,8 @@ from . import demo
 
 NAME, SITES, VICTIM = "demo-peers", ("north", "east", "south", "west", "centre"), "south"
 ROUNDS, EVERY = 100, 10
-CHAIN = {"name": "neumann", "terms": demo.TERMS}  # L_g is found by the sites
-SILENCE = 10.0  # seconds between words on what is waited for
+CHAIN = {"name": "neumann", "terms": demo.TERMS}  # the sites estimate L_g
+SILENCE = 10.0  # seconds between messages about what is awaited
 PARTS = ("train", "valid", "test")
 SITE = '''"""What every site of this demo runs: its own rows, the problem of all."""
 
@@ -47,30 +47,30 @@ def make(data: str) -> diamond.Problem:
 
 
 class Levels(NamedTuple):
-    """Of all agents."""
+    """Levels of all agents."""
 
     x: Any
     y: Any
 
 
 class Failed(RuntimeError):
-    """A site that did not come to its end."""
+    """Error: a site did not finish."""
 
 
 class Demo:
-    """The federation below `out`, and its processes while they run."""
+    """Federation below `out`, and its running processes."""
 
     def __init__(self, out: Path, say: Callable[[str], None]):
         self.say, self.out, self.folder = say, out, out / NAME
         self.place = self.folder / "federation"
-        self.rows = partition_digits(len(SITES))  # of training, validation and test
+        self.rows = partition_digits(len(SITES))  # training, validation and test rows
         self.federation = _federation()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def lay(self) -> None:
-        """Found the federation; write what each site has of its own."""
+        """Found the federation, and write the files of each site."""
         if (self.place / "bundles").exists():
-            shutil.rmtree(self.folder)  # of the last time
+            shutil.rmtree(self.folder)  # of an earlier demo
         self.place.mkdir(parents=True)
         (self.place / "site.py").write_text(SITE)
         for i, name in enumerate(SITES):
@@ -81,7 +81,7 @@ class Demo:
         found_federation(self.place / "bundles", one.name, one.sites, one.graph(), one.terms())
 
     def run(self) -> None:
-        """All sites to their end, one of them by way of a kill."""
+        """Run all sites to the end; kill and restart one of them."""
         try:
             for name in SITES:
                 self._start(name)
@@ -99,7 +99,7 @@ class Demo:
                 process.wait()
 
     def difference(self) -> float:
-        """The largest difference of any array's entry from the simulated one, by the largest."""
+        """Return the largest difference from the simulation, relative to the largest entry."""
         one = self.federation
         fixed = one.graph(), one.algorithm.build(), one.rounds
         whole = meta_learning(*self.rows)
@@ -114,14 +114,14 @@ class Demo:
         words = ["net", "start", str(self.place / "bundles" / name), "--connect", "2", "--json"]
         words += ["--problem", f"{self.place / 'site.py'}:make", "--out", str(self.out)]
         words += ["--data", str(self.place / f"{name}.npz")]
-        alone = os.environ | {"JAX_PLATFORMS": "cpu"}  # five processes would fight over a GPU
+        alone = os.environ | {"JAX_PLATFORMS": "cpu"}  # five processes would compete for a GPU
         with (self.place / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "diamond", *words], stdout=log, stderr=log, env=alone
             )
 
     def _until(self, done: Callable[[], bool], what: str) -> None:
-        """Wait as long as it takes: on a busy machine compiling alone may take minutes."""
+        """Wait without limit: on a busy machine, compiling alone may take minutes."""
         said = time.monotonic()
         while not done():
             for name, process in self.processes.items():
@@ -133,7 +133,7 @@ class Demo:
             time.sleep(0.05)
 
     def _standing(self) -> str:
-        """Where each site stands, by its last checkpoint."""
+        """Describe the round of each site's last checkpoint."""
         at = {name: self._round(name) for name in SITES}
         return ", ".join(f"{n} {f'round {t}' if t else 'compiling'}" for n, t in at.items())
 
@@ -159,7 +159,7 @@ def _federation() -> Federation:
 
 
 def _free(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Return free ports of this machine."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in held]
     for one in held:

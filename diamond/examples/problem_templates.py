@@ -1,4 +1,4 @@
-"""Experiments to start from, one for each problem of the gallery, that run as they are."""
+"""Template experiments that run as they are, one for each problem of the gallery."""
 
 import inspect
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ from ..config.validation_errors import BadExperiment, Mistake
 from ..core.suggestions import did_you_mean
 from .template_files import SITES
 
-ROWS = ("train", "valid", "test", "classes")  # what comes with a data set
+ROWS = ("train", "valid", "test", "classes")  # arguments that a data set provides
 
 
 class Start(NamedTuple):
-    """What an experiment on a problem begins with, where it is not the problem's default."""
+    """Settings of a template that differ from the problem's defaults."""
 
     agents: int
     problem: dict[str, Any]
@@ -71,7 +71,7 @@ network = "er:{agents},p=0.5,seed=0"
 
 
 def text(name: str, kind: str) -> str:
-    """The file NAME.toml of an experiment on the problem `kind`, with every option it has."""
+    """Return NAME.toml of an experiment on the problem `kind`, with all its options."""
     import tomli_w
 
     if kind not in STARTS:
@@ -80,7 +80,7 @@ def text(name: str, kind: str) -> str:
     agents, given, algorithm, rounds = STARTS[kind]
     make = getattr(problems, kind)
     mine = {k: v.replace("NAME", name) if isinstance(v, str) else v for k, v in given.items()}
-    own = "kind" in given  # its options are those of the function beside the file
+    own = "kind" in given  # options are those of the user's function
     spelled = {} if own else read(kind, parameters(make, without=ROWS), {}).spelled
     tables = {"problem": {"kind": kind} | mine | spelled, "algorithm": algorithm}
     lines = (inspect.getdoc(make) or "").splitlines()

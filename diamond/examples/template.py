@@ -1,4 +1,4 @@
-"""A new experiment to start from: a file of settings and a problem of the user's own."""
+"""Template of a new experiment: a settings file and a problem of the user's own."""
 
 import re
 from pathlib import Path
@@ -92,9 +92,9 @@ def make(agents: int = 5, noise: float = 0.5) -> diamond.Problem:
 
 
 def write(folder: Path, name: str, kind: str | None = None) -> list[Path]:
-    """Write NAME.toml and NAME.py, of a problem `kind` of the gallery NAME.toml and what it needs.
+    """Write NAME.toml and NAME.py, or for a problem `kind` NAME.toml and the files it needs.
 
-    What is there already is left alone.
+    Existing files are not overwritten.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         said = f"{name!r} is no name for a Python file; use letters, digits and _"

@@ -1,9 +1,9 @@
-"""What lies beside an experiment of the gallery: tables of sites, and functions no file can say."""
+"""Files beside a template of the gallery: tables of sites, and functions in Python."""
 
 import numpy as np
 
-SITES, ROWS = 5, 60  # tables, and rows of the first
-WEIGHTS = (2.0, -1.0, 0.5, 0.0, 0.0, 0.0)  # of the features: half of them are noise
+SITES, ROWS = 5, 60  # number of tables, and rows of the first
+WEIGHTS = (2.0, -1.0, 0.5, 0.0, 0.0, 0.0)  # weights of the features: half of them are noise
 BACKBONE = '''\
 """A representation in common: images seen through kernels that all agents share."""
 
@@ -39,7 +39,7 @@ def make(agents: int = 5, regularizer: float = 0.1) -> diamond.Problem:
 
 
 def files(name: str, kind: str) -> dict[str, str]:
-    """The files that NAME.toml on the problem `kind` needs, by name."""
+    """Return the files that NAME.toml on the problem `kind` needs, by name."""
     if kind == "representation":
         return {f"{name}.py": BACKBONE}
     if kind == "regression":
@@ -48,7 +48,7 @@ def files(name: str, kind: str) -> dict[str, str]:
 
 
 def _table(site: int) -> str:
-    """Rows of one site: target = a'(weights + 0.2 noise of the site) + noise, at several scales."""
+    """Make rows of one site: target = a'(weights + 0.2 site noise) + noise, at several scales."""
     random = np.random.default_rng(site)
     scales = 10.0 ** np.arange(-1, len(WEIGHTS) - 1)
     own = np.array(WEIGHTS) + 0.2 * random.normal(size=len(WEIGHTS)) * np.sign(np.abs(WEIGHTS))

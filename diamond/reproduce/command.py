@@ -1,4 +1,4 @@
-"""What `diamond reproduce` and `diamond tune` do: estimate, run, print, draw, write."""
+"""Implementation of `diamond reproduce` and of `diamond tune` for the paper's cases."""
 
 import json
 import time
@@ -30,9 +30,9 @@ FEATURES = {"mnist": 784, "cifar10": 3072, "a9a": 123}
 def reproduce(
     figure: str, scale: Scale, kind: str, out: Path, folder: Path | None, console: Console
 ) -> dict[str, Any]:
-    """One figure: all numbers (JSON), a table (Markdown), PNG and PDF in `out`/`figure`.
+    """Reproduce one figure: numbers (JSON), a table (Markdown), PNG and PDF in `out`/`figure`.
 
-    Also returns the table, and which files were written.
+    Returns the table and the paths of the files.
     """
     place = out / figure
     place.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def reproduce(
 def publish(
     figure: str, kind: str, found: dict[figures.Line, list[figures.Trial]], place: Path
 ) -> list[Path]:
-    """Figure, table and all numbers of what was found, into files of `place`."""
+    """Write figure, table and all numbers into `place`."""
     rows = figures.table(found)
     paths = [place / f"{figure}-{kind}.{ending}" for ending in ("png", "pdf")]
     drawing.draw(figure, found, paths)
@@ -84,7 +84,7 @@ def publish(
 def tune_cases(
     names: list[str], scale: Scale, out: Path, store: Path, folder: Path | None, console: Console
 ) -> dict[str, dict[str, Any]]:
-    """Tune every named case; all trials and the best constants into `store`, and returned."""
+    """Tune every named case; write all trials and the best constants to `store`; return them."""
     known = json.loads(store.read_text()) if store.exists() else {}
     for name in names:
         case = CASES[name]
@@ -105,7 +105,7 @@ def tune_cases(
 
 
 def layout(known: dict[str, dict[str, Any]]) -> str:
-    """The file of constants as JSON, one trial a line."""
+    """Format the file of constants as JSON, one trial per line."""
     cases = []
     for name, case in known.items():
         fields = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in case.items() if k != "trials"]
@@ -117,7 +117,7 @@ def layout(known: dict[str, dict[str, Any]]) -> str:
 
 
 def pace(found: dict[figures.Line, list[figures.Trial]]) -> list[dict[str, Any]]:
-    """Slope of the average metric, and rounds and samples to reach several epsilon."""
+    """Return the slope of the average metric, and rounds and samples to several epsilon."""
     rows = []
     for line, runs in found.items():
         histories = [run["history"] for run in runs if run["diverged"] is None]
@@ -141,7 +141,7 @@ def pace(found: dict[figures.Line, list[figures.Trial]]) -> list[dict[str, Any]]
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """Rows as a Markdown table; what a row does not have (it diverged) stays empty."""
+    """Format rows as a Markdown table; missing values, after divergence, stay empty."""
     shown = list(dict.fromkeys(key for row in rows for key in row if not key.endswith("_sd")))
     cell = lambda row, key: f"{_number(row.get(key, ''))}{_spread(row, key)}"
     lines = [shown, ["---"] * len(shown), *([cell(row, k) for k in shown] for row in rows)]
@@ -169,8 +169,10 @@ def _spread(row: dict[str, Any], key: str) -> str:
 
 
 def _minutes(cases: list[Case], scale: Scale) -> float:
-    """A guess. On a CPU, from the products that the rounds must do and the speed of products here;
-    an accelerator waits for launches instead, and compiles for most of the time.
+    """Estimate the duration in minutes.
+
+    On a CPU, the estimate uses the matrix products of the rounds and the measured speed of
+    products; an accelerator spends its time on launches and compilation instead.
     """
     if jax.default_backend() != "cpu":
         return (15 * len(cases) * scale.rounds / 2000 + 45 * len(set(cases))) / 60
@@ -183,5 +185,5 @@ def _minutes(cases: list[Case], scale: Scale) -> float:
     peak = 8 * 2 * size**3 / (time.perf_counter() - begun)
     # Per agent and round, on average: 2 points, 14 batches (half the chain), 3 passes.
     work = sum(2 * BATCH * FEATURES[c.dataset] * 20 * c.agents * 3 * (TERMS + 4) for c in cases)
-    reached = 1 / 3  # of the speed of larger products
+    reached = 1 / 3  # fraction of the speed of larger products
     return (work * scale.rounds * scale.seeds / (reached * peak) + 20 * len(set(cases))) / 60

@@ -1,4 +1,4 @@
-"""The pictures of the four figures: mean curves over seeds, the range between seeds as a band."""
+"""Pictures of the four figures: mean curves over seeds, with the range as a band."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ Found = dict[Line, list[Trial]]
 
 
 class Column(NamedTuple):
-    """Panels one below the other: the same lines, one quantity each."""
+    """Panels in a column: the same lines, one quantity each."""
 
     title: str
     lines: list[Line]
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 def draw(figure: str, found: Found, paths: Sequence[Path]) -> None:
-    """One column for every setting, against rounds."""
+    """Draw one column for every setting, against rounds."""
     titles = list(dict.fromkeys(_title(figure, line.case) for line in found))
     columns = [Column(t, [x for x in found if _title(figure, x.case) == t]) for t in titles]
     shown = ["accuracy", "test_loss", "metric"] if figure == "fig4" else ["metric", "upper_loss"]
@@ -41,7 +41,7 @@ def draw(figure: str, found: Found, paths: Sequence[Path]) -> None:
 
 
 def costs(found: Found, paths: Sequence[Path]) -> None:
-    """The first setting against rounds, samples and seconds."""
+    """Draw the first setting against rounds, samples and seconds."""
     first = next(iter(found)).case
     lines = [line for line in found if line.case == first]
     columns = [Column(_title("", first), lines, along) for along in ("round", "samples", "seconds")]

@@ -1,4 +1,4 @@
-"""The four figures: what each runs, and its table."""
+"""The four figures: their runs and tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Line:
 
 
 def lines(figure: str) -> list[Line]:
-    """What figure 1, 2, 3 or 4 shows."""
+    """Return the lines of figure 1, 2, 3 or 4."""
     if figure in ("fig1", "fig2"):
         dataset, skewed = ("mnist", "label") if figure == "fig1" else ("cifar10", "label2")
         cases = [Case(dataset, m, kind) for m in (9, 15) for kind in (skewed, "iid")]
@@ -48,7 +48,7 @@ def run(
     folder: Path | None,
     on_trial: Callable[[int], None],
 ) -> dict[Line, list[Trial]]:
-    """Every line's trials, one a seed."""
+    """Run the trials of every line, one per seed."""
 
     def of(line: Line) -> list[Trial]:
         chosen = constants(line.case, kind, line.method)
@@ -60,7 +60,7 @@ def run(
 
 
 def table(found: dict[Line, list[Trial]]) -> list[dict[str, Any]]:
-    """One row a line: means over seeds, with the standard deviation between them."""
+    """Return one row per line: means over seeds, with the standard deviation."""
     rows = []
     for line, runs in found.items():
         scores = [score(trial) for trial in runs]
@@ -82,6 +82,6 @@ def table(found: dict[Line, list[Trial]]) -> list[dict[str, Any]]:
                 row[key] = values.mean()
                 row[f"{key}_sd"] = values.std(ddof=1) if len(values) > 1 else 0.0
                 if key == "upper_loss":
-                    row["worst_loss"] = values.max()  # a seed that stopped learning shows here
+                    row["worst_loss"] = values.max()  # reveals a seed that stopped learning
         rows.append(row)
     return rows

@@ -21,9 +21,9 @@ def method(
     hypergradient: Hypergradient,
     frozen: bool = False,
 ) -> Algorithm:
-    """The method with (c_alpha, c_beta, c_eta = c_gamma); the last is for those with momentum only.
+    """Build the method with (c_alpha, c_beta, c_eta = c_gamma); the last needs momentum.
 
-    `frozen`: x does not move, all else is as it was.
+    If `frozen` is true, x does not move.
     """
     c_alpha, c_beta, c_eta = (*constants, 1.0)[:3]
     steps = paper(c_alpha, c_beta, c_eta, c_eta)

@@ -18,9 +18,9 @@ def run(
     on_trial: Callable[[int], None],
     frozen: bool = False,
 ) -> list[Trial]:
-    """The trials of `method` with each (constants, seed): remembered, or run and remembered.
+    """Return the trials of `method` with each (constants, seed), cached or run and cached.
 
-    `frozen`: without moving x.
+    If `frozen` is true, x does not move.
     """
     fixed: dict[str, Any] = case.describe(scale) | {"method": method, "frozen": frozen}
     wanted = [

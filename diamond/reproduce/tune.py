@@ -25,12 +25,12 @@ FINE = {
     "a9a": (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0),
 }
 NEAR = 1.25
-SEEDS = (100, 101)  # not those of the experiments
+SEEDS = (100, 101)  # different from those of the experiments
 STORE = "constants.json"
 
 
 def grid(case: Case, method: str) -> list[Constants]:
-    """27 settings, in the constants of the paper: c_alpha = a, c_beta = b / a, c_eta = e / a^2."""
+    """List 27 settings in the paper's constants: c_alpha = a, c_beta = b / a, c_eta = e / a^2."""
     kind = "a9a" if case.dataset == "a9a" else "meta"
     a, b, e = FACTORS[kind] if method in MOMENTUM else (FINE[kind], FACTORS[kind][1], (1.0,))
     return [(a, b / a, e / a**2) for a, b, e in itertools.product(a, b, e)]
@@ -43,12 +43,12 @@ def tune(
     folder: Path | None,
     on_trial: Callable[[int], None],
 ) -> dict[str, Any]:
-    """The constants of every method, chosen by two rules; and all that was tried.
+    """Choose the constants of every method by two rules, and return all trials.
 
-    Both look at the upper loss late in the run (mean over the last fifth of the evaluations and two
-    seeds); a setting that diverges with any seed is out. "loss": the smallest. "tuned": the
-    smallest average metric among the settings that come within a quarter of the best upper loss of
-    any method. The metric alone must not choose: it is smallest where saturated units have stopped
+    Both rules use the late upper loss (mean over the last fifth of the evaluations and two seeds);
+    settings that diverge with any seed are excluded. "loss" takes the smallest. "tuned" takes the
+    smallest average metric among the settings within a quarter of the best upper loss of any
+    method. The metric alone is no criterion: it is smallest where saturated units have stopped
     learning.
     """
     rows: list[dict[str, Any]] = []
@@ -72,7 +72,7 @@ def tune(
 
 
 def choose(rows: list[dict[str, Any]], kind: str) -> dict[str, Constants]:
-    """The best constants of every method among `rows`, by the rule "tuned" or "loss"."""
+    """Return the best constants of every method among `rows`, by the rule "tuned" or "loss"."""
     enough = NEAR * min(row["upper_loss"] for row in rows)
     by_loss = lambda row: row["upper_loss"]
     by_both = lambda row: (max(row["upper_loss"], enough), row["metric"])
@@ -88,7 +88,7 @@ def _late(name: str) -> Callable[[Trial], float]:
 
 
 def constants(case: Case, kind: str, method: str) -> Constants:
-    """Those the paper published, or those chosen by a rule of `tune` (on a graph with p = 0.3)."""
+    """Return the published constants, or those chosen by `tune` (on a graph with p = 0.3)."""
     if kind == "published":
         return PUBLISHED[case.dataset]
     tuned = json.loads(resources.files(__package__).joinpath(STORE).read_text())
