@@ -1,1 +1,1 @@
-"""Agents as peers: each holds its own rows, talks to its neighbours only, and survives a crash."""
+"""Agents as peers: each holds its own rows, contacts only its neighbours, and survives crashes."""

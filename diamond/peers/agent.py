@@ -1,4 +1,4 @@
-"""One agent's part of a round, without any network: what it tells, thinks and becomes."""
+"""Computation of one agent in a round, without networking: outgoing message, gradients, state."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,13 +27,13 @@ LocalMeasure = Literal["exact", "cheap"]
 
 
 class Agent:
-    """Agent `number` of the network, with a problem that holds its own rows only.
+    """Agent `number` of the network, with a problem that holds only its own rows.
 
-    It draws what agent `number` of `diamond.simulate` draws and adds up what it hears in the order
-    of the agents, so its trajectory is the simulated one. A round is one exchange after another.
-    Numbers that the algorithm leaves open are found from what this agent measures and the largest
-    in the network. With `clip`, no neighbour counts for more than that many times what is usual
-    (`programs.clipped`).
+    The agent draws the samples of agent `number` of `diamond.simulate` and sums received messages
+    in the order of the agents, so its trajectory equals the simulated one. A round is a sequence of
+    exchanges. Numbers that the algorithm leaves open are estimated from this agent's measurements
+    and the maximum over the network. With `clip`, the difference to a neighbour is bounded by
+    `clip` times the median (`programs.clipped`).
     """
 
     def __init__(
@@ -69,62 +69,62 @@ class Agent:
         self.turns, self.after = turns_of(self.outline, self.layouts)
         self.several = sum(stage.times for stage in self.outline.stages) > 1
         self._rows, self._objectives = jax.tree.flatten(self.objectives)
-        self._bits = jax.random.key_data(self.key)  # typed keys are slow to hand to a program
+        self._bits = jax.random.key_data(self.key)  # typed keys are slow to pass to a program
         self._place = jnp.asarray(np.int32(number))
         stages = self.outline.stages
         self._early = [not turn.before and stages[turn.stage].early for turn in self.turns]
         self._thens = [self._then(turn) for turn in range(len(self.turns))]
         self._numbers: tuple[Any, Any, Any] = None, None, None  # algorithm, its leaves, structure
-        self._ahead: tuple[Any, Any, Any] = None, None, None  # algorithm, state, message by then
-        self._told: tuple[Any, Any] = None, None  # what it told last, and the same on the device
+        self._ahead: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message
+        self._told: tuple[Any, Any] = None, None  # last message, on host and device
 
     @property
     def exchanges(self) -> int:
-        """Of a round."""
+        """Return the number of exchanges of a round."""
         return len(self.turns)
 
     def tick(self, progress: Progress, turn: int = 0) -> int:
-        """Exchanges made when this one of the round begins: the clock of peers."""
+        """Return the number of exchanges before this one: the clock of peers."""
         return progress.clock * self.exchanges + turn
 
     def layout(self, tick: int) -> Layout:
-        """Of the message of that exchange."""
+        """Return the layout of the message of that exchange."""
         return self.layouts[self.turns[tick % self.exchanges].stage]
 
     @property
     def largest(self) -> Layout:
-        """Of all messages, that of most bytes."""
+        """Return the layout of the largest message."""
         return max(self.layouts, key=lambda leaves: sum(leaf.size for leaf in leaves))
 
     @property
     def bytes(self) -> int:
-        """Of all messages of a round, to one neighbour."""
+        """Return the bytes of all messages of a round to one neighbour."""
         return sum(leaf.size for turn in self.turns for leaf in self.layouts[turn.stage])
 
     def early(self, turn: int) -> bool:
-        """Whether the message of that exchange is known before its gradients."""
+        """Return whether the message of that exchange is known before its gradients."""
         return self._early[turn]
 
     def begin(self) -> Progress:
-        """Before round 0, and before anything is found."""
+        """Return the progress before round 0, before anything is estimated."""
         state = self.outline.init(*self.problem.start(self.seed))
         kept = self.ends and tuple(self.ends.start(one, len(self.heard)) for one in self.told)
         return Progress(0, state, cost.zeros(), self.given, {}, kept)
 
     def begin_at(self, x: Tree, y: Tree) -> Progress:
-        """The same, from another point."""
+        """Return the initial progress at another point."""
         there = self.begin()._replace(state=self.outline.init(x, y))
         return there._replace(start=mark(there))
 
     def find(self, progress: Progress, talk: Talk) -> Progress:
-        """With the numbers that the algorithm leaves open, found where the agent stands."""
+        """Estimate the numbers that the algorithm leaves open, at the agent's current point."""
         setting = self._setting(progress, talk)
         if progress.clock or progress.start:
             state = jax.tree.map(lambda a: a[None], progress.state)
             setting = setting.at(state.x, state.y, progress.anew, progress.t)
         resolved = resolve(self.given, setting)
         counter = cost.add(progress.spent, jnp.asarray(cost.each(resolved.cost, 1)[0]))
-        if not progress.t:  # what is kept may be as large as what was found says
+        if not progress.t:  # the size of the kept state may depend on the estimates
             state = resolved.algorithm.init(progress.state.x, progress.state.y)
             progress = progress._replace(state=state)
         found, algorithm = setting.memory, watch.shrunk(resolved.algorithm, setting.memory)
@@ -134,12 +134,12 @@ class Agent:
         return progress
 
     def renews(self, progress: Progress) -> bool:
-        """Whether numbers are to be found anew here."""
+        """Return whether numbers are to be estimated again in this round."""
         lasting = all(found.lasting for found in progress.found.values())
         return not lasting and progress.t in refreshes(progress.t)
 
     def numbered(self, progress: Progress) -> Progress:
-        """With the numbers found before put into the algorithm."""
+        """Put the numbers estimated earlier into the algorithm."""
         resolved = resolve(self.given, self._setting(progress))
         return progress._replace(algorithm=watch.shrunk(resolved.algorithm, progress.found))
 
@@ -148,34 +148,34 @@ class Agent:
         return Setting(*fixed, memory=dict(progress.found), agent=self.number, talk=talk)
 
     def think(self, progress: Progress, turn: int) -> Thought:
-        """All work up to that exchange: the stages that tell nothing, then the gradients for it."""
+        """Compute everything up to that exchange: silent stages, then the gradients for it."""
         stage, number, silent = self.turns[turn]
         numbers, structure = self._flat(progress.algorithm)
         ways = tuple((one, self._which(turn_of_it)) for one, turn_of_it in silent)
         fixed = structure, self._objectives, self.sampling, ways, stage, self._which(number)
         plan = Before(*fixed, tells=not self.early(turn))
         thought: Thought = programs.before(plan)(*self._given(numbers, progress))
-        thought.spent.block_until_ready()  # and with it the rest of the program
+        thought.spent.block_until_ready()  # waits for the whole program
         return thought if silent else thought._replace(state=progress.state)
 
     def _given(self, numbers: Any, progress: Progress) -> tuple[Any, ...]:
-        """What a program up to an exchange is given."""
+        """Return the arguments of a program up to an exchange."""
         where = progress.state, progress.spent, np.int32(progress.t)
         return numbers, self._rows, self._bits, self._place, *where
 
     def _which(self, number: int) -> int | None:
-        """Of the round, for what is random, where a round has several stages."""
+        """Return the index of a stage for random draws, if a round has several stages."""
         return number if self.several else None
 
     def _flat(self, algorithm: Any) -> tuple[Any, Any]:
-        """The numbers of the algorithm, where programs have them at hand, and its structure."""
+        """Return the numbers of the algorithm, as programs take them, and its structure."""
         if self._numbers[0] is not algorithm:
             leaves, structure = jax.tree.flatten(algorithm)
             self._numbers = algorithm, [jnp.asarray(leaf) for leaf in leaves], structure
         return self._numbers[1:]
 
     def message(self, progress: Progress, turn: int, thought: Thought | None) -> Message:
-        """What the agent tells; `thought` may be None if that is early."""
+        """Return the outgoing message; `thought` may be None if the message is early."""
         if thought is not None and thought.told is not None:
             return thought.told
         if self._ahead[0] is progress.algorithm and self._ahead[1] is progress.state:
@@ -185,7 +185,7 @@ class Agent:
         return tell(numbers, progress.state, np.int32(progress.t))
 
     def tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[np.ndarray]:
-        """What travels of it, as arrays."""
+        """Return the arrays to send."""
         message = self.message(progress, turn, thought)
         if self.ends is not None:
             own = progress.kept[self.turns[turn].stage][self.heard.index(self.number)]
@@ -195,15 +195,15 @@ class Agent:
         return self._told[0]
 
     def _moment(self, t: int, turn: int) -> Moment:
-        """For what is random in compressing."""
+        """Return the moment that seeds random compression."""
         return Moment(self.key, jnp.int32(t), self.turns[turn].number if self.several else None)
 
     def unpacked(self, arrays: Sequence[np.ndarray], turn: int = 0) -> Message:
-        """The message that those arrays are, or what travels in its place."""
+        """Restore the message, or its compressed form, from arrays."""
         return jax.tree.unflatten(self._structures[self.turns[turn].stage], arrays)
 
     def last(self, progress: Progress, told: Mapping[int, Any], turn: int) -> dict[int, Message]:
-        """What everyone heard is taken to have told in that exchange of the last round."""
+        """Return the messages of all sources in that exchange of the last round, as decoded."""
         found = {j: self.unpacked(arrays, turn) for j, arrays in told.items()}
         if self.ends is None:
             return found
@@ -221,13 +221,13 @@ class Agent:
         thought: Thought,
         messages: Mapping[int, Sequence[np.ndarray]],
     ) -> Progress:
-        """The end of the exchange, from what all neighbours and the agent itself told."""
+        """Finish the exchange with the messages of all neighbours and the agent's own."""
         here, stage = self.heard.index(self.number), self.turns[turn].stage
         t, kept, then = np.int32(progress.t), progress.kept, self._thens[turn]
         if self.ends is None:
             numbers, structure = self._flat(progress.algorithm)
             plan = After(structure, self._structures[stage], stage, here, then, self.clip)
-            known, leaves = self._told  # what it told itself, as the device has it
+            known, leaves = self._told  # its own message, already on the device
             heard = [leaves if messages[j] is known else messages[j] for j in self.heard]
             parts = tuple(map(tuple, heard))
             given = thought.state, thought.estimate
@@ -256,9 +256,9 @@ class Agent:
         return progress._replace(state=state, spent=thought.spent, kept=kept)
 
     def _then(self, turn: int) -> tuple[int, int] | None:
-        """Whose message is known at the end of that exchange, if any is: its stage, rounds later.
+        """Return (stage, rounds ahead) of the message known at the end of that exchange, if any.
 
-        That of the next exchange, if it is early and no stage of the agent's own lies between.
+        This is the message of the next exchange, if it is early and no silent stage lies between.
         """
         last = turn + 1 == self.exchanges
         following = 0 if last else turn + 1
@@ -267,7 +267,7 @@ class Agent:
         return self.turns[following].stage, int(last)
 
     def end(self, progress: Progress) -> Progress:
-        """The end of the round: the stages after its last exchange."""
+        """Finish the round: run the stages after its last exchange."""
         state, spent = progress.state, progress.spent
         if self.after:
             numbers, structure = self._flat(progress.algorithm)
@@ -278,12 +278,12 @@ class Agent:
 
 
 def _outline(algorithm: Any) -> Any:
-    """The algorithm with 1 for every number left to the run: for shapes, before they are found."""
+    """Replace every number left to the run by 1: for shapes, before estimation."""
     return jax.tree.map(jnp.asarray, swap(algorithm, lambda open: 1))
 
 
 def _check(problem: Problem, network: Network, number: int) -> None:
-    """Refuse what one agent cannot run."""
+    """Refuse problems and networks that a single agent cannot run."""
     if problem.agents != 1:
         raise ValueError(
             f"the problem holds the rows of {problem.agents} agents; a peer needs one with its own "

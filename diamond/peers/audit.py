@@ -1,7 +1,7 @@
-"""A line in the log for every connection that is refused, and for every neighbour that misbehaves.
+"""Log of refused connections and misbehaving neighbours.
 
-A flood must not fill the disk: of one address, a few lines a minute are written, and then how many
-more there were.
+A flood must not fill the disk: for each address a few lines per minute are written, then the number
+of omitted ones.
 """
 
 import logging
@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from .plain_text import printable
 
 LOG = logging.getLogger("diamond.peers")
-LINES, SECONDS = 20, 60.0  # so many lines of one source in so long
-SOURCES = 1000  # whose lines are counted at a time
+LINES, SECONDS = 20, 60.0  # lines per source in this time
+SOURCES = 1000  # maximum number of sources counted at a time
 
 
 @dataclass
 class Audit:
-    """Writes to the log; `counts` has how often each source was written of or left out."""
+    """Rate-limited log; `counts` has the number of events by source."""
 
     say: Callable[[str], None] = LOG.warning
     clock: Callable[[], float] = time.monotonic
     counts: dict[str, int] = field(default_factory=dict)
-    _since: dict[str, tuple[float, int]] = field(default_factory=dict)  # and lines since then
+    _since: dict[str, tuple[float, int]] = field(default_factory=dict)  # start and lines
 
     def note(self, source: str, what: object) -> None:
-        """Something about `source`: an address with its port, a neighbour at one, or a neighbour.
+        """Log an event about `source`: an address with its port, or a neighbour.
 
-        Those of one machine are counted together, whatever the port.
+        Events of one machine are counted together, whatever the port.
         """
         machine = source.rpartition(" at ")[2].rpartition(":")[0] or source
         now, known = self.clock(), self._since.get(machine)

@@ -1,4 +1,4 @@
-"""A federation's own authority: founds it, and writes one bundle a site."""
+"""Certificate authority of a federation: founds it, and writes one bundle per site."""
 
 import datetime
 import os
@@ -35,8 +35,8 @@ from .roster import (
 )
 
 AUTHORITY = "ca.key"
-YEARS, DAYS = 10, 365  # the authority's certificate lasts so long, a site's so long
-SKEW = datetime.timedelta(minutes=5)  # clocks may differ by so much
+YEARS, DAYS = 10, 365  # validity of the authority's certificate and of a site's
+SKEW = datetime.timedelta(minutes=5)  # tolerated difference between clocks
 
 
 def found_federation(
@@ -46,11 +46,10 @@ def found_federation(
     network: Network,
     terms: Mapping[str, Any] | None = None,
 ) -> dict[str, Path]:
-    """Make a federation of `sites`, name to "host:port" in the order of the agents.
+    """Found a federation of `sites`, name to "host:port" in the order of the agents.
 
-    `terms`, what the sites agree to run, are signed with the roster.
-
-    Writes the authority's key, which stays here, and one bundle a site; returns the bundles.
+    `terms`, what the sites agree to run, are signed with the roster. Writes the authority's key,
+    which stays here, and one bundle per site; returns the bundles.
     """
     if len(sites) != network.agents:
         raise ValueError(f"{len(sites)} sites for a network of {network.agents} agents")
@@ -72,7 +71,7 @@ def found_federation(
 def enrol(
     folder: Path, roster: Roster, keys: Mapping[str, ec.EllipticCurvePrivateKey], days: int = DAYS
 ) -> dict[str, Path]:
-    """A bundle for each member whose key is given; all get this roster."""
+    """Write a bundle for each member whose key is given; all get this roster."""
     authority = load_pem_private_key((folder / AUTHORITY).read_bytes(), None)
     assert isinstance(authority, ec.EllipticCurvePrivateKey)
     content = roster.encode()
@@ -96,10 +95,10 @@ def enrol(
 
 
 def renew(folder: Path, site: str | None = None, days: int = DAYS) -> dict[str, Path]:
-    """New keys and certificates for all sites of the federation in `folder`, or for one.
+    """Issue new keys and certificates for all sites of the federation in `folder`, or for one.
 
-    The authority stays, and so do the terms. The roster that lists the new keys is of the next
-    version; sites that have it refuse the old keys.
+    The authority and the terms stay. The roster that lists the new keys has the next version; sites
+    that have it refuse the old keys.
     """
     if not (folder / AUTHORITY).exists():
         raise FileNotFoundError(
@@ -155,7 +154,7 @@ def _certificate(
 
 
 def _private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """A key that only its owner can read, from the first byte on."""
+    """Write a key that only its owner can read, from the first byte on."""
     content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     fresh = path.with_name(path.name + ".tmp")
     fresh.unlink(missing_ok=True)

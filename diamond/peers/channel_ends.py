@@ -1,9 +1,8 @@
-"""The two ends of a channel between sites: what travels in place of a message, and what it is
-taken for.
+"""Encoder and decoder of a channel between sites.
 
-A site keeps, of itself and of every neighbour, what all who hear that agent know of its messages;
-both ends compute it from the same bytes. Only what a sender does is real here, compression and
-delay: what happens on a link is up to the link.
+For itself and for every neighbour, a site keeps the state that all receivers share about that
+agent's messages; both ends compute it from the same bytes. Only operations of the sender are real
+here, compression and delay; the link itself determines losses.
 """
 
 from collections.abc import Sequence
@@ -19,35 +18,35 @@ from ..network.channels.compression import Compressed
 from ..network.channels.delay import Delay
 from ..network.mixing.lossy_mixer import TOLD, channel_key
 
-Kept = tuple[Any, ...]  # of each agent heard: what each channel keeps
+Kept = tuple[Any, ...]  # state of each channel, for each source
 
 
 @dataclass(frozen=True)
 class ChannelEnds:
-    """The channels of a network, as a site has them: the first may compress, others delay."""
+    """Channels of a network at a site: the first may compress, the others delay."""
 
     codec: Compressed | None
     delays: tuple[Delay, ...]
     damping: Any
 
     def wire(self, message: Any) -> Any:
-        """What travels, as shapes."""
+        """Return the shapes of the encoded message."""
         return message if self.codec is None else self.codec.wire(message)
 
     def start(self, message: Any, agents: int) -> Kept:
-        """What is kept of each of so many agents, before its first message."""
+        """Return the initial state of each of `agents` agents."""
         blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), message)
         own = None if self.codec is None else self.codec.start(blank)
         return tuple((own, *(late.start(blank) for late in self.delays)) for _ in range(agents))
 
     def encode(self, kept: Any, message: Any, moment: Moment, number: int) -> Any:
-        """What agent `number`, of whom this is kept, sends."""
+        """Encode the message of agent `number`, with its state `kept`."""
         if self.codec is None:
             return message
         return _encode(self.codec, kept[0], message, _key(moment, number))
 
     def decode(self, kept: Any, wire: Any, like: Any, moment: Moment, number: int) -> Any:
-        """What agent `number` is taken to have told; `like` is a message, for its shapes."""
+        """Decode the message of agent `number`; `like` is a message, for its shapes."""
         if self.codec is None:
             return wire
         return _decode(self.codec, kept[0], wire, like, _key(moment, number))
@@ -55,7 +54,7 @@ class ChannelEnds:
     def hear(
         self, kept: Kept, own: Any, here: int, wires: Sequence[Any], moment: Moment, who: list[int]
     ) -> tuple[list[Any], Kept]:
-        """What each of `who` is taken to say now, and what is kept; `own` is the message told."""
+        """Decode the messages of `who` and update the state; `own` is the agent's own message."""
         said, after = [], []
         for place, (number, wire, memory) in enumerate(zip(who, wires, kept)):
             spoken, now = self.decode(memory, wire, own, moment, number), list(memory)
@@ -70,7 +69,7 @@ class ChannelEnds:
         return said, tuple(after)
 
     def share(self, t: int) -> Any:
-        """Of a change, what is made of it in round t."""
+        """Return the share of a change that is applied in round t."""
         return self.damping(t) if callable(self.damping) else self.damping
 
     @property
@@ -79,7 +78,7 @@ class ChannelEnds:
 
 
 def channel_ends(network: Network) -> ChannelEnds | None:
-    """The ends of the channels of `network`; None where it has none."""
+    """Return the encoder and decoder of `network`; None if it has no channels."""
     if not network.channels:
         return None
     first, *rest = network.channels
@@ -105,5 +104,5 @@ def _decode(codec: Compressed, copy: Any, wire: Any, like: Any, key: jax.Array) 
 
 
 def _key(moment: Moment, number: int) -> jax.Array:
-    """That of an agent, as in `LossyMixer`; who compresses comes first."""
+    """Return the key of an agent, as in `LossyMixer`; compressing channels come first."""
     return jax.random.fold_in(channel_key(moment, 0, TOLD), number)

@@ -1,4 +1,4 @@
-"""What an agent needs to go on after a crash, on its disk."""
+"""Checkpoints of an agent, from which it resumes after a crash."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from .outbox import Outbox
 from .progress import Mark, Progress
 
 STATES, MESSAGES, FINISHED = "checkpoint", "messages", "finished.json"
-RECENT, LOWEST, START = ".recent", ".lowest", ".start"  # among the arrays, states to go back to
+RECENT, LOWEST, START = ".recent", ".lowest", ".start"  # prefixes of the arrays of rollback states
 
 
 class _Own(NamedTuple):
-    """The arrays of a `Progress`, by the names that they have in any run's checkpoint."""
+    """Arrays of a `Progress`, by the names in any run's checkpoint."""
 
     state: Any
     spent: Any
@@ -28,13 +28,13 @@ class _Own(NamedTuple):
 
 
 class OtherRun(ValueError):
-    """A folder with the checkpoint of another run."""
+    """Error: the folder has the checkpoint of another run."""
 
 
 def save(folder: Path, run: str, progress: Progress, store: Outbox) -> dict[Key, Written]:
-    """Write the messages that neighbours may still need, then where the agent stands.
+    """Write the messages that neighbours may still request, then the progress.
 
-    Returns where the messages are that were in memory only.
+    Returns the locations of the messages that were in memory only.
     """
     places = kept_messages.save(folder / MESSAGES, progress.clock, store.frames)
     arrays = tree.named(_Own(progress.state, progress.spent, progress.kept))
@@ -56,12 +56,12 @@ def save(folder: Path, run: str, progress: Progress, store: Outbox) -> dict[Key,
 
 
 def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: int = 1) -> Progress:
-    """Where the newest whole checkpoint leaves the agent, with `store` filled; else `start`.
+    """Restore the newest complete checkpoint and fill `store`; else return `start`.
 
-    The algorithm is that of `start` still: the numbers found are yet to be put into it.
-    Checkpoints that are damaged are set aside: the one before them counts, or the start if there
-    was one only, since neighbours keep all messages until there are two (`safe`). Raises `OtherRun`
-    where more than one is damaged and none is left: the neighbours have forgotten what it takes.
+    The algorithm is still that of `start`: estimated numbers are put into it later. Damaged
+    checkpoints are set aside. If there was only one, the run restarts, since neighbours keep all
+    messages until there are two (`safe`). Raises `OtherRun` if more than one is damaged and none is
+    left, since neighbours have discarded the messages that a restart needs.
     """
     states = folder / STATES
     damage: list[str] = []
@@ -109,7 +109,7 @@ def _log(damage: list[str], consequence: str) -> None:
 
 
 def _marks(start: Progress, notes: Any, arrays: Any) -> dict[str, Mark]:
-    """The states to go back to, in the order that they were written in."""
+    """Return the rollback states in the order in which they were written."""
     found, like = {}, _Own(start.state, None, start.kept)
     for where, t in notes.get("marks", {}).items():
         own = {name: arrays[f"{where}{name}"] for name in tree.named(like)}
@@ -119,20 +119,20 @@ def _marks(start: Progress, notes: Any, arrays: Any) -> dict[str, Mark]:
 
 
 def safe(folder: Path) -> int:
-    """The round that the agent would be set back to if its newest checkpoint were damaged."""
+    """Return the round of the agent if its newest checkpoint were damaged."""
     kept = checkpoint.rounds(folder / STATES)
     return kept[-2] if len(kept) > 1 else 0
 
 
 def finish(folder: Path, run: str, neighbours: set[int]) -> None:
-    """Write which neighbours have finished."""
+    """Record which neighbours have finished."""
     folder.mkdir(parents=True, exist_ok=True)
     told = {"run": run, "neighbours": sorted(neighbours)}
     checkpoint.replace(folder / FINISHED, json.dumps(told).encode())
 
 
 def finished(folder: Path, run: str) -> set[int]:
-    """The neighbours that have finished."""
+    """Return the neighbours that have finished."""
     path = folder / FINISHED
     try:
         told = json.loads(path.read_bytes())

@@ -1,8 +1,8 @@
-"""A checksum of many bytes that costs no more than to copy them.
+"""Checksum that is as fast as copying the bytes.
 
-CRC-32; of 64 kB and more, whole blocks of 4 kB count by sums of their 64-bit words: the sum of each
-block, and over all blocks the sums of their first words, second words, and so on. To change one
-word, or two, or to swap two, changes one of these sums at least.
+CRC-32; from 64 kB on, whole blocks of 4 kB count by sums of their 64-bit words: the sum of each
+block, and over all blocks the sums of their first words, second words, and so on. Changing one or
+two words, or swapping two, changes at least one of these sums.
 """
 
 import zlib
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-WORDS = 512  # of a block
-FEW = 16  # blocks of which CRC-32 alone is quicker
+WORDS = 512  # per block
+FEW = 16  # for fewer blocks CRC-32 alone is faster
 
 
 def checksum(content: Any) -> int:
-    """Of bytes, as a number of 32 bits."""
+    """Return a 32-bit checksum of bytes."""
     view = memoryview(content)
     count = len(view) // (8 * WORDS)
     if count < FEW:

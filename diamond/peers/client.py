@@ -1,4 +1,4 @@
-"""What an agent asks its neighbours, again and again until they answer."""
+"""Requests of an agent to its neighbours, repeated until they are answered."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,25 +16,25 @@ from .neighbour_status import NeighbourStatus
 from .service import Service
 from .timeouts import Limits, Wait, insist
 
-SHORT = 1024  # bytes that the word that a neighbour has gone back does not have
+SHORT = 1024  # bytes; a rollback notice is shorter
 
 
 class Transport(Protocol):
-    """Carries a request to a neighbour and its answer back."""
+    """Carrier of requests to neighbours and of their responses."""
 
     async def call(self, neighbour: int, request: Frame) -> Frame:
-        """The answer; raises `Unreachable` or `Refused`."""
+        """Return the response; raises `Unreachable` or `Refused`."""
         ...
 
     def follow(self, neighbour: int, request: Frame, into: Following) -> None:
-        """Hand what comes of a standing order to `into`, which is ended if nothing more will."""
+        """Pass the messages of a subscription to `into`, and end it if no more will come."""
         ...
 
 
 class NeighbourClient:
-    """The agent's side of every question to a neighbour; the service is the other side.
+    """Client of all neighbours of an agent; `Service` is the other side.
 
-    `waits` and `heard` know, for each neighbour, what was waited for and what came last.
+    `waits` and `heard` record, for each neighbour, the waiting time and the last message.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class NeighbourClient:
         self.agent, self.parts, self.transport = agent, parts, transport
         self.limits, self.service, self.last = limits, service, service.last
         self.clock = clock
-        self.begun = 0  # the tick that this sitting began at
+        self.begun = 0  # first tick of this session
         self.waits = {j: Wait() for j in agent.neighbours}
         self.heard = {j: NeighbourStatus() for j in agent.neighbours}
         self._following: dict[int, Following] = {}
         self._notices: set[asyncio.Task[None]] = set()
 
     async def pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
-        """What j says in exchange t, or about numbers before it."""
+        """Return the message of j in exchange t, or about numbers before it."""
         round = self.clock.round(t)
         if not talk and (came := await self._unasked(j, t)) is not None:
             self.heard[j].round = round
@@ -78,7 +78,7 @@ class NeighbourClient:
         return found
 
     def _order(self, j: int, t: int) -> None:
-        """Let the messages of j come unasked, from exchange t on."""
+        """Subscribe to the messages of j from exchange t on."""
         if t < self.last:
             if (before := self._following.get(j)) is not None:
                 before.end()
@@ -86,12 +86,12 @@ class NeighbourClient:
             self.transport.follow(j, self._request("follow", t), into)
 
     def follows(self, j: int, t: int) -> bool:
-        """Whether the message of j of exchange t comes unasked; its last word does not."""
+        """Return whether a subscription delivers j's message of exchange t; not the last one."""
         found = self._following.get(j)
         return found is not None and found.next == t < self.last
 
     async def _unasked(self, j: int, t: int) -> list[Any] | None:
-        """That message; None if it has to be asked for."""
+        """Return that message from the subscription; None if it must be requested."""
         if not self.follows(j, t):
             return None
         with self.heard[j].awaited():
@@ -105,7 +105,7 @@ class NeighbourClient:
         return None
 
     def forget(self) -> None:
-        """Tell those whose messages come unasked from where on this agent may ask again."""
+        """Tell the subscribed neighbours which rounds this agent may request again."""
         for j, one in self._following.items():
             task = asyncio.ensure_future(self._forget(j, max(one.next, self.service.durable)))
             self._notices.add(task)
@@ -115,17 +115,17 @@ class NeighbourClient:
         try:
             await self.call(j, "kept", min(t, self.last))
         except (Unreachable, Refused, FrameError):
-            pass  # the next question says it, too
+            pass  # the next request repeats it
 
     def close(self) -> None:
-        """Let go of what is on its way."""
+        """Cancel pending requests."""
         for one in self._following.values():
             one.end()
         for task in self._notices:
             task.cancel()
 
     async def call(self, j: int, kind: str, t: int, talk: int = 0) -> Frame:
-        """One try to get the message of j, or its word on the edge; empty if it is not there."""
+        """Try once to get the message or edge vote of j; empty if it does not exist yet."""
         return await self.transport.call(j, self._request(kind, t, talk))
 
     def _request(self, kind: str, t: int, talk: int = 0) -> Frame:
@@ -135,7 +135,7 @@ class NeighbourClient:
     def read(
         self, j: int, t: int, message: Frame, talk: int = 0, layout: Layout | None = None
     ) -> list[Any]:
-        """The arrays in a message of j; raises `WentBack` where that is told in its place."""
+        """Decode a message of j; raises `WentBack` if it is a rollback notice."""
         envelope = Envelope(self.parts["run"], j, t, talk)
         if len(message) < SHORT and message == frame.gone(envelope):
             if (order := self._following.pop(j, None)) is not None:
@@ -146,10 +146,10 @@ class NeighbourClient:
         return frame.decode(message, envelope, expected)
 
     async def meet(self, edges: Edges | None) -> None:
-        """Compare with every neighbour that has not finished what the two are about to run.
+        """Compare the run with every neighbour that has not finished.
 
-        An agent that differs from all of them is the odd one out: it is told what differs, and
-        stops. Whoever agrees with one of them waits for the others to be started again.
+        An agent that differs from all neighbours gets the differences and stops. An agent that
+        agrees with one of them waits until the others are restarted.
         """
         others = [j for j in self.agent.neighbours if j not in self.service.finished]
         differs: dict[int, str] = {}
@@ -188,7 +188,7 @@ class NeighbourClient:
         await all_of(greet(j) for j in others)
 
     async def hello(self, j: int) -> bool:
-        """One try to greet j."""
+        """Try once to greet j."""
         within = float(self.limits.round)
         mine = {"sender": self.agent.number, "parts": dict(self.parts), "within": within}
         request = frame.pack({"kind": "hello", **mine})
@@ -210,14 +210,14 @@ class NeighbourClient:
         return said
 
     async def part(self, edges: Edges | None) -> None:
-        """Until every neighbour has finished, too, and knows that this agent has."""
+        """Wait until every neighbour has finished and knows that this agent has."""
         await all_of(self._part(j, edges) for j in self.agent.neighbours)
 
     async def _part(self, j: int, edges: Edges | None) -> None:
-        """Until j answers that it has finished, or has asked as one that has.
+        """Wait until j responds that it has finished, or has asked as a finished agent.
 
-        Its answer means that it knows of this one. Its question does not, so it may ask again for
-        as long as a try takes.
+        Its response implies that it knows about this agent. Its request does not, so j may ask
+        again for as long as an attempt takes.
         """
 
         async def told() -> None:
@@ -241,7 +241,7 @@ class NeighbourClient:
 
 
 async def all_of(works: Any) -> list[Any]:
-    """As `asyncio.gather`, but when one fails the others are stopped."""
+    """Gather results as `asyncio.gather`, but cancel the others if one fails."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         return list(await asyncio.gather(*tasks))

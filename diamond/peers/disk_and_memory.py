@@ -1,4 +1,4 @@
-"""How much room the messages of a run take at a site, said before it begins."""
+"""Estimate of the disk and memory that the messages of a run take at a site."""
 
 from typing import NamedTuple
 
@@ -7,23 +7,23 @@ import jax
 from .agent import Agent
 from .going_back import states
 
-FILES = 4  # of messages: those two checkpoints end in, one still wanted, one being written
+FILES = 4  # of messages: ending in two checkpoints, one still requested, one being written
 
 
 class Room(NamedTuple):
-    """In bytes, at most."""
+    """Upper bounds in bytes."""
 
     disk: int
     memory: int
 
 
 def room_for(agent: Agent, every: int, missing: str = "wait") -> Room:
-    """What a run with a checkpoint every `every` rounds needs beyond its computing.
+    """Return the space of a run with a checkpoint every `every` rounds, beyond computing.
 
-    A message is on the disk once, until no neighbour can be set back so far; in memory are those
-    since the last checkpoint, and while these are written those that follow. Where rounds are made
-    without those away, messages heard are kept as well, in the journal; where all may go back,
-    states to go to.
+    A message is on the disk until no neighbour can be set back that far. Memory holds the messages
+    since the last checkpoint and, while it is written, the following ones. If rounds continue
+    without absent neighbours, the journal also keeps received messages; if runs may roll back,
+    rollback states are kept.
     """
     told = every * agent.bytes
     heard = told * len(agent.neighbours) if missing == "continue" else 0

@@ -1,9 +1,9 @@
-"""What became of each edge in each round, written down before anyone can act on it.
+"""Journal of the state of each edge in each round, written before anyone acts on it.
 
-On the disk it is a journal: entries are appended, forced to the disk, and come with the message
-that was heard where the edge was up, so that an agent that was set back to its checkpoint makes
-the same rounds again without asking anyone. Each checkpoint begins a new file of it, headed by all
-that is known of the rounds before; files older than the checkpoint before the last are removed.
+Entries are appended and flushed to the disk. An entry of an edge that was up includes the received
+message, so that an agent that was set back to its checkpoint repeats the same rounds without
+requests. Each checkpoint starts a new file, which begins with the known states of earlier rounds;
+files older than the checkpoint before the last are removed.
 """
 
 import json
@@ -18,32 +18,32 @@ from ..runs import checkpoint
 from . import frame
 from .frame import Frame, FrameError
 
-UP, DOWN, YES = "up", "down", "yes"  # yes: bound by what the other end decides
+UP, DOWN, YES = "up", "down", "yes"  # yes: bound by the other end's decision
 LENGTH = struct.Struct("<Q")
 
 
 class DamagedJournal(ValueError):
-    """A journal that is not what was written; the message says which, and where."""
+    """Error: a journal differs from what was written; the message says which, and where."""
 
 
 class Words:
-    """One word a round, as runs: rounds are settled in their order, and mostly alike."""
+    """Votes by round, run-length encoded: rounds are settled in order, and mostly alike."""
 
     def __init__(self, runs: Iterable[tuple[int, str]] = (), end: int = 0):
         self.runs, self.end = [(int(t), str(word)) for t, word in runs], end
 
     def get(self, t: int) -> str:
-        """The word of round t; empty if there is none (yet)."""
+        """Return the vote of round t; empty if there is none yet."""
         place = bisect_right(self.runs, t, key=lambda run: run[0]) - 1
         return self.runs[place][1] if t < self.end and place >= 0 else ""
 
     def until(self, t: int) -> int:
-        """The first round after t that has another word than round t, or none yet."""
+        """Return the first round after t with another vote than round t, or none yet."""
         after = bisect_right(self.runs, t, key=lambda run: run[0])
         return self.runs[after][0] if after < len(self.runs) else self.end
 
     def put(self, t: int, word: str) -> None:
-        """The word of round t; only a `YES` is ever replaced."""
+        """Set the vote of round t; only a `YES` is ever replaced."""
         held = self.get(t)
         if held == word:
             return
@@ -58,30 +58,30 @@ class Words:
         self.end = t + 1
 
     def forget(self, before: int) -> None:
-        """Rounds before `before` are of no interest any more."""
+        """Discard rounds before `before`."""
         while len(self.runs) > 1 and self.runs[1][0] <= before:
             self.runs.pop(0)
 
 
 class EdgeJournal:
-    """The words on all edges of one agent; kept in `folder` if there is one."""
+    """Votes on all edges of one agent, kept in `folder` if given."""
 
     def __init__(self, neighbours: Iterable[int], run: str, folder: Path | None = None):
         self.words = {j: Words() for j in neighbours}
-        self.heard: dict[tuple[int, int], Frame] = {}  # messages to make rounds with again
+        self.heard: dict[tuple[int, int], Frame] = {}  # messages for repeating rounds
         self.run, self.folder = run, folder
         self._stream: BinaryIO | None = None
 
     def word(self, j: int, t: int) -> str:
-        """What became of the edge to j in round t."""
+        """Return the state of the edge to j in round t."""
         return self.words[j].get(t)
 
     def write(
         self, j: int, t: int, word: str, message: Frame = b"", until: int | None = None
     ) -> None:
-        """Write the word of round t down, or of all rounds from t to before `until`.
+        """Write the vote of round t, or of all rounds from t to before `until`.
 
-        It holds from when this returns.
+        The vote is durable once this method returns.
         """
         rounds = range(t, t + 1 if until is None else until)
         self._append(b"".join(_entry(self._header(j, s, word), message) for s in rounds))
@@ -89,7 +89,7 @@ class EdgeJournal:
             self.words[j].put(s, word)
 
     def turn(self, t: int, safe: int, wanted: int) -> None:
-        """A checkpoint of round t is there: begin a new file; `safe` and `wanted`: what to keep.
+        """Start a new file after the checkpoint of round t, and discard what is not needed.
 
         The agent itself is never set back before round `safe`, nor a neighbour before `wanted`.
         """
@@ -110,7 +110,7 @@ class EdgeJournal:
                 (self.folder / f"{s:010d}.log").unlink()
 
     def restore(self, t: int) -> None:
-        """Read what was written down; messages of rounds from t on are kept in memory."""
+        """Read the journal; keep messages of rounds from t on in memory."""
         if self.folder is None:
             return
         paths = sorted(self.folder.glob("*.log"))
@@ -121,7 +121,7 @@ class EdgeJournal:
             self._stream = paths[-1].open("ab")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._stream:
             self._stream.close()
             self._stream = None
@@ -154,7 +154,7 @@ class EdgeJournal:
 
 
 def _begun(path: Path, head: bytes) -> BinaryIO:
-    """A new file with that head."""
+    """Create a file with that head."""
     path.parent.mkdir(parents=True, exist_ok=True)
     checkpoint.replace(path, head)
     return path.open("ab")
@@ -166,9 +166,9 @@ def _entry(header: dict[str, Any], content: Frame) -> bytes:
 
 
 def _entries(path: Path, last: bool) -> list[tuple[dict[str, Any], bytes]]:
-    """The whole entries of a file; of the `last` one, what was torn at its end is cut off.
+    """Return the complete entries of a file; cut a torn entry off the end of the `last` one.
 
-    A torn entry never took effect. Anything else that cannot be read did: it is not left out.
+    A torn entry never took effect. Other unreadable entries did, so they are not skipped.
     """
     content, start, found = path.read_bytes(), 0, []
     while start < len(content):
@@ -187,7 +187,7 @@ def _entries(path: Path, last: bool) -> list[tuple[dict[str, Any], bytes]]:
 
 
 def _framed(content: bytes, start: int) -> tuple[dict[str, Any], bytes, int] | None:
-    """The entry that begins there, and where it ends; None if that is no whole one."""
+    """Return the entry that starts there, and its end; None if it is incomplete."""
     begin = start + LENGTH.size
     if begin > len(content):
         return None
@@ -200,9 +200,9 @@ def _framed(content: bytes, start: int) -> tuple[dict[str, Any], bytes, int] | N
 
 
 def _torn(content: bytes, start: int) -> bool:
-    """Whether an append that was interrupted leaves this: cut short, or zeros never written over.
+    """Return whether an interrupted append leaves these bytes: cut short, or trailing zeros.
 
-    Where a sound entry follows, it was not interrupted.
+    If a valid entry follows, the append was not interrupted.
     """
     place = content.find(frame.MAGIC, start + LENGTH.size + 1)
     while place >= 0:

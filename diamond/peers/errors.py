@@ -2,20 +2,20 @@
 
 
 class Unreachable(ConnectionError):
-    """A neighbour that did not answer; it may be back soon."""
+    """Error: a neighbour did not respond, but may be back soon."""
 
 
 class Refused(PermissionError):
-    """A neighbour that answered no; asking again is of no use."""
+    """Error: a neighbour refused; retrying is useless."""
 
 
 class Differs(Refused):
-    """A neighbour that runs something else, as long as neither is started again."""
+    """Error: a neighbour runs something else, until one of the two is restarted."""
 
 
 class Outdated(Refused):
-    """A site that has an older roster than the asker; it will have the newer one soon."""
+    """Error: a site has an older roster than the caller, and will have the newer one soon."""
 
 
 class Stopped(Refused):
-    """A neighbour whose own run has failed for good, and so has everyone's."""
+    """Error: the run of a neighbour has failed for good, and so the whole run."""

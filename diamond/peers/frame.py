@@ -1,4 +1,4 @@
-"""What travels between two agents: a msgpack header, then raw little-endian arrays.
+"""Wire format of messages: a msgpack header, then raw little-endian arrays.
 
     4 bytes    magic
     1 byte     version
@@ -6,10 +6,10 @@
     header     a msgpack map
     zeros      up to a multiple of 64 bytes, if any array follows
     arrays     one after another, each in C order
-    4 bytes    `checksum` of everything before, against damage; forgery is what TLS is against
+    4 bytes    `checksum` of everything before, against damage; TLS protects against forgery
 
-Both ends know from problem and algorithm which arrays a message has, so a frame is compared with
-what is expected before anything of the size it claims is made. Nothing in a frame can execute.
+Both ends know the arrays of a message from problem and algorithm, so a frame is compared with the
+expected layout before memory of its claimed size is allocated. Nothing in a frame can execute.
 """
 
 import math
@@ -27,32 +27,32 @@ MAGIC, VERSION = b"DMND", 3
 PREFIX = struct.Struct("<4sBI")
 SEAL = struct.Struct("<I")
 LONGEST = 2**16  # bytes of a header
-REQUEST = LONGEST + 64  # bytes of a request, at most
-ALIGN = 64  # bytes: programs read arrays that begin at a multiple of this where they lie
+REQUEST = LONGEST + 64  # maximum bytes of a request
+ALIGN = 64  # bytes: programs read arrays at such offsets without a copy
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-NUMBERS = (*FLOATS, "uint8", "uint16", "uint32")  # the last three are of compressed messages
+NUMBERS = (*FLOATS, "uint8", "uint16", "uint32")  # the last three are for compressed messages
 
 
-Frame = bytes | bytearray | memoryview  # made, read or received; nobody changes it
+Frame = bytes | bytearray | memoryview  # never modified
 
 
 class FrameError(ValueError):
-    """Bytes that are not the frame they should be; the message says in what."""
+    """Error: bytes are not the expected frame; the message says why."""
 
 
 class NotFinite(FrameError):
-    """A sound message with numbers that are not finite: it is the same whenever it is asked for."""
+    """Error: a valid message has numbers that are not finite; a retry returns the same."""
 
 
 class Leaf(NamedTuple):
-    """One array of a message."""
+    """Shape and type of one array of a message."""
 
     dtype: str
     shape: tuple[int, ...]
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Return the number of bytes."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
@@ -60,9 +60,9 @@ Layout = tuple[Leaf, ...]
 
 
 class Envelope(NamedTuple):
-    """Which message: of which run (its digest), from whom, of which round.
+    """Identity of a message: digest of the run, sender and round.
 
-    `talk` counts from 1 through what is said about numbers, before the message of the round.
+    `talk` counts from 1 the messages about numbers before the message of the round.
     """
 
     run: str
@@ -72,7 +72,7 @@ class Envelope(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A request for the message of `round`; the asker will never want one before `durable`."""
+    """Request for the message of `round`; the caller never needs one before `durable`."""
 
     run: str
     sender: int
@@ -82,13 +82,13 @@ class Ask(NamedTuple):
 
 
 def layout(arrays: Sequence[Any]) -> Layout:
-    """The layout of a message with such arrays."""
+    """Return the layout of a message with such arrays."""
     return tuple(Leaf(_name(np.dtype(a.dtype)), tuple(a.shape)) for a in arrays)
 
 
 @lru_cache(maxsize=64)
 def _name(dtype: np.dtype) -> str:
-    """What a header calls such numbers."""
+    """Return the name of a type in headers."""
     if dtype.name not in NUMBERS:
         raise TypeError(f"a message has {dtype.name} numbers; only {', '.join(FLOATS)} travel")
     return dtype.name
@@ -96,24 +96,24 @@ def _name(dtype: np.dtype) -> str:
 
 @lru_cache(maxsize=256)
 def limit(expected: Layout) -> int:
-    """The most bytes a frame of this layout can have."""
+    """Return the maximum size in bytes of a frame of this layout."""
     return _aligned(LONGEST) + sum(leaf.size for leaf in expected) + SEAL.size
 
 
 def _aligned(length: int) -> int:
-    """Where the arrays begin after a header of so many bytes."""
+    """Return the offset of the arrays after a header of this length."""
     return -(-(PREFIX.size + length) // ALIGN) * ALIGN
 
 
 @lru_cache(maxsize=256)
 def _told(expected: Layout) -> tuple[list[Any], list[int]]:
-    """The layout as a header has it, and how many bytes each array has; neither is changed."""
+    """Return the layout as in a header, and the bytes of each array; do not modify them."""
     told = [[leaf.dtype, list(leaf.shape)] for leaf in expected]
     return told, [leaf.size for leaf in expected]
 
 
 def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> Frame:
-    """The message as a frame; one with numbers that are not finite is refused here already."""
+    """Encode a message as a frame; refuse numbers that are not finite."""
     _finite(arrays)
     told, _ = _told(layout(arrays))
     header = {"kind": "message", **envelope._asdict(), "arrays": told}
@@ -121,7 +121,7 @@ def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> Frame:
 
 
 def decode(frame: Frame, envelope: Envelope, expected: Layout) -> list[np.ndarray]:
-    """The arrays of the frame, which must be the message of `envelope` with this layout."""
+    """Decode the arrays of a frame, which must match `envelope` and the layout."""
     header, content = unpack(frame, limit(expected))
     told, sizes = _told(expected)
     wanted = {"kind": "message", **envelope._asdict(), "arrays": told}
@@ -144,20 +144,20 @@ def decode(frame: Frame, envelope: Envelope, expected: Layout) -> list[np.ndarra
 
 
 def gone(envelope: Envelope) -> Frame:
-    """In the place of a message that will never be: its sender has gone back."""
+    """Encode the notice that the sender rolled back and will never send this message."""
     return pack({"kind": "gone", **envelope._asdict()})
 
 
 def encode_ask(ask: Ask, kind: str = "ask") -> Frame:
-    """The request as a frame: "ask" for the message, "follow" for it and all that come after it.
+    """Encode a request: "ask" for a message, "follow" for it and all later ones.
 
-    "word" asks what became of the edge; "kept" asks for nothing, and says what is durable.
+    "word" requests the edge vote; "kept" requests nothing and reports what is durable.
     """
     return pack({"kind": kind, **ask._asdict()})
 
 
 def decode_ask(header: Mapping[str, Any]) -> Ask:
-    """The request that a header holds."""
+    """Decode the request in a header."""
     _fields(header, ["kind", *Ask._fields])
     if header["kind"] not in ("ask", "follow", "word", "kept"):
         raise FrameError(f"a request for {_said(header['kind'])}, of which nothing is known here")
@@ -170,7 +170,7 @@ def decode_ask(header: Mapping[str, Any]) -> Ask:
 
 
 def pack(header: Mapping[str, Any], *content: Any) -> Frame:
-    """A frame of any kind."""
+    """Encode a frame of any kind."""
     told = msgpack.packb(dict(header))
     if len(told) > LONGEST:
         raise FrameError(f"a header of {len(told)} bytes; {LONGEST} is the most")
@@ -183,7 +183,7 @@ def pack(header: Mapping[str, Any], *content: Any) -> Frame:
 
 
 def unpack(frame: Frame, most: int) -> tuple[dict[str, Any], memoryview]:
-    """The header of a frame of at most so many bytes, and what follows it."""
+    """Decode the header of a frame of at most `most` bytes; return it with the content."""
     if len(frame) > most:
         raise FrameError(f"{len(frame)} bytes; at most {most} can belong here")
     if len(frame) < PREFIX.size + SEAL.size:
@@ -222,13 +222,13 @@ def _finite(arrays: Sequence[np.ndarray]) -> None:
 
 
 def _raw(array: np.ndarray) -> Any:
-    """The bytes of the array, where they lie if they lie in order."""
+    """Return the bytes of the array, without a copy if they are contiguous."""
     whole = np.ascontiguousarray(_little(array))
     return whole.reshape(-1).view(np.uint8)
 
 
 def _little(array: np.ndarray) -> np.ndarray:
-    """The array with its bytes in the other order, on the few machines where that is needed."""
+    """Swap the bytes of the array on big-endian machines."""
     return array if np.little_endian else array.byteswap()
 
 
