@@ -1,37 +1,38 @@
-"""Going on without a neighbour that is away: both ends of an edge agree, round by round, on its
-state.
+"""Rounds without absent neighbours: both ends of an edge agree on its state in each round.
 
-Where an edge is up in round t, both ends use each other's message; where it is down, each puts its
-own in the other's place, so that the weight falls back on the diagonal at both. Then the matrix of
-every round is symmetric and doubly stochastic, and the trackers keep sum_i u_i = sum_i p_i over all
-agents, those away among them: they play the rounds they have missed alone when they return, which
-is what the others have assumed.
+If an edge is up in round t, both ends use each other's message. If it is down, each end uses its
+own message in place of the other's, so that the weight moves to the diagonal at both. The matrix of
+every round is then symmetric and doubly stochastic, and the trackers keep sum_i u_i = sum_i p_i
+over all agents, absent ones included: when they return, they run the missed rounds alone, as the
+others have assumed.
 
-That needs both ends to take the same decision, each with its own clock, any of them killed at any
-instant, and no third party to ask. The lower number of the two, i, leads; the other, j, follows:
+Both ends must take the same decision, each with its own clock, either one killed at any time,
+without a third party. The end with the lower number, i, leads; the other, j, follows:
 
-    1. Each asks the other for its message of round t, as ever.
-    2. i, with j's message in hand, asks j for its word. j, with i's message in hand, says "yes",
-       and is bound by what i decides from then on.
-    3. i, with that yes, decides "up". j asks i for its word, and does as i does.
-    4. An end that hears nothing at all for the time of a round, or a message with numbers that are
-       not finite, takes the edge for down: i always may, j unless it has said yes. It says "down"
-       whenever it is asked about this round again.
+    1. Each requests the other's message of round t.
+    2. i, having j's message, requests j's vote. j, having i's message, votes "yes", and is bound
+       by i's decision from then on.
+    3. i, having that yes, decides "up". j requests i's vote, and does the same.
+    4. An end that receives nothing for the time limit of a round, or a message with numbers that
+       are not finite, declares the edge down: i always may, j unless it has voted yes. It answers
+       "down" to every later request about this round.
 
-Every word is on the disk before it is told or acted on (`ledger`). So:
+Every vote is on the disk before it is sent or acted on (`ledger`). Therefore:
 
-    i up    =>  j has said yes  =>  j is never down by itself, and hears "up" from i
-    j up    =>  i has said up
-    j down by itself  =>  j never says yes  =>  i is never up
+    i up    =>  j has voted yes  =>  j never declares down by itself, and receives "up" from i
+    j up    =>  i has decided up
+    j down by itself  =>  j never votes yes  =>  i is never up
 
-What is silent is away: nothing is asked of it in later rounds, which are down at once, until it
-answers a greeting again. Back, it learns by one answer of all rounds that were down meanwhile, so
-it plays them without asking or writing more. What answers "not yet" is alive and is waited for, in
-particular while it catches up. No agreement over a link that can break is without a moment in which
-one end does not know (the two generals); here it is the flight of one small request, between yes
-and up. If i is gone in that moment, j cannot know whether i has used its message. It waits for i,
-and tells those who ask that it is stuck, so that they do not wait for j. Should i have finished
-meanwhile, it can be started again to say so.
+A silent neighbour is absent: later rounds are down immediately, without requests, until it answers
+a greeting. When it returns, one response tells it all rounds that were down meanwhile, so it runs
+them without further requests or writes. A neighbour that answers "not yet" is alive and is waited
+for, in particular while it catches up.
+
+Every agreement over an unreliable link has a moment in which one end does not know (the two
+generals); here it is the flight of one small request, between yes and up. If i disappears in that
+moment, j cannot know whether i has used its message. j waits for i, and answers requests with the
+notice that it is stuck, so that others do not wait for j. If i has finished meanwhile, it can be
+restarted to answer.
 """
 
 import asyncio
@@ -49,15 +50,15 @@ from .worker_thread import Work
 
 T = TypeVar("T")
 STUCK = "stuck"
-MANY = 1000  # rounds that one answer says to be down, at most
-SHORT = 64  # bytes; a word is shorter than that, and no message is
+MANY = 1000  # maximum number of down rounds in one response
+SHORT = 64  # bytes; votes are shorter, messages are not
 Call = Callable[[int, str, int], Awaitable[Frame]]  # (neighbour, kind, round) -> answer
 
 
 class Absent(Exception):
-    """A neighbour that the round is made without; `told` if its own word says so.
+    """Error: the round continues without a neighbour; `told` if its own vote says so.
 
-    That may be its word on all rounds before `until`.
+    The vote may hold for all rounds before `until`.
     """
 
     def __init__(self, told: bool, until: int | None = None):
@@ -65,10 +66,10 @@ class Absent(Exception):
 
 
 class Edges:
-    """All edges of agent `agent`, whose state in each round the ledger knows.
+    """All edges of agent `agent`; the ledger has their state in each round.
 
-    `call` asks a neighbour for its "ask", the message, or its "word" of a round; `read` makes
-    arrays of a message, or raises `FrameError`; `greet` is one try to reach a neighbour.
+    `call` requests a neighbour's message ("ask") or vote ("word") of a round; `read` decodes a
+    message or raises `FrameError`; `greet` tries once to reach a neighbour.
     """
 
     def __init__(
@@ -86,24 +87,24 @@ class Edges:
         self.names = names
         self.agent, self.ledger, self.limits, self.waits = agent, ledger, limits, waits
         self.call, self.read, self.greet, self.work = call, read, greet, work
-        self.wake: Callable[[], None] = lambda: None  # tells those who wait for a word
+        self.wake: Callable[[], None] = lambda: None  # wakes those who wait for a vote
         self.note: Callable[[str, str], None] = lambda name, line: None  # for the log
-        self.away: dict[int, asyncio.Task[None]] = {}  # neighbours that are sought
-        self.stuck: set[int] = set()  # those whose decision this agent cannot do without
-        self._in_hand: dict[int, int] = {}  # neighbour to the round of the message that is here
+        self.away: dict[int, asyncio.Task[None]] = {}  # neighbours being searched
+        self.stuck: set[int] = set()  # neighbours whose decision this agent needs
+        self._in_hand: dict[int, int] = {}  # neighbour to the round of its received message
         self._writing, self._closed = asyncio.Lock(), False
 
     async def meet(self, j: int) -> None:
-        """Greet j before the first round; it may be away."""
+        """Greet j before the first round; j may be absent."""
         try:
             await self._insist(
                 lambda: self.greet(j), f"greeting of {called(self.names, j)}", j, NEVER
             )
         except Absent:
-            pass  # it is sought
+            pass  # the search continues
 
     async def settle(self, j: int, t: int) -> list[Any] | None:
-        """The message of j in round t; None if the edge is down, at both ends."""
+        """Return the message of j in round t; None if the edge is down, at both ends."""
         word = self.ledger.word(j, t)
         if word == DOWN:
             return None
@@ -118,10 +119,10 @@ class Edges:
                     return None
 
     async def _exchange(self, j: int, t: int) -> list[Any]:
-        """The message of j, once the edge is up."""
+        """Return the message of j once the edge is up."""
         if j in self.away and self.ledger.word(j, t) == "":
             if self.away[j].done():
-                self.away[j].result()  # what the search for it came to
+                self.away[j].result()  # raises the error of the search
             raise Absent(told=False)
         try:
             message, arrays = await self._message(j, t)
@@ -134,7 +135,7 @@ class Edges:
         return arrays
 
     async def reply(self, ask: Ask, kind: str) -> Frame | None:
-        """What there is to say to j of the edge in that round; None if nothing is settled yet."""
+        """Return the answer to j about the edge in that round; None if it is not settled yet."""
         j, t = ask.sender, ask.round
         leads = self.agent < j
         if kind == "word" and not leads and self._in_hand.get(j) == t:
@@ -152,16 +153,16 @@ class Edges:
             await self.work(self.ledger.turn, t, safe, wanted)
 
     async def farewell(self, j: int, rounds: int) -> None:
-        """Until j has finished, too, unless it is away."""
+        """Wait until j has finished, unless it is absent."""
         try:
             if j not in self.away:
                 await self._message(j, rounds)
         except Absent:
-            if j not in self.away:  # but stuck; if it is this agent's word it needs, it asks soon
+            if j not in self.away:  # but stuck; if it needs this agent's vote, it asks soon
                 await asyncio.sleep(self.limits.connect + PAUSES[1])
 
     async def close(self) -> None:
-        """Seek nobody any more."""
+        """Stop all searches."""
         for task in self.away.values():
             task.cancel()
         await asyncio.gather(*self.away.values(), return_exceptions=True)
@@ -170,7 +171,7 @@ class Edges:
             self.ledger.close()
 
     async def _message(self, j: int, t: int) -> tuple[Frame, list[Any]]:
-        """The message of j as it came and as arrays; raises `Absent` if the edge is down."""
+        """Return the message of j, encoded and decoded; raises `Absent` if the edge is down."""
 
         async def attempt() -> tuple[Frame, list[Any]] | None:
             answer = await self.call(j, "ask", t)
@@ -182,7 +183,7 @@ class Edges:
         return await self._insist(attempt, f"message of round {t} of {called(self.names, j)}", j, t)
 
     def _read(self, j: int, t: int, answer: Frame) -> list[Any]:
-        """The arrays of a message of j; raises `Absent` if they are not finite."""
+        """Decode a message of j; raises `Absent` if it is not finite."""
         try:
             return self.read(j, t, answer)
         except NotFinite as cause:
@@ -192,7 +193,7 @@ class Edges:
             raise Absent(told=False) from None
 
     async def _agree(self, j: int, t: int) -> None:
-        """Until j has said yes, if this agent leads, or up; raises `Absent` if it says down."""
+        """Wait until j votes yes, or up if j leads; raises `Absent` if j votes down."""
         good = YES if self.agent < j else UP
 
         async def attempt() -> bool | None:
@@ -214,11 +215,11 @@ class Edges:
         return await insist(attempt, whose, self.limits, self.waits[j], self._silent(j, t))
 
     def _bound(self, j: int, t: int) -> bool:
-        """Whether only j can say what became of the edge."""
+        """Return whether only j can decide the state of the edge."""
         return self.ledger.word(j, t) in (YES, UP)
 
     def _silent(self, j: int, t: int) -> Callable[[], None]:
-        """What silence of j in round t means."""
+        """Return the handler of j's silence in round t."""
 
         def silent() -> None:
             if self._bound(j, t):
@@ -239,9 +240,9 @@ class Edges:
         alone: bool = False,
         until: int | None = None,
     ) -> bool:
-        """Write a word down, to the end, even if whoever asked for it stops waiting.
+        """Write a vote completely, even if its requester stops waiting.
 
-        Returns whether it holds: where j is waited for, it cannot be taken for away `alone`.
+        Returns whether the vote holds: while j is awaited, it cannot be declared absent `alone`.
         """
 
         async def write() -> bool:
@@ -263,7 +264,7 @@ class Edges:
         return await asyncio.shield(asyncio.ensure_future(write()))
 
     def _seek(self, j: int) -> None:
-        """Greet j again and again, beside the rounds, until it answers."""
+        """Greet j repeatedly in the background until it answers."""
         if j not in self.away:
             self.away[j] = asyncio.ensure_future(self._sought(j))
 
@@ -282,12 +283,12 @@ class Edges:
 
 
 def tell(word: str, until: int = 0) -> Frame:
-    """A word as an answer; of an edge that is down, all rounds before `until` were."""
+    """Encode a vote; if the edge is down, for all rounds before `until`."""
     return frame.pack({"kind": "word", "word": word, "until": until})
 
 
 def hear(answer: Frame) -> tuple[str, int]:
-    """The word in an answer, empty if there is none yet, and before which round it holds."""
+    """Decode a vote, empty if there is none yet, and the round before which it holds."""
     if not answer:
         return "", 0
     header, _ = frame.unpack(answer, REQUEST)

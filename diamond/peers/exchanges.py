@@ -1,4 +1,4 @@
-"""The exchanges of a round: tell, think and hear; while this agent thinks, messages travel."""
+"""Exchanges of a round: messages travel while this agent computes."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ from .worker_thread import Work
 
 
 class Exchanges:
-    """Of one agent with all its neighbours; `edges` where rounds are made without those away."""
+    """Exchanges of an agent with all neighbours; `edges` if rounds continue without absent ones."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class Exchanges:
         heard, here = agent.heard, agent.heard.index(agent.number)
         called = [service.call(j) for j in heard]
         self.suspicion = Suspicion(heard, here, called, service.audit)
-        # Of the last round, of each exchange: all messages, the agent's own among them.
+        # Messages of the last round by exchange, the agent's own included.
         self.messages: list[dict[int, list[Any]]] = []
-        self.waited = 0.0  # seconds without work of its own
-        self.spent: Any = None  # all that the agent has, in rounds that come to nothing too
+        self.waited = 0.0  # seconds without own work
+        self.spent: Any = None  # oracle calls of the agent, discarded rounds included
 
     async def find(self, progress: Progress) -> Progress:
-        """The numbers left to the run, from the largest of what all agents measure.
+        """Estimate the numbers left to the run from the maximum over all agents.
 
-        Where they say that the objective has risen, the agent has gone back, and found them anew;
-        whether it lies above its start there as well is seen at the next look.
+        If the objective has risen, the agent rolls back and estimates them again; the next check
+        sees whether the objective is above its start there as well.
         """
         progress = await self._found(progress)
         if not self.clock.back or not watch.risen(progress.found):
@@ -73,9 +73,9 @@ class Exchanges:
             talk += self.agent.network.diameter
 
     async def _largest(self, known: np.ndarray, t: int, talk: int) -> np.ndarray:
-        """The largest numbers of all agents, said before exchange t, after `talk` things.
+        """Return the maximum over all agents, sent before exchange t, after `talk` messages.
 
-        Each tells its neighbours the largest it knows, as many times as the network's diameter.
+        Each agent sends its neighbours the largest values it knows, as often as the diameter.
         """
         for i in range(1, self.agent.network.diameter + 1):
             heard = await self._say(t, [known], talk + i)
@@ -83,7 +83,7 @@ class Exchanges:
         return known
 
     async def _say(self, t: int, arrays: list[Any], talk: int) -> list[list[Any]]:
-        """Tell all neighbours, and hear what each of them says."""
+        """Send arrays to all neighbours, and return theirs."""
         self.publish(t, arrays, talk)
         begun, layout = _clock(), frame.layout(arrays)
         heard = await all_of(self.asking.pull(j, t, talk, layout) for j in self.agent.neighbours)
@@ -91,7 +91,7 @@ class Exchanges:
         return heard
 
     async def look(self, progress: Progress) -> None:
-        """Raise where x and y of any agent have outgrown the start, as a simulation finds it."""
+        """Raise if x and y of any agent have outgrown the start, as in a simulation."""
         if not self.clock.back or not going_back.marks_here(progress):
             return
         own, t = going_back.now(self.agent, progress), self.agent.tick(progress)
@@ -103,12 +103,12 @@ class Exchanges:
             )
 
     async def done(self, progress: Progress) -> None:
-        """Until all agents have made all rounds, and none will have to go back any more."""
+        """Wait until all agents have finished all rounds, so that none can roll back any more."""
         for i in range(1, self.agent.network.diameter + 1):
             await self._say(self.clock.done(progress), [], i)
 
     async def back(self, progress: Progress, broken: int | None) -> Progress:
-        """With all agents, from a run that is lost: here in round `broken`, or at another agent."""
+        """Roll back with all agents after divergence, here in round `broken` or elsewhere."""
         progress = progress._replace(spent=progress.spent if self.spent is None else self.spent)
         self.service.leave(self.clock.talk(progress))
         t, first = self.clock.talk(progress), -going_back.MOST if broken is None else -broken
@@ -121,13 +121,13 @@ class Exchanges:
         return await self._gone(progress, said)
 
     async def _gone(self, progress: Progress, said: str) -> Progress:
-        """On from where it has gone back to."""
+        """Continue after the rollback."""
         LOG.warning(f"{self.name}: {said}")
         self.service.leave(self.agent.tick(progress))
         return await self._found(progress)
 
     async def take_up(self, own: Point | None) -> Progress:
-        """Where this site begins, if not where any run does; see `onward`."""
+        """Return the initial progress of this site in a warm restart; see `onward`."""
         anew = self.agent.begin()
         x, y = anew.state.x, anew.state.y
         said = onward.told(own, x)
@@ -139,7 +139,7 @@ class Exchanges:
         return self.agent.begin_at(*own)
 
     async def round(self, progress: Progress) -> Progress:
-        """One exchange after another."""
+        """Run one exchange after another."""
         told: list[dict[int, list[Any]]] = []
         for turn in range(self.agent.exchanges):
             progress, messages = await self._exchange(progress, turn)
@@ -152,7 +152,7 @@ class Exchanges:
     async def _exchange(
         self, progress: Progress, turn: int
     ) -> tuple[Progress, dict[int, list[Any]]]:
-        """The questions leave first, and what is early with them."""
+        """Run one exchange; requests and early messages are sent first."""
         early, told = self.agent.early(turn), []
         if early:
             told = await self._tell(progress, turn, None)
@@ -192,7 +192,7 @@ class Exchanges:
         return after, messages
 
     def _look(self, t: int, turn: int, away: list[int]) -> None:
-        """Notice outliers among the messages of exchange t, the `turn`-th of its round."""
+        """Detect outliers among the messages of exchange t, the `turn`-th of its round."""
         if self.agent.spread is not None:
             self.suspicion.look(self.clock.round(t), *self.agent.spread, away, turn)
 
@@ -201,7 +201,7 @@ class Exchanges:
         return self.publish(self.agent.tick(progress, turn), told)
 
     def publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
-        """Let neighbours have those arrays as the message of exchange t, or said before it."""
+        """Publish arrays as the message of exchange t, or before it."""
         envelope = Envelope(self.run, self.agent.number, t, talk)
         try:
             self.service.publish(t, frame.encode(envelope, arrays), talk)
@@ -214,7 +214,7 @@ class Exchanges:
         return arrays
 
     async def _message(self, j: int, t: int) -> list[Any] | None:
-        """The message of j of exchange t; None where the edge is down."""
+        """Return the message of j of exchange t; None if the edge is down."""
         if self.edges is None:
             return await self.asking.pull(j, t)
         with self.asking.heard[j].awaited():

@@ -1,11 +1,11 @@
-"""A standing order: a neighbour's messages come as soon as they are there, without being asked for.
+"""Subscriptions: a neighbour sends its messages as soon as they exist, without requests.
 
-Asking stays the rule. Two who have greeted each other order what is to come; whenever an order
-comes to nothing (a connection is lost, nothing came for long, what came cannot be read), the
-message is asked for, and those after it are ordered anew. So nothing depends on an order but speed.
+Requests remain the rule. After a greeting, two agents subscribe to each other's messages. If a
+subscription fails (a lost connection, a long silence, an unreadable message), the message is
+requested and the later ones are subscribed to again. Only speed depends on subscriptions.
 
-Two agents are never more than an exchange apart, so that few messages are ever on their way; who
-is sent more than that breaks the order, and who reads more slowly than that loses it.
+Two agents are never more than one exchange apart, so few messages are in flight. A sender of more
+messages breaks the subscription, and a receiver that reads more slowly loses it.
 """
 
 import asyncio
@@ -16,21 +16,20 @@ from typing import Any
 from .errors import Refused
 from .frame import Frame
 
-AHEAD = 3  # messages that may lie at the one end, or be on their way from the other
+AHEAD = 3  # maximum number of messages queued or in flight
 
 
 class Following:
-    """The end that ordered: the messages of one neighbour from exchange `next` on."""
+    """Receiving end of a subscription: messages of one neighbour from exchange `next` on."""
 
     def __init__(self, first: int):
         self.next, self.ended = first, False
-        self.fault: Refused | None = None  # for good
+        self.fault: Refused | None = None  # permanent error
         self._came: deque[Any] = deque()
         self._news: asyncio.Future[None] | None = None
 
     def heard(self, content: Any) -> bool:
-        """One more message, for which nobody waits any more once this has ended; False if there
-        are too many."""
+        """Receive a message, dropped if the subscription has ended; False if there are too many."""
         if self.ended:
             return True
         if len(self._came) >= AHEAD:
@@ -41,7 +40,7 @@ class Following:
         return True
 
     def end(self, fault: Refused | None = None) -> None:
-        """Nothing more will come."""
+        """End the subscription."""
         self.ended, self.fault = True, self.fault or fault
         self._wake()
 
@@ -50,7 +49,7 @@ class Following:
             self._news.set_result(None)
 
     async def take(self, seconds: float) -> Any:
-        """The next message; None if the order has come to nothing, or nothing came for so long."""
+        """Return the next message; None if the subscription failed or `seconds` passed."""
         if not self._came and not self.ended:
             loop = asyncio.get_running_loop()
             self._news = loop.create_future()
@@ -69,13 +68,13 @@ class Following:
 
 
 class Feed:
-    """The end that was ordered from: what is told from exchange `next` on goes out by `send`.
+    """Sending end of a subscription: messages from exchange `next` on go out by `send`.
 
-    `send` says whether the message is on its way; `refuse` is the last that is said.
+    `send` returns whether the message is on its way; `refuse` sends the last response.
     """
 
     def __init__(self, first: int):
         self.next = first
         self.send: Callable[[Frame], bool] = lambda content: False
         self.refuse: Callable[[Refused], None] = lambda cause: None
-        self.opened: Callable[[], None] = lambda: None  # there is a way now
+        self.opened: Callable[[], None] = lambda: None  # called when the connection exists

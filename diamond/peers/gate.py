@@ -1,23 +1,23 @@
-"""Connections that have yet to prove who they are: few at a time, and not for long.
+"""Admission of unauthenticated connections: few at a time, and not for long.
 
-Where there are too many of one address, its oldest goes. Where there are too many of all, the
-oldest of the address that has most goes: a neighbour has one, so it has the time to prove itself
-while others flood. Addresses that the roster gives for neighbours are counted by themselves, so no
-other address can take their places.
+If one address has too many, its oldest connection is closed. If there are too many in all, the
+oldest of the address with most is closed: a neighbour has one, so it has time to authenticate
+during a flood. Addresses that the roster lists for neighbours are counted separately, so no other
+address can take their places.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-ALL, EACH = 64, 16  # of all addresses, and of one
-SECONDS = 10.0  # for the proof
+ALL, EACH = 64, 16  # maximum of all addresses, and of one
+SECONDS = 10.0  # for authentication
 
 
 def affordable() -> int:
-    """Of all addresses, where the process may have few files open."""
+    """Return the maximum for all addresses, lower if the process may open few files."""
     try:
         import resource
-    except ImportError:  # not on this system
+    except ImportError:  # not available on this system
         return ALL
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(4, min(ALL, allowed // 8))
@@ -25,7 +25,7 @@ def affordable() -> int:
 
 @dataclass
 class Gate:
-    """Who stands there, by the order in which they came."""
+    """Unauthenticated connections in order of arrival."""
 
     all: int = field(default_factory=affordable)
     each: int = EACH
@@ -34,7 +34,7 @@ class Gate:
     reserved: set[str] = field(default_factory=set)  # addresses of neighbours
 
     def enter(self, address: str, close: Callable[[], None]) -> int:
-        """One more of that address, which `close` sends away; the number to `leave` by."""
+        """Add a connection of that address, which `close` closes; return its number for `leave`."""
         by_address: dict[str, list[int]] = {}
         for number, (where, _) in self.waiting.items():
             by_address.setdefault(where, []).append(number)
@@ -48,7 +48,7 @@ class Gate:
         return self.came
 
     def leave(self, number: int) -> None:
-        """It has proved who it is, or is gone."""
+        """Remove a connection that has authenticated or closed."""
         self.waiting.pop(number, None)
 
     def _out(self, number: int) -> None:

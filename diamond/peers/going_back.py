@@ -1,16 +1,15 @@
-"""Going back, all agents to the same round and with the same smaller steps, as a simulation does.
+"""Rollback of all agents to the same round with the same smaller steps, as in a simulation.
 
-Where the objective has risen (`diamond.auto.watch`), all know it at the same look; where x or y of
-an agent have outgrown the start, in the next round that is a multiple of `EVERY`, after which all
-say how large theirs are. Where x or y of an agent is no longer finite, it cannot tell its next
-message: it leaves, and answers whoever asks for it by the word that it has gone back
-(`frame.gone`). Whoever hears that leaves too, at the same exchange each time, since whatever was
-told before is still there. Then all talk, at an exchange of the clock that no round has: about the
-first round in which anyone was lost, and about how large x and y were in the states kept until
-then.
+If the objective has risen (`diamond.auto.watch`), all agents know it at the same check. If x or y
+of an agent have outgrown the start, all know it in the next round that is a multiple of `EVERY`,
+after which all send their sizes. If x or y of an agent are no longer finite, the agent cannot send
+its next message: it leaves, and answers requests with the rollback notice (`frame.gone`). Whoever
+receives the notice leaves too, at the same exchange each time, since earlier messages are still
+available. Then all communicate, at an exchange of the clock that no round has, the first round in
+which any agent diverged, and the sizes of x and y in the states kept until then.
 
-The clock goes on at `span` rounds later, so that a message of a round made again has a name of its
-own: what is kept, asked for again after a crash, or forgotten, is as ever.
+The clock continues `span` rounds later, so that a message of a repeated round has its own name;
+storing, requesting and discarding messages work as always.
 """
 
 from collections.abc import Sequence
@@ -24,22 +23,22 @@ from ..numbers.open_numbers import Found
 from .agent import Agent
 from .progress import Mark, Progress, mark
 
-MOST = 1e30  # of a number that is told: finite
-LOOK = 2**30  # before what is said of how large x and y are, after what is said of numbers
-TIMES = 2 * watch.SHRINKS  # that a run goes back, at most: lost, and risen
-SPARE = 3  # rounds of the clock beside those of the run: see `Clock`
-NEVER = 2**31  # that a clock does not reach
+MOST = 1e30  # largest number that is sent, finite
+LOOK = 2**30  # offset of messages about sizes, after those about numbers
+TIMES = 2 * watch.SHRINKS  # maximum number of rollbacks: diverged, and risen
+SPARE = 3  # rounds of the clock besides those of the run: see `Clock`
+NEVER = 2**31  # beyond any clock
 
 
 class WentBack(Exception):
-    """A neighbour has gone back, and so must whoever needs its next message."""
+    """Error: a neighbour has rolled back, so its next message will not come."""
 
 
 class Clock:
-    """The rounds of the clock that a run has each time, if it may go back: `span` of them.
+    """Clock of a run that may roll back: each attempt takes `span` rounds.
 
-    After its own are one in which all say that they have made them, and one to talk in about going
-    back.
+    After the rounds of the run, one round confirms that all are finished, and one negotiates a
+    rollback.
     """
 
     def __init__(self, agent: Agent, rounds: int, alone: bool):
@@ -49,36 +48,37 @@ class Clock:
         self.back = fits and states(agent, alone) > 0
         self.span = own if self.back else rounds + 1
         last = (TIMES + 1) * own if self.back else rounds
-        self.last = last * agent.exchanges  # exchange at which an agent says that it has finished
+        self.last = last * agent.exchanges  # exchange of the final report of an agent
 
     def round(self, tick: int) -> int:
-        """That an exchange belongs to."""
+        """Return the round of an exchange."""
         return tick // self.exchanges % self.span
 
     def done(self, progress: Progress) -> int:
-        """The exchange in which all say that they have made all rounds."""
+        """Return the exchange in which all agents confirm that they have finished."""
         return (progress.base + self.rounds + 1) * self.exchanges
 
     def talk(self, progress: Progress) -> int:
-        """That in which they talk about going back."""
+        """Return the exchange in which agents negotiate a rollback."""
         return (progress.base + self.rounds + 2) * self.exchanges
 
     def shrinks(self, progress: Progress) -> bool:
-        """Whether a run that is lost may go back once more."""
+        """Return whether a diverged run may roll back once more."""
         return self.back and watch.smaller(watch.factor(progress.found)) is not None
 
 
 def states(agent: Agent, alone: bool) -> int:
-    """That the agent keeps to go back to, at most; 0 where it may not: alpha was given, or rounds
+    """Return the maximum number of rollback states of the agent.
 
-    are made without those away.
+    It is 0 if the agent may not roll back: alpha was given, or rounds continue without absent
+    agents.
     """
     open = "alpha" in learned_names(agent.given) and hasattr(agent.outline, "shrunk")
     return watch.RECENT + 2 if open and not alone else 0
 
 
 def low(agent: Agent, progress: Progress, span: int) -> tuple[Progress, str]:
-    """From where the objective has risen to where it was lowest; and what is said of it."""
+    """Roll back from a risen objective to its lowest state; return a description too."""
     to, found = progress.lowest or start(agent, progress), dict(progress.found)
     said = watch.calm(found, watch.risen(found), progress.t, to.t)
     return _back(progress, to, found, progress.recent, span), said
@@ -87,9 +87,9 @@ def low(agent: Agent, progress: Progress, span: int) -> tuple[Progress, str]:
 def lost(
     agent: Agent, progress: Progress, broken: int, sizes: Sequence[float], span: int
 ) -> tuple[Progress, str]:
-    """From a run that was lost in round `broken` to the last state that was not large.
+    """Roll back from divergence in round `broken` to the last state that was not large.
 
-    `sizes` are those of the start and of `marks`, of the agent that has the largest.
+    `sizes` are those of the start and of `marks`, maxima over the agents.
     """
     which, kept = watch.back_to(sizes[1:], sizes[0]), marks(progress, broken)
     to, found = kept[which] if which >= 0 else start(agent, progress), dict(progress.found)
@@ -118,22 +118,22 @@ def _back(
 
 
 def start(agent: Agent, progress: Progress) -> Mark:
-    """Where the agent began."""
+    """Return the initial state of the agent."""
     return progress.start or mark(agent.begin())
 
 
 def marks(progress: Progress, broken: int) -> list[Mark]:
-    """The states kept of rounds up to that."""
+    """Return the states kept up to that round."""
     return [one for one in progress.recent if one.t <= broken][-watch.RECENT :]
 
 
 def sizes(agent: Agent, progress: Progress, broken: int) -> np.ndarray:
-    """How large x and y are at the start, and in those states."""
+    """Return the sizes of x and y at the start and in those states."""
     return _sizes(start(agent, progress), *marks(progress, broken))
 
 
 def now(agent: Agent, progress: Progress) -> np.ndarray:
-    """How large x and y are where the agent stands, at the start, and in the state kept last."""
+    """Return the sizes of x and y now, at the start, and in the last kept state."""
     here = mark(progress)
     return _sizes(here, start(agent, progress), *(progress.recent or (here,))[-1:])
 
@@ -144,12 +144,12 @@ def _sizes(*each: Mark) -> np.ndarray:
 
 
 def marks_here(progress: Progress) -> bool:
-    """Whether where the agent stands is to be looked at, and kept to go back to."""
+    """Return whether the current state is to be checked and kept for rollbacks."""
     return progress.t > 0 and progress.t % watch.EVERY == 0
 
 
 def marked(progress: Progress) -> Progress:
-    """With where it stands kept, if it is time to; one more than needed, since some are ahead."""
+    """Keep the current state if it is due; one more than needed, since some agents are ahead."""
     if not marks_here(progress):
         return progress
     return progress._replace(recent=(*progress.recent, mark(progress))[-watch.RECENT - 1 :])

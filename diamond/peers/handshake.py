@@ -1,4 +1,4 @@
-"""What all agents must have in common, as digests that tell nothing else of it."""
+"""Digests of everything that all agents must have in common; they reveal nothing else."""
 
 import hashlib
 import re
@@ -23,10 +23,10 @@ ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 def digest(agent: Agent, rounds: int, missing: str = "wait", start: str = "anew") -> dict[str, str]:
-    """Every part of the run by name; "run" is the digest of all of them.
+    """Return the digest of every part of the run by name; "run" is the digest of all parts.
 
-    A problem counts by what its losses compute, line by line of their jaxprs, and by where it
-    starts; its rows do not count, and neither does how many an agent has.
+    The digest of a problem covers the jaxprs of its losses and its initial point, not its rows or
+    their number.
     """
     parts = {**_parts(agent), "rounds": str(rounds), "missing": missing, "start": start}
     return parts | {"run": _digest(*(f"{name}={value};" for name, value in parts.items()))}
@@ -53,7 +53,7 @@ def _parts(agent: Agent) -> dict[str, str]:
 
 
 def differing(mine: Mapping[str, str], other: Any, here: str = "here", there: str = "there") -> str:
-    """The parts that differ, in words; empty if none does. `here`, `there`: whose they are."""
+    """Describe the parts that differ; empty if none. `here` and `there` name the two sides."""
     if not isinstance(other, dict):
         return "it does not say what"
     names = [name for name in mine if name != "run" and mine[name] != other.get(name)]
@@ -67,7 +67,7 @@ def differing(mine: Mapping[str, str], other: Any, here: str = "here", there: st
 
 
 def _channels(agent: Agent) -> list[str]:
-    """What becomes of messages on their way, where something does."""
+    """Describe the channels of the network, if any."""
     network = agent.network
     clipped = [] if agent.clip is None else [f"clip {agent.clip}"]
     return clipped + ([f"{network.channels} {network.damping}"] if network.channels else [])
@@ -82,7 +82,7 @@ def _losses(agent: Agent) -> list[str]:
 
 
 def _rules(agent: Agent) -> list[str]:
-    """What the algorithm computes in a round, whatever its numbers and the losses are."""
+    """Describe the computation of a round, independent of numbers and losses."""
     bowl = lambda x, y, rows: tree.dot(x, x) + tree.dot(y, y)
     problem = _abstract(agent)
     problem = replace(problem, upper=bowl, lower=None if problem.lower is None else bowl)
@@ -108,7 +108,7 @@ def _rules(agent: Agent) -> list[str]:
 
 
 def _open(algorithm: Any) -> list[str]:
-    """Which numbers are left to the run, and by which rule each is found."""
+    """List the numbers left to the run, and the rule that estimates each."""
     found: list[str] = []
 
     def note(open: Deferred) -> Any:
@@ -123,7 +123,7 @@ def _open(algorithm: Any) -> list[str]:
 
 
 def _abstract(agent: Agent) -> Objectives:
-    """The agent's objectives with the shapes of one row, the same for all agents."""
+    """Return the agent's objectives with the shapes of one row, the same for all agents."""
 
     def rows(own: Rows) -> Rows:
         shape = lambda a: jax.ShapeDtypeStruct((1, own.batch, *a.shape[2:]), a.dtype)

@@ -1,7 +1,7 @@
-"""All agents of a network in one process, on a clock that does not wait: for rehearsals and tests.
+"""All agents of a network in one process on a simulated clock, for rehearsals and tests.
 
-The wire carries the same bytes as a real one. Time passes only when nobody has anything to do, so
-a run with hours of waiting takes as long as its computing, and goes the same way every time.
+The wire carries the same bytes as a real one. Time passes only when every task is idle, so a run
+with hours of waiting takes only its computing time, and is deterministic.
 """
 
 import asyncio
@@ -19,43 +19,43 @@ T = TypeVar("T")
 
 
 class Hop(NamedTuple):
-    """One way of a call: a request to `receiver`, or its answer back to `sender`."""
+    """One direction of a call: a request to `receiver`, or its response to `sender`."""
 
-    sender: int  # who asks
-    receiver: int  # who is asked
-    back: bool  # whether this is the answer
+    sender: int  # caller
+    receiver: int  # callee
+    back: bool  # whether this is the response
     number: int  # of the call, counted from 0
 
 
-Fault = Callable[[Hop, Frame], Awaitable[Frame]]  # what arrives; may raise `Unreachable`
+Fault = Callable[[Hop, Frame], Awaitable[Frame]]  # returns what arrives; may raise `Unreachable`
 
 
 class Wire:
-    """Carries calls between the nodes that are up, through faults if there are any."""
+    """Carrier of calls between running nodes, through faults if any."""
 
     def __init__(self, *faults: Fault, delay: float = 0.001):
         self.nodes: dict[int, Node] = {}
         self.faults, self.delay, self.calls = faults, delay, 0
-        self.orders: set[asyncio.Task[None]] = set()  # that stand
+        self.orders: set[asyncio.Task[None]] = set()  # active subscriptions
 
     def end(self, agent: int) -> "End":
-        """The end of the wire that `agent` holds."""
+        """Return the transport of `agent`."""
         return End(self, agent)
 
     def close(self) -> None:
-        """End all orders, while somebody still knows of them."""
+        """Cancel all subscriptions before the loop closes."""
         for order in self.orders:
             order.cancel()
 
     async def carry(self, hop: Hop, content: Frame) -> Frame:
-        """What arrives of `content`."""
+        """Return what arrives of `content`."""
         await asyncio.sleep(self.delay)
         for fault in self.faults:
             content = await fault(hop, content)
         return content
 
     async def call(self, sender: int, receiver: int, request: Frame) -> Frame:
-        """A request and its answer."""
+        """Send a request and return its response."""
         number, self.calls = self.calls, self.calls + 1
         request = await self.carry(Hop(sender, receiver, False, number), request)
         node = self.nodes.get(receiver)
@@ -71,7 +71,7 @@ class Wire:
         return await self.carry(Hop(sender, receiver, True, number), answer)
 
     def follow(self, sender: int, receiver: int, request: Frame, into: Following) -> None:
-        """A standing order, whose messages travel one after another."""
+        """Start a subscription, whose messages arrive in order."""
         task = asyncio.ensure_future(self._follow(sender, receiver, request, into))
         self.orders.add(task)
         task.add_done_callback(self.orders.discard)
@@ -95,7 +95,7 @@ class Wire:
                 if self.nodes.get(receiver) is node:
                     into.heard(content)
         except (Refused, Unreachable, FrameError):
-            pass  # it is asked for, and that says why
+            pass  # the following request reports the cause
         finally:
             into.end()
 
@@ -107,7 +107,7 @@ def _put(queue: "asyncio.Queue[Any]", into: Following, content: Frame) -> bool:
 
 
 class End(NamedTuple):
-    """The transport of one agent."""
+    """Transport of one agent."""
 
     wire: Wire
     agent: int
@@ -122,12 +122,12 @@ class End(NamedTuple):
 
 
 async def inline(function: Callable[..., T], *args: Any) -> T:
-    """Work done at once, where nothing else happens meanwhile."""
+    """Run a function directly, while nothing else happens."""
     return function(*args)
 
 
 class _Skip(selectors.SelectSelector):
-    """Instead of waiting for so long, lets the clock pass."""
+    """Selector that advances the clock instead of waiting."""
 
     now = 0.0
 
@@ -139,7 +139,7 @@ class _Skip(selectors.SelectSelector):
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop on such a clock."""
+    """Event loop on the simulated clock."""
 
     def __init__(self) -> None:
         self.skip = _Skip()
@@ -150,6 +150,6 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def play(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a clock that does not wait."""
+    """Run a coroutine to its end on a simulated clock."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(work)

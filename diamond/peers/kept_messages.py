@@ -1,8 +1,8 @@
-"""Messages on the disk, each written once: one file for those told between two checkpoints.
+"""Messages on the disk, each written once: one file per interval between checkpoints.
 
-A file is written under another name, forced to the disk and renamed, before the checkpoint that
-counts on it is. It goes once no neighbour may ask for anything in it, and no checkpoint that is
-kept ends in it. In memory are then the messages since the last checkpoint only.
+A file is written under another name, flushed and renamed before the checkpoint that needs it. It is
+removed once no neighbour may request its messages and no kept checkpoint ends in it. Memory then
+holds only the messages since the last checkpoint.
 """
 
 import os
@@ -25,19 +25,19 @@ Key = tuple[int, int]  # round and talk
 
 
 class Written(NamedTuple):
-    """Where a message lies on the disk."""
+    """Location of a message on the disk."""
 
     path: Path
     start: int
     length: int
 
     def read(self) -> np.ndarray:
-        """The bytes of the message; whoever gets them checks them."""
+        """Read the bytes of the message; the receiver verifies them."""
         return np.fromfile(self.path, np.uint8, self.length, offset=self.start)
 
 
 def save(folder: Path, round: int, frames: Mapping[Key, Any]) -> dict[Key, Written]:
-    """Write those that are in memory only; where each of them is now."""
+    """Write the messages that are in memory only; return their locations."""
     fresh = {key: content for key, content in frames.items() if not isinstance(content, Written)}
     path, parts, found, start = _file(folder, round), [], {}, 0
     for key, content in fresh.items():
@@ -50,7 +50,7 @@ def save(folder: Path, round: int, frames: Mapping[Key, Any]) -> dict[Key, Writt
 
 
 def counts(frames: Mapping[Key, Any]) -> dict[str, int]:
-    """How many of the messages are in each file: what a checkpoint counts on."""
+    """Count the messages in each file, for the checkpoint that needs them."""
     found: dict[str, int] = {}
     for place in frames.values():
         found[place.path.stem] = found.get(place.path.stem, 0) + 1
@@ -60,10 +60,10 @@ def counts(frames: Mapping[Key, Any]) -> dict[str, int]:
 def load(
     folder: Path, round: int, counted: Mapping[str, int], run: str
 ) -> tuple[dict[Key, Written], bool]:
-    """What a checkpoint of `round` counts on, and whether all is there.
+    """Load the messages that a checkpoint of `round` needs, and return whether all exist.
 
-    Raises `Damaged` if its own file is: from the checkpoint before, its messages are told again.
-    Those of earlier files are not: what is damaged of them is set aside.
+    Raises `Damaged` if the checkpoint's own file is damaged: its messages are computed again from
+    the checkpoint before. Damaged messages of earlier files are set aside.
     """
     found: dict[Key, Written] = {}
     whole = True
@@ -78,14 +78,14 @@ def load(
             whole = False
             if int(stem) == round:
                 raise Damaged(f"{path}: not what was written ({cause})") from None
-            if path.exists():  # else it went when nobody could want it any more
+            if path.exists():  # else it was removed, since nobody needs it
                 os.rename(path, unused(path))
                 LOG.warning(f"{path} is damaged ({cause}): no neighbour can be set back so far")
     return found, whole
 
 
 def prune(folder: Path, wanted: set[str]) -> None:
-    """Remove the files that nothing counts on."""
+    """Remove the files that are not needed."""
     for path in folder.glob("[0-9]*.log*"):
         if path.suffix in (".log", ".tmp") and path.name.split(".")[0] not in wanted:
             path.unlink()
@@ -96,7 +96,7 @@ def _file(folder: Path, round: int) -> Path:
 
 
 def _read(path: Path, run: str) -> dict[Key, Written]:
-    """Every message of a file, by round and talk, each found to be sound."""
+    """Read every message of a file, by round and talk, and verify it."""
     content, start, found = path.read_bytes(), 0, {}
     view = memoryview(content)
     while start < len(content):

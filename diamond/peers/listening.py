@@ -1,10 +1,10 @@
-"""Sockets to listen on."""
+"""Listening sockets."""
 
 import socket
 
 
 def listening(address: str) -> list[socket.socket]:
-    """Sockets for all that the address means."""
+    """Open sockets for all addresses that `address` resolves to."""
     name, port = address.rsplit(":", 1)
     found: list[socket.socket] = []
     try:

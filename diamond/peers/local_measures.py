@@ -1,4 +1,4 @@
-"""What a site can tell of its run alone: nobody there knows the mean of all x."""
+"""Measures that a site can compute alone, without the mean of all x."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,13 +23,13 @@ from .progress import Progress
 def look(
     agent: Agent, progress: Progress, told: Sequence[Mapping[int, Sequence[Any]]]
 ) -> dict[str, float]:
-    """One evaluation on all of the site's rows; of a stream, on its sample.
+    """Evaluate on all of the site's rows; for a stream, on its sample.
 
-    `local_loss` is f_i(x_i, y_i); `lower_error` is ||y_i*(x_i) - y_i||^2 where the lower level is
-    the site's own (nobody knows y* of a common one) and the agent's `measure` is exact; metrics are
-    measured at (x_i, y_i); `samples` and so on are counted as in `diamond.Run`, of this agent
-    alone, and `bytes` are those it sent. `disagreement` is the squared distance of the x that it
-    told in the last round to the mean of those that it and its neighbours told.
+    `local_loss` is f_i(x_i, y_i). `lower_error` is ||y_i*(x_i) - y_i||^2 if the lower level is the
+    site's own (nobody knows y* of a common one) and the agent's `measure` is exact. Metrics are
+    measured at (x_i, y_i). `samples` and so on are counted as in `diamond.Run`, for this agent
+    alone, and `bytes` are those it sent. `disagreement` is the squared distance of the last sent x
+    to the mean over the agent and its neighbours.
     """
     problem, metrics = agent.problem, tuple(agent.problem.metrics.items())
     rows = problem.stack(problem.measured).of(0)
@@ -67,7 +67,7 @@ def _look(
 def disagreement(
     agent: Agent, told: Sequence[Mapping[int, Sequence[Any]]], progress: Progress
 ) -> float:
-    """||x_i - mean_j x_j||^2 over the agent and its neighbours, as last told; 0 before round 0."""
+    """Return ||x_i - mean_j x_j||^2 over the agent and its neighbours; 0 before round 0."""
     for turn, messages in reversed(list(enumerate(told))):
         last = agent.last(progress, messages, turn)
         found = {j: _x(message.average) for j, message in last.items()}
@@ -78,8 +78,8 @@ def disagreement(
 
 
 def _x(average: Any) -> list[np.ndarray]:
-    """The arrays of x in what is to be averaged; none if it is not in it."""
-    if isinstance(average, dict) and "method" in average:  # beside learned step sizes
+    """Return the arrays of x in the averaged part; none if it does not contain x."""
+    if isinstance(average, dict) and "method" in average:  # with learned step sizes
         average = average["method"]
     if isinstance(average, dict):
         average = average.get("x")
@@ -87,6 +87,6 @@ def _x(average: Any) -> list[np.ndarray]:
 
 
 def sent(agent: Agent, progress: Progress) -> int:
-    """Bytes of all arrays that the agent has sent: in rounds, and to find numbers."""
+    """Return the bytes that the agent has sent, in rounds and for estimates."""
     talked = agreed_bytes(progress.found) * agent.network.diameter
     return len(agent.neighbours) * (progress.made * agent.bytes + talked)

@@ -1,4 +1,4 @@
-"""Numbers that the network settles by talk, one after another: the largest that any agent has."""
+"""Max-consensus: the network agrees on the maximum of numbers, one after another."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from ..numbers.open_numbers import Measure, Measured
 
 
 class Unsettled(LookupError):
-    """A number that the network has to talk about before anything more can be found."""
+    """Error: the network must agree on a number before estimation continues."""
 
     def __init__(self, name: str, values: np.ndarray):
         super().__init__(name)
@@ -14,10 +14,10 @@ class Unsettled(LookupError):
 
 
 class MaxConsensus:
-    """What one agent has measured, each thing once, and what the network has settled.
+    """Measurements of one agent, each made once, and the agreed maxima.
 
-    A `diamond.numbers.open_numbers.Talk`: finding numbers stops at the first that is not settled
-    yet, and is begun again once it is.
+    Implements `diamond.numbers.open_numbers.Talk`: estimation stops at the first number that is not
+    agreed yet, and restarts once it is.
     """
 
     def __init__(self) -> None:
@@ -25,13 +25,13 @@ class MaxConsensus:
         self.settled: dict[str, np.ndarray] = {}
 
     def alone(self, name: str, measure: Measure) -> Measured:
-        """What this agent measures, once."""
+        """Return this agent's measurement, made once."""
         if name not in self.own:
             self.own[name] = measure()
         return self.own[name]
 
     def largest(self, name: str, measure: Measure) -> Measured:
-        """What was settled; raises `Unsettled` before."""
+        """Return the agreed maximum; raises `Unsettled` before."""
         (values,), cost = self.alone(name, measure)
         if name not in self.settled:
             raise Unsettled(name, values)

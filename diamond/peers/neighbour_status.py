@@ -1,4 +1,4 @@
-"""What an agent knows of a neighbour while the run goes on, for whoever watches."""
+"""Status of a neighbour during the run, for monitoring."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -12,14 +12,14 @@ from .plain_text import printable
 
 @dataclass
 class NeighbourStatus:
-    """The round of the last message that came, and since when the next one is awaited."""
+    """Round of the last message, and since when the next one is awaited."""
 
     round: int = -1
-    since: float | None = None  # on the clock of `time.monotonic`; None: nothing is awaited
+    since: float | None = None  # `time.monotonic`; None: nothing is awaited
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """While a message is awaited."""
+        """Mark a message as awaited."""
         self.since = time.monotonic()
         try:
             yield
@@ -27,12 +27,12 @@ class NeighbourStatus:
             self.since = None
 
     def waiting(self) -> float:
-        """Seconds that the next message has been awaited."""
+        """Return the seconds that the next message has been awaited."""
         return 0.0 if self.since is None else time.monotonic() - self.since
 
 
 def standing(told: Mapping[str, Any], agents: int) -> dict[str, Any]:
-    """What a site answers about where it stands, once it is known to be that."""
+    """Validate a site's answer about its status."""
     try:
         agent, round, rounds = (_whole(told[name]) for name in ("agent", "round", "rounds"))
         waiting = [
