@@ -1,10 +1,10 @@
-"""One agent among its neighbours: gets their messages, round by round.
+"""Node: one agent that exchanges messages with its neighbours, round by round.
 
-What is to come is ordered once (`following`). Everything can be asked for as well, and a request
-changes nothing but what the asker will never want again, so any of them can be repeated, doubled or
-lost. An agent is never more than a round ahead of a neighbour, since it needs that neighbour's
-message; one that is set back to its checkpoint asks again for what it has heard since, and tells
-the same bits once more.
+Later messages are subscribed to once (`following`). Everything can be requested as well. A request
+only changes what its sender will never need again, so requests can be repeated, duplicated or lost.
+An agent is never more than a round ahead of a neighbour, since it needs that neighbour's message;
+an agent that is set back to its checkpoint requests the later messages again and sends the same
+bits once more.
 """
 
 import asyncio
@@ -36,26 +36,26 @@ from .timeouts import Limits
 from .worker_thread import Brisk, Work
 
 Missing = Literal["wait", "continue"]
-BRIEF_WORK = ("think", "tell", "step", "end")  # that may be done at once
-WARM: WeakSet[Agent] = WeakSet()  # agents of this process whose rounds are compiled
+BRIEF_WORK = ("think", "tell", "step", "end")  # methods that may run inline
+WARM: WeakSet[Agent] = WeakSet()  # agents of this process with compiled rounds
 
 
 class Looked(NamedTuple):
-    """What was so at the end of a round that is measured while the next ones are made."""
+    """State at the end of a round, measured while the next rounds run."""
 
-    messages: list[dict[int, list[Any]]]  # of each exchange, the agent's own among them
+    messages: list[dict[int, list[Any]]]  # by exchange, the agent's own included
     seconds: float
     waited: float
 
 
 @dataclass
 class Node:
-    """The agent's run of `rounds` rounds; `folder` keeps a checkpoint every `every` of them.
+    """Run of an agent over `rounds` rounds; `folder` keeps a checkpoint every `every` rounds.
 
-    Without a folder nothing survives a crash. `work` runs what blocks. `on_round` is called where
-    the agent stands at first and after every round. Where a checkpoint is due, it is called before
-    that, while the next rounds are made, and finds in `looked` what was so; in between it is brief.
-    `missing` says what to do about a neighbour that is away: wait, or continue, see `edges`.
+    Without a folder nothing survives a crash. `work` runs blocking functions. `on_round` is called
+    at the start and after every round. If a checkpoint is due, it is called before the checkpoint,
+    while the next rounds run, and finds the state of its round in `looked`; otherwise it must be
+    brief. `missing` is the treatment of absent neighbours: wait, or continue, see `edges`.
     """
 
     agent: Agent
@@ -67,8 +67,8 @@ class Node:
     work: Work = field(default_factory=lambda: Brisk(BRIEF_WORK))
     on_round: Callable[[Progress], None] | None = None
     missing: Missing = "wait"
-    names: Names = field(default_factory=dict)  # of the sites, by the numbers of their agents
-    on_ready: Callable[[], None] = lambda: None  # all is compiled, and the next round begins
+    names: Names = field(default_factory=dict)  # names of the sites by agent
+    on_ready: Callable[[], None] = lambda: None  # called after compilation, before the first round
 
     def __post_init__(self) -> None:
         start = "onward" if onward.begun(self.folder) else "anew"
@@ -84,13 +84,13 @@ class Node:
             self.agent, self.parts, self.transport, self.limits, self.service, self.clock
         )
         self.waits, self.heard = self.asking.waits, self.asking.heard
-        self.seconds = 0.0  # of rounds, and of waiting for what is done beside them
+        self.seconds = 0.0  # of rounds, and of waiting for background work
         self.looked = Looked([], 0.0, 0.0)
-        self._saving: asyncio.Task[None] | None = None  # a checkpoint
-        self.compiling = 0.0  # seconds before the first of them
-        self.greeting = 0.0  # seconds until all neighbours were there
-        self.t = 0  # rounds made
-        self.progress: Progress | None = None  # where the agent stands
+        self._saving: asyncio.Task[None] | None = None  # pending checkpoint
+        self.compiling = 0.0  # seconds before the first round
+        self.greeting = 0.0  # seconds until all neighbours had answered
+        self.t = 0  # finished rounds
+        self.progress: Progress | None = None  # state of the agent
         self.halt = Shutdown(self.limits.connect)
         self.service.status, self.service.stop = self.status, self.halt.ask
         self.edges = self._edges() if self.missing == "continue" else None
@@ -99,12 +99,12 @@ class Node:
 
     @property
     def name(self) -> str:
-        """What the agent is called."""
+        """Return the name of the agent."""
         return called(self.names, self.agent.number)
 
     @property
     def waited(self) -> float:
-        """Seconds of rounds without work of its own."""
+        """Return the seconds of rounds without own work."""
         return self.exchanges.waited
 
     def _edges(self) -> Edges:
@@ -123,7 +123,7 @@ class Node:
         return edges
 
     async def run(self) -> Progress:
-        """All rounds, from the checkpoint if there is one; returns once no neighbour needs more."""
+        """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""
         progress = self.agent.begin()
         if self.folder:
             into = self.service.outbox, self.agent.exchanges
@@ -168,7 +168,7 @@ class Node:
                     self.looked = Looked(self.exchanges.messages, self.seconds, self.waited)
                     kept = self.service.outbox.copy()
                     self._saving = asyncio.ensure_future(self._beside(progress, kept))
-                    await asyncio.sleep(0)  # it begins now
+                    await asyncio.sleep(0)  # starts the task now
                 elif self.on_round is not None:
                     self.on_round(progress)
                 self.seconds += _clock() - begun
@@ -183,7 +183,7 @@ class Node:
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
         except (FloatingPointError, Stopped) as error:
             self.service.fail(str(error))
-            await asyncio.sleep(self.limits.connect)  # so that the neighbours hear of it
+            await asyncio.sleep(self.limits.connect)  # so that the neighbours receive it
             raise
         finally:
             self.asking.close()
@@ -195,12 +195,12 @@ class Node:
         return progress
 
     async def _round(self, progress: Progress) -> Progress:
-        """One round, and after some of them the numbers found anew, by all or not at all.
+        """Run one round, and after some rounds estimate the numbers again, with all agents.
 
-        Where the run is lost, here or at another agent, it goes back.
+        If the run diverges, here or at another agent, roll back.
         """
         try:
-            if progress.t == self.rounds:  # made, and not by all: one has gone back
+            if progress.t == self.rounds:  # finished here, but another agent has rolled back
                 return await self.exchanges.back(progress, None)
             after = await self.exchanges.round(progress)
             await self.exchanges.look(after)
@@ -218,7 +218,7 @@ class Node:
             return await self.exchanges.back(progress, progress.t)
 
     async def _all_made(self, progress: Progress) -> bool:
-        """Whether all agents have made all rounds, which is remembered; False if one went back."""
+        """Record and return whether all agents have finished all rounds; False after a rollback."""
         me = self.agent.number
         try:
             if self.clock.back and me not in self.service.finished:
@@ -234,7 +234,7 @@ class Node:
             await self.work(first_alone, f"{self.run_digest}-look", self.on_round, progress)
 
     async def _beside(self, progress: Progress, kept: Outbox) -> None:
-        """What is done every so many rounds while the next ones are made: measure, then save."""
+        """Measure, then save, in the background of the next rounds."""
         if self.on_round is not None:
             await self.work(self.on_round, progress)
         await self._save(progress, kept)
@@ -243,9 +243,9 @@ class Node:
         return progress.t % self.every == 0 or progress.t == self.rounds
 
     async def _warm(self, progress: Progress) -> None:
-        """Compile the gradient work of a round, so that its seconds are those of computing.
+        """Compile the gradients of a round, so that later times are those of computing.
 
-        What comes of it is thrown away; the vector operations of a round's end are not worth it.
+        The result is discarded; the vector operations at the end of a round compile quickly.
         """
 
         def play() -> None:
@@ -258,12 +258,12 @@ class Node:
         WARM.add(self.agent)
 
     async def _saved(self) -> None:
-        """Until the checkpoint that is being written is on the disk."""
+        """Wait until the pending checkpoint is on the disk."""
         if self._saving is not None:
             await self._saving
 
     async def _save(self, progress: Progress, kept: Outbox) -> None:
-        """A checkpoint, with the messages; only then do neighbours hear that they may forget."""
+        """Write a checkpoint with the messages; afterwards neighbours may discard theirs."""
         if self.folder is None:
             self.service.durable = self.agent.tick(progress)
         else:
@@ -277,9 +277,9 @@ class Node:
             )
 
     async def _leave(self) -> None:
-        """Stay until every neighbour has finished too and knows of this one.
+        """Wait until every neighbour has finished too and knows that this agent has.
 
-        The last checkpoint is read back first: whoever says it has finished is never set back.
+        The last checkpoint is verified first, since a finished agent must never be set back.
         """
         if self.folder is not None:
             check = Outbox(self.agent.neighbours)
@@ -291,7 +291,7 @@ class Node:
         await self.asking.part(self.edges)
 
     def status(self) -> dict[str, Any]:
-        """Where the agent stands and whom it waits for, as plain data."""
+        """Return the state of the agent and whom it waits for, as plain data."""
         state = "stopping" if self.halt.asked else "running"
         if self.t == self.rounds:
             state = "finished"

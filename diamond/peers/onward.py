@@ -1,8 +1,8 @@
-"""A new run from where the sites of an old one stood: the way back where one has lost its state.
+"""Warm restart: a new run from the last points of an old one, if a site has lost its state.
 
-Every site keeps its x and y; all else begins as in any run. Trackers do, too: u_i = p_i at the
-first gradients, so that sum u = sum p from the first round on, wherever the x_i are. A site that
-has lost its own x begins at the mean of its neighbours', and with the y that any run begins with.
+Every site keeps its x and y; everything else starts as in any run. Trackers do too: u_i = p_i at
+the first gradients, so that sum u = sum p from the first round on, wherever the x_i are. A site
+that has lost its x starts at the mean of its neighbours' x, with the usual initial y.
 """
 
 import re
@@ -20,20 +20,20 @@ from ..runs.checkpoint import Damaged
 from ..runs.recovery import unused
 from .checkpoints import STATES, OtherRun
 
-START = "start"  # a folder in that of the run, with a checkpoint of round 0
+START = "start"  # subfolder with a checkpoint of round 0
 OWN = re.compile(r"\.state(\.[xy](?!\w).*)", re.DOTALL)
-TALK = 2**31 - 1  # of all that is said before round 0, told last
+TALK = 2**31 - 1  # number of the last message before round 0
 
 
 class Point(NamedTuple):
-    """Where a site stood."""
+    """Last point of a site."""
 
     x: Tree
     y: Tree
 
 
 def prepare(folder: Path) -> Path | None:
-    """Set the folder aside, for a new one that begins where the old one stood; where it is now."""
+    """Set the folder aside and create a new one from its last point; return the old one's path."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     checkpoint.save(fresh / START, 0, _last(folder), {})
@@ -45,7 +45,7 @@ def prepare(folder: Path) -> Path | None:
 
 
 def _last(folder: Path) -> dict[str, np.ndarray]:
-    """x and y in the newest whole checkpoint, or those that the run began at; nothing if lost."""
+    """Return x and y of the newest complete checkpoint or of the start; empty if lost."""
     try:
         found = checkpoint.newest(folder / STATES).arrays
         return {own[1]: a for name, a in found.items() if (own := OWN.fullmatch(name))}
@@ -58,12 +58,12 @@ def _last(folder: Path) -> dict[str, np.ndarray]:
 
 
 def begun(folder: Path | None) -> bool:
-    """Whether the run of that folder is such a one."""
+    """Return whether the run of that folder is a warm restart."""
     return folder is not None and (folder / START).exists()
 
 
 def point(folder: Path, like: Any) -> Point | None:
-    """Where this site is to begin; None if it has lost that. `like` is a state."""
+    """Return the initial point of this site; None if it is lost. `like` is a state."""
     try:
         found = checkpoint.load(folder / START, 0).arrays
         return tree.like(Point(like.x, like.y), found) if found else None
@@ -76,14 +76,14 @@ def point(folder: Path, like: Any) -> Point | None:
 
 
 def told(own: Point | None, like: Tree) -> list[np.ndarray]:
-    """What a site tells its neighbours: whether it has an x, and x."""
+    """Return the message to the neighbours: whether this site has an x, and x."""
     leaves = jax.tree.leaves(like if own is None else own.x)
     has = np.array([own is not None], np.float32)
     return [has, *(np.asarray(leaf) for leaf in leaves)]
 
 
 def mean(heard: list[list[np.ndarray]], like: Tree) -> Tree:
-    """The mean x of those neighbours that have one; `like`, where a run begins, if none has."""
+    """Return the mean x of the neighbours that have one; `like`, the usual start, if none has."""
     having = [leaves for (has, *leaves) in heard if has[0] == 1]
     if not having:
         return like

@@ -1,11 +1,11 @@
-"""Packets on a connection, both ways: a head, then as many bytes as it says.
+"""Packets on a connection, in both directions: a head, then its content.
 
-    8 bytes    length of what follows the head
-    4 bytes    number of the request, which its answer repeats
-    1 byte     what it is: a request, an answer, or why there is none
+    8 bytes    length of the content
+    4 bytes    number of the request, which its response repeats
+    1 byte     kind: a request, a response, or a refusal
 
-Many requests can be under way at once, and their answers come in any order. A packet is read into
-its own memory and written from where it lies.
+Many requests can be in flight, and their responses come in any order. A packet is read into its own
+memory and written without a copy.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ from .frame import ALIGN
 
 HEAD = struct.Struct("<QIB")
 ANSWER, REFUSED, DIFFERS, STOPPED, OUTDATED, MISREAD, ASK = range(7)
-FIRST = 2**16  # bytes that are read before it is known how long a packet is
-CHUNK = 2**18  # bytes that are handed to the connection at once
+FIRST = 2**16  # bytes read before the length of a packet is known
+CHUNK = 2**18  # bytes passed to the connection at once
 LONGEST = 4096  # bytes of a refusal
 
 
 class TooLong(ConnectionError):
-    """A packet of more bytes than the other end may send."""
+    """Error: a packet is larger than the other end may send."""
 
 
 class Packets(asyncio.BufferedProtocol):
-    """One connection. `most`: bytes of a packet; `heard(number, code, body)` gets each of them."""
+    """One connection; `most` bounds a packet, `heard(number, code, body)` receives each."""
 
     def __init__(self, most: int, heard: Callable[[int, int, memoryview], None]):
         self.most, self.heard = most, heard
-        self.cause: Exception | None = None  # why it was lost, if by a fault
+        self.cause: Exception | None = None  # error that ended the connection, if any
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.on_lost: Callable[[], None] = lambda: None
         self.on_too_long: Callable[[int, TooLong], None] = lambda number, cause: self.fail(cause)
-        self._deaf = False  # what still comes is thrown away
+        self._deaf = False  # incoming bytes are discarded
         self.transport: Any = None
         self._scratch = memoryview(bytearray(FIRST))
         self._head, self._number, self._code = b"", 0, 0
@@ -54,7 +54,7 @@ class Packets(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.BaseProtocol`."""
         self.cause = self.cause or error
-        self._writable.set()  # whoever waits to write finds out
+        self._writable.set()  # wakes waiting writers
         if not self.lost.done():
             self.lost.set_result(None)
         self.on_lost()
@@ -87,7 +87,7 @@ class Packets(asyncio.BufferedProtocol):
             self._deliver()
 
     def _read(self, data: memoryview) -> None:
-        """Bytes of which it is not known whose they are."""
+        """Handle bytes received but not yet assigned to a packet."""
         while data and not self.lost.done():
             if self._body is None:
                 wanted = HEAD.size - len(self._head)
@@ -104,7 +104,7 @@ class Packets(asyncio.BufferedProtocol):
                 self._deliver()
 
     def _begin(self) -> bool:
-        """Make room for what the head announces, unless that is too much."""
+        """Allocate memory for the announced packet, unless it is too large."""
         length, self._number, self._code = HEAD.unpack(self._head)
         self._head = b""
         if length > self.most:
@@ -125,7 +125,7 @@ class Packets(asyncio.BufferedProtocol):
         self._write([HEAD.pack(len(body), number, code), body])
 
     async def send(self, number: int, code: int, body: Any) -> None:
-        """Write a packet of those bytes; waits where the other end reads more slowly."""
+        """Write a packet; wait if the other end reads slowly."""
         view = memoryview(body)
         if self.push(number, code, view):
             return
@@ -136,7 +136,7 @@ class Packets(asyncio.BufferedProtocol):
                 self._write([view[start : start + CHUNK]])
 
     def push(self, number: int, code: int, body: Any) -> bool:
-        """Write a packet at once; False if it is long, or another has to be waited for."""
+        """Write a packet immediately; False if it is long or another one is pending."""
         if len(body) > CHUNK or not self._writable.is_set() or self._sending.locked():
             return False
         self._write([HEAD.pack(len(body), number, code), body])
@@ -148,19 +148,19 @@ class Packets(asyncio.BufferedProtocol):
         self.transport.writelines([part for part in parts if len(part)])
 
     def fail(self, cause: Exception) -> None:
-        """Give the connection up at once."""
+        """Abort the connection."""
         self.cause = self.cause or cause
         if self.transport is not None:
             self.transport.abort()
 
     def close(self) -> None:
-        """End the connection once all is written."""
+        """Close the connection once everything is written."""
         if self.transport is not None:
             self.transport.close()
 
 
 def _room(length: int) -> memoryview:
-    """Memory for so many bytes, where a frame's arrays lie as programs want them; not cleared."""
+    """Allocate uninitialized memory in which a frame's arrays are aligned."""
     room = np.empty(length + ALIGN, np.uint8)
     start = -room.ctypes.data % ALIGN
     return room.data[start : start + length]

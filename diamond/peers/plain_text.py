@@ -1,4 +1,4 @@
-"""What others say, fit for a terminal and a log: one line, no control codes, not too long."""
+"""Sanitizing of foreign text for terminals and logs: one line, no control codes, bounded."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ LONGEST = 400  # characters
 
 
 def printable(said: Any, most: int = LONGEST) -> str:
-    """`said` with everything that is not a plain character written out."""
+    """Return `said` with all special characters escaped."""
     text = str(said)
     cut = text[: most + 1]
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)

@@ -1,7 +1,7 @@
-"""The compiled parts of a round: one program up to an exchange, one from there on.
+"""Compiled parts of a round: one program up to an exchange, one after it.
 
-Whatever they have in common with other agents of the process, they are compiled once: a plan says
-which program it is, and everything else is an argument.
+Programs are shared by the agents of a process: a plan identifies a program, and everything else is
+an argument.
 """
 
 from collections.abc import Callable
@@ -19,44 +19,44 @@ from ..problem import Objectives
 from ..rounds.algorithm import Estimate, Message, State
 from .handed_on import rest
 
-Silent = tuple[tuple[int, int | None], ...]  # stages that tell nothing, and which of the round
+Silent = tuple[tuple[int, int | None], ...]  # silent stages, and their index in the round
 
 
 class Thought(NamedTuple):
-    """What an agent has computed for an exchange, before it has heard anything."""
+    """Result of an agent's computation for an exchange, before it receives messages."""
 
-    state: State  # after the stages that tell nothing; None where there is none of them
-    spent: jax.Array  # the estimate's cost among it
+    state: State  # after the silent stages; None if there are none
+    spent: jax.Array  # including the cost of the estimate
     estimate: Estimate
-    told: Message | None  # what it is to tell, where that had to wait for the estimate
+    told: Message | None  # outgoing message, if it depends on the estimate
 
 
 class Before(NamedTuple):
-    """Which program leads up to an exchange."""
+    """Key of the program that leads up to an exchange."""
 
-    algorithm: Any  # structures of trees
+    algorithm: Any  # tree structures
     objectives: Any
     sampling: Sampling
     silent: Silent
-    stage: int | None  # None: there is no exchange any more
+    stage: int | None  # None: after the last exchange
     number: int | None = None
-    tells: bool = False  # whether the message had to wait for the estimate
+    tells: bool = False  # whether the message depends on the estimate
 
 
 class After(NamedTuple):
-    """Which program makes an exchange's end of what was heard."""
+    """Key of the program that finishes an exchange."""
 
     algorithm: Any
     message: Any
     stage: int
-    here: int  # the agent's own place among those heard
-    then: tuple[int, int] | None = None  # whose message is known then: its stage, and rounds later
+    here: int  # index of the agent among the sources
+    then: tuple[int, int] | None = None  # next known message: its stage, and rounds ahead
     clip: float | None = None  # see `clipped`
 
 
 @lru_cache(maxsize=256)
 def before(plan: Before) -> Callable[..., Any]:
-    """(numbers, rows, bits, agent, state, spent, t) -> `Thought`, or (state, spent) at the end.
+    """Return (numbers, rows, bits, agent, state, spent, t) -> `Thought`, finally (state, spent).
 
     The bits are those of the run's key.
     """
@@ -92,11 +92,11 @@ def before(plan: Before) -> Callable[..., Any]:
 
 @lru_cache(maxsize=256)
 def after(plan: After) -> Callable[..., Any]:
-    """(numbers, state, estimate, parts, weights, t) -> state, what is looked at, message.
+    """Return (numbers, state, estimate, parts, weights, t) -> state, observations, message.
 
-    The message is the next one, where it is known by now; the barrier lets it have the bits that it
-    would have on its own. What is looked at is one array, which `apart` takes apart. Of the state,
-    arrays of the old one and of the estimate are left out, of the message those of the state.
+    The message is the next one, if it is already known; the barrier makes its bits those of a
+    separate program. The observations are one array, which `apart` splits. The state omits arrays
+    of the old state and of the estimate, the message those of the state.
     """
 
     def step(
@@ -125,14 +125,14 @@ def after(plan: After) -> Callable[..., Any]:
 
 
 def apart(seen: np.ndarray, heard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sum of all x and y; `spread` of each part of a message; and the parts' lengths."""
+    """Split observations: the sum of all x and y, `spread` of each part, and the parts' lengths."""
     rows = seen[1:].reshape(-1, heard + 1)
     return seen[0], rows[:, :-1], rows[:, -1]
 
 
 @lru_cache(maxsize=256)
 def outgoing(algorithm_structure: Any, number: int) -> Callable[..., Message]:
-    """(numbers, state, t) -> the message of a stage that needs no estimate."""
+    """Return (numbers, state, t) -> the message of a stage that needs no estimate."""
 
     def tell(numbers: Any, state: State, t: Any) -> Message:
         algorithm = jax.tree.unflatten(algorithm_structure, numbers)
@@ -142,7 +142,7 @@ def outgoing(algorithm_structure: Any, number: int) -> Callable[..., Message]:
 
 
 def mix(messages: Any, weights: jax.Array, here: int) -> Message:
-    """sum_j M_ij (message_j - message_i) in the order of j."""
+    """Return sum_j M_ij (message_j - message_i) in the order of j."""
 
     def change(*parts: jax.Array) -> jax.Array:
         total, mine = jnp.zeros_like(parts[0]), parts[here]
@@ -161,11 +161,11 @@ CLIP_WARNING = (
 
 
 def clipped(messages: Any, weights: jax.Array, here: int, far: Any, clip: float) -> Message:
-    """The same with every difference shortened to `clip` times the median of their lengths.
+    """Mix with every difference shortened to `clip` times the median of their lengths.
 
         sum_j M_ij min(1, clip med_k d_k / d_j) (s_j - s_i),    d_j = ||s_j - s_i||,
 
-    of each part of the message; of two in the middle, the median is the smaller.
+    for each part of the message; of an even number, the median is the smaller of the two.
     """
     parts = []
     for place, lengths in enumerate(far):
@@ -186,12 +186,12 @@ def clipped(messages: Any, weights: jax.Array, here: int, far: Any, clip: float)
 
 
 def vectors(part: Any) -> Any:
-    """A part of a message without the scalars of a learned step, whose sizes are not comparable."""
+    """Remove the scalars of a learned step from a part, since their sizes are not comparable."""
     return part["method"] if isinstance(part, dict) and "method" in part else part
 
 
 def spread(part: Any, here: int) -> tuple[jax.Array, jax.Array]:
-    """||s_j - s_i|| for each j, and ||s_i||, of one part of a message."""
+    """Return ||s_j - s_i|| for each j, and ||s_i||, of one part of a message."""
     mine = part[here]
     far = [tree.norm(tree.sub(one, mine)).astype(jnp.float32) for one in part if one is not mine]
     far.insert(here, jnp.float32(0))
@@ -201,7 +201,7 @@ def spread(part: Any, here: int) -> tuple[jax.Array, jax.Array]:
 def updated(
     algorithm: Any, state: State, estimate: Estimate, heard: Any, t: Any, stage: int
 ) -> tuple[State, jax.Array]:
-    """The state after an exchange, and whether x and y are finite."""
+    """Return the state after an exchange, and whether x and y are finite."""
     state = algorithm.stages[stage].update(state, estimate, *heard, t)
     return state, tree.finite((state.x, state.y))
 

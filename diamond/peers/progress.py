@@ -1,4 +1,4 @@
-"""Where an agent stands, and the exchanges that a round is made of."""
+"""Progress of an agent, and the exchanges of a round."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from .frame import Layout
 
 
 class Mark(NamedTuple):
-    """Where the agent stood once, to go back to."""
+    """Earlier state of the agent, for rollbacks."""
 
     t: int
     state: State
@@ -20,42 +20,41 @@ class Mark(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Where an agent stands: everything its rounds to come depend on.
+    """Everything that an agent's later rounds depend on.
 
-    The clock of peers counts on where a run goes back, so that no two messages have one name.
+    The clock of peers continues after a rollback, so that no two messages have the same name.
     """
 
-    t: int  # rounds made
+    t: int  # finished rounds
     state: State
-    spent: jax.Array  # its counter of oracle calls
+    spent: jax.Array  # counter of oracle calls
     algorithm: Any  # with the numbers in use
-    found: dict[str, Found]  # those of them that were left to the run
-    kept: Any = None  # of the messages of those it hears, where these are compressed or late
-    base: int = 0  # of the clock, before round 0
-    start: Mark | None = None  # where it began, if not where any run does
-    lowest: Mark | None = None  # where the objective was lowest; None: at the start
-    recent: tuple[Mark, ...] = ()  # of the last rounds that are multiples of `EVERY`
-    anew: bool = False  # it has gone back, and forgets the numbers that it had
+    found: dict[str, Found]  # numbers left to the run
+    kept: Any = None  # channel state of the sources
+    base: int = 0  # offset of the clock at round 0
+    start: Mark | None = None  # initial state, if not the usual one
+    lowest: Mark | None = None  # state of the lowest objective; None: the start
+    recent: tuple[Mark, ...] = ()  # states of the last rounds that are multiples of `EVERY`
+    anew: bool = False  # after a rollback: discard the estimates
 
     @property
     def clock(self) -> int:
-        """Rounds by the clock of peers."""
+        """Return the round on the clock of peers."""
         return self.base + self.t
 
     @property
     def made(self) -> int:
-        """Rounds made, those that the run went back on too."""
+        """Return the number of rounds run, including those rolled back."""
         return self.t + watch.lost(self.found)
 
 
 def mark(progress: Progress) -> Mark:
-    """Where the agent stands, to go back to."""
+    """Return the current state for rollbacks."""
     return Mark(progress.t, progress.state, progress.kept)
 
 
 class Turn(NamedTuple):
-    """One exchange of a round: its stage, which one of the round it is (a stage may be taken
-    several times), and the stages before it that tell nothing."""
+    """One exchange of a round: its stage, its index in the round, and silent stages before it."""
 
     stage: int
     number: int
@@ -65,7 +64,7 @@ class Turn(NamedTuple):
 def turns_of(
     algorithm: Algorithm, layouts: Sequence[Layout]
 ) -> tuple[list[Turn], tuple[tuple[int, int], ...]]:
-    """The exchanges of a round, and the stages after the last one."""
+    """Return the exchanges of a round, and the stages after the last one."""
     turns: list[Turn] = []
     silent: tuple[tuple[int, int], ...] = ()
     number = 0

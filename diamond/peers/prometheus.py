@@ -1,4 +1,4 @@
-"""Where a site stands as Prometheus reads it: plain text over HTTP, on this machine only."""
+"""Prometheus metrics of a site: plain text over HTTP, on this machine only."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -10,10 +10,10 @@ from .node import Node
 from .plain_text import printable
 
 READERS = 8  # at a time
-SECONDS = 5.0  # for a question and its answer
-LONGEST = 2**13  # bytes of a question
+SECONDS = 5.0  # for a request and its response
+LONGEST = 2**13  # bytes of a request
 HOST = "127.0.0.1"
-METRICS = {  # by name: what kind it is, and what it says
+METRICS = {  # by name: type and help
     "round": ("gauge", "Rounds made."),
     "rounds": ("gauge", "Rounds that there are to be."),
     "seconds_total": ("counter", "Seconds of rounds, in this sitting."),
@@ -29,7 +29,7 @@ METRICS = {  # by name: what kind it is, and what it says
 
 
 def text(node: Node) -> str:
-    """All of it."""
+    """Format all metrics."""
     found: dict[str, Any] = {
         "round": node.t,
         "rounds": node.rounds,
@@ -61,7 +61,7 @@ def _each(node: Node, value: Any) -> list[tuple[str, Any]]:
 
 @asynccontextmanager
 async def served(node: Node, port: int | None) -> AsyncIterator[int | None]:
-    """Meanwhile, whoever is on this machine can read it at that port, if one is given."""
+    """Serve the metrics on loopback at that port, if one is given."""
     if port is None:
         yield None
         return
@@ -76,9 +76,9 @@ async def served(node: Node, port: int | None) -> AsyncIterator[int | None]:
                 writer.write(_answer(head, node))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asks badly gets nothing
+            pass  # bad requests get no response
         except asyncio.CancelledError:
-            pass  # the site stops, and nobody is to hear of this
+            pass  # the site stops; no error is needed
         finally:
             writer.close()
 

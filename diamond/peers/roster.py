@@ -1,8 +1,8 @@
-"""Who belongs to a federation, signed by its own authority, and one site's proof that it does.
+"""Roster of a federation, signed by its authority, and the credentials of one site.
 
 A bundle is a folder for one site: the authority's certificate, the site's own key and certificate,
 and the signed roster. A certificate carries the fingerprint of its key as its name, so that a site
-that dials a neighbour accepts the very key of the roster and no other.
+accepts only the key in the roster from a neighbour that it dials.
 """
 
 import datetime
@@ -32,12 +32,12 @@ SIGNED = ec.ECDSA(hashes.SHA256())
 
 
 class BadBundle(ValueError):
-    """A bundle that is not whole or not of one federation."""
+    """Error: a bundle is incomplete or not of one federation."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A site: its agent's number, name, address, key, and the agents it may talk to."""
+    """Site: its agent's number, name, address and key, and the agents it may contact."""
 
     number: int
     name: str
@@ -48,25 +48,25 @@ class Member:
 
 @dataclass(frozen=True)
 class Roster:
-    """All members, in the order of their numbers, and what they have agreed to run."""
+    """All members in the order of their numbers, and the agreed terms."""
 
     federation: str
     members: tuple[Member, ...]
-    terms: dict[str, Any] = field(default_factory=dict)  # what the sites are to run
-    version: int = 1  # one more whenever keys are renewed
+    terms: dict[str, Any] = field(default_factory=dict)  # settings of the run
+    version: int = 1  # increases whenever keys are renewed
 
     def by_key(self, fingerprint: str) -> Member | None:
-        """The member with that key."""
+        """Return the member with that key."""
         return next((m for m in self.members if m.fingerprint == fingerprint), None)
 
     def encode(self) -> bytes:
-        """The bytes that are signed."""
+        """Return the bytes that are signed."""
         return json.dumps(asdict(self), indent=1).encode()
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one site has."""
+    """Credentials of one site."""
 
     ca: bytes
     certificate: bytes
@@ -76,29 +76,29 @@ class Bundle:
 
     @property
     def expires(self) -> datetime.datetime:
-        """When its certificate ceases to be taken."""
+        """Return the expiry of the certificate."""
         return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
 
     @property
     def neighbours(self) -> list[Member]:
-        """The members this site talks to."""
+        """Return the members that this site contacts."""
         return [self.roster.members[j] for j in self.me.neighbours]
 
 
 def fingerprint(key: CertificatePublicKeyTypes) -> str:
-    """sha256 of a public key."""
+    """Return the SHA-256 digest of a public key."""
     return hashlib.sha256(
         key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     ).hexdigest()
 
 
 def host(fingerprint: str) -> str:
-    """The name in the certificate of that key; a label of a name has 63 characters at most."""
+    """Return the name in the certificate of that key; DNS labels have at most 63 characters."""
     return f"{fingerprint[:32]}.{fingerprint[32:]}.diamond"
 
 
 def decode(content: bytes) -> Roster:
-    """The roster in those bytes."""
+    """Decode a roster."""
     told = json.loads(content)
     members = [Member(**m | {"neighbours": tuple(m["neighbours"])}) for m in told["members"]]
     if [m.number for m in members] != list(range(len(members))):
@@ -107,7 +107,7 @@ def decode(content: bytes) -> Roster:
 
 
 def load(folder: Path) -> Bundle:
-    """The bundle in `folder`, once its signature and its own certificate are known to be right."""
+    """Load the bundle in `folder`, and verify its signature and its own certificate."""
     roster = signed(folder)
     _private(folder / KEY)
     try:
@@ -126,7 +126,7 @@ def load(folder: Path) -> Bundle:
 
 
 def fresh(bundle: Bundle, days: int = 30) -> str:
-    """What is to be said of a certificate that expires within so many days; raises if it has."""
+    """Return a warning if the certificate expires within `days` days; raise if it has."""
     left = bundle.expires - datetime.datetime.now(datetime.UTC)
     when, renewed = f"{bundle.expires:%Y-%m-%d %H:%M} UTC", "`diamond net renew` at the authority"
     if left.total_seconds() <= 0:
@@ -140,7 +140,7 @@ def fresh(bundle: Bundle, days: int = 30) -> str:
 
 
 def _private(key: Path) -> None:
-    """Refuse a key that others on this machine can read, or could."""
+    """Refuse a key that other users of this machine can read."""
     if os.name == "posix" and key.exists():
         mode = stat.S_IMODE(key.stat().st_mode)
         if mode & 0o077:
@@ -150,7 +150,7 @@ def _private(key: Path) -> None:
 
 
 def signed(folder: Path) -> Roster:
-    """The roster in `folder`, once its signature is known to be right."""
+    """Load the roster in `folder`, and verify its signature."""
     try:
         ca, content, signature = ((folder / name).read_bytes() for name in (CA, ROSTER, SIGNATURE))
         authority = x509.load_pem_x509_certificate(ca).public_key()

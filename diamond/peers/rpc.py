@@ -1,4 +1,4 @@
-"""Calls to the neighbours: one connection to each, opened when it is needed and kept."""
+"""RPC client: one connection per neighbour, opened on demand and kept."""
 
 import asyncio
 import socket
@@ -18,13 +18,13 @@ from .timeouts import Limits
 from .tls import context
 
 FAULTS = {STOPPED: Stopped, DIFFERS: Differs, REFUSED: Refused}
-IDLE = 10  # seconds without news after which the machine asks whether the other is there
+IDLE = 10  # seconds of silence after which the system probes the other end
 
 
 class Client:
-    """Calls to the neighbours of this site; answers have at most `most` bytes.
+    """Client of the neighbours of this site; responses have at most `most` bytes.
 
-    And to the site itself, at its own address unless `own` says where it listens.
+    It can also call the site itself, at its own address or at `own`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Client:
 
 
 class Line:
-    """The connection to one member."""
+    """Connection to one member."""
 
     def __init__(
         self, member: Member, secured: ssl.SSLContext, opening: Frame, most: int, limits: Limits
@@ -68,7 +68,7 @@ class Line:
         self._following: tuple[int, Following] = 0, Following(0)
 
     async def call(self, request: Frame) -> Any:
-        """The answer to a request."""
+        """Send a request and return its response."""
         clock = asyncio.get_running_loop().time
         begun = clock()
         try:
@@ -78,11 +78,11 @@ class Line:
             raise Unreachable(f"no answer within {self.limits.round:g} s") from None
         finally:
             if clock() - begun >= 0.9 * self.limits.round and self._packets is not None:
-                self._packets.fail(ConnectionAbortedError("silent"))  # dialled anew, next time
+                self._packets.fail(ConnectionAbortedError("silent"))  # the next call dials again
         return self._read(code, body)
 
     def follow(self, request: Frame, into: Following) -> None:
-        """A standing order, in place of the one before."""
+        """Start a subscription in place of the earlier one."""
         packets, number = self._packets, next(self._numbers)
         self._following[1].end()
         self._following = number, into
@@ -113,7 +113,7 @@ class Line:
             return self._packets
 
     async def _dial(self) -> Packets:
-        """A connection on which the other end has said that this site may ask."""
+        """Open a connection on which the other end has admitted this site."""
         packets = Packets(self.most, self._heard)
         packets.on_lost = lambda: self._lost(packets)
         name, port = self.member.address.rsplit(":", 1)
@@ -160,7 +160,7 @@ class Line:
             awaited.set_result((code, body))
 
     def _came(self, into: Following, code: int, body: memoryview) -> None:
-        """Something of the standing order."""
+        """Handle a packet of the subscription."""
         if code != ANSWER:
             said = printable(bytes(body).decode(errors="replace"))
             into.end(FAULTS[code](said) if code in FAULTS else None)
@@ -177,7 +177,7 @@ class Line:
                 awaited.set_exception(ConnectionResetError(str(said)))
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         packets = self._packets
         if packets is not None and not packets.lost.done():
             packets.close()
@@ -186,7 +186,7 @@ class Line:
 
 
 def _watched(connection: Any, seconds: float) -> None:
-    """Let the machine find out that the other one is gone, where it can."""
+    """Enable keep-alive probes, if the system has them."""
     options = {
         "TCP_KEEPIDLE": IDLE,
         "TCP_KEEPINTVL": max(1, int(seconds) // 3),
@@ -200,7 +200,7 @@ def _watched(connection: Any, seconds: float) -> None:
 
 
 def _plain(cause: BaseException) -> str:
-    """The library's words for what usually goes wrong, in plainer ones."""
+    """Rephrase common errors of the library in plain words."""
     authority = "its certificate is not of this federation's authority"
     if isinstance(cause, ssl.SSLCertVerificationError):
         if "expired" in cause.verify_message or "not yet valid" in cause.verify_message:

@@ -1,4 +1,4 @@
-"""A site's run as an ordinary run folder, with what the site can tell alone."""
+"""Run folder of a site, with the measures that the site can compute alone."""
 
 import asyncio
 import os
@@ -26,22 +26,22 @@ from .progress import Progress
 from .shutdown import Halted
 from .site_names import called
 
-TIMES = ("seconds", "waited")  # of rounds, and of these what went into waiting for neighbours
+TIMES = ("seconds", "waited")  # of rounds, and of waiting for neighbours
 LOST = "measurements of those rounds are lost, the run itself is not"
 SPENT = ("round", "bytes", *Cost._fields)
 
 
 class SiteFolder:
-    """Writes an evaluation every so many rounds as checkpoints are, and what became of the run.
+    """Writer of a site's evaluations, one per checkpoint interval, and of its outcome.
 
-    A line is on the disk before the checkpoint of its round, so what a killed site has lost is
-    what lies beyond its checkpoint, and that is dropped when it comes back.
+    A line is on the disk before the checkpoint of its round, so a killed site loses only lines
+    after its checkpoint, which are dropped when it returns.
     """
 
     def __init__(self, writer: Writer, node: Node, origin: Origin, config: str):
         self.writer, self.node, self.origin, self.config = writer, node, origin, config
         self.entries: list[dict[str, Any]] = []
-        self.wall = 0.0  # seconds of earlier sittings
+        self.wall = 0.0  # seconds of earlier sessions
         self.past = dict.fromkeys(TIMES, 0.0)
         self.progress: Progress | None = None
         agent = node.agent
@@ -50,12 +50,12 @@ class SiteFolder:
         self.link_costs = LinkCosts(agent.network, told, agent.seed)
 
     def note(self, progress: Progress) -> None:
-        """Measure where the agent stands, if it is time to."""
+        """Evaluate the agent's state, if it is due."""
         if self.progress is None:
             self._open(progress)
         self.progress = progress
         node = self.node
-        if self.entries and self.entries[-1]["round"] > progress.t:  # the run has gone back
+        if self.entries and self.entries[-1]["round"] > progress.t:  # the run has rolled back
             self._keep(progress.t)
         due = progress.t % node.every == 0 or progress.t == node.rounds
         if not due or (self.entries and self.entries[-1]["round"] == progress.t):
@@ -77,9 +77,9 @@ class SiteFolder:
             )
 
     def _on_links(self, progress: Progress, busy: float) -> dict[str, float]:
-        """What the rounds take on the network's links, if it has any: that is of all sites.
+        """Return the cost of the rounds on the network's links, if any, for all sites.
 
-        Where computing is as measured, it is this site's, which was `busy` so many seconds.
+        If computing time is measured, it is that of this site, which was `busy` for that long.
         """
         network = self.node.agent.network
         around, bytes = network.diameter, agreed_bytes(progress.found)
@@ -88,7 +88,7 @@ class SiteFolder:
         return {name: value for name, value in found.items() if name == "network_seconds"}
 
     def _open(self, progress: Progress) -> None:
-        """Begin, or go on after what was written up to where the agent stands."""
+        """Start, or continue after the lines up to the agent's state."""
         known = self._known(progress.clock)
         if progress.clock == 0 or not known:
             self.writer.begin(self._opening(), self.config, anew=progress.clock == 0)
@@ -102,7 +102,7 @@ class SiteFolder:
             self.past = {name: lines[-1][name] for name in TIMES}
 
     def _keep(self, round: int) -> list[dict[str, Any]]:
-        """Drop what was measured after `round`; what there is."""
+        """Drop evaluations after `round`, and return the others."""
         path, whole = self.writer.metrics.path, self.writer.metrics.readable()[1]
         copy = unused(path)
         lines = self.writer.after(round)
@@ -112,7 +112,7 @@ class SiteFolder:
         return lines
 
     def _known(self, clock: int) -> dict[str, Any]:
-        """The manifest; one that is damaged is set aside, since the checkpoint does not need it."""
+        """Read the manifest; set a damaged one aside, since the checkpoint does not need it."""
         path = self.writer.path / "manifest.json"
         known, wrong = manifest(path)
         if wrong:
@@ -125,7 +125,7 @@ class SiteFolder:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """The run, after which the folder says how it ended."""
+        """Run the body, then record the outcome in the folder."""
         try:
             yield
         except (FloatingPointError, Stopped) as error:
@@ -138,7 +138,7 @@ class SiteFolder:
         self._close("finished", "")
 
     def _close(self, status: str, message: str) -> None:
-        """Write what became of the run."""
+        """Write the outcome of the run."""
         wall = self.wall + self.writer.wall
         end: dict[str, Any] = {"status": status, "message": message, "wall_seconds": wall}
         if self.progress is not None and status != "interrupted":
@@ -176,7 +176,7 @@ class SiteFolder:
         }
 
     def _alone(self, value: Any) -> list[Any]:
-        """The value among those of all agents, which are not known here."""
+        """Return the value in a list over all agents; the others are unknown here."""
         found: list[Any] = [None] * self.node.agent.network.agents
         found[self.node.agent.number] = value
         return found

@@ -1,9 +1,9 @@
-"""The site's door: who may come in, and the answers to what they ask.
+"""Server of a site: admission of connections, and responses to requests.
 
-Every connection proves a key by mutual TLS and is held against the roster once, when it is opened;
-it is closed when its certificate expires. Strangers stand at the gate. A neighbour has a few
-connections at most, the newest ones, and on all of them together a few requests under way and a
-few answers that it has yet to read.
+Every connection proves a key by mutual TLS and is checked against the roster when it is opened; it
+is closed when its certificate expires. Unauthenticated connections pass the gate. A neighbour has
+at most a few connections, the newest ones, and on all of them together a few requests in progress
+and a few unread responses.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from .tls import context
 from .visit import CODES, GRACE, Visit
 
 Answer = Callable[[int, Frame], Awaitable[Frame | Feed]]  # (sender, request) -> answer
-CONNECTIONS = 8  # of one neighbour
-HELD = 32  # requests of one neighbour under way, on all its connections
-QUEUED = 8  # answers for one neighbour in memory that it has yet to read
-RESOLVE = 300.0  # seconds between two lookups of the neighbours' host names
+CONNECTIONS = 8  # maximum per neighbour
+HELD = 32  # maximum requests of one neighbour in progress, on all connections
+QUEUED = 8  # maximum unread responses to one neighbour in memory
+RESOLVE = 300.0  # seconds between lookups of the neighbours' host names
 SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Server:
-    """Answers the neighbours of this site, at its address in the roster unless told otherwise."""
+    """Server for the neighbours of this site, at its roster address by default."""
 
     def __init__(
         self, bundle: Bundle, answer: Answer, address: str | None = None, audit: Audit | None = None
@@ -44,7 +44,7 @@ class Server:
         self._context, self.gate = context(bundle, serves=True), Gate()
         self._sockets = listening(address or bundle.me.address)
         self.port = self._sockets[0].getsockname()[1]
-        self.visits: list[Visit] = []  # of members, in the order in which they came
+        self.visits: list[Visit] = []  # authenticated, in order of arrival
         self._tasks: set[asyncio.Task[Any]] = set()
         self._accepting: list[asyncio.Task[None]] = []
 
@@ -54,13 +54,13 @@ class Server:
         return self
 
     async def _reserve(self) -> None:
-        """Keep places at the gate for the machines that the roster names as neighbours."""
+        """Reserve places at the gate for the hosts that the roster lists as neighbours."""
         loop = asyncio.get_running_loop()
         hosts = {one.address.rsplit(":", 1)[0].strip("[]") for one in self._bundle.neighbours}
         while True:
             known: set[str] = set()
             for host in hosts:
-                with suppress(OSError):  # an unknown name may be known at the next lookup
+                with suppress(OSError):  # an unknown name may resolve at the next lookup
                     found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
                     known |= {str(place[0]) for *_, place in found}
             self.gate.reserved = known
@@ -87,7 +87,7 @@ class Server:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def begin(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
-        """A task that ends with the server at the latest."""
+        """Start a task that ends with the server at the latest."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -98,17 +98,17 @@ class Server:
         while True:
             try:
                 connection, address = await loop.sock_accept(listening)
-            except OSError as cause:  # whatever strangers do, the site stays
+            except OSError as cause:  # no stranger's error may stop the site
                 self.audit.note("a connection", f"could not be accepted: {cause.strerror}")
                 await asyncio.sleep(1.0 if cause.errno in SCARCE else 0.01)
                 continue
             visit = Visit(self, f"{address[0]}:{address[1]}")
             task = self.begin(self._admit(visit, connection, address[0]))
             task.add_done_callback(partial(_ended, visit, connection))
-            await asyncio.sleep(0)  # a flood of them is looked at one by one
+            await asyncio.sleep(0)  # handle a flood one by one
 
     async def _admit(self, visit: Visit, connection: socket.socket, machine: str) -> None:
-        """From a stranger to a member, or not."""
+        """Authenticate a connection, or close it."""
         visit.begun, me = True, asyncio.current_task()
         assert me is not None
         number = self.gate.enter(machine, lambda: visit.evict(me))
@@ -128,13 +128,13 @@ class Server:
         except asyncio.CancelledError:
             if visit.evicted:
                 self.audit.note(visit.address, "closed: too many connections that prove nothing")
-            with suppress(OSError):  # the event loop sees its end, and lets go of it
+            with suppress(OSError):  # the event loop closes the socket
                 connection.shutdown(socket.SHUT_RDWR)
         finally:
             self.gate.leave(number)
 
     def member(self, key: str, theirs: int) -> Member:
-        """Whose key it is; `theirs` is the version of the roster that the asker has."""
+        """Return the member with this key; `theirs` is the caller's version of the roster."""
         roster, me = self._bundle.roster, self._bundle.me
         found = roster.by_key(key)
         if found is None:
@@ -144,7 +144,7 @@ class Server:
         return found
 
     def enter(self, visit: Visit) -> None:
-        """One more connection of a member; of many, its oldest is closed."""
+        """Add a connection of a member; close its oldest if there are too many."""
         assert visit.member is not None
         same = [one for one in self.visits if one.member == visit.member]
         if len(same) >= CONNECTIONS:
@@ -153,7 +153,7 @@ class Server:
         visit.packets.on_lost = lambda: self._left(visit)
 
     def admits(self, visit: Visit) -> bool:
-        """Whether one more request may be begun; of too many, the oldest connection is closed."""
+        """Return whether one more request may start; if too many, close the oldest connection."""
         same = self._of(visit)
         if sum(len(one.replies) for one in same) < HELD:
             return True
@@ -162,14 +162,14 @@ class Server:
         return oldest is not visit
 
     def limit_queued(self, visit: Visit) -> None:
-        """Close the oldest connection of a neighbour that does not read its answers."""
+        """Close the oldest connection of a neighbour that does not read its responses."""
         same = self._of(visit)
         if sum(one.queued for one in same) > QUEUED:
             oldest = next(one for one in same if one.queued)
             self._close(oldest, f"more than {QUEUED} answers that it does not read")
 
     def _of(self, visit: Visit) -> list[Visit]:
-        """The open connections of the same member."""
+        """Return the open connections of the same member."""
         same = [one for one in self.visits if one.member == visit.member]
         return [one for one in same if not one.packets.transport.is_closing()]
 
@@ -201,11 +201,11 @@ class Server:
         try:
             await visit.send(number, code, body)
         except ConnectionError:
-            pass  # whoever asked is gone, and will ask again
+            pass  # the caller is gone, and will ask again
 
 
 def _ended(visit: Visit, connection: socket.socket, done: "asyncio.Task[Any]") -> None:
-    """Nothing is left of a connection that nobody came to look at."""
+    """Release a connection whose task ended early."""
     if not visit.begun:
         connection.close()
     if not done.cancelled():
@@ -213,7 +213,7 @@ def _ended(visit: Visit, connection: socket.socket, done: "asyncio.Task[Any]") -
 
 
 def _unknown(key: str, name: str, mine: int, theirs: int) -> Refused:
-    """Why a key of this authority is not taken; the version that it claims decides no more."""
+    """Explain why a key of this authority is refused; the claimed version decides nothing else."""
     if theirs > mine:
         return Outdated(
             f"{name} has roster {mine}, not yet {theirs}; start it again with its new bundle"
@@ -226,7 +226,7 @@ def _unknown(key: str, name: str, mine: int, theirs: int) -> Refused:
 
 
 def _reason(cause: BaseException) -> str:
-    """Why a connection came to nothing."""
+    """Explain why a connection failed."""
     if isinstance(cause, ssl.SSLError):
         return f"no mutual TLS ({cause.reason or cause})"
     if isinstance(cause, TimeoutError) or "handshake is taking longer" in str(cause):

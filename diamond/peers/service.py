@@ -1,4 +1,4 @@
-"""What an agent answers its neighbours when they ask."""
+"""Service of an agent: responses to its neighbours' requests."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -19,9 +19,9 @@ from .worker_thread import Work
 
 
 class Service:
-    """Agent `agent`'s side of every question: its messages, what it runs, who has finished.
+    """Service of agent `agent`: its messages, what it runs, and who has finished.
 
-    `parts` is the digest of what all agents have in common. `folder` remembers who has finished.
+    `parts` is the digest of what all agents have in common. `folder` records who has finished.
     """
 
     def __init__(
@@ -35,29 +35,29 @@ class Service:
         folder: Path | None,
         names: Names = UNKNOWN,
     ):
-        self.agent, self.parts, self.last = agent, parts, last  # the last tick
+        self.agent, self.parts, self.last = agent, parts, last  # `last` is the last tick
         self.limits, self.work, self.folder = limits, work, folder
         self.names, self.audit = names, Audit()
         self.outbox = Outbox(neighbours)
-        self.feeds: dict[int, Feed] = {}  # standing orders of neighbours
-        self.differs: dict[int, str] = {}  # neighbours that asked while running something else
-        self.edges: Edges | None = None  # where rounds are made without neighbours that are away
-        self._within: dict[int, float] = {}  # seconds in which a neighbour wants to be answered
-        self.durable = 0  # the agent itself is never set back before this round
-        self.gone = 0  # what it has not told of exchanges before this, it never will
-        self.finished: set[int] = set()  # neighbours that need nothing any more
-        self.status: Callable[[], dict[str, Any]] = dict  # where the agent stands
-        self.stop: Callable[[], None] = lambda: None  # asks it to stop after its round
+        self.feeds: dict[int, Feed] = {}  # subscriptions of neighbours
+        self.differs: dict[int, str] = {}  # neighbours that run something else
+        self.edges: Edges | None = None  # if rounds continue without absent neighbours
+        self._within: dict[int, float] = {}  # response time limits of neighbours in seconds
+        self.durable = 0  # the agent is never set back before this round
+        self.gone = 0  # unsent messages of earlier exchanges will never be sent
+        self.finished: set[int] = set()  # neighbours that need nothing more
+        self.status: Callable[[], dict[str, Any]] = dict  # state of the agent
+        self.stop: Callable[[], None] = lambda: None  # requests a stop after the round
         self._knowing = asyncio.Lock()
         self._news = asyncio.Event()
         self._failure = ""
 
     def call(self, agent: int) -> str:
-        """What the agent is called."""
+        """Return the name of the agent."""
         return called(self.names, agent)
 
     async def answer(self, sender: int, request: Frame) -> Frame | Feed:
-        """What the neighbour `sender`, known for certain, gets; empty if it must ask again."""
+        """Answer the authenticated neighbour `sender`; empty if it must ask again."""
         header, _ = frame.unpack(request, REQUEST)
         if sender not in (*self.outbox.durable, self.agent):
             raise Refused(f"{self.call(sender)} is no neighbour of {self.call(self.agent)}")
@@ -94,21 +94,21 @@ class Service:
         return await self._serve(ask, header["kind"])
 
     def _own(self, kind: object) -> Frame:
-        """What the agent's own operator gets, who may also stop it."""
+        """Answer the agent's own operator, who may also stop it."""
         if kind != "stop":
             raise Refused(f"{self.call(self.agent)} has no messages for itself")
         self.stop()
         return frame.pack({"kind": "stop", **self.status()})
 
     def _follow(self, ask: Ask) -> Feed:
-        """A standing order, in place of the one that the neighbour had."""
+        """Start a subscription in place of the neighbour's earlier one."""
         self.outbox.heard(ask.sender, ask.durable)
         feed = self.feeds[ask.sender] = Feed(ask.round)
         feed.opened = lambda: self._feed(ask.sender, feed)
         return feed
 
     def _feed(self, j: int, feed: Feed) -> None:
-        """Send what is there; the last word of all is to be asked for."""
+        """Send the available messages; the last message must be requested."""
         if self._failure:
             feed.refuse(Stopped(self._failure))
             return
@@ -124,20 +124,20 @@ class Service:
                 return
 
     def _gone(self, t: int, talk: int = 0) -> Frame | None:
-        """The word that the agent has gone back, where it has."""
+        """Return the rollback notice, if the agent has rolled back."""
         if not self.outbox.floor <= t < self.gone:
             return None
         return frame.gone(Envelope(self.parts["run"], self.agent, t, talk))
 
     def leave(self, t: int) -> None:
-        """The agent has gone back, to exchange t by the clock."""
+        """Record that the agent rolled back, to exchange t on the clock."""
         self.gone = t
         for j, feed in list(self.feeds.items()):
             self._feed(j, feed)
         self.wake()
 
     async def _serve(self, ask: Ask, kind: str) -> Frame:
-        """What is asked for, waited for during half of the time an answer may take."""
+        """Return the requested item; wait for half of the response time limit."""
         now = asyncio.get_running_loop().time()
         until = now + min(self.limits.round, self._within.get(ask.sender, self.limits.round)) / 2
         self.outbox.heard(ask.sender, ask.durable)
@@ -156,7 +156,7 @@ class Service:
                 return b""
 
     async def _found(self, ask: Ask, kind: str) -> Frame | None:
-        """What there is to say now."""
+        """Return the available answer."""
         if self.edges and not ask.talk and (said := await self.edges.reply(ask, kind)):
             return said
         try:
@@ -168,21 +168,21 @@ class Service:
         return self._gone(ask.round, ask.talk) if found is None and kind == "ask" else found
 
     def publish(self, round: int, content: Frame, talk: int = 0) -> None:
-        """From now on, `content` is the message of `round`, or said before it."""
+        """Publish `content` as the message of `round`, or before it."""
         self.outbox.put(round, content, talk)
         for j, feed in list(self.feeds.items()):
             self._feed(j, feed)
         self.wake()
 
     def fail(self, why: str) -> None:
-        """From now on, every question gets this for an answer."""
+        """Answer every later request with this failure."""
         self._failure = why
         for j, feed in self.feeds.items():
             self._feed(j, feed)
         self.wake()
 
     async def know(self, j: int) -> None:
-        """Neighbour j has finished; remembered before it gets an answer."""
+        """Record that neighbour j has finished, before it gets a response."""
         async with self._knowing:
             if j in self.finished:
                 return
@@ -193,11 +193,11 @@ class Service:
         self.wake()
 
     async def known(self, j: int) -> None:
-        """Until neighbour j has asked as one that has finished."""
+        """Wait until neighbour j has asked as a finished agent."""
         while j not in self.finished:
             await self._news.wait()
 
     def wake(self) -> None:
-        """Let those who wait look again."""
+        """Wake all waiting tasks."""
         news, self._news = self._news, asyncio.Event()
         news.set()

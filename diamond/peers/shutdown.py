@@ -1,4 +1,4 @@
-"""Stopping an agent when its operator asks, in a state that it goes on from."""
+"""Graceful shutdown of an agent at its operator's request; the agent can resume."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -8,25 +8,25 @@ T = TypeVar("T")
 
 
 class Halted(Exception):
-    """The agent has stopped because it was asked to."""
+    """Error: the agent has stopped at the operator's request."""
 
 
 class Shutdown:
-    """Whether the operator has asked; what is under way gets `grace` seconds to end by itself."""
+    """Stop request of the operator; pending work gets `grace` seconds to finish."""
 
     def __init__(self, grace: float):
         self.grace, self.asked = grace, False
-        self._work: asyncio.Task[Any] | None = None  # that is under way
+        self._work: asyncio.Task[Any] | None = None  # pending work
         self._cut = False
 
     def ask(self) -> None:
-        """Stop after what is under way."""
+        """Request a stop after the pending work."""
         if not self.asked:
             self.asked = True
             self._soon()
 
     async def unless(self, work: Awaitable[T]) -> T:
-        """What the work comes to; `Halted`, with the work undone, if it waits for too long."""
+        """Return the result of the work; raise `Halted` and cancel it if it takes too long."""
         self._work = asyncio.current_task()
         if self.asked:
             self._soon()

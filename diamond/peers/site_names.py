@@ -1,4 +1,4 @@
-"""What agents are called: by their sites' names where these are known."""
+"""Names of agents: those of their sites, if known."""
 
 import re
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ UNKNOWN: Names = MappingProxyType({})
 
 
 def called(names: Names, agent: int) -> str:
-    """The name of the agent's site, or else its number."""
+    """Return the name of the agent's site, or its number."""
     return names.get(agent, f"agent {agent}")
 
 
 def by_name(text: str, names: Names) -> str:
-    """The text with the names of sites in place of "agent 0" and so on."""
+    """Replace "agent 0" and so on in the text by the names of sites."""
     return re.sub(r"\bagent (\d+)\b", lambda found: called(names, int(found[1])), text)

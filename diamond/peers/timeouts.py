@@ -1,4 +1,4 @@
-"""How long a node waits for a neighbour, and how it says so."""
+"""Time limits and retries of a node that waits for a neighbour."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,16 +9,16 @@ from .errors import Unreachable
 from .frame import FrameError
 
 T = TypeVar("T")
-PAUSES = 0.05, 2.0  # seconds between two tries: the first, and the longest
+PAUSES = 0.05, 2.0  # seconds between two attempts: the first, and the longest pause
 
 
 class GaveUp(TimeoutError):
-    """The wait for a neighbour was longer than allowed."""
+    """Error: the wait for a neighbour exceeded its limit."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: for one try to reach a neighbour, for its answer, and without any news at all."""
+    """Limits in seconds: for one attempt to reach a neighbour, its response, and total silence."""
 
     connect: float = 10.0
     round: float = 120.0
@@ -27,11 +27,11 @@ class Limits:
 
 @dataclass
 class Wait:
-    """What an agent has waited for one neighbour."""
+    """Waiting time of an agent for one neighbour."""
 
     seconds: float = 0.0
     tries: int = 0
-    last: str = ""  # why the last try came to nothing
+    last: str = ""  # why the last attempt failed
 
 
 async def insist(
@@ -41,10 +41,10 @@ async def insist(
     wait: Wait,
     silent: Callable[[], None] | None = None,
 ) -> T:
-    """Try again and again until there is an answer, a refusal, or no more patience.
+    """Retry until there is a response or a refusal, or the time limit is exceeded.
 
-    None is an answer that calls for another try. `silent` is called whenever there has been no
-    answer at all for as long as one may take; it raises if that is not to be borne.
+    The response None requests another attempt. `silent` is called whenever there was no response
+    for the time limit of one; it raises if that is not acceptable.
     """
     clock = asyncio.get_running_loop().time
     begun, pause = clock(), PAUSES[0]

@@ -1,4 +1,4 @@
-"""Mutual TLS 1.3 with the keys of a bundle, and who is at the other end."""
+"""Mutual TLS 1.3 with the keys of a bundle, and the identity of the other end."""
 
 import os
 import ssl
@@ -12,20 +12,20 @@ from .roster import Bundle, fingerprint
 
 
 def context(bundle: Bundle, serves: bool) -> ssl.SSLContext:
-    """What this site shows and demands as the one that is dialled, or as the one that dials."""
+    """Return the TLS context of this site as server or as client."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if serves else ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.verify_mode = ssl.CERT_REQUIRED
     made.load_verify_locations(cadata=bundle.ca.decode())
     if serves:
-        made.num_tickets = 0  # connections are opened once, none is resumed
+        made.num_tickets = 0  # connections are never resumed
     with _readable(bundle.certificate + bundle.key) as path:
         made.load_cert_chain(path)
     return made
 
 
 def shown(secured: ssl.SSLObject) -> tuple[str, float]:
-    """The fingerprint of the key that the other end has proved to have, and when it expires."""
+    """Return the fingerprint of the other end's key and the expiry of its certificate."""
     content = secured.getpeercert(binary_form=True)
     assert content is not None  # it was required
     certificate = x509.load_der_x509_certificate(content)
@@ -34,7 +34,7 @@ def shown(secured: ssl.SSLObject) -> tuple[str, float]:
 
 @contextmanager
 def _readable(content: bytes) -> Iterator[str]:
-    """A name by which this process alone reads `content`: `ssl` takes keys from files only."""
+    """Yield a private file name for `content`, since `ssl` reads keys from files only."""
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("diamond")
         with os.fdopen(number, "wb") as stream:
@@ -42,7 +42,7 @@ def _readable(content: bytes) -> Iterator[str]:
             stream.flush()
             yield f"/proc/self/fd/{number}"
         return
-    folder = tempfile.mkdtemp()  # its owner's only, as is the file
+    folder = tempfile.mkdtemp()  # private to its owner, as is the file
     path = os.path.join(folder, "pair.pem")
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as stream:

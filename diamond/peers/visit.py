@@ -1,4 +1,4 @@
-"""One connection to this site: a stranger's until its first packet is read, then a member's."""
+"""Session of one connection to this site, unauthenticated until its first packet is read."""
 
 import asyncio
 import time
@@ -32,38 +32,38 @@ CODES: dict[type[Exception], int] = {
     Differs: DIFFERS,
     Refused: REFUSED,
 }
-GRACE = 1.0  # seconds in which the other end can read why its connection is closed
+GRACE = 1.0  # seconds for the other end to read why its connection is closed
 
 
 class Door(Protocol):
-    """What a connection asks of the server that it is to."""
+    """Interface of the server for its connections."""
 
     audit: Audit
 
     def begin(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
-        """A task that ends with the server at the latest."""
+        """Start a task that ends with the server at the latest."""
         ...
 
     def member(self, key: str, theirs: int) -> Member:
-        """The member with this key, which has version `theirs` of the roster; or `Refused`."""
+        """Return the member with this key and roster version `theirs`; or raise `Refused`."""
         ...
 
     def enter(self, visit: "Visit") -> None:
         """Count the connection of a member."""
 
     def admits(self, visit: "Visit") -> bool:
-        """Whether one more request may be begun."""
+        """Return whether one more request may start."""
         ...
 
     def limit_queued(self, visit: "Visit") -> None:
-        """Bound the answers that were not read."""
+        """Bound the unread responses."""
 
     async def reply(self, visit: "Visit", number: int, request: Frame) -> None:
         """Answer one request."""
 
 
 class Visit:
-    """One connection to the server, a stranger's until its first packet is read."""
+    """One connection to the server, unauthenticated until its first packet is read."""
 
     def __init__(self, server: Door, address: str):
         self.server, self.address = server, address
@@ -72,18 +72,18 @@ class Visit:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.packets.on_lost, self.packets.on_too_long = self._lost_early, self._too_long
         self.replies: set[asyncio.Task[Any]] = set()
-        self.sending = 0  # long answers to requests that the other end has yet to read
-        self.pushing: list[asyncio.Task[Any]] = []  # that have to wait
+        self.sending = 0  # long responses that the other end has yet to read
+        self.pushing: list[asyncio.Task[Any]] = []  # pending messages
         self.timer: Any = None
         self.begun = self.evicted = False
 
     @property
     def source(self) -> str:
-        """Who and where."""
+        """Return the name and address of the other end."""
         return f"{self.member.name} at {self.address}" if self.member else self.address
 
     def evict(self, task: "asyncio.Task[Any]") -> None:
-        """Send the stranger away."""
+        """Close an unauthenticated connection."""
         self.evicted = True
         task.cancel()
 
@@ -106,11 +106,11 @@ class Visit:
 
     @property
     def queued(self) -> int:
-        """Answers in memory that the other end has yet to read."""
+        """Return the number of unread responses in memory."""
         return self.sending + len(self.pushing)
 
     async def send(self, number: int, code: int, body: Frame) -> None:
-        """Send an answer; a long one counts until the other end has read it."""
+        """Send a response; a long one counts until the other end has read it."""
         if len(body) <= CHUNK:
             return await self.packets.send(number, code, body)
         self.sending += 1
@@ -121,7 +121,7 @@ class Visit:
             self.sending -= 1
 
     def carry(self, number: int, feed: Feed) -> None:
-        """Let what the feed brings be answers to that request."""
+        """Send the messages of the feed as responses to that request."""
         feed.send = lambda content: self._push(number, ANSWER, content)
         feed.refuse = lambda cause: self._refuse(number, cause)
         feed.opened()
@@ -130,7 +130,7 @@ class Visit:
         self._push(number, CODES[type(cause)], str(cause).encode()[:LONGEST])
 
     def _push(self, number: int, code: int, content: Frame) -> bool:
-        """At once, or after those that are on their way, unless these are too many."""
+        """Send immediately, or after pending messages unless there are too many."""
         try:
             if not self.pushing and self.packets.push(number, code, content):
                 return True
@@ -151,10 +151,10 @@ class Visit:
         try:
             await self.packets.send(number, code, content)
         except ConnectionError:
-            pass  # it will be asked for on another connection
+            pass  # it will be requested on another connection
 
     def _too_long(self, number: int, cause: TooLong) -> None:
-        """Say so before the connection is closed; what comes meanwhile is not read."""
+        """Report the error, then close the connection; discard what arrives meanwhile."""
         if self.member is None:
             self.packets.fail(cause)
             return
@@ -163,7 +163,7 @@ class Visit:
         asyncio.get_running_loop().call_later(GRACE, self.packets.fail, cause)
 
     def _open(self, number: int, body: memoryview) -> None:
-        """The first packet says which roster the other end has; its key says who it is."""
+        """Authenticate: the first packet has the roster version, the key has the identity."""
         try:
             header, _ = frame.unpack(bytes(body), REQUEST)
             theirs = header.get("roster")

@@ -1,4 +1,4 @@
-"""Work beside the messages: on a thread of its own, or at once where that takes a moment."""
+"""Blocking work beside the messages: on a thread, or inline if it is brief."""
 
 import asyncio
 import time
@@ -8,11 +8,11 @@ from typing import Any
 import jax
 
 Work = Callable[..., Awaitable[Any]]  # runs a blocking function
-BRIEF = 0.02  # seconds in which nobody misses the event loop
+BRIEF = 0.02  # seconds that the event loop may be blocked
 
 
 async def threaded(function: Callable[..., Any], *given: Any) -> Any:
-    """function(*given) on a thread, in the precision of this one: JAX keeps it for each thread."""
+    """Run function(*given) on a thread with the precision of this one (JAX sets it per thread)."""
     wide = jax.config.jax_enable_x64  # type: ignore[attr-defined]
 
     def work() -> Any:
@@ -23,17 +23,17 @@ async def threaded(function: Callable[..., Any], *given: Any) -> Any:
 
 
 class Brisk:
-    """Work that took a moment the last time is done at once: a thread would cost more than it.
+    """Runner that executes brief work inline, since a thread would cost more.
 
-    Only functions of those `names`; the first time, when they may have to be compiled, and whatever
-    else blocks go to a thread.
+    Only functions in `names` whose last call was brief run inline; the first call, which may
+    compile, and all other work run on a thread.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self.took = dict.fromkeys(names, BRIEF)  # seconds, the last time
+        self.took = dict.fromkeys(names, BRIEF)  # seconds of the last call
 
     async def __call__(self, function: Callable[..., Any], *given: Any) -> Any:
-        """function(*given)."""
+        """Run function(*given)."""
         name = getattr(function, "__name__", "")
         if name not in self.took:
             return await threaded(function, *given)
