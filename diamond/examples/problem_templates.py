@@ -83,7 +83,8 @@ def text(name: str, kind: str) -> str:
     own = "kind" in given  # options are those of the user's function
     spelled = {} if own else read(kind, parameters(make, without=ROWS), {}).spelled
     tables = {"problem": {"kind": kind} | mine | spelled, "algorithm": algorithm}
-    lines = (inspect.getdoc(make) or "").splitlines()
+    text = (inspect.getdoc(make) or "").split("\nArgs:\n")[0]  # options are in the file
+    lines = text.strip().splitlines()
     return TEXT.format(
         kind=kind,
         name=name,
