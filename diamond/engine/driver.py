@@ -35,8 +35,8 @@ from .survey import Survey
 class Driver:
     """Runs in progress in one backend, all in the same round.
 
-    Each run has a step-size policy and a recorder. Subclasses define what happens to a run that
-    cannot continue (`lost`, `increased`).
+    Each run has a step-size policy and a recorder. `SingleDriver` and `LaneDriver` define what
+    happens to a run that cannot continue.
     """
 
     def __init__(
