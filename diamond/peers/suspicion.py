@@ -1,22 +1,21 @@
-"""Outliers among the messages of the neighbours: noticed, counted and logged; nothing else changes.
+"""Outlier detection among the neighbours' messages: outliers are counted and logged only.
 
-d_j = ||s_j - s_i|| is the distance of the message of neighbour j to the agent's own, of the part
-that is averaged (x) and of the part whose total is kept (u) separately. Over the last `ROUNDS`
-rounds, the scale is the largest ||s_i||, and the usual distance is the largest median of the other
-neighbours' distances (of a single neighbour: its own largest distance before). An outlier has
+d_j = ||s_j - s_i|| is the distance of the message of neighbour j to the agent's own, separately for
+the averaged part (x) and the part whose total is kept (u). Over the last `ROUNDS` rounds, the scale
+is the largest ||s_i||, and the usual distance is the largest median of the other neighbours'
+distances (for a single neighbour: its own largest earlier distance). An outlier has
 
     d_j > WILD max(scale, usual)          in any round and part, or
     d_j > scale and d_j > FAR usual       for the averaged part, once `ROUNDS` rounds are known or
-                                          where the others agree exactly, as they do at the start.
+                                          if the others agree exactly, as they do at the start.
 
-Of the outliers of one exchange, those that are WILD times nearer than the farthest are not counted:
-a lie throws honest neighbours off, too.
+Among the outliers of one exchange, those WILD times nearer than the farthest are not counted, since
+a false message also moves honest neighbours.
 
-Sites agree on what is averaged, so that a flipped sign or a constant stands out there. They do not
+Sites agree on the averaged part, so a flipped sign or a constant stands out there. They do not
 agree on trackers, which follow each site's own mini-batches, nor on anything in the first rounds,
-when x has barely left the start. FAR and WILD were chosen by trial, above the distances
-of honest sites whose rows differ; noisier rows may need more. A neighbour that lies by little is
-not noticed.
+when x has barely left the start. FAR and WILD were chosen by trial, above the distances of honest
+sites whose rows differ; noisier rows may need more. Small falsifications are not detected.
 """
 
 from collections import defaultdict, deque
@@ -27,8 +26,8 @@ import numpy as np
 from .audit import Audit
 
 FAR, WILD = 15.0, 300.0
-HUGE = 1e30  # farther than this is an outlier even where all else is zero
-ROUNDS = 10  # that are remembered
+HUGE = 1e30  # larger distances are outliers even if all else is zero
+ROUNDS = 10  # remembered rounds
 AVERAGED = 0  # the part of a message on which the sites agree in the end
 
 
@@ -37,7 +36,7 @@ def _window() -> deque[float]:
 
 
 class Suspicion:
-    """Of an agent towards its neighbours: `counts` has the outliers of each."""
+    """Outlier detector of an agent; `counts` has the outliers of each neighbour."""
 
     def __init__(self, heard: Sequence[int], here: int, names: Sequence[str], audit: Audit):
         self.heard, self.here, self.names, self.audit = heard, here, names, audit
@@ -59,7 +58,7 @@ class Suspicion:
         `spread` has a row of distances for each part of the message, `own` the length of each part
         of the agent's own. Neighbours `away` sent nothing: the agent's own message stands in.
         """
-        outliers: dict[int, float] = {}  # times the usual distance
+        outliers: dict[int, float] = {}  # in multiples of the usual distance
         silent = {self.here, *(k for k, j in enumerate(self.heard) if j in away)}
         for part, (row, length) in enumerate(zip(spread.tolist(), own.tolist())):
             scales = self._scales[turn, part]
@@ -94,6 +93,6 @@ class Suspicion:
         return found
 
     def told(self) -> list[str]:
-        """Whose messages were outliers, and how many."""
+        """Describe whose messages were outliers, and how many."""
         names = dict(zip(self.heard, self.names))
         return [f"{names[j]} has told {n} absurd messages" for j, n in self.counts.items() if n]
