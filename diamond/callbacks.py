@@ -1,7 +1,7 @@
-"""Ready `on_evaluation` callables: every entry of the history to a tracker of experiments.
+"""Ready-made `on_evaluation` callbacks that log the history to experiment trackers.
 
-Each is a context manager around runs; the step is the round. Nothing leaves the machine unless its
-user says so. The packages are optional, each an extra of the same name.
+Each callback is a context manager around runs; the step is the round. Nothing leaves the machine
+unless the user asks for it. The packages are optional, each an extra of the same name.
 """
 
 import time
@@ -17,7 +17,14 @@ OnEvaluation = Callable[[Entry], None]
 
 @contextmanager
 def tensorboard(folder: str | Path) -> Iterator[OnEvaluation]:
-    """Scalars in event files in `folder`, as TensorBoard reads them."""
+    """Log scalars to TensorBoard event files.
+
+    Args:
+        folder: Folder of the event files.
+
+    Yields:
+        The callback for `on_evaluation`.
+    """
     writer = _extra("tensorboardX", "tensorboard").SummaryWriter(str(folder))
 
     def tell(entry: Entry) -> None:
@@ -32,7 +39,16 @@ def tensorboard(folder: str | Path) -> Iterator[OnEvaluation]:
 def mlflow(
     experiment: str, uri: str = "sqlite:///mlflow.db", name: str | None = None
 ) -> Iterator[OnEvaluation]:
-    """Metrics of a new run of `experiment` in the store at `uri`; failed, if the block raises."""
+    """Log metrics to a new MLflow run, marked as failed if the block raises.
+
+    Args:
+        experiment: Name of the MLflow experiment.
+        uri: Address of the tracking store.
+        name: Name of the MLflow run.
+
+    Yields:
+        The callback for `on_evaluation`.
+    """
     package = _extra("mlflow", "mlflow")
     client = package.MlflowClient(tracking_uri=uri)
     known = client.get_experiment_by_name(experiment)
@@ -54,7 +70,16 @@ def mlflow(
 
 @contextmanager
 def wandb(project: str, folder: str | Path = ".", online: bool = False) -> Iterator[OnEvaluation]:
-    """The history of a new Weights & Biases run below `folder`; `online`: on its server too."""
+    """Log the history to a new Weights & Biases run.
+
+    Args:
+        project: Name of the project.
+        folder: Folder in which the run's files are created.
+        online: Send the run to the server too.
+
+    Yields:
+        The callback for `on_evaluation`.
+    """
     mode = "online" if online else "offline"
     run = _extra("wandb", "wandb").init(project=project, dir=str(folder), mode=mode)
     with run:

@@ -16,7 +16,7 @@ LONG = 1.0  # shortest wait for a neighbour, in seconds, that is reported
 
 
 class SiteProgress:
-    """The state of a site's node and its last evaluation, as lines or as a table.
+    """Progress of a site's node and its last evaluation, as lines or as a table.
 
     Args:
         names: Names of the neighbours by their numbers.

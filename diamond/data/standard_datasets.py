@@ -34,7 +34,14 @@ IJCNN1 = (File("ijcnn1.bz2", None),)
 
 
 def mnist(folder: str | Path | None = None) -> Dataset:
-    """Load MNIST: 60,000 and 10,000 digits, 28 x 28 pixels / 255, flattened to 784."""
+    """Load MNIST: 60,000 and 10,000 digits, 28 x 28 pixels / 255, flattened to 784.
+
+    Args:
+        folder: Folder of the files; by default the usual locations.
+
+    Returns:
+        The data set.
+    """
     files = locate("mnist", [MNIST], folder)
     return Dataset(
         name="mnist",
@@ -53,7 +60,14 @@ def _pixels(images: Path, labels: Path) -> Rows:
 
 
 def a9a(folder: str | Path | None = None) -> Dataset:
-    """Load a9a: 32,561 and 16,281 rows of 123 binary features; label 1 is an income over 50K."""
+    """Load a9a: 32,561 and 16,281 rows of 123 binary features; label 1 is an income over 50K.
+
+    Args:
+        folder: Folder of the files; by default the usual locations.
+
+    Returns:
+        The data set.
+    """
     files = locate("a9a", [A9A], folder)
     train, test = (svmlight.coded(path, 123, (-1, 1)) for path in files)
     return Dataset("a9a", train, test, classes=("-1", "+1"), shape=(123,), files=files)
@@ -63,6 +77,12 @@ def ijcnn1(folder: str | Path | None = None) -> Dataset:
     """Load the 49,990 training rows of ijcnn1: 22 features, 9.7 % positive; no test rows.
 
     LIBSVM's ijcnn1.bz2 has no published digest: its row and label counts are checked instead.
+
+    Args:
+        folder: Folder of the files; by default the usual locations.
+
+    Returns:
+        The data set.
     """
     files = locate("ijcnn1", [IJCNN1, IJCNN1_COPY], folder)
     train = svmlight.coded(files[0], 22, (-1, 1))
