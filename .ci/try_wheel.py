@@ -114,8 +114,14 @@ def start(*words):
     record(words)
     with printing:
         print(f"         diamond {' '.join(words)}", flush=True)
-    command = [*COMMAND, *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    # A job in the background ignores Ctrl-C, and so would its children.
+    return subprocess.Popen([*COMMAND, *words], preexec_fn=interruptible, **options)
+
+
+def interruptible():
+    """Let this process be interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def finish(process, codes=(0,)):
