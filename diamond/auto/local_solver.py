@@ -17,7 +17,7 @@ from ..core.sampling import Sample, Where, endless
 from ..core.tree import Tree
 from ..problem import Objectives
 
-TOLERANCE = 0.03  # relative residual of conjugate gradients
+TOLERANCE_AT_START, TOLERANCE = 0.3, 0.03  # relative residuals of conjugate gradients
 SETTLED_AT_START, SETTLED = 0.1, 0.3  # factor to which Newton's steps reduce ||g_y||
 NEWTON_STEPS_AT_START, NEWTON_STEPS = 20, 1
 PRODUCTS = 40  # maximum number of products of conjugate gradients
@@ -93,6 +93,7 @@ def solve_locally(
     lower_gradient = lambda y: jax.grad(problem.g, 1)(x, y, train.where)
     newton_steps = NEWTON_STEPS_AT_START if at_start else NEWTON_STEPS
     goal = SETTLED_AT_START if at_start else SETTLED
+    tolerance = TOLERANCE_AT_START if at_start else TOLERANCE
     value = lower_gradient(y)
     reference = tree.norm(value)
 
@@ -103,7 +104,7 @@ def solve_locally(
     def newton(carry: Any) -> Any:
         y, value, steps, gradients, count = carry
         product = jax.linearize(lower_gradient, y)[1]
-        move, iterations = conjugate_gradient(product, value, PRODUCTS, TOLERANCE)
+        move, iterations = conjugate_gradient(product, value, PRODUCTS, tolerance)
         moved = tree.sub(y, move)
         new = lower_gradient(moved)
         worse = ~(tree.norm(new) < LARGER * tree.norm(value))
@@ -120,7 +121,7 @@ def solve_locally(
     product = jax.linearize(lower_gradient, y)[1]
     residual = tree.sub(f_y, product(z))
     ratio = tree.norm(f_y) / jnp.maximum(tree.norm(residual), jnp.finfo(reference.dtype).tiny)
-    move, iterations = conjugate_gradient(product, residual, PRODUCTS, TOLERANCE * ratio)
+    move, iterations = conjugate_gradient(product, residual, PRODUCTS, tolerance * ratio)
     cost = Cost(
         samples=train.number + valid.number,
         gradients=gradients * train.number + valid.number,

@@ -134,7 +134,7 @@ def test_local_work_solves_the_lower_level():
     sample = Sample(0, 0, 0, None, None)
     given_x = x + 0.5
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_solver, "TOLERANCE", 1e-10)
+        patch.setattr(local_solver, "TOLERANCE_AT_START", 1e-10)
         patch.setattr(local_solver, "SETTLED_AT_START", 1e-10)
         found = local_solver.solve_locally(own, given_x, y, y, sample, 64, True)
     A, wanted = given.A[1], given.lower_solution(np.asarray(given_x))[1]
