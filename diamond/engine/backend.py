@@ -1,5 +1,6 @@
 """Interface of the backends that advance the rounds of one run or of several."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -67,7 +68,7 @@ class Backend(Protocol):
         """Distribute arrays of all agents over the devices."""
 
 
-class SingleRun:
+class SingleRun(ABC):
     """Backend with one run; a subclass lays out its arrays and advances it."""
 
     lanes = False
@@ -100,26 +101,26 @@ class SingleRun:
     def learned(self, algorithm: Any, state: Any) -> dict[str, Any]:
         if not hasattr(algorithm, "learned"):
             return {}
-        return {n: v[None] for n, v in algorithm.learned(self.whole(state)).items()}
+        return {n: v[None] for n, v in self.whole(algorithm.learned(state)).items()}
 
+    @abstractmethod
     def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         """Return the progress of all agents before round 0, as arrays of this process."""
-        raise NotImplementedError
 
+    @abstractmethod
     def place(self, progress: Progress) -> Progress:
         """Lay out the progress of all agents on the devices."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
-        raise NotImplementedError
 
+    @abstractmethod
     def spread(self, tree: Tree) -> Tree:
         """Distribute arrays of all agents over the devices."""
-        raise NotImplementedError
 
+    @abstractmethod
     def whole(self, tree: Tree) -> Tree:
         """Gather arrays of all agents into this process."""
-        raise NotImplementedError

@@ -68,7 +68,7 @@ class Driver:
         inputs = RunInputs(problem, network, sampling, sent)
         links = {seed: LinkCosts(network, sent, seed) for seed in starts}
         self.recorders = [
-            Recorder(inputs, steps, seed, links[seed])
+            Recorder(inputs, steps, seed, starts[seed], links[seed])
             for steps, seed in zip(self.steps, self.seeds)
         ]
         self.survey = Survey(problem, measures, backend, self.seeds)

@@ -57,6 +57,7 @@ class Lanes:
         self.objectives, self.mixing = problem.objectives(batch), mixing(network)
         self.rows = problem.stack(problem.measured)
         self.shape, self.sampling, self.abreast = shape, sampling, problem.agents
+        self.keys: tuple[list[int], Any] = ([], None)  # seeds and their keys
         self.failed = jnp.full(int(np.prod(shape)), -1, jnp.int32)
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
@@ -79,8 +80,9 @@ class Lanes:
         self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the compiled rounds."""
-        keys = jnp.stack([key(seed) for seed in seeds])
-        fixed = algorithm, self.objectives, self.mixing, keys, jnp.int32(progress.t)
+        if self.keys[0] != seeds:
+            self.keys = list(seeds), jnp.stack([key(seed) for seed in seeds])
+        fixed = algorithm, self.objectives, self.mixing, self.keys[1], jnp.int32(progress.t)
         options = {"sampling": self.sampling, "shape": self.shape}
         return (*fixed, (*progress[1:], self.failed), jnp.int32(until)), options
 
@@ -169,12 +171,14 @@ class LaneDriver(Driver):
 
     def _check_measures(self, last: bool) -> None:
         """End the runs whose measures are not finite, as a single run raises `Diverged`."""
+        metrics = {name for name, _ in self.survey.metrics}
+        entries = [(i, r.entries[-1]) for i, r in enumerate(self.recorders) if self.is_active(i)]
+        wrong = {i: names for i, entry in entries if (names := unsound(entry))}
+        if not wrong:
+            return
         norms = np.asarray(jax.vmap(tree.norm)((self.progress.state.x, self.progress.state.y)))
-        metrics = [name for name, _ in self.survey.metrics]
-        for i, recorder in enumerate(self.recorders):
-            if self.failed[i] is not None or not (wrong := unsound(recorder.entries[-1])):
-                continue
-            if last or self.t == 0 or set(wrong) <= {*metrics} or norms[i] <= watch.LOST:
+        for i, names in wrong.items():
+            if last or self.t == 0 or {*names} <= metrics or norms[i] <= watch.LOST:
                 self.failed[i] = self.t
 
     def histories(self) -> list[dict[str, np.ndarray]]:

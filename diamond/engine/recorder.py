@@ -9,6 +9,7 @@ import numpy as np
 from ..core import cost
 from ..core.cost import Cost
 from ..core.sampling import Sampling
+from ..core.tree import Tree
 from ..metrics.early_warnings import EarlyWarnings, standstill
 from ..metrics.link_costs import LinkCosts
 from ..network import Network
@@ -23,6 +24,7 @@ from .round import Progress
 from .step_policy import StepPolicy
 
 Entry = dict[str, float]
+OnEvaluation = Callable[[Entry], None]
 
 
 class RunInputs(NamedTuple):
@@ -37,9 +39,16 @@ class RunInputs(NamedTuple):
 class Recorder:
     """Recorder of the history of a run."""
 
-    def __init__(self, inputs: RunInputs, steps: StepPolicy, seed: int, links: LinkCosts):
+    def __init__(
+        self,
+        inputs: RunInputs,
+        steps: StepPolicy,
+        seed: int,
+        start: tuple[Tree, Tree],
+        links: LinkCosts,
+    ):
         self.inputs, self.steps, self.seed, self.links = inputs, steps, seed, links
-        self.warnings = EarlyWarnings(inputs.problem, seed)
+        self.warnings = EarlyWarnings(inputs.problem, start)
         self.entries: list[Entry] = []
         self.per_agent: list[dict[str, np.ndarray]] = []
         self.best: Best | None = None
@@ -93,8 +102,14 @@ class Recorder:
         first, last = self.entries[0], self.entries[-1]
         if "stationarity" not in first:
             return
-        start = self.inputs.problem.start(self.seed)[0]
-        about = start, x, last, first["stationarity"], self.steps.algorithm, int(last["round"])
+        about = (
+            self.warnings.start,
+            x,
+            last,
+            first["stationarity"],
+            self.steps.algorithm,
+            int(last["round"]),
+        )
         if message := standstill(*about):
             warnings.warn(f"{label}: {message}", RuntimeWarning, stacklevel=5)
 
@@ -165,6 +180,3 @@ def _columns(entries: list[Any]) -> dict[str, np.ndarray]:
     if not entries:
         return {}
     return {name: np.array([entry[name] for entry in entries]) for name in entries[0]}
-
-
-OnEvaluation = Callable[[Entry], None]

@@ -30,10 +30,10 @@ Numbers = Callable[[], dict[str, float]]
 class EarlyWarnings:
     """Observations of a run, and the warnings already given."""
 
-    def __init__(self, problem: Problem, seed: int):
+    def __init__(self, problem: Problem, start: tuple[Tree, Tree]):
         self.problem = problem
-        self.start: Tree = problem.start(seed)[0]
-        self.tolerance = lower_solution.tolerance(jax.tree.leaves(problem.start(seed))[0].dtype)
+        self.start: Tree = start[0]
+        self.tolerance = lower_solution.tolerance(jax.tree.leaves(start)[0].dtype)
         self.said: set[str] = set()
         self.least: dict[str, tuple[float, int]] = {}  # per direction: smallest norm, and its round
         self.first: float | None = None  # ||grad l||^2 at the first evaluation

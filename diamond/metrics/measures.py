@@ -78,7 +78,7 @@ def parse_measures(measure: Measure, problem: Problem) -> Measures:
     if not items:
         raise ValueError("measure: give 'exact', 'loss', 'cheap' or at least one measure")
     if words in (["exact"], ["cheap"]):
-        return Measures(frozenset(words) | ({"directions"} & {*_needed(words)}), None, functions)
+        return Measures(frozenset(_needed(words)), None, functions)
     names = {*words} - {*SETS} | {name for name, _ in functions}
     programs = frozenset(_needed([*words, *(["local_loss"] if functions else [])]))
     if "exact" in words:

@@ -31,7 +31,7 @@ def state(p=1.0, v=1.0, u=1.0):
 
 def look(*entries, problem=None, algorithm=MOMENTUM):
     """What is said, entry by entry; an entry is (changes to CALM, state)."""
-    signs = EarlyWarnings(problem or quad(), 0)
+    signs = EarlyWarnings(problem or quad(), (problem or quad()).start(0))
     return [signs.look(CALM | changes, at, algorithm) for changes, at in entries]
 
 
@@ -131,7 +131,7 @@ BEGUN = STANDING | {"round": 0}
 def standing(x, entry=STANDING, alpha=1e-9, rounds=300, first=BEGUN):
     """What is said of a run whose agents are all at `x` after starting at 0."""
     algorithm = diamond.gt_sgd(alpha, 0.2, 4, ESTIMATORS["neumann"])
-    signs = EarlyWarnings(quad(), 0)
+    signs = EarlyWarnings(quad(), quad().start(0))
     begin = signs.start + jnp.zeros((4, 3))
     at = lambda x: SimpleNamespace(x=begin + x)
     assert signs.look(CALM | first, at(0.0), algorithm, rounds) == []
