@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond import data, network, problems
+from diamond import data, gallery, network
 
 
 def fit(y, rows):
@@ -29,7 +29,7 @@ def sites(make, agents):
 
 
 def quadratic(random, agents, condition):
-    return problems.quadratic(
+    return gallery.quadratic(
         agents=agents, upper=8, lower=6, rows=50, mu=1.0, L=condition, seed=_seed(random)
     )
 
@@ -130,7 +130,7 @@ def sources(random, agents, count=8, rows=160, features=6):
 def cleaning(random, agents, share, classes=4, features=12, rows=120):
     """One weight a training row, `share` of whose labels are wrong; each agent its own y."""
     (train, valid), test = blobs(random, agents, _iid, classes, features, rows * agents * 2), None
-    made = problems.hyper_cleaning(
+    made = gallery.hyper_cleaning(
         train, valid, test, classes, share, seed=_seed(random), lower_level="personal"
     )
     return made
@@ -176,7 +176,7 @@ def blobs(random, agents, deal, classes=5, features=20, rows=1500, shares=(0.5, 
 
 def meta(random, agents, deal, widths, rows=1500):
     parts = blobs(random, agents, deal, features=12, rows=rows, shares=(0.45, 0.45, 0.1))
-    return problems.meta_learning(*parts, classes=5, widths=widths)
+    return gallery.meta_learning(*parts, classes=5, widths=widths)
 
 
 def _seed(random):

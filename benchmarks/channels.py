@@ -14,9 +14,9 @@ from gpu import best, meta, rounds
 
 import diamond
 from diamond.core.sampling import Moment, key
+from diamond.interface.round_interface import Message
 from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import LossyMixer, mixing
-from diamond.rounds.algorithm import Message
 
 AGENTS, SIZE, COUNT = 64, 100_000, 20
 EACH = {

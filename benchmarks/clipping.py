@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.peers.agent import Agent
+from diamond.peers.site_agent import Agent
 
 SITES, WIDTH = 8, 6
 GIVEN = diamond.gt_sgd(0.5, 0.1, 16, diamond.hypergradient.conjugate_gradient(20))
@@ -89,22 +89,22 @@ class Deceived(Agent):
 
 def rehearsed(problems, network, algorithm, rounds, clip, attack):
     """Where the sites of a rehearsal stand at its end; None if it diverged for good."""
-    from diamond.engine import peers
+    from diamond.engine import site_rehearsal
 
     def deceived(*given, **named):
         made = Deceived(*given, **named)
         made.attack = attack
         return made
 
-    kept, peers.Agent = peers.Agent, deceived
+    kept, site_rehearsal.Agent = site_rehearsal.Agent, deceived
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `clip` is tried here on purpose
-            return peers.rehearse(problems, network, algorithm, rounds, clip=clip)
+            return site_rehearsal.rehearse(problems, network, algorithm, rounds, clip=clip)
     except FloatingPointError:
         return None
     finally:
-        peers.Agent = kept
+        site_rehearsal.Agent = kept
 
 
 def objective(x: np.ndarray, honest: list[int]) -> float:

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.engine.many import many
-from diamond.problems import quadratic
+from diamond.engine.many_runs import many
+from diamond.gallery import quadratic
 
 ALPHAS, BETAS, WEIGHTS = (0.003, 0.01, 0.03), (0.05, 0.1, 0.2), (0.03, 0.1, 0.3)
 TUNING = 2

@@ -20,18 +20,18 @@ def child(agents, devices, rank, size, where):
     """The agent-iterations a second of this process's job."""
     os.environ["JAX_NUM_CPU_DEVICES"] = str(max(devices, 1))
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    from diamond.engine import hosts
+    from diamond.engine import multi_host
 
     if size > 1:
-        hosts.join(where, rank, size)
+        multi_host.join(where, rank, size)
     import jax
     import jax.numpy as jnp
     import speed
 
     import diamond
     from diamond.core.sampling import key
-    from diamond.engine.devices import placed
-    from diamond.engine.round import start
+    from diamond.engine.multi_device import placed
+    from diamond.engine.round_program import start
 
     work, network = speed.problem(agents), diamond.network.ring(agents)
     alpha = diamond.schedule.power(0.1)

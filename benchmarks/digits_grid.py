@@ -19,10 +19,10 @@ import jax
 
 import diamond
 from diamond.config.digits import digits
-from diamond.examples import demo
-from diamond.reproduce.paper import method
+from diamond.reproduce.paper_methods import method
+from diamond.templates import demo_experiment
 
-EVERY, SEEDS = demo.EVERY, (1, 2, 3, 4, 5)
+EVERY, SEEDS = demo_experiment.EVERY, (1, 2, 3, 4, 5)
 ALPHA, BETA, ETA = (0.3, 1.0, 3.0), (0.1, 0.3, 1.0), (0.3, 1.0, 3.0)
 FINE = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 LEARNS = 1.0
@@ -35,9 +35,11 @@ OUT = Path(__file__).with_suffix(".json")
 
 def trial(problem, network, name, constants, seed=0):
     given = {"method": name, "constants": constants, "seed": seed}
-    algorithm = method(name, constants, demo.BATCH, demo.CHAIN)
+    algorithm = method(name, constants, demo_experiment.BATCH, demo_experiment.CHAIN)
     try:
-        history = diamond.simulate(problem, network, algorithm, demo.ROUNDS, seed, EVERY).history
+        history = diamond.simulate(
+            problem, network, algorithm, demo_experiment.ROUNDS, seed, EVERY
+        ).history
     except diamond.Diverged as error:
         return given | {"diverged": error.round, "upper_loss": float("inf")}
     tail = len(history["round"]) // 5
@@ -55,9 +57,9 @@ def spread(runs, key):
 
 
 def main():
-    problem, network = digits(), demo.peers()
+    problem, network = digits(), demo_experiment.peers()
     trials, winners = [], {rule: {} for rule in RULES}
-    for name, constants in demo.METHODS.items():
+    for name, constants in demo_experiment.METHODS.items():
         axes = (ALPHA, BETA, ETA) if len(constants) == 3 else (FINE, BETA)
         settings = [(a, b / a, *(e / a**2 for e in e)) for a, b, *e in itertools.product(*axes)]
         found = []
@@ -68,7 +70,11 @@ def main():
         for rule, score in RULES.items():
             best = min(found, key=score)["constants"]
             winners[rule][name] = [trial(problem, network, name, best, seed) for seed in SEEDS]
-    sizes = {"rounds": demo.ROUNDS, "every": EVERY, "device": jax.devices()[0].device_kind}
+    sizes = {
+        "rounds": demo_experiment.ROUNDS,
+        "every": EVERY,
+        "device": jax.devices()[0].device_kind,
+    }
     OUT.write_text(json.dumps({"sizes": sizes, "grid": trials, "winners": winners}))
     for rule, methods in winners.items():
         print(f"\nconstants chosen by {rule}; mean and spread over seeds {SEEDS}")

@@ -26,7 +26,7 @@ import numpy as np
 
 import diamond
 from diamond.bench.cases import digits
-from diamond.problems import actor_critic, hyper_cleaning
+from diamond.gallery import actor_critic, hyper_cleaning
 
 ROOT = Path(__file__).parents[1]
 GAMES, ROUNDS = range(10), 1000
@@ -77,7 +77,7 @@ def cleaning():
 
 
 def mnist(folder):
-    from diamond.config.partitioning import partition_rows
+    from diamond.config.partition_section import partition_rows
 
     lower = {"beta": 0.03, "delta": 0.03, "batch": 64}
     methods = {
@@ -122,7 +122,7 @@ def compare(names, out, seeds, processes):
 
 def entries(names):
     """`diamond new`, then `diamond run`, of every problem: compiled anew, all cores together."""
-    from diamond.examples.problem_templates import STARTS
+    from diamond.templates.problem_templates import STARTS
 
     for kind in names or STARTS:
         with tempfile.TemporaryDirectory() as folder:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import diamond
-from diamond import data, problems
+from diamond import data, gallery
 from diamond.bench.cases import digits
 from diamond.data.standardize import federated
-from diamond.examples import template_files as starting_files
+from diamond.templates import template_files as starting_files
 
 
 class Entry(NamedTuple):
@@ -33,7 +33,7 @@ def fair_weights():
     parts = data.partition.dirichlet(b, 5, concentration=0.3, seed=0)
     split = data.partition.split(parts, (0.4, 0.4, 0.2), 0)
     rows = [[{"a": a[i], "b": b[i]} for i in part] for part in split]
-    return problems.fair_weights(*rows, classes=10)
+    return gallery.fair_weights(*rows, classes=10)
 
 
 def regression():
@@ -48,7 +48,7 @@ def regression():
     features, targets = joined.train
     features = federated([features[i] for i in split[0]])(features)
     rows = [[{"a": features[i], "b": targets[i]} for i in part] for part in split]
-    return problems.regression(*rows, names=joined.names)
+    return gallery.regression(*rows, names=joined.names)
 
 
 def representation():
@@ -63,23 +63,23 @@ def representation():
 
 
 ENTRIES = {
-    "quadratic": Entry(lambda: problems.quadratic(), 5, 500, 16, "upper_loss"),
+    "quadratic": Entry(lambda: gallery.quadratic(), 5, 500, 16, "upper_loss"),
     "quadratic in common": Entry(
-        lambda: problems.quadratic(lower_level="common"), 5, 500, 16, "upper_loss"
+        lambda: gallery.quadratic(lower_level="common"), 5, 500, 16, "upper_loss"
     ),
     "regression": Entry(regression, 5, 500, 16, "test_loss"),
-    "policy_evaluation": Entry(lambda: problems.policy_evaluation(), 5, 500, 32, "upper_loss"),
+    "policy_evaluation": Entry(lambda: gallery.policy_evaluation(), 5, 500, 32, "upper_loss"),
     "hyperparameter": Entry(
-        lambda: problems.hyperparameter(*digits(5), classes=10), 5, 500, 16, "accuracy"
+        lambda: gallery.hyperparameter(*digits(5), classes=10), 5, 500, 16, "accuracy"
     ),
     "support_vectors": Entry(
-        lambda: problems.support_vectors(*digits(5), classes=10), 5, 500, 16, "accuracy"
+        lambda: gallery.support_vectors(*digits(5), classes=10), 5, 500, 16, "accuracy"
     ),
-    "actor_critic": Entry(lambda: problems.actor_critic(), 9, 500, 6, "return", 6),
-    "meta_learning": Entry(lambda: problems.meta_learning(*digits(5)), 5, 500, 16, "accuracy"),
+    "actor_critic": Entry(lambda: gallery.actor_critic(), 9, 500, 6, "return", 6),
+    "meta_learning": Entry(lambda: gallery.meta_learning(*digits(5)), 5, 500, 16, "accuracy"),
     "fair_weights": Entry(fair_weights, 5, 500, 32, "accuracy"),
-    "navigation": Entry(lambda: problems.navigation(), 4, 300, 64, "return", 10),
-    "hyper_cleaning": Entry(lambda: problems.hyper_cleaning(*digits(5)), 5, 500, 32, "f1"),
-    "distillation": Entry(lambda: problems.distillation(*digits(5)), 5, 300, 16, "accuracy"),
+    "navigation": Entry(lambda: gallery.navigation(), 4, 300, 64, "return", 10),
+    "hyper_cleaning": Entry(lambda: gallery.hyper_cleaning(*digits(5)), 5, 500, 32, "f1"),
+    "distillation": Entry(lambda: gallery.distillation(*digits(5)), 5, 300, 16, "accuracy"),
     "representation": Entry(representation, 5, 300, 16, "accuracy"),
 }

@@ -14,10 +14,10 @@ import numpy as np
 from gallery_entries import ENTRIES
 
 import diamond
-from diamond.bench.settings import tunable
 from diamond.bench.suites import TUNING
+from diamond.bench.tunable_values import tunable
 from diamond.engine.trial_cache import Wanted, remembered, score
-from diamond.machine.cores import pool
+from diamond.hardware.cores import pool
 
 ALPHAS = tuple(4.0**k for k in range(-1, 5))
 METHODS = {

@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 from gallery_entries import ENTRIES
 
-from diamond.runs.colours import OKABE_ITO
+from diamond.records.plot_colors import OKABE_ITO
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

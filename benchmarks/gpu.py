@@ -28,14 +28,14 @@ import numpy as np
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.engine import many
-from diamond.engine.one_device import OneDevice
+from diamond.engine import many_runs
 from diamond.engine.precision import products
-from diamond.engine.round import advance, start
-from diamond.machine.compiler import GRAPHS, ROUNDS
-from diamond.reproduce import tune
-from diamond.reproduce.case import FULL, Case
-from diamond.reproduce.paper import METHODS
+from diamond.engine.round_program import advance, start
+from diamond.engine.single_device import OneDevice
+from diamond.hardware.compiler import GRAPHS, ROUNDS
+from diamond.reproduce import paper_tuning
+from diamond.reproduce.paper_case import FULL, Case
+from diamond.reproduce.paper_methods import METHODS
 
 PRECISIONS = ("float32", "tf32", "bf16")
 PRODUCT = 2 * 64 * 256 * 1024 * 1024
@@ -75,7 +75,7 @@ def meta(agents, widths, rows=1024, features=784):
         return {"a": a, "b": random.integers(0, 10, rows).astype(np.int32)}
 
     train, valid = ([part(2 * i + odd) for i in range(agents)] for odd in (0, 1))
-    return diamond.problems.meta_learning(train, valid, widths=widths)
+    return diamond.gallery.meta_learning(train, valid, widths=widths)
 
 
 def rounds(problem, batch, precision, count):
@@ -151,10 +151,10 @@ def others():
 def grid(folder):
     case = Case("mnist", 9, "label")
     problem, begun = case.problem(FULL, folder), time.perf_counter()
-    settings = {method: tune.grid(case, method) for method in METHODS}
+    settings = {method: paper_tuning.grid(case, method) for method in METHODS}
     names = [(method, c, s) for method, cs in settings.items() for c in cs for s in range(10)]
     runs = [(case.algorithm(method, constants), seed) for method, constants, seed in names]
-    outcomes = many.many(problem, case.network(), runs, 2000, every=200)
+    outcomes = many_runs.many(problem, case.network(), runs, 2000, every=200)
     took = time.perf_counter() - begun
     for method in settings:
         own = [outcome for (name, *_), outcome in zip(names, outcomes) if name == method]

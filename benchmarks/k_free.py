@@ -13,7 +13,7 @@ import numpy as np
 import diamond
 from diamond import schedule
 from diamond.config.digits import digits
-from diamond.examples import demo
+from diamond.templates import demo_experiment
 
 SEEDS = (0, 1, 2)
 
@@ -43,11 +43,15 @@ def compare(name, problem, network, steps, batch, chain, rounds, every):
 
 def main():
     print("problem          method   upper loss  stationarity  average metric    samples  us/round")
-    network = demo.peers()
-    steps = schedule.paper(*demo.METHODS["DIAMOND"], demo.METHODS["DIAMOND"][-1])
-    compare("digits", digits(), network, steps, demo.BATCH, demo.CHAIN, 1000, 50)
+    network = demo_experiment.peers()
+    steps = schedule.paper(
+        *demo_experiment.METHODS["DIAMOND"], demo_experiment.METHODS["DIAMOND"][-1]
+    )
+    compare(
+        "digits", digits(), network, steps, demo_experiment.BATCH, demo_experiment.CHAIN, 1000, 50
+    )
     for condition in (3, 30, 300):
-        quadratic = diamond.problems.quadratic(9, 10, 20, 200, mu=1.5 / condition, noise=0.5)
+        quadratic = diamond.gallery.quadratic(9, 10, 20, 200, mu=1.5 / condition, noise=0.5)
         weights = schedule.squared(3.0, schedule.power(1.0))
         steps = dict(alpha=schedule.power(0.1 / condition), beta=schedule.power(0.9))
         steps |= dict(eta=weights, gamma=weights)

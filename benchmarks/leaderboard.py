@@ -14,8 +14,8 @@ import re
 import sys
 from pathlib import Path
 
-from diamond.bench import results, statistics
-from diamond.runs.strict_json import dumps
+from diamond.bench import statistics, suite_results
+from diamond.records.strict_json import dumps
 
 sys.path.insert(0, str(Path(__file__).parent))
 import findings
@@ -28,7 +28,7 @@ COSTS = ("round", "samples", "calls", "bytes", "network_seconds")
 
 def brief(found):
     """A suite without its runs."""
-    names = [name for name in COSTS if name in results.costs(found)]
+    names = [name for name in COSTS if name in suite_results.costs(found)]
     few = lambda row: {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
     kept = ("suite", "version", "machine", "settings", "seeds", "tuning_seeds", "cases", "methods")
     return {key: found[key] for key in kept} | {
@@ -124,7 +124,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     given.to.mkdir(parents=True, exist_ok=True)
     for folder in given.folders:
-        found = results.load(folder)
+        found = suite_results.load(folder)
         (given.to / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
     if given.to == KEPT:
         ADVICE.write_text(dumps(standings(everything()), indent=1) + "\n")

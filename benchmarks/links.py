@@ -26,10 +26,10 @@ import numpy as np
 
 import diamond
 from diamond import data, network
-from diamond.engine.many import many
+from diamond.engine.many_runs import many
 from diamond.hypergradient import neumann
 from diamond.network import Network, channels
-from diamond.network.links.clock import Clock
+from diamond.network.links.link_clock import Clock
 
 AGENTS, ROWS, BATCH, EVERY, WIDTH = 20, 200, 16, 20, 16
 ACCURACY, CONSENSUS = 0.68, 1.0
@@ -79,7 +79,7 @@ def problems(a: np.ndarray, b: np.ndarray) -> dict[str, diamond.Problem]:
     a, b = a[some].astype(np.float32), b[some]
     split = data.partition.split(data.partition.dirichlet(b, AGENTS, 1.0, 0), (0.4, 0.4, 0.2), 0)
     rows = [[{"a": a[i], "b": b[i]} for i in part] for part in split]
-    own = diamond.problems.meta_learning(*rows, widths=(WIDTH,), regularizer=0.1)
+    own = diamond.gallery.meta_learning(*rows, widths=(WIDTH,), regularizer=0.1)
     losses = own.upper, own.lower, own.init
     shared = diamond.Problem(*losses, *rows, own.metrics, lower_level="common")
     return {name: shared if name == "SPARKLE" else own for name in METHODS}

@@ -17,7 +17,7 @@ import matplotlib
 import numpy as np
 
 import diamond
-from diamond.problems import navigation
+from diamond.gallery import navigation
 
 matplotlib.use("Agg")
 from matplotlib import animation

@@ -31,8 +31,8 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
-from diamond.engine.peers import rehearse
-from diamond.engine.round import advance, start
+from diamond.engine.round_program import advance, start
+from diamond.engine.site_rehearsal import rehearse
 from diamond.network.mixing.mixer import mixer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))

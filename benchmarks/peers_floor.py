@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 import diamond
-from diamond.machine.compilation_cache import compile_cache
-from diamond.machine.compiler import at_once
+from diamond.hardware.compilation_cache import compile_cache
+from diamond.hardware.compiler import at_once
 from diamond.peers import roster
-from diamond.peers.agent import Agent
 from diamond.peers.max_consensus import MaxConsensus
+from diamond.peers.site_agent import Agent
 from diamond.peers.tls import context
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 
 import diamond
-from diamond.machine.compiler import at_once
-from diamond.peers import authority, roster
-from diamond.peers.agent import Agent
-from diamond.peers.frame import limit
+from diamond.hardware.compiler import at_once
+from diamond.peers import certificate_authority, roster
 from diamond.peers.node import Node
 from diamond.peers.rpc import Client
 from diamond.peers.server import Server
+from diamond.peers.site_agent import Agent
+from diamond.peers.wire_format import limit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from faulting import ports
@@ -51,7 +51,7 @@ async def everyone(size: int) -> float:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         names = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(SITES))}
-        made = authority.found_federation(root / "federation", "trial", names, NETWORK)
+        made = certificate_authority.found_federation(root / "federation", "trial", names, NETWORK)
         bundles = [roster.load(folder) for folder in made.values()]
         await asyncio.gather(*(live(one, root, size, marks) for one in bundles))
     (first, begun), (last, ended) = marks

@@ -33,7 +33,7 @@ import numpy as np
 
 import diamond
 from diamond import schedule, theory
-from diamond.engine.many import many
+from diamond.engine.many_runs import many
 
 FOLDER = Path(__file__).parent.parent / "docs" / "theory"
 MU, RHO, SCALE, A, SIZE, ROWS = 1.0, 0.5, 10.0, 1.2, 4, 200

@@ -14,11 +14,11 @@ from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
-from diamond.cli.progress import Quiet
-from diamond.config.experiment import read
-from diamond.examples import demo
-from diamond.experiment import execute, runner
+from diamond.cli.progress_bars import Quiet
+from diamond.config.experiment_file import read
+from diamond.experiment import execution, job_runner
 from diamond.report import build
+from diamond.templates import demo_experiment
 
 SEEDS, ROUNDS = 10, 400
 METHODS = ("__init__", "begin", "manifest", "note", "save", "restore")
@@ -57,14 +57,18 @@ class Stopwatch:
 def main():
     watch = Stopwatch()
     for name in METHODS:
-        watch.around(execute.Writer, name)
+        watch.around(execution.Writer, name)
     for name in FUNCTIONS:
-        watch.around(runner if name in ("finished", "unchanged") else execute, name)
-    settings = demo.settings() | {"rounds": ROUNDS, "every": 25, "seed": list(range(SEEDS))}
-    settings |= {"algorithm": demo.algorithm("DIAMOND")}
+        watch.around(job_runner if name in ("finished", "unchanged") else execution, name)
+    settings = demo_experiment.settings() | {
+        "rounds": ROUNDS,
+        "every": 25,
+        "seed": list(range(SEEDS)),
+    }
+    settings |= {"algorithm": demo_experiment.algorithm("DIAMOND")}
     with tempfile.TemporaryDirectory() as folder:
-        plan = runner.comparison(read(settings, Path(), "the benchmark"), Path(folder), "")
-        runner.begin(plan)
+        plan = job_runner.comparison(read(settings, Path(), "the benchmark"), Path(folder), "")
+        job_runner.begin(plan)
         begun = time.perf_counter()
         plan.execute(Quiet([job.name for job, _ in plan.jobs], ROUNDS))
         with watch.counting("report"):

@@ -29,8 +29,8 @@ import numpy as np
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.engine.devices import placed
-from diamond.engine.round import start
+from diamond.engine.multi_device import placed
+from diamond.engine.round_program import start
 
 ROWS, BATCH, TERMS, FEATURES = 256, 64, 10, 128
 GRAPHS = {

@@ -26,9 +26,9 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
-from diamond.engine.round import advance, start
+from diamond.engine.round_program import advance, start
 from diamond.network.mixing.mixer import mixer
-from diamond.numbers.open_numbers import Setting, resolve
+from diamond.schedules.deferred import Setting, resolve
 
 FEATURES, ROWS, BATCH, ROUNDS, REPEATS = 123, 16_000, 64, 1000, 5
 LIPSCHITZ = 1.0

@@ -20,11 +20,11 @@ import jax.numpy as jnp  # noqa: E402
 
 import diamond  # noqa: E402
 from diamond.core.sampling import draw, key  # noqa: E402
-from diamond.engine.round import advance, start  # noqa: E402
+from diamond.engine.round_program import advance, start  # noqa: E402
+from diamond.gallery import quadratic  # noqa: E402
+from diamond.gallery.quadratic import Quadratic  # noqa: E402
 from diamond.network.mixing.mixer import mixer  # noqa: E402
-from diamond.numbers.open_numbers import Setting, resolve  # noqa: E402
-from diamond.problems import quadratic  # noqa: E402
-from diamond.problems.quadratic import Quadratic  # noqa: E402
+from diamond.schedules.deferred import Setting, resolve  # noqa: E402
 
 ALPHA, BETA, ETA, THETA, BATCH, ROWS, AGENTS = 0.02, 0.2, 0.3, 0.3, 4, 32, 6
 EXACT = diamond.hypergradient.exact()

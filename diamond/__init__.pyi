@@ -5,9 +5,9 @@ from . import algorithms as algorithms
 from . import callbacks as callbacks
 from . import cost as cost
 from . import data as data
+from . import gallery as gallery
 from . import hypergradient as hypergradient
 from . import network as network
-from . import problems as problems
 from . import prox as prox
 from . import report as report
 from . import schedule as schedule
@@ -60,12 +60,12 @@ from .algorithms.ttsa import ttsa as ttsa
 from .algorithms.vrbo import vrbo as vrbo
 from .algorithms.vrdbo import vrdbo as vrdbo
 from .engine.simulate import simulate as simulate
-from .engine.solve import solve as solve
+from .engine.solve_problem import solve as solve
 from .experiment.comparison import Comparison as Comparison
 from .experiment.comparison import compare as compare
 from .experiment.loading import load as load
 from .metrics.divergence import Diverged as Diverged
 from .network import Network as Network
-from .problem.problem import Problem as Problem
+from .problem.bilevel_problem import Problem as Problem
 from .problem.stream import stream as stream
-from .runs.run import Run as Run
+from .records.run import Run as Run

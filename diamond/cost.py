@@ -1,9 +1,9 @@
 """Counts of oracle calls, which the stages of a method return."""
 
-from .core.cost import Cost as Cost
-from .core.cost import Count as Count
-from .core.cost import add as add
-from .core.cost import charge as charge
-from .core.cost import each as each
-from .core.cost import total as total
-from .core.cost import zeros as zeros
+from .core.cost_counter import Cost as Cost
+from .core.cost_counter import Count as Count
+from .core.cost_counter import add as add
+from .core.cost_counter import charge as charge
+from .core.cost_counter import each as each
+from .core.cost_counter import total as total
+from .core.cost_counter import zeros as zeros

@@ -42,7 +42,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from browsing import browser, visit  # noqa: E402, F401
 
-from diamond.machine import compilation_cache  # noqa: E402
+from diamond.hardware import compilation_cache  # noqa: E402
 
 os.environ[compilation_cache.VARIABLE] = (
     "off"  # what tests compile is not the user's; processes inherit it

@@ -8,9 +8,9 @@ import numpy as np
 
 from .. import network as graphs
 from ..network import Network, from_graph
-from ..network.links.properties import Links
-from ..network.links.values import RULES as OF_LINKS
-from ..network.weights import RULES as MIXING
+from ..network.links.link_properties import Links
+from ..network.links.link_values import RULES as OF_LINKS
+from ..network.mixing_weights import RULES as MIXING
 
 SAMPLE = 10_000  # bytes of the message that compares link speeds
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..core import tree
+from ..core import pytrees
+from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.tree import Tree
-from ..numbers.schedule import Number, step_factor
+from ..interface.round_interface import Message
 from ..problem import Objectives
-from ..rounds.algorithm import Message
+from ..schedules.step_schedules import Number, step_factor
 from .parts.directions import carried
-from .parts.point import Point
-from .parts.single import Single
+from .parts.single_stage import Single
+from .parts.variables import Point
 
 __all__ = ["adasdbo"]
 
@@ -31,7 +31,7 @@ class State(NamedTuple):
     sums: Any  # a^2, b^2, c^2: accumulated squared norms of the trackers
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class AdaSdbo(Single):
     scale: Number
@@ -48,7 +48,7 @@ class AdaSdbo(Single):
         return replace(self, scale=self.scale * factor)
 
     def init(self, x: Tree, y: Tree) -> State:
-        zeros = tree.zeros(Point(x, y, y))
+        zeros = pytrees.zeros(Point(x, y, y))
         first = jnp.asarray(self.first**2, jnp.result_type(*jax.tree.leaves(x)))
         return State(x, y, zeros.z, zeros, zeros, Point(first, first, first))
 
@@ -57,16 +57,16 @@ class AdaSdbo(Single):
         return found, cost
 
     def outgoing(self, state: State, estimate: Point, t: Number) -> Message:
-        u = tree.add(state.u, tree.sub(estimate, state.old))
-        sums = Point(*(total + tree.dot(s, s) for total, s in zip(state.sums, u)))
+        u = pytrees.add(state.u, pytrees.sub(estimate, state.old))
+        sums = Point(*(total + pytrees.dot(s, s) for total, s in zip(state.sums, u)))
         a, b, c = (jnp.sqrt(total) for total in sums)
         steps = 1 / (a * jnp.maximum(b, c)), 1 / b, 1 / jnp.maximum(b, c)
-        move = lambda step, u, s: tree.axpy(-self.scale * step, u, s)
+        move = lambda step, u, s: pytrees.axpy(-self.scale * step, u, s)
         x, y, z = map(move, steps, u, state[:3])
         return Message({"x": x, "y": y, "z": z, "sums": sums}, u)
 
     def update(self, state: State, estimate: Point, told: Any, change: Any, t: Number) -> State:
-        average, u = tree.add(told, change)
+        average, u = pytrees.add(told, change)
         return State(u=u, old=estimate, **average)
 
 

@@ -3,7 +3,7 @@
 Rule: [S]; a fresh xi in every step of z.
 """
 
-from ._auto import Step, Steps, composed
+from ._composition import Step, Steps, composed
 from .parts import Loop
 from .parts.directions import carried
 

@@ -3,8 +3,8 @@
 Rule: [M mid][V].
 """
 
-from ..numbers.schedule import Number, Schedule
-from ._auto import Step, Steps, composed
+from ..schedules.step_schedules import Number, Schedule
+from ._composition import Step, Steps, composed
 from .parts import Loop
 from .parts.directions import penalty
 

@@ -3,8 +3,8 @@
 Rule: [S] for one agent, ours for several [V].
 """
 
-from ..numbers.schedule import Number, Schedule
-from ._auto import Order, Step, Steps, composed
+from ..schedules.step_schedules import Number, Schedule
+from ._composition import Order, Step, Steps, composed
 from .parts import Loop
 from .parts.directions import penalty
 

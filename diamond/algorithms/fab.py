@@ -3,8 +3,8 @@
 Rule: [M mid][V].
 """
 
-from ..numbers.schedule import Number, Schedule
-from ._auto import Step, Steps
+from ..schedules.step_schedules import Number, Schedule
+from ._composition import Step, Steps
 from .dsgda_gt import dsgda_gt
 from .parts import Loop
 

@@ -6,15 +6,15 @@ Rule: [M mid]; a solve with the averaged g_yy for the Neumann product over sever
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..core import tree
+from ..core import pytrees
+from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.tree import Tree
-from ..numbers.schedule import Number, Schedule, weight
+from ..interface.round_interface import Message
 from ..problem import Objectives
-from ..rounds.algorithm import Message
-from ._auto import Step, Steps, choose
-from .parts.matrices import Ingredients, blank, hypergradient, ingredients, like
-from .parts.single import Single, floor
+from ..schedules.step_schedules import Number, Schedule, weight
+from ._composition import Step, Steps, choose
+from .parts.explicit_matrices import Ingredients, blank, hypergradient, ingredients, like
+from .parts.single_stage import Single, floor
 
 __all__ = ["gossip_dsbo"]
 
@@ -25,7 +25,7 @@ class State(NamedTuple):
     kept: Ingredients
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class GossipDsbo(Single):
     alpha: Schedule
@@ -55,11 +55,11 @@ class GossipDsbo(Single):
     def update(
         self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
     ) -> State:
-        x, y, kept = tree.add(told.average, change.average)
-        kept = tree.axpy(weight(self.theta, t), tree.sub(estimate, kept), kept)
+        x, y, kept = pytrees.add(told.average, change.average)
+        kept = pytrees.axpy(weight(self.theta, t), pytrees.sub(estimate, kept), kept)
         h = like(hypergradient(kept, self.floor), x)
-        moved = tree.axpy(-self.beta(t), like(kept.g_y, y), y)
-        return State(tree.axpy(-self.alpha(t), h, x), moved, kept)
+        moved = pytrees.axpy(-self.beta(t), like(kept.g_y, y), y)
+        return State(pytrees.axpy(-self.alpha(t), h, x), moved, kept)
 
 
 def gossip_dsbo(

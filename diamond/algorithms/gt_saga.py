@@ -3,7 +3,7 @@
 Rule: [M hi][V].
 """
 
-from ._auto import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, composed
 from .parts import Loop
 from .parts.directions import gradient
 

@@ -3,7 +3,7 @@
 Rule: [S].
 """
 
-from ._auto import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, composed
 from .parts import Loop
 from .parts.directions import gradient
 

@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._auto import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, composed
 from .parts import Loop
 from .parts.directions import implicit
 

@@ -4,7 +4,7 @@ Rule: [M hi][V].
 """
 
 from ..hypergradient import Hypergradient, conjugate_gradient
-from ._auto import Order, Step, Steps, all_rows, composed
+from ._composition import Order, Step, Steps, all_rows, composed
 from .parts import Loop
 from .parts.directions import implicit
 

@@ -4,11 +4,11 @@ Rule: [M hi][V]; y steps once x has moved.
 """
 
 from ..hypergradient import unrolled
-from ._auto import Step, Steps, all_rows, choose
+from ._composition import Step, Steps, all_rows, choose
 from .parts import Loop, Variable
+from .parts.communication import gossip, local
 from .parts.directions import implicit
 from .parts.estimators import plain
-from .parts.moves import gossip, local
 
 __all__ = ["itd"]
 

@@ -5,8 +5,8 @@ Rule: [M mid][V].
 
 from typing import Literal
 
-from ..numbers.schedule import Number
-from ._auto import Order, Step, Steps, composed
+from ..schedules.step_schedules import Number
+from ._composition import Order, Step, Steps, composed
 from .parts import Loop
 from .parts.directions import carried
 

@@ -3,7 +3,7 @@
 Rule: [M mid][V]; trackers are kept, the paper restarts them.
 """
 
-from ._auto import Step, Steps, composed
+from ._composition import Step, Steps, composed
 from .parts import Loop
 from .parts.directions import carried
 

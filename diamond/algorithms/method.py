@@ -4,8 +4,8 @@ import re
 from typing import Any, Literal
 
 from ..hypergradient import Hypergradient, neumann
-from ..numbers.schedule import Number, Schedule
-from ._auto import Order, Step, Steps, composed
+from ..schedules.step_schedules import Number, Schedule
+from ._composition import Order, Step, Steps, composed
 from .parts import Loop
 from .parts.directions import along
 

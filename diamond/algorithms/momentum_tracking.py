@@ -3,7 +3,7 @@
 Rule: [M mid][V]; the momentum is an average, so alpha is that of the paper over theta.
 """
 
-from ._auto import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, composed
 from .parts import Loop
 from .parts.directions import gradient
 

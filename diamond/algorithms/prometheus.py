@@ -6,10 +6,10 @@ Rule: [M hi][V].
 from dataclasses import replace
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ..numbers.schedule import Number
-from ._auto import Step, Steps
+from ..schedules.step_schedules import Number
+from ._composition import Step, Steps
 from .parts import Loop, Variable
-from .parts.moves import tracking
+from .parts.communication import tracking
 from .svr_interact import svr_interact
 
 __all__ = ["prometheus"]

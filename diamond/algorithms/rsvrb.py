@@ -5,17 +5,17 @@ Rule: [M mid], of one task.
 
 from dataclasses import dataclass
 
-from ..core import tree
-from ..numbers.schedule import Number
-from ..rounds.algorithm import Message
-from ._auto import Step, Steps, choose
-from .parts.matrices import Ingredients, Momentum, State, like
-from .parts.single import floor
+from ..core import pytrees
+from ..interface.round_interface import Message
+from ..schedules.step_schedules import Number
+from ._composition import Step, Steps, choose
+from .parts.explicit_matrices import Ingredients, Momentum, State, like
+from .parts.single_stage import floor
 
 __all__ = ["rsvrb"]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Rsvrb(Momentum):
     about = (
@@ -26,8 +26,8 @@ class Rsvrb(Momentum):
     def update(
         self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
     ) -> State:
-        x = tree.add(told.average, change.average)
-        y = tree.axpy(-self.beta(t), like(estimate.g_y, state.y), state.y)
+        x = pytrees.add(told.average, change.average)
+        y = pytrees.axpy(-self.beta(t), like(estimate.g_y, state.y), state.y)
         return State(x, y, (state.x, state.y), estimate)
 
 

@@ -3,13 +3,13 @@
 Rule: [M mid][V].
 """
 
-from ..numbers.schedule import Number
-from ..problem.prox import ball
-from ._auto import Step, Steps, all_rows, choose
+from ..problem.proximal_operators import ball
+from ..schedules.step_schedules import Number
+from ._composition import Step, Steps, all_rows, choose
 from .parts import Loop, Variable
+from .parts.communication import tracking
 from .parts.directions import carried
 from .parts.estimators import plain
-from .parts.moves import tracking
 
 __all__ = ["sldbo"]
 

@@ -6,19 +6,19 @@ Rule: of this project, described in docs/solve.md.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core import tree
-from ..core.whole_numbers import whole
+from ..core import pytrees
+from ..core.validation import whole
 from ..problem import Problem
-from ._auto import choose
+from ._composition import choose
 from .parts import Loop, Variable
+from .parts.communication import local, tracking
 from .parts.directions import carried
 from .parts.estimators import Average
-from .parts.moves import local, tracking
 
 __all__ = ["solve"]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Solver(Loop):
     """A composed method that also tracks y and z if all agents share them."""

@@ -5,7 +5,7 @@ Rule: [M mid][V].
 
 from typing import Literal
 
-from ._auto import Step, Steps, composed
+from ._composition import Step, Steps, composed
 from .parts import Loop
 from .parts.directions import carried
 

@@ -9,20 +9,20 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
 from ..core.sampling import Sample
-from ..numbers.schedule import Number
+from ..interface.round_interface import Message
 from ..problem import Objectives
-from ..rounds.algorithm import Message
-from ._auto import Step, Steps, choose
-from .parts.matrices import Ingredients, Momentum, State, convex, like
-from .parts.single import floor
+from ..schedules.step_schedules import Number
+from ._composition import Step, Steps, choose
+from .parts.explicit_matrices import Ingredients, Momentum, State, convex, like
+from .parts.single_stage import floor
 
 __all__ = ["stable"]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Stable(Momentum):
     about = (
@@ -43,11 +43,11 @@ class Stable(Momentum):
     def update(
         self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
     ) -> State:
-        x = tree.add(told.average, change.average)
-        moved = ravel_pytree(tree.sub(x, state.x))[0]
+        x = pytrees.add(told.average, change.average)
+        moved = ravel_pytree(pytrees.sub(x, state.x))[0]
         along = jnp.linalg.solve(convex(estimate.g_yy, self.floor), estimate.g_xy.T @ moved)
-        step = like(tree.axpy(self.beta(t), estimate.g_y, along), state.y)
-        return State(x, tree.sub(state.y, step), (state.x, state.y), estimate)
+        step = like(pytrees.axpy(self.beta(t), estimate.g_y, along), state.y)
+        return State(x, pytrees.sub(state.y, step), (state.x, state.y), estimate)
 
 
 def stable(

@@ -4,7 +4,7 @@ Rule: [S], with equal batches for all factors.
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ._auto import Step, Steps
+from ._composition import Step, Steps
 from .bsa import bsa
 from .parts import Loop
 

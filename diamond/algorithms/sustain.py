@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, neumann
-from ._auto import Step, Steps
+from ._composition import Step, Steps
 from .m_sgd import m_sgd
 from .parts import Loop
 

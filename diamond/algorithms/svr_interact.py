@@ -4,7 +4,7 @@ Rule: [M hi].
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ._auto import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, composed
 from .parts import Loop
 from .parts.directions import implicit
 

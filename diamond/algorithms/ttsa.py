@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, neumann
-from ._auto import Step, Steps, composed
+from ._composition import Step, Steps, composed
 from .parts import Loop
 from .parts.directions import implicit
 

@@ -6,21 +6,21 @@ Rule: [M hi].
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core import tree
-from ..core.tree import Tree
+from ..core import pytrees
+from ..core.pytrees import Tree
 from ..hypergradient import Hypergradient, neumann_sum
-from ..numbers.schedule import Schedule
-from ._auto import Step, Steps, choose
+from ..schedules.step_schedules import Schedule
+from ._composition import Step, Steps, choose
 from .parts.directions import Implicit, implicit
 from .parts.estimators import recursive
-from .parts.nested import Inner, Outer, State
-from .parts.point import Point
-from .parts.single import Single
+from .parts.inner_stages import Inner, Outer, State
+from .parts.single_stage import Single
+from .parts.variables import Point
 
 __all__ = ["vrbo"]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Vrbo(Single):
     alpha: Schedule
@@ -44,7 +44,7 @@ class Vrbo(Single):
         return self.along.hypergradient
 
     def init(self, x: Tree, y: Tree) -> State:
-        return State(x, y, Point(x, y), tree.zeros(Point(x, y)))
+        return State(x, y, Point(x, y), pytrees.zeros(Point(x, y)))
 
 
 def vrbo(

@@ -4,8 +4,8 @@ Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 """
 
 from ..hypergradient import Hypergradient, neumann
-from ..numbers.schedule import Number
-from ._auto import Step, Steps, composed
+from ..schedules.step_schedules import Number
+from ._composition import Step, Steps, composed
 from .parts import Loop
 from .parts.directions import implicit
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
 from ..core.linear_solvers import conjugate_gradient
+from ..core.pytrees import Tree
 from ..core.sampling import Sample, Where, endless
-from ..core.tree import Tree
 from ..problem import Objectives
 
 TOLERANCE_AT_START, TOLERANCE = 0.3, 0.03  # relative residuals of conjugate gradients
@@ -95,36 +95,36 @@ def solve_locally(
     goal = SETTLED_AT_START if at_start else SETTLED
     tolerance = TOLERANCE_AT_START if at_start else TOLERANCE
     value = lower_gradient(y)
-    reference = tree.norm(value)
+    reference = pytrees.norm(value)
 
     def unsettled(carry: Any) -> jax.Array:
         _, value, steps, _, _ = carry
-        return (steps < newton_steps) & (tree.norm(value) > goal * reference)
+        return (steps < newton_steps) & (pytrees.norm(value) > goal * reference)
 
     def newton(carry: Any) -> Any:
         y, value, steps, gradients, count = carry
         product = jax.linearize(lower_gradient, y)[1]
         move, iterations = conjugate_gradient(product, value, PRODUCTS, tolerance)
-        moved = tree.sub(y, move)
+        moved = pytrees.sub(y, move)
         new = lower_gradient(moved)
-        worse = ~(tree.norm(new) < LARGER * tree.norm(value))
-        shorter = tree.axpy(-0.25, move, y)
+        worse = ~(pytrees.norm(new) < LARGER * pytrees.norm(value))
+        shorter = pytrees.axpy(-0.25, move, y)
         again = run_if(worse, lambda: lower_gradient(shorter), new)
-        moved = tree.select(worse, shorter, moved)
+        moved = pytrees.select(worse, shorter, moved)
         return moved, again, steps + 1, gradients + 1 + worse, count + iterations
 
-    zero, one = tree.mapped_with((jnp.int32(0), jnp.int32(1)), reference)
+    zero, one = pytrees.mapped_with((jnp.int32(0), jnp.int32(1)), reference)
     start = y, value, zero, one, zero
     y, _, _, gradients, count = jax.lax.while_loop(unsettled, newton, start)
 
     f_y = jax.grad(problem.f, 1)(x, y, valid.where)
     product = jax.linearize(lower_gradient, y)[1]
-    residual = tree.sub(f_y, product(z))
-    ratio = tree.norm(f_y) / jnp.maximum(tree.norm(residual), jnp.finfo(reference.dtype).tiny)
+    residual = pytrees.sub(f_y, product(z))
+    ratio = pytrees.norm(f_y) / jnp.maximum(pytrees.norm(residual), jnp.finfo(reference.dtype).tiny)
     move, iterations = conjugate_gradient(product, residual, PRODUCTS, tolerance * ratio)
     cost = Cost(
         samples=train.number + valid.number,
         gradients=gradients * train.number + valid.number,
         hvps=(count + iterations + 1) * train.number,
     )
-    return LocalSolution(y, tree.add(z, move), reference, cost)
+    return LocalSolution(y, pytrees.add(z, move), reference, cost)

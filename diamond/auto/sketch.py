@@ -8,7 +8,7 @@ SIZE). A vector of at most SIZE numbers is its own sketch.
 import jax
 import jax.numpy as jnp
 
-from ..core.tree import Tree
+from ..core.pytrees import Tree
 
 SIZE = 32
 

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..core import tree
-from ..core.tree import Tree
+from ..core import pytrees
+from ..core.pytrees import Tree
 
 FIRST, TRUST = 0.1, 0.5  # change of g_y by a step, relative to its norm at the start
 GROWTH = 2.0  # growth of step lengths while ramping, per delay of y
@@ -93,16 +93,16 @@ class StepInputs(NamedTuple):
 def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     """Return the scalars after this round; `alpha` is the step size to take."""
     u, before, first = inputs.tracker, inputs.previous_tracker, inputs.is_first
-    size, size_before = tree.norm(u), tree.norm(before)
-    offset = tree.sub(inputs.x, inputs.start)
-    here = tree.norm(offset)
+    size, size_before = pytrees.norm(u), pytrees.norm(before)
+    offset = pytrees.sub(inputs.x, inputs.start)
+    here = pytrees.norm(offset)
     distance = jnp.maximum(scalars.distance, here)
     first_length = jnp.where(first, inputs.trusted_length, scalars.first_length)
 
     moved = size if inputs.magnitude is None else jnp.maximum(inputs.magnitude, size)
     newest = u if inputs.newest is None else inputs.newest
-    successive = tree.dot(newest, before) / (tree.norm(newest) * size_before + TINY)
-    downhill = -tree.dot(u, offset) / (size * here + TINY)
+    successive = pytrees.dot(newest, before) / (pytrees.norm(newest) * size_before + TINY)
+    downhill = -pytrees.dot(u, offset) / (size * here + TINY)
     cosine = jnp.where(first, scalars.cosine, (scalars.cosine + successive) / 2)
     onward = jnp.where(first, 0.0, 0.8 * scalars.onward + 0.2 * downhill)
     was_ramping = scalars.ramping > 0.5
@@ -129,8 +129,8 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     bounded = jnp.minimum(distance, widest)
     length = jnp.maximum(bounded, first_length) * moved / jnp.sqrt(gradient_sum + TINY)
     length = jnp.minimum(length, jnp.maximum(CAP * bounded, first_length))
-    swing = tree.sub(inputs.x, inputs.average)
-    restoring = tree.dot(u, swing) / (size * tree.norm(swing) + TINY)
+    swing = pytrees.sub(inputs.x, inputs.average)
+    restoring = pytrees.dot(u, swing) / (size * pytrees.norm(swing) + TINY)
     strength = jnp.clip((restoring - RESTORING) / (1 - RESTORING), 0.0, 1.0)
     shortening = jnp.where(was_ramping, 1.0, scalars.shortening * (1 + SHORTENING * strength))
     shortening = jnp.minimum(shortening, jnp.sqrt(1.0 + inputs.t))

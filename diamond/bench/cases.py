@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import data, network, problems
+from .. import data, gallery, network
 from ..metrics.evaluations import dense_early
 from ..network import Network
 from ..problem import Problem
@@ -89,24 +89,24 @@ def scaled_rows(agents: int, ratio: float, seed: int = 0) -> Rows:
 
 @known("quadratic, noise 0.5, ring of 8", 1000, 8, "ring")
 def quadratic() -> tuple[Problem, Network]:
-    return problems.quadratic(agents=8, noise=0.5), network.ring(8)
+    return gallery.quadratic(agents=8, noise=0.5), network.ring(8)
 
 
 @known("quadratic, noise 2, agents that differ more, star of 8", 1000, 8, "star")
 def quadratic_noisy() -> tuple[Problem, Network]:
-    made = problems.quadratic(agents=8, noise=2.0, heterogeneity=3.0)
+    made = gallery.quadratic(agents=8, noise=2.0, heterogeneity=3.0)
     return made, network.star(8)
 
 
 @known("quadratic, lower level of condition 100, grid of 9", 1500, 8, "grid")
 def quadratic_stiff() -> tuple[Problem, Network]:
-    made = problems.quadratic(agents=9, mu=0.05, L=5.0, noise=0.2)
+    made = gallery.quadratic(agents=9, mu=0.05, L=5.0, noise=0.2)
     return made, network.grid(3, 3)
 
 
 @known("penalties of a ridge regression, scales 1 to 1/10, path of 6", 1500, 16, "path")
 def ridge() -> tuple[Problem, Network]:
-    return problems.regression(*scaled_rows(6, 10.0)), network.path(6)
+    return gallery.regression(*scaled_rows(6, 10.0)), network.path(6)
 
 
 @known(
@@ -117,29 +117,29 @@ def ridge() -> tuple[Problem, Network]:
     tables=False,
 )
 def penalties() -> tuple[Problem, Network]:
-    made = problems.hyperparameter(*digits(9), classes=10)
+    made = gallery.hyperparameter(*digits(9), classes=10)
     return made, network.erdos_renyi(9, p=0.4, seed=0)
 
 
 @known("penalties of support vectors, digits, ring of 6", 1000, 16, "ring", tables=False)
 def support_vectors() -> tuple[Problem, Network]:
-    return problems.support_vectors(*digits(6), classes=10), network.ring(6)
+    return gallery.support_vectors(*digits(6), classes=10), network.ring(6)
 
 
 @known("meta-learning, digits by label, random graph of 9", 1000, 16, "random", tables=False)
 def meta_learning() -> tuple[Problem, Network]:
-    made = problems.meta_learning(*digits(9, labels=2))
+    made = gallery.meta_learning(*digits(9, labels=2))
     return made, network.erdos_renyi(9, p=0.4, seed=0)
 
 
 @known("actors and critics, tabular game, random graph of 9", 1000, 6, "random")
 def actor_critic() -> tuple[Problem, Network]:
-    return problems.actor_critic(), network.erdos_renyi(9, p=0.4, seed=0)
+    return gallery.actor_critic(), network.erdos_renyi(9, p=0.4, seed=0)
 
 
 @known("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring", "common")
 def common_quadratic() -> tuple[Problem, Network]:
-    made = problems.quadratic(agents=8, noise=0.5, lower_level="common")
+    made = gallery.quadratic(agents=8, noise=0.5, lower_level="common")
     return made, network.ring(8)
 
 
@@ -147,19 +147,19 @@ def common_quadratic() -> tuple[Problem, Network]:
     "quadratic in common, noise 2, agents that differ more, star of 8", 1000, 8, "star", "common"
 )
 def common_noisy() -> tuple[Problem, Network]:
-    made = problems.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
+    made = gallery.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
     return made, network.star(8)
 
 
 @known("quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential", "common")
 def common_wide() -> tuple[Problem, Network]:
-    made = problems.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
+    made = gallery.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
     return made, network.exponential(16)
 
 
 @known("cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", "common", tables=False)
 def hyper_cleaning() -> tuple[Problem, Network]:
-    return problems.hyper_cleaning(*digits(5, coarse=True)), network.ring(5)
+    return gallery.hyper_cleaning(*digits(5, coarse=True)), network.ring(5)
 
 
 @known(
@@ -171,23 +171,23 @@ def hyper_cleaning() -> tuple[Problem, Network]:
     tables=False,
 )
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
-    made = problems.hyper_cleaning(*digits(9, labels=3, coarse=True))
+    made = gallery.hyper_cleaning(*digits(9, labels=3, coarse=True))
     return made, network.erdos_renyi(9, p=0.4, seed=0)
 
 
 @known("evaluation of a policy, ring of 5", 1000, 8, "ring", "common")
 def policy_evaluation() -> tuple[Problem, Network]:
-    return problems.policy_evaluation(), network.ring(5)
+    return gallery.policy_evaluation(), network.ring(5)
 
 
 @known("quadratic, noise 0.5, one agent", 1000, 8, "alone")
 def alone_quadratic() -> tuple[Problem, Network]:
-    return problems.quadratic(agents=1, rows=320, noise=0.5), network.complete(1)
+    return gallery.quadratic(agents=1, rows=320, noise=0.5), network.complete(1)
 
 
 @known("quadratic, lower level of condition 100, one agent", 1500, 8, "alone")
 def alone_stiff() -> tuple[Problem, Network]:
-    made = problems.quadratic(agents=1, rows=320, mu=0.05, L=5.0, noise=0.2)
+    made = gallery.quadratic(agents=1, rows=320, mu=0.05, L=5.0, noise=0.2)
     return made, network.complete(1)
 
 
@@ -199,28 +199,28 @@ def alone_stiff() -> tuple[Problem, Network]:
     tables=False,
 )
 def alone_penalties() -> tuple[Problem, Network]:
-    return problems.hyperparameter(*digits(1, coarse=True), classes=10), network.complete(1)
+    return gallery.hyperparameter(*digits(1, coarse=True), classes=10), network.complete(1)
 
 
 @known("penalties of a ridge regression, scales 1 to 1/10, one agent", 1500, 16, "alone")
 def alone_ridge() -> tuple[Problem, Network]:
-    return problems.regression(*scaled_rows(1, 10.0)), network.complete(1)
+    return gallery.regression(*scaled_rows(1, 10.0)), network.complete(1)
 
 
 @known("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone", tables=False)
 def alone_cleaning() -> tuple[Problem, Network]:
-    made = problems.hyper_cleaning(*digits(1, coarse=True), lower_level="personal")
+    made = gallery.hyper_cleaning(*digits(1, coarse=True), lower_level="personal")
     return made, network.complete(1)
 
 
 @known("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone", tables=False)
 def alone_meta_learning() -> tuple[Problem, Network]:
-    return problems.meta_learning(*digits(1, coarse=True)), network.complete(1)
+    return gallery.meta_learning(*digits(1, coarse=True)), network.complete(1)
 
 
 def linked(net: Network) -> tuple[Problem, Network]:
     """Penalize the regressions of eight agents, over links of 1 Mbit/s."""
-    made = problems.hyperparameter(*digits(8, coarse=True), classes=10)
+    made = gallery.hyperparameter(*digits(8, coarse=True), classes=10)
     return made, net.with_links(rate=1e6, latency=0.01)
 
 

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from ..engine.trial_cache import Trial, Wanted, remembered
-from ..machine.cores import pool
+from ..hardware.cores import pool
+from ..interface.round_interface import Algorithm
 from ..metrics.evaluations import late
-from ..rounds.algorithm import Algorithm
-from ..tuning.tuner import Rung, best, split_by_candidate, tune
+from ..tuning.successive_halving import Rung, best, split_by_candidate, tune
 from .cases import Case
-from .settings import factors, tunable
 from .suites import KEPT, SHORT, TUNING, Suite
 from .suites import suite as read
+from .tunable_values import factors, tunable
 
 # Columns of a run's history that are kept.
 MEASURES = ("round", "upper_loss")

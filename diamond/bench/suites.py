@@ -203,7 +203,7 @@ def _read(path: Path) -> Suite:
 
 def _own(table: dict[str, Any], path: Path, place: int) -> Case:
     """Read a user's case: `problem`, `network`, `rounds`, `batch`, and perhaps a `name`."""
-    from ..config.experiment import read  # only needed for files
+    from ..config.experiment_file import read  # only needed for files
 
     table = dict(table)
     name, batch = table.pop("name", f"case-{place}"), table.pop("batch", 16)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import network, problems
+from .. import gallery, network
 from ..network import Network
 from ..problem import Problem
 from .cases import Rows, digits, known, scaled_rows
@@ -51,12 +51,12 @@ def network_below() -> tuple[Problem, Network]:
 
 @known("quadratic, lower level of condition 10,000, ring of 6", 1500, 8, "ring")
 def condition_10000() -> tuple[Problem, Network]:
-    return problems.quadratic(agents=6, mu=5e-4, L=5.0, noise=0.2), network.ring(6)
+    return gallery.quadratic(agents=6, mu=5e-4, L=5.0, noise=0.2), network.ring(6)
 
 
 @known("penalties of a ridge regression, scales 1 to 1/3, grid of 64", 1500, 16, "grid")
 def sparse_64() -> tuple[Problem, Network]:
-    return problems.regression(*scaled_rows(64, 3.0)), network.grid(8, 8)
+    return gallery.regression(*scaled_rows(64, 3.0)), network.grid(8, 8)
 
 
 def plain_rows(counts: Sequence[int], features: int, noise: Noise, seed: int = 0) -> Rows:
@@ -75,19 +75,19 @@ def plain_rows(counts: Sequence[int], features: int, noise: Noise, seed: int = 0
 @known("penalties of a ridge regression, noise of Student's t (2.1), ring of 6", 1000, 16, "ring")
 def heavy_tails() -> tuple[Problem, Network]:
     rows = plain_rows([80] * 6, 10, lambda random, n: random.standard_t(2.1, size=n))
-    return problems.regression(*rows), network.ring(6)
+    return gallery.regression(*rows), network.ring(6)
 
 
 @known("penalties of a ridge regression, 5 to 5,000 rows, star of 6", 1000, 5, "star")
 def uneven() -> tuple[Problem, Network]:
     counts = [5000, 5, 40, 200, 1000, 5]
     rows = plain_rows(counts, 8, lambda random, n: random.normal(size=n))
-    return problems.regression(*rows), network.star(6)
+    return gallery.regression(*rows), network.star(6)
 
 
 @known("quadratic, x of scale 1e-4, ring of 8", 1000, 8, "ring")
 def tiny_x() -> tuple[Problem, Network]:
-    made = problems.quadratic(agents=8, noise=0.5)
+    made = gallery.quadratic(agents=8, noise=0.5)
     train, valid = ([made.rows[part][i] for i in range(8)] for part in ("train", "valid"))
     f, g = (partial(_in_small_units, loss) for loss in (made.upper, made.lower))
     start = lambda key: (jnp.zeros(4), jnp.zeros(5))

@@ -1,6 +1,6 @@
 """Print the table of docs/methods.md: `python -m diamond.catalogue`."""
 
-from .table import markdown
+from .methods_table import markdown
 
 if __name__ == "__main__":
     print(markdown())

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import algorithms
 from ..core.suggestions import did_you_mean
-from ..rounds.algorithm import NETWORKS
+from ..interface.round_interface import NETWORKS
 
 COMPOSED = "method"  # composes any method, and is none itself
 LEVELS = ("personal", "common", "none")

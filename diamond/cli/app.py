@@ -57,7 +57,7 @@ def main(
 
 def emit(result: Any) -> None:
     """Print a result as JSON."""
-    from ..runs.strict_json import dumps
+    from ..records.strict_json import dumps
 
     typer.echo(dumps(result, indent=1))
 
@@ -86,10 +86,10 @@ def _tell(error: Exception) -> int | None:
         typer.echo(said, err=True)  # not by rich, which may be the missing package
         return FAILED
     from ..data import DataError
-    from ..machine.memory import TooLarge
-    from ..runs.lock import Busy
-    from ..runs.reader import DamagedRun
-    from ..runs.recovery import Lost
+    from ..hardware.memory import TooLarge
+    from ..records.folder_lock import Busy
+    from ..records.folder_reader import DamagedRun
+    from ..records.folder_recovery import Lost
 
     # Unless this module was imported, its error cannot have been raised. Importing it here could
     # fail, since pydantic may be missing.

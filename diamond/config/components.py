@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import catalogue, network
 from ..core.suggestions import did_you_mean
-from ..core.whole_numbers import whole
-from ..rounds.algorithm import Algorithm
+from ..core.validation import whole
+from ..interface.round_interface import Algorithm
 from .options import Options, build, parameters
 from .user_functions import UserFunction, user_function
 from .validation_errors import gather, within, wrong

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .. import data, problems
+from .. import data, gallery
 from ..problem import Problem
 
 Rows = dict[str, Any]  # "a": features, "b": labels
@@ -11,7 +11,7 @@ AGENTS = 9
 
 def digits(agents: int = AGENTS, seed: int = 0) -> Problem:
     """Train hidden layers x shared by all agents and a last layer y_i for the digits of each."""
-    return problems.meta_learning(*partition_digits(agents, seed))
+    return gallery.meta_learning(*partition_digits(agents, seed))
 
 
 def partition_digits(

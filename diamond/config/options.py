@@ -13,9 +13,9 @@ from pydantic.errors import PydanticSchemaGenerationError
 from .. import hypergradient
 from ..core.suggestions import did_you_mean
 from ..hypergradient import Hypergradient
-from ..numbers.learned import Learned
-from ..numbers.open_numbers import Deferred
-from . import schedules
+from ..schedules.deferred import Deferred
+from ..schedules.learned import Learned
+from . import schedule_text
 from .validation_errors import several, wrong
 
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=False)
@@ -107,9 +107,9 @@ def _value(parameter: Parameter, value: Any) -> Any:
     if Hypergradient in (annotation, *_members(annotation)):
         return estimator(value)
     if any(get_origin(member) is Callable for member in _members(annotation)):
-        return schedules.parse(value)
+        return schedule_text.parse(value)
     if any(get_origin(member) is Mapping for member in _members(annotation)):
-        return schedules.several(value)
+        return schedule_text.several(value)
     free = annotation in (Parameter.empty, Any)
     number = isinstance(default, int | float) and not isinstance(default, bool)
     if (free and number) or (Any in _members(annotation) and not free):
@@ -177,7 +177,7 @@ def as_written(default: Any) -> Any:
     if isinstance(default, list | tuple):
         inside = [as_written(part) for part in default]
         return None if None in inside else inside
-    return schedules.spell(default) or _estimator_table(default)
+    return schedule_text.spell(default) or _estimator_table(default)
 
 
 def _estimator_table(made: Any) -> dict[str, Any] | None:

@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from .. import data
-from ..data.locations import where
 from ..data.missing_values import count_missing, describe_missing, parse_rule
+from ..data.search_folders import where
 from ..network import Network
-from . import partitioning, sites
+from . import partition_section, site_agents
 from .components import Part, algorithm, graph, literal
-from .datasets import Columns, found_at, load
+from .dataset_section import Columns, found_at, load
 from .validation_errors import BadExperiment, mistakes_of
 
 T = TypeVar("T")
@@ -89,15 +89,15 @@ def dealt_out(
     place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
     used = None if columns is None else tuple(columns)
     rule = literal(missing_values)
-    keeps = partitioning.MISSING[parse_rule(rule)]
+    keeps = partition_section.MISSING[parse_rule(rule)]
     said = Columns(label, site, real, used, hashed, text, missing=keeps)
     found = load(place, str(folder) if folder else None, said)
     asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
     given = {k: v for k, v in (asked | {"site": site}).items() if v is not None}
-    settings = _read(source, lambda: sites.resolve_agents(given, found))
+    settings = _read(source, lambda: site_agents.resolve_agents(given, found))
     features, labels = found.train
     if "partition" in settings:
-        parts = partitioning.partition_options(settings["partition"])[0](
+        parts = partition_section.partition_options(settings["partition"])[0](
             labels, settings["agents"], seed=seed
         )
         names = [str(k) for k in range(len(parts))]

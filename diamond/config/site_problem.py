@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from .. import problems
+from .. import gallery
 from ..core.suggestions import did_you_mean
 from .components import Part
-from .datasets import AGENT, TABLES
+from .dataset_section import AGENT, TABLES
 from .options import parameters
-from .partitioning import PARTS, partition_rows
-from .problems import EXAMPLE, names, problem
+from .partition_section import PARTS, partition_rows
+from .problem_section import EXAMPLE, names, problem
 from .validation_errors import several, wrong
 
 FILES = ("dataset", *PARTS)
@@ -32,7 +32,7 @@ def stated(given: Any) -> dict[str, Any]:
     found: list[tuple[tuple[str | int, ...], str, Any]] = []
     taken = {
         *parameters(partition_rows, without=("real", "first")),
-        *parameters(getattr(problems, kind)),
+        *parameters(getattr(gallery, kind)),
     }
     for key in given.keys() - {"kind", *taken}:
         found.append(((key,), f"is no option of {kind}; {did_you_mean(key, taken)}", given[key]))
@@ -42,7 +42,7 @@ def stated(given: Any) -> dict[str, Any]:
         if not isinstance(given[key], str):
             said = f'must be one path; {AGENT} in it is the name of the site, as in "{AGENT}.csv"'
             found.append(((key,), said, given[key]))
-    if "classes" in parameters(getattr(problems, kind)) and not given.get("labels"):
+    if "classes" in parameters(getattr(gallery, kind)) and not given.get("labels"):
         said = 'is missing: tell all classes in their order, as in ["no", "yes"], since a site may '
         found.append((("labels",), f"{said}lack some", None))
     if given.get("scale") == "standard":
@@ -68,4 +68,4 @@ def at_site(given: dict[str, Any], site: str, agent: int, data: Path | None, bas
 
 
 def _on_rows(name: str) -> bool:
-    return "train" in parameters(getattr(problems, name))
+    return "train" in parameters(getattr(gallery, name))

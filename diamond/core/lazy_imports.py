@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .garbage import uncollected
+from .gc_control import uncollected
 
 
 def attach_stub(

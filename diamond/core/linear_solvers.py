@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from . import tree
-from .tree import Tree
+from . import pytrees
+from .pytrees import Tree
 
 Product = Callable[[Tree], Tree]  # w -> H w
 LANCZOS = 40  # maximum number of steps
@@ -57,9 +57,9 @@ def curvature_aware_solve(
     The curvatures lie between the ends of the spectrum, and reach 0 if H is singular and b is not
     in its range. Without a direction they are infinite and 0.
     """
-    by = tree.power_of_two(b)
-    b = tree.scale(by, b)
-    squared = tree.dot(b, b)
+    by = pytrees.power_of_two(b)
+    b = pytrees.scale(by, b)
+    squared = pytrees.dot(b, b)
 
     def unfinished(carry: Any) -> jax.Array:
         _, _, _, rr, k, sound, _ = carry
@@ -68,19 +68,19 @@ def curvature_aware_solve(
     def iterate(carry: Any) -> Any:
         z, r, w, rr, k, _, seen = carry
         hw = product(w)
-        curvature = tree.dot(w, hw)
+        curvature = pytrees.dot(w, hw)
         sound = curvature > 0
         alpha = jnp.where(sound, rr / jnp.where(sound, curvature, 1), 0)
-        z, r = tree.axpy(alpha, w, z), tree.axpy(-alpha, hw, r)
-        new, bent = tree.dot(r, r), curvature / tree.dot(w, w)
+        z, r = pytrees.axpy(alpha, w, z), pytrees.axpy(-alpha, hw, r)
+        new, bent = pytrees.dot(r, r), curvature / pytrees.dot(w, w)
         seen = Curvatures(jnp.minimum(seen.least, bent), jnp.maximum(seen.largest, jnp.abs(bent)))
-        return z, r, tree.axpy(new / rr, w, r), new, k + 1, sound, seen
+        return z, r, pytrees.axpy(new / rr, w, r), new, k + 1, sound, seen
 
     none = Curvatures(jnp.full_like(squared, jnp.inf), jnp.zeros_like(squared))
-    zero, first, none = tree.mapped_with((tree.zeros(b), jnp.int32(0), none), squared)
+    zero, first, none = pytrees.mapped_with((pytrees.zeros(b), jnp.int32(0), none), squared)
     start = (zero, b, b, squared, first, squared > 0, none)
     z, _, _, _, k, _, seen = jax.lax.while_loop(unfinished, iterate, start)
-    return tree.scale(1 / by, z), k, seen
+    return pytrees.scale(1 / by, z), k, seen
 
 
 def dense(product: Product, b: Tree) -> Tree:
@@ -97,11 +97,11 @@ def power_iteration(product: Product, start: Tree, steps: int) -> jax.Array:
     def iterate(_: Any, carry: Any) -> Any:
         w, _ = carry
         hw = product(w)
-        size = tree.norm(hw)
-        return tree.scale(1 / jnp.maximum(size, jnp.finfo(size.dtype).tiny), hw), size
+        size = pytrees.norm(hw)
+        return pytrees.scale(1 / jnp.maximum(size, jnp.finfo(size.dtype).tiny), hw), size
 
-    unit = tree.scale(1 / tree.norm(start), start)
-    return jax.lax.fori_loop(0, steps, iterate, (unit, tree.norm(unit)))[1]
+    unit = pytrees.scale(1 / pytrees.norm(start), start)
+    return jax.lax.fori_loop(0, steps, iterate, (unit, pytrees.norm(unit)))[1]
 
 
 def lanczos(product: Product, start: Tree, steps: int = LANCZOS) -> Ends:
@@ -130,7 +130,7 @@ def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS) -> Tridiago
         return (basis, q), (diagonal, beyond)
 
     first = flat / jnp.linalg.norm(flat)
-    basis = tree.mapped_with(jnp.zeros((steps, flat.size), flat.dtype), first[0])
+    basis = pytrees.mapped_with(jnp.zeros((steps, flat.size), flat.dtype), first[0])
     return Tridiagonal(*jax.lax.scan(step, (basis, first), jnp.arange(steps))[1])
 
 

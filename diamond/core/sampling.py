@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import host, threefry, tree
+from . import host_transfer, pytrees, threefry
 
 # For stored rows: the first row of a block, indices of rows, or None for all rows. For a stream:
 # the key of a batch, a `Batch`, `Many`, or None for its evaluation sample.
@@ -19,7 +19,7 @@ Where = Any
 Sampling = Literal["blocks", "rows"]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Many:
     """Large batch of fresh stream rows that stands for all rows, drawn by `key`."""
@@ -33,7 +33,7 @@ class Many:
 class Batch(NamedTuple):
     """Rows of a stream, and the key that drew them."""
 
-    rows: tree.Tree
+    rows: pytrees.Tree
     key: jax.Array
 
 
@@ -98,7 +98,7 @@ def key(seed: int) -> jax.Array:
     """
     seed = int(np.int64(seed))
     high = seed >> 32 & 0xFFFFFFFF if jax.config.jax_enable_x64 else 0  # type: ignore[attr-defined]
-    words = host.put(np.array([high, seed & 0xFFFFFFFF], np.uint32))
+    words = host_transfer.put(np.array([high, seed & 0xFFFFFFFF], np.uint32))
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 

@@ -1,17 +1,17 @@
 """Datasets, readers of the user's own files, and partitions over agents."""
 
 from . import partition
-from .arrays import npz
 from .cifar import cifar10
+from .csv_files import csv
 from .dataset import DataError, Dataset, MissingCells
 from .hashed_text import features as hashed
 from .hashed_text import lines
+from .multiple_files import alike, joined
+from .npz_files import npz
 from .parquet_files import parquet
-from .several_files import alike, joined
-from .show import columns, counts, picture, table
 from .standard_datasets import a9a, digits, ijcnn1, mnist
-from .svmlight import libsvm
-from .tables import csv
+from .summaries import columns, counts, picture, table
+from .svmlight_files import libsvm
 
 __all__ = [
     "DataError",

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.whole_numbers import whole
+from ..core.validation import whole
 from .dataset import DataError, Dataset, labels_of, tabulated
 
 WORD = re.compile(r"\w+")

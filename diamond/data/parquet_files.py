@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import hashed_text
+from .csv_files import chosen
 from .dataset import DataError, Dataset, MissingCells, tabulated
 from .missing_values import (
     LABEL_REMEDY,
@@ -18,7 +19,6 @@ from .missing_values import (
     fill_sites,
     parse_rule,
 )
-from .tables import chosen
 
 
 def parquet(

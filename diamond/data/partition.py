@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import shares
+from . import apportionment
 from .dataset import DataError
 
 Part = NDArray[np.int64]
@@ -27,9 +27,9 @@ def iid(labels_or_n: ArrayLike, agents: int, seed: int) -> list[Part]:
     Returns:
         One index array per agent.
     """
-    n = shares.rows(labels_or_n)
-    shares.enough(n, agents)
-    order = shares.generator(seed).permutation(n)
+    n = apportionment.rows(labels_or_n)
+    apportionment.enough(n, agents)
+    order = apportionment.generator(seed).permutation(n)
     return [np.sort(part) for part in np.array_split(order, agents)]
 
 
@@ -45,17 +45,17 @@ def by_label(labels: ArrayLike, agents: int, seed: int, shards: int = 1) -> list
     Returns:
         One index array per agent.
     """
-    marks = shares.vector(labels)
-    if shares.counted("shards", shards) < 1:
+    marks = apportionment.vector(labels)
+    if apportionment.counted("shards", shards) < 1:
         raise DataError(f"{shards} shards an agent; give at least 1")
-    shares.enough(len(marks), agents)
+    apportionment.enough(len(marks), agents)
     if len(marks) < agents * shards:
         raise DataError(
             f"{agents} agents x {shards} shards = {agents * shards} runs, more than the "
             f"{len(marks)} rows; use at most {len(marks) // agents} shards"
         )
     runs = np.array_split(np.argsort(marks, kind="stable"), agents * shards)
-    dealt = shares.generator(seed).permutation(agents * shards).reshape(agents, shards)
+    dealt = apportionment.generator(seed).permutation(agents * shards).reshape(agents, shards)
     return [np.concatenate([runs[k] for k in hand]) for hand in dealt]
 
 
@@ -77,14 +77,14 @@ def dirichlet(
     Returns:
         One index array per agent.
     """
-    marks = shares.vector(labels)
+    marks = apportionment.vector(labels)
     if not (np.isfinite(concentration) and concentration > 0):
         raise DataError(f"concentration {concentration}; give a finite number above 0")
-    shares.enough(len(marks), agents, max(shares.counted("minimum", minimum), 1))
+    apportionment.enough(len(marks), agents, max(apportionment.counted("minimum", minimum), 1))
     found, owners = np.unique(marks, return_inverse=True)
     groups = [np.flatnonzero(owners == k) for k in range(len(found))]
     for k in range(TRIES):
-        random = shares.generator(seed, k)
+        random = apportionment.generator(seed, k)
         hands: list[list[Part]] = [[] for _ in range(agents)]
         for group in groups:
             drawn = random.dirichlet(np.full(agents, float(concentration)))
@@ -140,8 +140,8 @@ def unequal(
     Returns:
         One index array per agent.
     """
-    n = shares.rows(labels_or_n)
-    shares.counted("agents", agents)
+    n = apportionment.rows(labels_or_n)
+    apportionment.counted("agents", agents)
     if (ratio is None) == (proportions is None):
         raise DataError("give either ratio or proportions")
     if ratio is not None:
@@ -153,15 +153,15 @@ def unequal(
         weights = np.asarray(proportions, np.float64)
         if weights.shape != (agents,):
             raise DataError(f"{weights.size} proportions for {agents} agents; give one an agent")
-    shares.enough(n, agents)
-    sizes = shares.apportion(n, weights)
+    apportionment.enough(n, agents)
+    sizes = apportionment.apportion(n, weights)
     for agent, size in enumerate(sizes):
         if size == 0:
             raise DataError(
                 f"agent {agent} would get 0 rows: a share of {weights[agent] / weights.sum():.2g} "
                 f"of {n} rows; use fewer agents or more equal shares"
             )
-    order = shares.generator(seed).permutation(n)
+    order = apportionment.generator(seed).permutation(n)
     return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
 
 
@@ -186,13 +186,13 @@ def split(
     result: list[list[Part]] = [[] for _ in fractions]
     for agent, part in enumerate(parts):
         rows = np.asarray(part, np.int64)
-        sizes = shares.apportion(len(rows), np.asarray(fractions, np.float64))
+        sizes = apportionment.apportion(len(rows), np.asarray(fractions, np.float64))
         if 0 in sizes:
             raise DataError(
                 f"agent {agent} has {len(rows)} rows, which leaves fraction "
                 f"{fractions[int(np.argmin(sizes))]:g} with none; give it more rows"
             )
-        order = shares.generator(seed, first + agent + 1).permutation(rows)
+        order = apportionment.generator(seed, first + agent + 1).permutation(rows)
         for kind, piece in zip(result, np.split(order, np.cumsum(sizes)[:-1]), strict=True):
             kind.append(np.sort(piece))
     return result

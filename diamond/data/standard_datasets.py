@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import idx, svmlight
+from . import idx_files, svmlight_files
 from .dataset import DataError, Dataset, Rows
 from .download import File
 from .fetch import locate
@@ -54,7 +54,7 @@ def mnist(folder: str | Path | None = None) -> Dataset:
 
 
 def _pixels(images: Path, labels: Path) -> Rows:
-    pixels, marks = idx.pair(images, labels, 10)
+    pixels, marks = idx_files.pair(images, labels, 10)
     flat = pixels.reshape(len(pixels), -1)
     return np.divide(flat, 255, dtype=np.float32), marks.astype(np.int32)
 
@@ -69,7 +69,7 @@ def a9a(folder: str | Path | None = None) -> Dataset:
         The data set.
     """
     files = locate("a9a", [A9A], folder)
-    train, test = (svmlight.coded(path, 123, (-1, 1)) for path in files)
+    train, test = (svmlight_files.coded(path, 123, (-1, 1)) for path in files)
     return Dataset("a9a", train, test, classes=("-1", "+1"), shape=(123,), files=files)
 
 
@@ -85,7 +85,7 @@ def ijcnn1(folder: str | Path | None = None) -> Dataset:
         The data set.
     """
     files = locate("ijcnn1", [IJCNN1, IJCNN1_COPY], folder)
-    train = svmlight.coded(files[0], 22, (-1, 1))
+    train = svmlight_files.coded(files[0], 22, (-1, 1))
     found = (len(train[1]), int(train[1].sum()))
     if found != (49_990, 4_853):
         raise DataError(

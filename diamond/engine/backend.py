@@ -7,18 +7,18 @@ from typing import Any, Protocol
 import jax
 from jax.sharding import NamedSharding
 
-from ..core import cost
-from ..core.cost import Cost
+from ..core import cost_counter
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import key
-from ..core.tree import Tree
-from ..machine.memory import Budget, Fitted
-from ..numbers.open_numbers import Talk
+from ..hardware.memory import Budget, Fitted
+from ..interface.round_interface import Algorithm
 from ..problem import Objectives, Rows
-from ..rounds.algorithm import Algorithm
-from .round import Progress
+from ..schedules.deferred import Talk
+from .round_program import Progress
 
 Start = tuple[Tree, Tree]  # x and y of one agent before round 0
-_added = jax.jit(cost.add)
+_added = jax.jit(cost_counter.add)
 
 
 class Backend(Protocol):
@@ -92,7 +92,7 @@ class SingleRun(ABC):
         return after, [None if finite else int(after.t) - 1]
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
-        each = self.spread(cost.each(costs[0], agents))
+        each = self.spread(cost_counter.each(costs[0], agents))
         return progress._replace(spent=_added(progress.spent, each))
 
     def of_run(self, progress: Progress, run: int) -> Progress:

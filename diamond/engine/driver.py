@@ -9,27 +9,27 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..auto.watch import LOST, smaller
-from ..core import cost, tree
+from ..auto.loss_monitor import LOST, smaller
+from ..core import cost_counter, pytrees
 from ..core.sampling import Sampling
+from ..interface.round_interface import Algorithm
+from ..interface.traffic import traffic
 from ..metrics.divergence import Diverged, blame, explain, unsound, whose
 from ..metrics.evaluations import Every, due, following
 from ..metrics.link_costs import LinkCosts
 from ..metrics.measures import Measures
 from ..network import Network
-from ..numbers.open_numbers import Setting
 from ..problem import Problem
-from ..rounds.algorithm import Algorithm
-from ..rounds.traffic import traffic
-from ..runs.run import Run
-from ..runs.snapshot import Snapshot
+from ..records.run import Run
+from ..records.snapshot import Snapshot
+from ..schedules.deferred import Setting
 from .backend import Backend
-from .diagnosis import diverged
+from .divergence_diagnosis import diverged
+from .measurement_program import Survey
 from .recorder import OnEvaluation, Recorder, RunInputs
-from .rollback import RollbackPolicy, size
-from .round import Progress, first_stop
+from .rollback_policy import RollbackPolicy, size
+from .round_program import Progress, first_stop
 from .step_policy import StepPolicy
-from .survey import Survey
 
 
 class Driver:
@@ -124,7 +124,7 @@ class Driver:
         measured, per_agent = self.survey(self.progress)
         learned = self.backend.learned(self.algorithm, self.progress.state)
         measured |= {name: np.asarray(value).mean(1) for name, value in learned.items()}
-        spent = cost.total(self.backend.whole(self.progress.spent))
+        spent = cost_counter.total(self.backend.whole(self.progress.spent))
         spent = spent if self.backend.lanes else spent[None]
         for i, recorder in enumerate(self.recorders):
             if self.is_active(i):
@@ -139,7 +139,7 @@ class Driver:
 
     def snapshot(self, run: int) -> Snapshot:
         """Return a snapshot from which the run can resume."""
-        arrays = tree.named(self.backend.of_run(self.progress, run))
+        arrays = pytrees.named(self.backend.of_run(self.progress, run))
         return self.recorders[run].snapshot(arrays, self.share)
 
     def _rounds(self, progress: Progress, until: int) -> tuple[Progress, list[int | None]]:
@@ -179,7 +179,7 @@ class SingleDriver(Driver):
         self.compile()
         if resume:
             example = self._whole(self.progress)
-            self.progress = backend.place(tree.like(example, resume.arrays))
+            self.progress = backend.place(pytrees.like(example, resume.arrays))
             self.seconds, self.compiled = resume.seconds, None
             self.recorder.restore(resume, example.state)
             self.survey.restore(example.state.y, resume.arrays)
@@ -271,7 +271,7 @@ class SingleDriver(Driver):
         return replace(run, snapshot=self.snapshot() if alone else None)
 
     def snapshot(self, run: int = 0) -> Snapshot:
-        arrays = tree.named(self._whole(self.progress)) | self.rollback.arrays(self._whole)
+        arrays = pytrees.named(self._whole(self.progress)) | self.rollback.arrays(self._whole)
         return self.recorder.snapshot(arrays | self.survey.arrays(), self.seconds)
 
     def _reestimate(self, forget: bool = False) -> None:

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import cost
+from ..core import cost_counter
 from ..core.sampling import Sampling
+from ..interface.round_interface import Algorithm
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network
-from ..numbers.open_numbers import Setting, agreed_bytes, refreshes, talked
 from ..problem import Problem
-from ..rounds.algorithm import Algorithm
-from .devices import Devices, placed
+from ..schedules.deferred import Setting, agreed_bytes, refreshes, talked
 from .driver import SingleDriver
+from .multi_device import Devices, placed
 from .precision import Precision, products
 from .simulate import check
 
@@ -94,7 +94,7 @@ def _try(run: SingleDriver, rounds: int, compiling: float) -> _Tried:
         run.progress, _ = run.advance(count)
         took = run.seconds - before
     first, second = (_timed_evaluation(run) for _ in range(2))
-    drawn = float(cost.total(run.backend.whole(run.progress.spent)).mean(0)[0])
+    drawn = float(cost_counter.total(run.backend.whole(run.progress.spent)).mean(0)[0])
     each = max(count, 1)
     return _Tried(compiling + first - second, took / each, second, drawn / each)
 

@@ -10,26 +10,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from ..auto import watch
-from ..core import cost, tree
-from ..core.cost import Cost
+from ..auto import loss_monitor
+from ..core import cost_counter, pytrees
+from ..core.cost_counter import Cost
 from ..core.sampling import Sampling, key
-from ..machine.compiler import compiled
-from ..machine.memory import Budget, Fitted
+from ..hardware.compiler import compiled
+from ..hardware.memory import Budget, Fitted
+from ..interface.round_interface import Algorithm
 from ..metrics.divergence import unsound
 from ..metrics.evaluations import Every, due
 from ..metrics.measures import Measures
 from ..network import Network
 from ..network.mixing.lossy_mixer import mixing
-from ..numbers.open_numbers import AllHere, Talk
 from ..problem import Objectives, Problem
-from ..rounds.algorithm import Algorithm
-from ..runs.run import Run
+from ..records.run import Run
+from ..schedules.deferred import AllHere, Talk
 from .backend import Start
 from .driver import Driver
-from .round import REMEDY, WORK, Mixing, Progress, begin, play, together
+from .round_program import REMEDY, WORK, Mixing, Progress, begin, play, together
 
-_added = jax.jit(cost.add)
+_added = jax.jit(cost_counter.add)
 
 
 class Lanes:
@@ -96,7 +96,7 @@ class Lanes:
         return Progress(jnp.int32(until), *arrays), failed
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
-        each = np.stack([cost.each(spent, agents) for spent in costs])
+        each = np.stack([cost_counter.each(spent, agents) for spent in costs])
         return progress._replace(spent=_added(progress.spent, each))
 
     def of_run(self, progress: Progress, run: int) -> Progress:
@@ -176,9 +176,9 @@ class LaneDriver(Driver):
         wrong = {i: names for i, entry in entries if (names := unsound(entry))}
         if not wrong:
             return
-        norms = np.asarray(jax.vmap(tree.norm)((self.progress.state.x, self.progress.state.y)))
+        norms = np.asarray(jax.vmap(pytrees.norm)((self.progress.state.x, self.progress.state.y)))
         for i, names in wrong.items():
-            if last or self.t == 0 or {*names} <= metrics or norms[i] <= watch.LOST:
+            if last or self.t == 0 or {*names} <= metrics or norms[i] <= loss_monitor.LOST:
                 self.failed[i] = self.t
 
     def histories(self) -> list[dict[str, np.ndarray]]:
@@ -248,7 +248,7 @@ def _advance(
     def body(carry: Any) -> Any:
         t, (*before, failed) = carry
         state, spent, kept = each(algorithms, seeds, tuple(before), t)
-        finite = jax.vmap(jax.vmap(tree.finite))((state.x, state.y))
+        finite = jax.vmap(jax.vmap(pytrees.finite))((state.x, state.y))
         return t + 1, (state, spent, kept, jnp.where((failed < 0) & ~finite, t, failed))
 
     after = jax.lax.while_loop(lambda carry: carry[0] < until, body, (t, lanes))[1]

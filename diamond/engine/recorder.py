@@ -6,21 +6,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import cost
-from ..core.cost import Cost
+from ..core import cost_counter
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import Sampling
-from ..core.tree import Tree
+from ..interface.traffic import Traffic
 from ..metrics.early_warnings import EarlyWarnings, standstill
 from ..metrics.link_costs import LinkCosts
 from ..network import Network
 from ..problem import Problem
-from ..rounds.traffic import Traffic
-from ..runs import best_point
-from ..runs.best_point import Best
-from ..runs.inputs import describe
-from ..runs.run import Run
-from ..runs.snapshot import Snapshot
-from .round import Progress
+from ..records import best_point
+from ..records.best_point import Best
+from ..records.run import Run
+from ..records.run_inputs import describe
+from ..records.snapshot import Snapshot
+from .round_program import Progress
 from .step_policy import StepPolicy
 
 Entry = dict[str, float]
@@ -141,7 +141,7 @@ class Recorder:
     def run(self, progress: Progress) -> Run:
         """Return the run at `progress`, which has arrays of this process."""
         network, traffic, resolved = self.inputs.network, self.inputs.traffic, self.steps.resolved
-        spent = cost.total(progress.spent)
+        spent = cost_counter.total(progress.spent)
         made = int(progress.t) + self.steps.rounds_rolled_back
         uses = network.uses(made)
         setup_bytes = resolved.bytes // max(len(uses), 1)

@@ -9,25 +9,25 @@ import jax
 
 from ..catalogue import solving
 from ..core.sampling import Sampling
-from ..core.whole_numbers import whole
+from ..core.validation import whole
+from ..interface.round_interface import NETWORKS, Algorithm
+from ..interface.traffic import messages
 from ..metrics import stopping
 from ..metrics.display import displayed
 from ..metrics.evaluations import Every
 from ..metrics.measures import Measure, describe_measure, parse_measures
 from ..metrics.stopping import Stop
 from ..network import Network
-from ..numbers.learned import learned_names
-from ..numbers.open_numbers import suited, swap
 from ..problem import Problem
-from ..rounds.algorithm import NETWORKS, Algorithm
-from ..rounds.traffic import messages
-from ..runs.inputs import check_same
-from ..runs.run import Run
-from ..runs.snapshot import Snapshot
-from .devices import Devices, Spmd, placed
+from ..records.run import Run
+from ..records.run_inputs import check_same
+from ..records.snapshot import Snapshot
+from ..schedules.deferred import suited, swap
+from ..schedules.learned import learned_names
 from .driver import SingleDriver
-from .one_device import OneDevice
+from .multi_device import Devices, Spmd, placed
 from .precision import Precision, products
+from .single_device import OneDevice
 
 OnDivergence = Literal["stop", "shrink"]
 NAME = "run"  # label of a single run in the progress display
@@ -79,12 +79,12 @@ def simulate(
             yet large, or further if that fails, with steps a quarter as large, at most eight times.
             Rolled-back rounds stay counted as costs; `resolved` has the factor. None shrinks if
             alpha is learned and stops if alpha was given. A run that learns alpha always rolls back
-            when its objective rises above the start (`diamond.auto.watch`).
+            when its objective rises above the start (`diamond.auto.loss_monitor`).
         on_progress: called with a `Snapshot`, from which `resume` continues to the same bits.
         resume: a `Snapshot`, or an earlier run of the same problem, network, algorithm and seed, as
             in `diamond.load(folder, problem)`, to continue up to `rounds`.
         devices: devices to shard the agents over: a number, "all", "cores" (of this CPU), or a list
-            (`diamond.engine.devices`). The trajectory is equal up to rounding; for different
+            (`diamond.engine.multi_device`). The trajectory is equal up to rounding; for different
             numbers of devices, 1 included, bit for bit if each device has at least two agents.
         precision: precision of products inside the losses of the rounds: "float32", "tf32", or
             "bf16" (losses see x and rows as bfloat16). Sums, states and measures stay in float32.
@@ -106,7 +106,7 @@ def simulate(
 
     Raises:
         diamond.Diverged: the run diverged and may not roll back.
-        diamond.machine.memory.TooLarge: the run does not fit the memory.
+        diamond.hardware.memory.TooLarge: the run does not fit the memory.
     """
     check(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)

@@ -1,9 +1,9 @@
 """Step-size policy of a run: its algorithm with the numbers estimated during the run."""
 
-from ..auto import watch
-from ..core.tree import Tree
-from ..numbers.open_numbers import Found, Resolved, Setting, refreshes, resolve
-from ..rounds.algorithm import Algorithm
+from ..auto import loss_monitor
+from ..core.pytrees import Tree
+from ..interface.round_interface import Algorithm
+from ..schedules.deferred import Found, Resolved, Setting, refreshes, resolve
 
 
 class StepPolicy:
@@ -19,7 +19,7 @@ class StepPolicy:
 
     def _resolve(self) -> None:
         self.resolved: Resolved = resolve(self.given, self.setting)
-        self.algorithm: Algorithm = watch.shrunk(self.resolved.algorithm, self.memory)
+        self.algorithm: Algorithm = loss_monitor.shrunk(self.resolved.algorithm, self.memory)
 
     @property
     def memory(self) -> dict[str, Found]:
@@ -42,27 +42,27 @@ class StepPolicy:
     @property
     def loss_has_decreased(self) -> bool:
         """Whether the monitored loss was below its start at the last check."""
-        return watch.fallen(self.memory)
+        return loss_monitor.fallen(self.memory)
 
     @property
     def loss_is_lowest(self) -> bool:
         """Whether the monitored loss was at its minimum at the last check."""
-        return watch.lowest(self.memory)
+        return loss_monitor.lowest(self.memory)
 
     @property
     def loss_increase(self) -> str:
         """Return why the run must roll back if the monitored loss has risen, else ""."""
-        return watch.risen(self.memory)
+        return loss_monitor.risen(self.memory)
 
     @property
     def scale(self) -> float:
         """Factor of all steps after rollbacks of a broken run."""
-        return watch.factor(self.memory)
+        return loss_monitor.factor(self.memory)
 
     @property
     def rounds_rolled_back(self) -> int:
         """Number of rounds that were rolled back."""
-        return watch.lost(self.memory)
+        return loss_monitor.lost(self.memory)
 
     def shorten(self, factor: float, rounds: int) -> None:
         """Scale steps to `factor` times the first ones, from the next `reestimate` on.
@@ -71,8 +71,8 @@ class StepPolicy:
             factor: factor relative to the steps at the start of the run.
             rounds: number of rounds that are rolled back.
         """
-        watch.shrink(self.memory, factor, rounds)
+        loss_monitor.shrink(self.memory, factor, rounds)
 
     def record_increase(self, now: int, target: int) -> str:
         """Record a rollback from round `now` to `target` for a risen loss; return its message."""
-        return watch.calm(self.memory, self.loss_increase, now, target)
+        return loss_monitor.calm(self.memory, self.loss_increase, now, target)

@@ -13,13 +13,13 @@ import numpy as np
 
 from .._version import __version__
 from ..core.sampling import Sampling
+from ..interface.round_interface import Algorithm
 from ..metrics.evaluations import Every
 from ..metrics.measures import Measure
 from ..network import Network
 from ..problem import Problem
-from ..rounds.algorithm import Algorithm
-from .many import many
-from .one_device import OneDevice
+from .many_runs import many
+from .single_device import OneDevice
 
 Trial = dict[str, Any]
 GROUP = {"cpu": 1}  # trials between two writes; an accelerator takes all at once

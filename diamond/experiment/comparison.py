@@ -17,9 +17,10 @@ import numpy as np
 
 from ..catalogue import maker
 from ..core.sampling import Sampling
-from ..core.whole_numbers import whole
-from ..engine.many import seeds_together
+from ..core.validation import whole
+from ..engine.many_runs import seeds_together
 from ..engine.simulate import check_algorithm, check_setting, simulate
+from ..interface.round_interface import Algorithm
 from ..metrics import stopping
 from ..metrics.display import displayed
 from ..metrics.divergence import Diverged
@@ -27,11 +28,10 @@ from ..metrics.measures import Measure, parse_measures
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..problem import Problem
-from ..rounds.algorithm import Algorithm
-from ..runs.inputs import check_same
-from ..runs.run import Run
-from ..runs.saving import keep, lines, manifest, plain_stop
-from ..runs.table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
+from ..records.result_table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
+from ..records.run import Run
+from ..records.run_inputs import check_same
+from ..records.run_saving import keep, lines, manifest, plain_stop
 from .folder_names import apart, folder_name
 
 TOGETHER = "comparison"  # name of the experiment in the manifests of a comparison's runs

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import jax
 
 from ..config.components import Part
-from ..config.experiment import Experiment
+from ..config.experiment_file import Experiment
 from ..config.validation_errors import BadExperiment, Mistake
-from ..engine.devices import named
+from ..engine.multi_device import named
 from ..engine.simulate import fits, suits
-from ..machine.sharding import AgentSharding
+from ..hardware.sharding import AgentSharding
 from ..metrics.measures import parse_measures
 from ..metrics.stopping import checked
 from ..problem import Problem

@@ -14,26 +14,26 @@ import jax
 import networkx as nx
 import numpy as np
 
-from ..config import experiment as config
-from ..core import tree
-from ..core.tree import Tree
+from ..config import experiment_file as config
+from ..core import pytrees
+from ..core.pytrees import Tree
 from ..network import Network, from_graph
 from ..network.mixing.lost_messages import Losses
-from ..network.weights import RULES
+from ..network.mixing_weights import RULES
 from ..problem import Problem
-from ..runs import best_point, checkpoint
-from ..runs.best_point import Best
-from ..runs.checkpoint import Checkpoint
-from ..runs.inputs import describe
-from ..runs.manifest import data
-from ..runs.reader import Stored, as_begun, below, open_run
-from ..runs.recovery import manifest as written
-from ..runs.run import Run
-from ..runs.snapshot import Snapshot, restored
+from ..records import best_point, checkpoint
+from ..records.best_point import Best
+from ..records.checkpoint import Checkpoint
+from ..records.folder_reader import Stored, as_begun, below, open_run
+from ..records.folder_recovery import manifest as written
+from ..records.manifest import data
+from ..records.run import Run
+from ..records.run_inputs import describe
+from ..records.snapshot import Snapshot, restored
 from .comparison import TOGETHER, Comparison
-from .execute import changed_inputs
+from .execution import changed_inputs
+from .job_runner import COMPARISON, RUN
 from .jobs import build, precision
-from .runner import COMPARISON, RUN
 
 STEP = re.compile(r"""\.(?P<field>\w+)|\[(?P<key>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]""")
 
@@ -237,7 +237,7 @@ def _with_agents(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict
 
 def _like(part: Tree, place: str, arrays: Mapping[str, Any]) -> Tree:
     """Return the arrays below `place` in the structure of `part`, that of one agent."""
-    expected = {f"{place}{name}": leaf.shape for name, leaf in tree.named(part).items()}
+    expected = {f"{place}{name}": leaf.shape for name, leaf in pytrees.named(part).items()}
     for name, shape in expected.items():
         if name not in arrays or arrays[name].shape[1:] != shape:
             there = arrays[name].shape[1:] if name in arrays else "not there"

@@ -5,11 +5,11 @@ import struct
 
 import numpy as np
 
-from ..engine import hosts
+from ..engine import multi_host
 from ..engine.simulate import simulate
 from ..problem import Problem
-from ..runs import resolved_numbers
-from ..runs.snapshot import Snapshot
+from ..records import resolved_values
+from ..records.snapshot import Snapshot
 from .jobs import Job
 
 BEGIN, DONE = b"begin", b"done"
@@ -17,17 +17,17 @@ BEGIN, DONE = b"begin", b"done"
 
 def lead(saved: Snapshot | None) -> None:
     """Broadcast to the other processes to start, or to resume from `saved`."""
-    hosts.broadcast(BEGIN if saved is None else pack(saved))
+    multi_host.broadcast(BEGIN if saved is None else pack(saved))
 
 
 def dismiss() -> None:
     """Broadcast to the other processes that no work is left."""
-    hosts.broadcast(DONE)
+    multi_host.broadcast(DONE)
 
 
 def follow(job: Job, problem: Problem) -> None:
     """Run the agents of this process in step with the first process, and write nothing."""
-    said = hosts.broadcast(None)
+    said = multi_host.broadcast(None)
     if said == DONE:
         return
     one = job.experiment
@@ -55,7 +55,7 @@ def pack(saved: Snapshot) -> bytes:
 
     own = {name: np.asarray(value).tolist() for name, value in saved.own[-1].items()}
     last = {"seconds": saved.seconds, "entry": saved.entries[-1], "own": own}
-    notes = json.dumps(last | {"found": resolved_numbers.to_json(saved.found)}).encode()
+    notes = json.dumps(last | {"found": resolved_values.to_json(saved.found)}).encode()
     return struct.pack("<q", len(notes)) + notes + save(saved.arrays)
 
 
@@ -69,7 +69,7 @@ def unpack(said: bytes) -> Snapshot:
     past = [notes["entry"]], [own]
     return Snapshot(
         load(said[8 + length :]),
-        resolved_numbers.from_json(notes["found"]),
+        resolved_values.from_json(notes["found"]),
         notes["seconds"],
         *past,
     )

@@ -2,12 +2,12 @@
 
 from .accelerated import chebyshev, nesterov
 from .conjugate import conjugate_gradient
-from .diagnostics.check import Report, check
+from .diagnostics.estimator_check import Report, check
 from .diagnostics.lipschitz import lipschitz
-from .exact import exact
+from .estimator_interface import Hypergradient
+from .exact_hypergradient import exact
 from .hessian_free import hessian_free
 from .neumann import neumann, neumann_sum
-from .protocol import Hypergradient
 from .unrolled import unrolled
 from .warm_start import warm_start
 

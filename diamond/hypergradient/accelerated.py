@@ -12,16 +12,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.tree import Tree
-from ..core.whole_numbers import whole
-from ..numbers.schedule import Number
+from ..core.validation import whole
 from ..problem import Objectives
+from ..schedules.step_schedules import Number
+from .estimator_interface import Point
 from .implicit import Implicit
 from .neumann import factors, given
-from .protocol import Point
 
 TERMS = 20
 CLOSE = 1e-6  # (L - mu) / (L + mu) below which all eigenvalues count as equal
@@ -60,7 +60,7 @@ class Accelerated:
         return z, Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Nesterov(Accelerated):
     """Nesterov's method with c = (1 - sqrt(mu / L)) / (1 + sqrt(mu / L)).
@@ -74,13 +74,13 @@ class Nesterov(Accelerated):
 
         def step(j: Any, carry: Any) -> Any:
             z, before, c = carry
-            ahead = tree.axpy(c, tree.sub(z, before), z)
-            return tree.axpy(1 / most, b, apply(j, ahead)), z, c
+            ahead = pytrees.axpy(c, pytrees.sub(z, before), z)
+            return pytrees.axpy(1 / most, b, apply(j, ahead)), z, c
 
-        return (tree.scale(1 / most, b), tree.zeros(b), (1 - root) / (1 + root)), step
+        return (pytrees.scale(1 / most, b), pytrees.zeros(b), (1 - root) / (1 + root)), step
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Chebyshev(Accelerated):
     """Chebyshev iteration with t, d = (L +- mu) / 2, r_0 = d / t, r_j = 1 / (2 t / d - r_{j-1}).
@@ -95,11 +95,11 @@ class Chebyshev(Accelerated):
         def step(j: Any, carry: Any) -> Any:
             z, before, last = carry
             r = 1 / (2 * middle / half - last)
-            left = tree.axpy(most, tree.sub(apply(j, z), z), b)  # b - g_yy z
-            moved = tree.axpy(r * last, tree.sub(z, before), z)
-            return tree.axpy(2 * r / half, left, moved), z, r
+            left = pytrees.axpy(most, pytrees.sub(apply(j, z), z), b)  # b - g_yy z
+            moved = pytrees.axpy(r * last, pytrees.sub(z, before), z)
+            return pytrees.axpy(2 * r / half, left, moved), z, r
 
-        return (tree.scale(1 / middle, b), tree.zeros(b), half / middle), step
+        return (pytrees.scale(1 / middle, b), pytrees.zeros(b), half / middle), step
 
 
 def nesterov(

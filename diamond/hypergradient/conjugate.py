@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 
 import jax
 
-from ..core import linear_solvers, tree
-from ..core.cost import Cost
+from ..core import linear_solvers, pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.tree import Tree
-from ..core.whole_numbers import whole
+from ..core.validation import whole
 from ..problem import Objectives
+from .estimator_interface import Point
 from .implicit import Implicit, pooled
-from .protocol import Point
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class ConjugateGradient:
     """Solver of g_yy(zeta_1, .., zeta_links) z = b: at most `steps` CG iterations from zero.

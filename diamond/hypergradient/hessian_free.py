@@ -7,17 +7,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import Sample, Where
-from ..core.tree import Tree
-from ..numbers.schedule import Number
 from ..problem import Objectives
+from ..schedules.step_schedules import Number
+from .estimator_interface import Point
 from .neumann import at_least_one, given
-from .protocol import Point
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class HessianFree:
     """Neumann sum with g_yy w and g_xy w as central differences of g_y and g_x along w."""
@@ -47,25 +47,25 @@ class HessianFree:
         def term(j: Any, carry: Any) -> Any:
             w, z = carry
             hw = self._difference(problem, 1, point, sample.link(j), w)
-            w = tree.axpy(-1 / self.lipschitz, hw, w)
-            return w, tree.add(z, w)
+            w = pytrees.axpy(-1 / self.lipschitz, hw, w)
+            return w, pytrees.add(z, w)
 
         _, z = jax.lax.fori_loop(0, self.terms - 1, term, (f_y, f_y))
         cross = self._difference(problem, 0, point, sample.cross, z)
-        return tree.axpy(-1 / self.lipschitz, cross, f_x)
+        return pytrees.axpy(-1 / self.lipschitz, cross, f_x)
 
     def _difference(
         self, problem: Objectives, block: int, point: Point, where: Where, w: Tree
     ) -> Tree:
         """Return [grad g(x, y + d w) - grad g(x, y - d w)] / 2d, the gradient in x (0) or y (1)."""
         x, y = point
-        size = tree.norm(w)
+        size = pytrees.norm(w)
         precision = jnp.finfo(size.dtype)
         radius = float(precision.eps) ** (1 / 3) if self.radius is None else self.radius
-        d = radius * (1 + tree.norm(y)) / jnp.maximum(size, precision.tiny)
+        d = radius * (1 + pytrees.norm(y)) / jnp.maximum(size, precision.tiny)
         gradient = jax.grad(problem.g, block)
-        ahead, behind = (gradient(x, tree.axpy(s * d, w, y), where) for s in (1, -1))
-        return tree.scale(1 / (2 * d), tree.sub(ahead, behind))
+        ahead, behind = (gradient(x, pytrees.axpy(s * d, w, y), where) for s in (1, -1))
+        return pytrees.scale(1 / (2 * d), pytrees.sub(ahead, behind))
 
 
 def hessian_free(

@@ -6,16 +6,16 @@ from typing import Any
 
 import jax
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
 from ..core.linear_solvers import Product
+from ..core.pytrees import Tree
 from ..core.sampling import Sample, Where
-from ..core.tree import Tree
 from ..problem import Objectives
-from .protocol import Point
+from .estimator_interface import Point
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Implicit:
     """Estimator f_x(xi) - g_xy(zeta_0) z, where z solves g_yy z = f_y(xi)  (4, 5)."""
@@ -46,7 +46,9 @@ class Implicit:
             gradients=len(points) * rows,
             jvps=len(points) * lower,
         )
-        return [tree.sub(f_x, c) for (f_x, _), c in zip(upper, cross)], tree.add(spent, solving)
+        return [pytrees.sub(f_x, c) for (f_x, _), c in zip(upper, cross)], pytrees.add(
+            spent, solving
+        )
 
 
 def hessian_product(problem: Objectives, point: Point, where: Where, w: Tree) -> Tree:

@@ -8,22 +8,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.tree import Tree
-from ..core.whole_numbers import whole
-from ..numbers.learned import Learned
-from ..numbers.open_numbers import Deferred, Found, Setting
-from ..numbers.schedule import Number
+from ..core.validation import whole
 from ..problem import Objectives
+from ..schedules.deferred import Deferred, Found, Setting
+from ..schedules.learned import Learned
+from ..schedules.step_schedules import Number
+from .estimator_interface import Point
 from .implicit import Implicit, hessian, hessian_product
-from .protocol import Point
 
 TERMS = 32  # default K
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Neumann:
     """Solver z = (K / L) prod_{j=1..k} (I - g_yy(zeta_j) / L) b, k uniform on 0..K-1.
@@ -57,10 +57,10 @@ class Neumann:
         z = jax.lax.fori_loop(0, k, factors(self.lipschitz, problem, points, sample), b)
         rows = problem.train.size(sample.chain)
         spent = Cost(samples=k * problem.train.fresh(sample.chain), hvps=len(points) * k * rows)
-        return [tree.scale(self.terms / self.lipschitz, z) for z in z], spent
+        return [pytrees.scale(self.terms / self.lipschitz, z) for z in z], spent
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class NeumannSum:
     """Solver z = (1 / L) sum_{k=0..K-1} prod_{j=1..k} (I - g_yy(zeta_j) / L) b."""
@@ -80,14 +80,14 @@ class NeumannSum:
         def term(j: Any, carry: Any) -> Any:
             w, z = carry
             w = factor(j, w)
-            return w, tree.add(z, w)
+            return w, pytrees.add(z, w)
 
         z = b
         if self.links:  # a chain of one term has no drawn blocks
             _, z = jax.lax.fori_loop(0, self.links, term, (b, b))
         rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
         spent = Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
-        return [tree.scale(1 / self.lipschitz, z) for z in z], spent
+        return [pytrees.scale(1 / self.lipschitz, z) for z in z], spent
 
 
 def factors(lipschitz: Number, problem: Objectives, points: Sequence[Point], sample: Sample) -> Any:
@@ -101,7 +101,7 @@ def factors(lipschitz: Number, problem: Objectives, points: Sequence[Point], sam
 
     def factor(j: Any, ws: list[Tree]) -> list[Tree]:
         where = None if sample.chain is None else problem.train.at(sample.chain[j])
-        return [tree.axpy(-1 / lipschitz, apply(where, i, w), w) for i, w in enumerate(ws)]
+        return [pytrees.axpy(-1 / lipschitz, apply(where, i, w), w) for i, w in enumerate(ws)]
 
     return factor
 

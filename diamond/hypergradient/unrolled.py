@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 
 import jax
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.tree import Tree
-from ..core.whole_numbers import whole
-from ..numbers.schedule import Number
+from ..core.validation import whole
 from ..problem import Objectives
-from .protocol import Point
+from ..schedules.step_schedules import Number
+from .estimator_interface import Point
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Unrolled:
     """Gradient in x of f(x, y_N(x)), y_{s+1} = y_s - rate g_y(x, y_s; zeta_s), y_0 = y."""
@@ -32,7 +32,7 @@ class Unrolled:
     ) -> tuple[list[Tree], Cost]:
         def value(x: Tree, y: Tree) -> jax.Array:
             def descend(y: Tree, where: jax.Array | None) -> tuple[Tree, None]:
-                return tree.axpy(-self.rate, jax.grad(problem.g, 1)(x, y, where), y), None
+                return pytrees.axpy(-self.rate, jax.grad(problem.g, 1)(x, y, where), y), None
 
             y, _ = jax.lax.scan(descend, y, sample.chain, length=self.steps)
             return problem.f(x, y, sample.upper)

@@ -6,21 +6,21 @@ from typing import Any
 
 import jax
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.tree import Tree
-from ..core.whole_numbers import whole
-from ..numbers.learned import Learned
+from ..core.validation import whole
 from ..problem import Objectives
+from ..schedules.learned import Learned
+from .estimator_interface import Point
 from .implicit import Implicit
 from .neumann import factors
-from .protocol import Point
 
 STEPS = 4
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class WarmStart:
     """Solver z_{j+1} = z_j + (b - g_yy(zeta_j) z_j) / L, j = 0 .. steps - 1, from a learned z_0."""
@@ -37,8 +37,8 @@ class WarmStart:
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         factor = factors(self.lipschitz, problem, points, sample)
-        shift = tree.scale(1 / self.lipschitz, b)
-        step = lambda j, z: tree.add(factor(j, z), shift)
+        shift = pytrees.scale(1 / self.lipschitz, b)
+        step = lambda j, z: pytrees.add(factor(j, z), shift)
         z = jax.lax.fori_loop(0, self.steps, step, [self.z] * len(points))
         rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
         return z, Cost(self.steps * fresh, hvps=len(points) * self.steps * rows)

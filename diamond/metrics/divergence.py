@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
 from ..hypergradient.diagnostics.lipschitz import SAFETY, bends, in_use
-from ..numbers.open_numbers import Setting
-from ..rounds.algorithm import Algorithm
-from ..runs.run import Run
+from ..interface.round_interface import Algorithm
+from ..records.run import Run
+from ..schedules.deferred import Setting
 from .standard_errors import SUFFIX
 
 ROUGH = "solver_error"  # not finite if the lower level has no solution, which has its own warning
@@ -38,7 +38,7 @@ def culprit(lost: np.ndarray, state: Any) -> str:
 
     `lost`: whether p and v of every agent are not finite.
     """
-    broken = lambda part: ~np.asarray(jax.vmap(tree.finite)(part))
+    broken = lambda part: ~np.asarray(jax.vmap(pytrees.finite)(part))
     named = [("p, the upper direction,", lost[:, 0]), ("v, the lower direction,", lost[:, 1])]
     for name, part in [*named, ("x", broken(state.x)), ("y", broken(state.y))]:
         if part.any():

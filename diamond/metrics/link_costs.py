@@ -1,9 +1,9 @@
 """Simulated cost of a run on the links of its network: seconds and joules."""
 
+from ..interface.traffic import Traffic
 from ..network import Network
-from ..network.links.clock import Clock
-from ..numbers.open_numbers import Resolved
-from ..rounds.traffic import Traffic
+from ..network.links.link_clock import Clock
+from ..schedules.deferred import Resolved
 
 
 class LinkCosts:

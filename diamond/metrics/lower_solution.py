@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from ..core import linear_solvers, tree
-from ..core.cost import Cost
-from ..core.partial_evaluation import hoisted
-from ..core.tree import Tree
+from ..core import linear_solvers, pytrees
+from ..core.cost_counter import Cost
+from ..core.invariant_hoisting import hoisted
+from ..core.pytrees import Tree
 from ..problem import Objectives
 
 NEWTON_STEPS = 50
@@ -113,7 +113,7 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
     ||g_y||, or after 50 steps.
     """
     gradient = hoisted(lambda y: oracle.lower(x, y), y)
-    small = tolerance(tree.norm(y).dtype)
+    small = tolerance(pytrees.norm(y).dtype)
 
     def unfinished(carry: Any) -> jax.Array:
         _, _, error, k, stuck, _ = carry
@@ -130,22 +130,22 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
 
         def halve(search: Any) -> Any:
             rate, tried = search[0] / 2, search[2]
-            return rate, tree.norm(gradient(tree.axpy(-rate, move, y))), tried + 1
+            return rate, pytrees.norm(gradient(pytrees.axpy(-rate, move, y))), tried + 1
 
-        rate, tried = tree.mapped_with((jnp.ones_like(size), jnp.int32(1)), size)
-        first = rate, tree.norm(gradient(tree.axpy(-1, move, y))), tried
+        rate, tried = pytrees.mapped_with((jnp.ones_like(size), jnp.int32(1)), size)
+        first = rate, pytrees.norm(gradient(pytrees.axpy(-1, move, y))), tried
         rate, new, tried = jax.lax.while_loop(worse, halve, first)
         stuck = ~(new < size)
-        length = tree.norm(move)  # 0 if the curvature is not positive: no solution there
-        lost = (length == 0) & (tree.norm(value) > 0)
-        error = jnp.where(lost, jnp.inf, length / (1 + tree.norm(y)))
-        moved = tree.select(stuck, y, tree.axpy(-rate, move, y))
+        length = pytrees.norm(move)  # 0 if the curvature is not positive: no solution there
+        lost = (length == 0) & (pytrees.norm(value) > 0)
+        error = jnp.where(lost, jnp.inf, length / (1 + pytrees.norm(y)))
+        moved = pytrees.select(stuck, y, pytrees.axpy(-rate, move, y))
         spent = gradients + 1 + tried, products + iterations
         return moved, jnp.where(stuck, size, new), error, k + 1, stuck, spent
 
-    size = tree.norm(gradient(y))
+    size = pytrees.norm(gradient(y))
     begin = jnp.full_like(size, jnp.inf), jnp.int32(0), (jnp.int32(1), jnp.int32(0))
-    error, k, spent = tree.mapped_with(begin, size)
+    error, k, spent = pytrees.mapped_with(begin, size)
     carry = (y, size, error, k, size == 0, spent)
     y, size, error, _, _, (gradients, products) = jax.lax.while_loop(unfinished, step, carry)
     rows = oracle.rows
@@ -166,9 +166,9 @@ def inspected_implicit(oracle: Oracle, x: Tree, y: Tree) -> Hypergradient:
     """
     f_x, f_y = oracle.upper(x, y)
     product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
-    kind = tree.norm(f_y).dtype
+    kind = pytrees.norm(f_y).dtype
     solve = linear_solvers.curvature_aware_solve
     z, _, seen = solve(product, f_y, CG_STEPS, tolerance(kind))
     flat = SINGULAR * jnp.finfo(kind).eps * seen.largest
     error = jnp.where(seen.least <= flat, jnp.inf, 0).astype(kind)
-    return Hypergradient(tree.sub(f_x, oracle.cross(x, y, z)), error)
+    return Hypergradient(pytrees.sub(f_x, oracle.cross(x, y, z)), error)

@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from ..core import tree
+from ..core import pytrees
+from ..core.pytrees import Tree
 from ..core.suggestions import did_you_mean
-from ..core.tree import Tree
+from ..hardware.compiler import BRIEF, MEASURES, compiled
 from ..hypergradient.diagnostics.lipschitz import Probes, curvature
-from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..problem import Loss, Objectives, Problem, Rows
-from .exact import Metrics, measure_exactly
-from .over_agents import OverAgents
+from .agent_statistics import OverAgents
+from .exact_measures import Metrics, measure_exactly
 from .standard_errors import SUFFIX, averages
 from .upper_loss import upper_loss
 
@@ -177,7 +177,7 @@ def survey(
     if "loss" in programs:
         found["upper_loss"], guess = upper_loss(problem, x, y, guess, over)
     for name, value in directions.items() if "directions" in programs else ():
-        squares = jax.vmap(lambda a: tree.dot(a, a))(value)
+        squares = jax.vmap(lambda a: pytrees.dot(a, a))(value)
         own[name] = jnp.sqrt(squares)
         found[name] = jnp.sqrt(over.total(squares) / over.count)
     return found, own, guess
@@ -191,8 +191,8 @@ def measure_cheaply(
     sampled = problem.valid.sampled or rows.sampled
 
     def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
-        off = tree.sub(x, mean)
-        own = {"consensus": tree.dot(off, off), "local_loss": problem.f(x, y, None)}
+        off = pytrees.sub(x, mean)
+        own = {"consensus": pytrees.dot(off, off), "local_loss": problem.f(x, y, None)}
         own |= {name: rows.mean(loss, x, y) for name, loss in metrics}
         return own, averages(metrics, problem, rows, x, y) if sampled else {}
 

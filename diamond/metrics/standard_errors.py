@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..core import tree
+from ..core import pytrees
 from ..core.linear_solvers import conjugate_gradient
+from ..core.pytrees import Tree
 from ..core.sampling import key
-from ..core.tree import Tree
 from ..problem import Loss, Objectives, Rows
 from .lower_solution import CG_STEPS, Oracle, Own, tolerance
 
@@ -117,8 +117,8 @@ def averages(
 def _upper(problem: Objectives, at: Found, agents: Agents) -> dict[str, jax.Array]:
     """Variances of upper_loss = 1/m sum_i f_i and stationarity = |shown(1/m sum_i h_i)|^2."""
     value, pull = jax.vjp(at.shown, at.gradient)
-    along = [tree.scale(2.0, value), *_directions(0, at.mean)]
-    nothing, y = tree.zeros(at.mean), _zeros(at.y)
+    along = [pytrees.scale(2.0, value), *_directions(0, at.mean)]
+    nothing, y = pytrees.zeros(at.mean), _zeros(at.y)
     asked = [Asked(jnp.ones(()), nothing, y)]
     asked += [Asked(jnp.zeros(()), pull(one)[0], y) for one in along]
     here = agents.everywhere(problem, (at.mean, _stack(asked)))
@@ -128,9 +128,9 @@ def _upper(problem: Objectives, at: Found, agents: Agents) -> dict[str, jax.Arra
 
 def _lower(problem: Objectives, at: Found, agents: Agents) -> jax.Array:
     """Return the variance of sum_i ||y* - y_i||^2."""
-    none, directions = tree.zeros(at.mean), _directions(1, _zeros(at.y))
+    none, directions = pytrees.zeros(at.mean), _directions(1, _zeros(at.y))
     ask = lambda u: Asked(jnp.zeros(()), none, u)
-    wanted = lambda off: _stack([ask(tree.scale(2.0, off)), *map(ask, directions)])
+    wanted = lambda off: _stack([ask(pytrees.scale(2.0, off)), *map(ask, directions)])
     off = jax.tree.map(lambda mine, y: mine - y, at.mine, at.y)
     if agents.pooled is None:
         steep, *floor = agents.variances(problem, at.x, at.mine, jax.vmap(wanted)(off))
@@ -155,7 +155,7 @@ def _alone(own: Objectives, x: Tree, y: Tree, asked: Asked) -> jax.Array:
 def _adjoint(oracle: Oracle, x: Tree, y: Tree, asked: Asked) -> Adjoint:
     f_y = lambda x, y: oracle.upper(x, y)[1]
     product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
-    small = tolerance(tree.norm(y).dtype)
+    small = tolerance(pytrees.norm(y).dtype)
     solve = lambda b: conjugate_gradient(product, b, CG_STEPS, small)[0]
     z = solve(f_y(x, y))
     a = solve(jax.jvp(lambda x: oracle.lower(x, y), (x,), (asked.v,))[1])
@@ -163,10 +163,10 @@ def _adjoint(oracle: Oracle, x: Tree, y: Tree, asked: Asked) -> Adjoint:
     def slope(x: Tree, y: Tree) -> Tree:
         """Return f_y - g_yy z, with z fixed."""
         bent = jax.jvp(lambda y: oracle.lower(x, y), (y,), (z,))[1]
-        return tree.sub(f_y(x, y), bent)
+        return pytrees.sub(f_y(x, y), bent)
 
-    moved = jax.jvp(slope, (x, y), (asked.v, tree.scale(-1.0, a)))[1]
-    return Adjoint(z, a, solve(tree.axpy(asked.alpha, f_y(x, y), tree.add(moved, asked.u))))
+    moved = jax.jvp(slope, (x, y), (asked.v, pytrees.scale(-1.0, a)))[1]
+    return Adjoint(z, a, solve(pytrees.axpy(asked.alpha, f_y(x, y), pytrees.add(moved, asked.u))))
 
 
 def _variances(own: Objectives, x: Tree, y: Tree, asked: Asked, known: Adjoint) -> jax.Array:
@@ -175,7 +175,7 @@ def _variances(own: Objectives, x: Tree, y: Tree, asked: Asked, known: Adjoint) 
     def one(asked: Asked, known: Adjoint) -> jax.Array:
         if own.lower is None:
             return own.valid.variance(lambda x, y, rows: _along(own.upper, x, y, rows, asked), x, y)
-        way = asked.v, tree.scale(-1.0, known.a)
+        way = asked.v, pytrees.scale(-1.0, known.a)
 
         def upper(x: Tree, y: Tree, rows: Tree) -> jax.Array:
             value, change = jax.jvp(lambda x, y: own.upper(x, y, rows), (x, y), way)
@@ -184,7 +184,7 @@ def _variances(own: Objectives, x: Tree, y: Tree, asked: Asked, known: Adjoint) 
         def lower(x: Tree, y: Tree, rows: Tree) -> jax.Array:
             g_y = lambda x, y: jax.grad(own.lower, 1)(x, y, rows)
             value, change = jax.jvp(g_y, (x, y), way)
-            return -tree.dot(known.z, change) - tree.dot(known.b, value)
+            return -pytrees.dot(known.z, change) - pytrees.dot(known.b, value)
 
         return own.valid.variance(upper, x, y) + own.train.variance(lower, x, y)
 
@@ -197,7 +197,7 @@ def _along(loss: Loss, x: Tree, y: Tree, rows: Tree, asked: Asked) -> jax.Array:
 
 
 def _directions(number: int, shape: Tree) -> list[Tree]:
-    return [tree.normal(k, shape) for k in jax.random.split(key(number), PROBES)]
+    return [pytrees.normal(k, shape) for k in jax.random.split(key(number), PROBES)]
 
 
 def _zeros(y: Tree) -> Tree:

@@ -8,9 +8,9 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from ..core.cost import Cost
+from ..core.cost_counter import Cost
 from ..core.suggestions import did_you_mean
-from ..network.links.properties import Links
+from ..network.links.link_properties import Links
 
 Stop = Mapping[str, float | str]
 CALLS = ("gradients", "hvps", "jvps")  # summands of "calls"

@@ -2,11 +2,11 @@
 
 import jax
 
-from ..core import tree
-from ..core.tree import Tree
+from ..core import pytrees
+from ..core.pytrees import Tree
 from ..problem import Objectives
 from . import lower_solution
-from .over_agents import OverAgents
+from .agent_statistics import OverAgents
 
 
 def upper_loss(
@@ -25,7 +25,7 @@ def upper_loss(
 
     with jax.default_matmul_precision("highest"):
         if level != "none":
-            guess = tree.select(tree.finite(guess), guess, y)
+            guess = pytrees.select(pytrees.finite(guess), guess, y)
         if level == "personal":
             losses, guess = over.each(personal)(problem, over.broadcast(mean), guess)
         else:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from diamond.network.changing import changing, matchings, one_peer
+from diamond.network.communication_network import Network
 from diamond.network.directed import directed, one_way_ring, random_digraph
 from diamond.network.graphs import (
     complete,
@@ -19,7 +19,7 @@ from diamond.network.graphs import (
     star,
     torus,
 )
-from diamond.network.network import Network
+from diamond.network.time_varying import changing, matchings, one_peer
 from diamond.network.wireless import wireless
 
 if TYPE_CHECKING:

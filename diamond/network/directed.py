@@ -4,10 +4,10 @@ import networkx as nx
 import numpy as np
 from scipy.sparse import csr_array, sparray, spmatrix
 
-from diamond.core.whole_numbers import whole
+from diamond.core.validation import whole
+from diamond.network.communication_network import Network
 from diamond.network.graphs import MOST_DRAWS
-from diamond.network.network import Network
-from diamond.network.weights import Matrix
+from diamond.network.mixing_weights import Matrix
 
 
 def directed(

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from diamond.network.network import Network
-from diamond.network.weights import Matrix, mixing_matrix
+from diamond.network.communication_network import Network
+from diamond.network.mixing_weights import Matrix, mixing_matrix
 
 Mixing: TypeAlias = str | Matrix
 

@@ -8,8 +8,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from .communication_network import Network
 from .graphs import Mixing, _draw, _network, _size
-from .network import Network
 
 Places = Sequence[Sequence[float]]
 

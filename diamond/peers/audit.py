@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .plain_text import printable
+from .text_sanitizing import printable
 
 LOG = logging.getLogger("diamond.peers")
 LINES, SECONDS = 20, 60.0  # lines per source in this time

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from . import frame
-from .agent import Agent
-from .checkpoints import OtherRun
+from . import wire_format
+from .call_errors import Differs, Refused, Unreachable
 from .edge_states import Edges
-from .errors import Differs, Refused, Unreachable
-from .following import Following
-from .frame import REQUEST, Ask, Envelope, Frame, FrameError, Layout
-from .going_back import Clock, WentBack
 from .neighbour_status import NeighbourStatus
 from .service import Service
+from .site_agent import Agent
+from .site_checkpoint import OtherRun
+from .site_rollback import Clock, WentBack
+from .subscription import Following
 from .timeouts import Limits, Wait, insist
+from .wire_format import REQUEST, Ask, Envelope, Frame, FrameError, Layout
 
 SHORT = 1024  # bytes; a rollback notice is shorter
 
@@ -130,20 +130,20 @@ class NeighbourClient:
 
     def _request(self, kind: str, t: int, talk: int = 0) -> Frame:
         ask = Ask(self.parts["run"], self.agent.number, t, self.service.durable, talk)
-        return frame.encode_ask(ask, kind)
+        return wire_format.encode_ask(ask, kind)
 
     def read(
         self, j: int, t: int, message: Frame, talk: int = 0, layout: Layout | None = None
     ) -> list[Any]:
         """Decode a message of j; raises `WentBack` if it is a rollback notice."""
         envelope = Envelope(self.parts["run"], j, t, talk)
-        if len(message) < SHORT and message == frame.gone(envelope):
+        if len(message) < SHORT and message == wire_format.gone(envelope):
             if (order := self._following.pop(j, None)) is not None:
                 order.end()
             raise WentBack
         last = t == self.last and not talk
         expected = () if last else self.agent.layout(t) if layout is None else layout
-        return frame.decode(message, envelope, expected)
+        return wire_format.decode(message, envelope, expected)
 
     async def meet(self, edges: Edges | None) -> None:
         """Compare the run with every neighbour that has not finished.
@@ -191,8 +191,8 @@ class NeighbourClient:
         """Try once to greet j."""
         within = float(self.limits.round)
         mine = {"sender": self.agent.number, "parts": dict(self.parts), "within": within}
-        request = frame.pack({"kind": "hello", **mine})
-        told, _ = frame.unpack(await self.transport.call(j, request), REQUEST)
+        request = wire_format.pack({"kind": "hello", **mine})
+        told, _ = wire_format.unpack(await self.transport.call(j, request), REQUEST)
         durable, kept = (self._tick(told.get(name, 0)) for name in ("durable", "kept"))
         if kept > max(self.begun, self.service.durable):
             here, there = self.clock.round(self.begun), self.clock.round(kept)

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..runs import checkpoint
-from . import frame
-from .frame import Frame, FrameError
+from ..records import checkpoint
+from . import wire_format
+from .wire_format import Frame, FrameError
 
 UP, DOWN, YES = "up", "down", "yes"  # yes: bound by the other end's decision
 LENGTH = struct.Struct("<Q")
@@ -161,7 +161,7 @@ def _begun(path: Path, head: bytes) -> BinaryIO:
 
 
 def _entry(header: dict[str, Any], content: Frame) -> bytes:
-    packed = frame.pack(header, content)
+    packed = wire_format.pack(header, content)
     return LENGTH.pack(len(packed)) + packed
 
 
@@ -193,7 +193,7 @@ def _framed(content: bytes, start: int) -> tuple[dict[str, Any], bytes, int] | N
         return None
     (length,) = LENGTH.unpack_from(content, start)
     try:
-        header, rest = frame.unpack(content[begin : begin + length], len(content))
+        header, rest = wire_format.unpack(content[begin : begin + length], len(content))
     except FrameError:
         return None
     return header, bytes(rest), begin + length
@@ -204,14 +204,14 @@ def _torn(content: bytes, start: int) -> bool:
 
     If a valid entry follows, the append was not interrupted.
     """
-    place = content.find(frame.MAGIC, start + LENGTH.size + 1)
+    place = content.find(wire_format.MAGIC, start + LENGTH.size + 1)
     while place >= 0:
         if _framed(content, place - LENGTH.size):
             return False
-        place = content.find(frame.MAGIC, place + 1)
+        place = content.find(wire_format.MAGIC, place + 1)
     rest = content[start:]
     if len(rest) < LENGTH.size or not any(rest):
         return True
     (length,) = LENGTH.unpack_from(rest)
     cut = length > len(rest) - LENGTH.size
-    return cut or not any(rest[-frame.SEAL.size :])
+    return cut or not any(rest[-wire_format.SEAL.size :])

@@ -39,13 +39,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from . import frame
+from . import wire_format
+from .call_errors import Refused, Unreachable
 from .edge_journal import DOWN, UP, YES, EdgeJournal
-from .errors import Refused, Unreachable
-from .frame import REQUEST, Ask, Frame, FrameError, NotFinite
 from .outbox import NEVER
 from .site_names import UNKNOWN, Names, called
 from .timeouts import PAUSES, Limits, Wait, insist
+from .wire_format import REQUEST, Ask, Frame, FrameError, NotFinite
 from .worker_thread import Work
 
 T = TypeVar("T")
@@ -284,14 +284,14 @@ class Edges:
 
 def tell(word: str, until: int = 0) -> Frame:
     """Encode a vote; if the edge is down, for all rounds before `until`."""
-    return frame.pack({"kind": "word", "word": word, "until": until})
+    return wire_format.pack({"kind": "word", "word": word, "until": until})
 
 
 def hear(answer: Frame) -> tuple[str, int]:
     """Decode a vote, empty if there is none yet, and the round before which it holds."""
     if not answer:
         return "", 0
-    header, _ = frame.unpack(answer, REQUEST)
+    header, _ = wire_format.unpack(answer, REQUEST)
     if header.get("kind") != "word" or header.get("word") not in (UP, DOWN, YES, STUCK):
         raise FrameError("an answer that is neither a message nor a word")
     if type(header.get("until")) is not int:

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._version import __version__
-from ..core import tree
+from ..core import pytrees
 from ..core.sampling import draw
-from ..numbers.open_numbers import Deferred, swap
 from ..problem import Objectives, Rows
-from .agent import Agent
-from .plain_text import printable
+from ..schedules.deferred import Deferred, swap
+from .site_agent import Agent
+from .text_sanitizing import printable
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -83,7 +83,7 @@ def _losses(agent: Agent) -> list[str]:
 
 def _rules(agent: Agent) -> list[str]:
     """Describe the computation of a round, independent of numbers and losses."""
-    bowl = lambda x, y, rows: tree.dot(x, x) + tree.dot(y, y)
+    bowl = lambda x, y, rows: pytrees.dot(x, x) + pytrees.dot(y, y)
     problem = _abstract(agent)
     problem = replace(problem, upper=bowl, lower=None if problem.lower is None else bowl)
     state, t, rule, found = agent.begin().state, jnp.int32(0), agent.outline, []

@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import cost, tree
-from ..core.cost import Cost
-from ..core.tree import Tree
-from ..machine.compiler import BRIEF, MEASURES, compiled
+from ..core import cost_counter, pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
+from ..hardware.compiler import BRIEF, MEASURES, compiled
 from ..metrics import lower_solution
-from ..metrics.exact import Metrics
+from ..metrics.exact_measures import Metrics
 from ..metrics.standard_errors import SUFFIX, averages
-from ..numbers.open_numbers import agreed_bytes
 from ..problem import Objectives, Rows
-from .agent import Agent
-from .progress import Progress
+from ..schedules.deferred import agreed_bytes
+from .round_progress import Progress
+from .site_agent import Agent
 
 
 def look(
@@ -35,7 +35,7 @@ def look(
     rows = problem.stack(problem.measured).of(0)
     point = progress.state.x, progress.state.y
     found = _look(problem.objectives().of(0), rows, metrics, *point, agent.measure)
-    spent = zip(Cost._fields, cost.total(progress.spent))
+    spent = zip(Cost._fields, cost_counter.total(progress.spent))
     return {
         "round": progress.t,
         **{name: float(value) for name, value in found.items()},
@@ -56,8 +56,8 @@ def _look(
         }
         if problem.lower_level == "personal" and measure == "exact":
             solved = lower_solution.solve(problem, x, y)
-            gap = tree.sub(solved.y, y)
-            found |= {"lower_error": tree.dot(gap, gap), "solver_error": solved.error}
+            gap = pytrees.sub(solved.y, y)
+            found |= {"lower_error": pytrees.dot(gap, gap), "solver_error": solved.error}
         if problem.valid.sampled or rows.sampled:
             spread = averages(metrics, problem, rows, x, y)
             found |= {name + SUFFIX: jnp.sqrt(value) for name, value in spread.items()}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..numbers.open_numbers import Measure, Measured
+from ..schedules.deferred import Measure, Measured
 
 
 class Unsettled(LookupError):
@@ -16,7 +16,7 @@ class Unsettled(LookupError):
 class MaxConsensus:
     """Measurements of one agent, each made once, and the agreed maxima.
 
-    Implements `diamond.numbers.open_numbers.Talk`: estimation stops at the first number that is not
+    Implements `diamond.schedules.deferred.Talk`: estimation stops at the first number that is not
     agreed yet, and restarts once it is.
     """
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .frame import FrameError
-from .plain_text import printable
+from .text_sanitizing import printable
+from .wire_format import FrameError
 
 
 @dataclass

@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
-from ..machine.compiling_once import first_alone
-from ..numbers.open_numbers import open_numbers
-from . import checkpoints, onward
-from .agent import Agent
+from ..hardware.program_cache import first_alone
+from ..schedules.deferred import open_numbers
+from . import site_checkpoint, warm_restart
+from .call_errors import Stopped
 from .client import NeighbourClient, Transport
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import Edges
-from .errors import Stopped
-from .exchanges import Exchanges
-from .following import Feed
-from .frame import Frame
-from .going_back import Clock, WentBack, marked
 from .handshake import digest
+from .message_exchange import Exchanges
 from .outbox import Outbox
-from .progress import Progress
+from .round_progress import Progress
 from .service import Service
 from .shutdown import Halted, Shutdown
+from .site_agent import Agent
 from .site_names import Names, called
+from .site_rollback import Clock, WentBack, marked
+from .subscription import Feed
 from .timeouts import Limits
+from .wire_format import Frame
 from .worker_thread import Brisk, Work
 
 Missing = Literal["wait", "continue"]
@@ -71,7 +71,7 @@ class Node:
     on_ready: Callable[[], None] = lambda: None  # called after compilation, before the first round
 
     def __post_init__(self) -> None:
-        start = "onward" if onward.begun(self.folder) else "anew"
+        start = "onward" if warm_restart.begun(self.folder) else "anew"
         self.parts = digest(self.agent, self.rounds, self.missing, start)
         self.run_digest = self.parts["run"]
         who = self.agent.number, self.agent.neighbours
@@ -127,28 +127,28 @@ class Node:
         progress = self.agent.begin()
         if self.folder:
             into = self.service.outbox, self.agent.exchanges
-            progress = checkpoints.restore(self.folder, self.run_digest, progress, *into)
+            progress = site_checkpoint.restore(self.folder, self.run_digest, progress, *into)
             if progress.clock:
                 progress = self.agent.numbered(progress)
             self.service.gone = progress.base * self.agent.exchanges
             self.asking.begun = self.agent.tick(progress)
-            safe = self.agent.exchanges * checkpoints.safe(self.folder)
+            safe = self.agent.exchanges * site_checkpoint.safe(self.folder)
             self.service.durable = min(safe, self.agent.tick(progress))
-            self.service.finished = checkpoints.finished(self.folder, self.run_digest)
+            self.service.finished = site_checkpoint.finished(self.folder, self.run_digest)
             if self.agent.number in self.service.finished:
                 self.asking.begun = self.last
         try:
             if self.edges:
                 self.edges.ledger.restore(self.agent.tick(progress))
             begun = _clock()
-            moved = progress.clock == 0 and onward.begun(self.folder)
+            moved = progress.clock == 0 and warm_restart.begun(self.folder)
             all_talk = progress.clock == 0 and (moved or open_numbers(self.agent.given))
             await self.halt.unless(self.asking.meet(None if all_talk else self.edges))
             self.greeting = _clock() - begun
             if progress.clock == 0:
                 begun = _clock()
                 if moved and self.folder is not None:
-                    own = onward.point(self.folder, progress.state)
+                    own = warm_restart.point(self.folder, progress.state)
                     progress = await self.halt.unless(self.exchanges.take_up(own))
                 progress = await self.halt.unless(self.exchanges.find(progress))
                 self.seconds += _clock() - begun
@@ -268,8 +268,8 @@ class Node:
             self.service.durable = self.agent.tick(progress)
         else:
             given = self.folder, self.run_digest, progress, kept
-            self.service.outbox.written(await self.work(checkpoints.save, *given))
-            self.service.durable = self.agent.exchanges * checkpoints.safe(self.folder)
+            self.service.outbox.written(await self.work(site_checkpoint.save, *given))
+            self.service.durable = self.agent.exchanges * site_checkpoint.safe(self.folder)
         self.asking.forget()
         if self.edges:
             await self.edges.turn(
@@ -283,7 +283,9 @@ class Node:
         """
         if self.folder is not None:
             check = Outbox(self.agent.neighbours)
-            restored = checkpoints.restore(self.folder, self.run_digest, self.agent.begin(), check)
+            restored = site_checkpoint.restore(
+                self.folder, self.run_digest, self.agent.begin(), check
+            )
             if restored.t != self.rounds:
                 raise OSError(f"{self.folder}: the last checkpoint cannot be read back")
         self.service.durable = self.last

@@ -5,8 +5,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from .frame import Frame
-from .kept_messages import Key, Written
+from .message_store import Key, Written
+from .wire_format import Frame
 
 NEVER = 2**31  # beyond any run
 

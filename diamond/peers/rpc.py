@@ -7,15 +7,15 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from . import frame
-from .errors import Differs, Outdated, Refused, Stopped, Unreachable
-from .following import Following
-from .frame import Frame
-from .packets import ANSWER, ASK, DIFFERS, OUTDATED, REFUSED, STOPPED, Packets, TooLong
-from .plain_text import printable
+from . import wire_format
+from .call_errors import Differs, Outdated, Refused, Stopped, Unreachable
+from .packet_stream import ANSWER, ASK, DIFFERS, OUTDATED, REFUSED, STOPPED, Packets, TooLong
 from .roster import Bundle, Member, host
+from .subscription import Following
+from .text_sanitizing import printable
 from .timeouts import Limits
 from .tls import context
+from .wire_format import Frame
 
 FAULTS = {STOPPED: Stopped, DIFFERS: Differs, REFUSED: Refused}
 IDLE = 10  # seconds of silence after which the system probes the other end
@@ -32,7 +32,7 @@ class Client:
     ):
         secured, me = context(bundle, serves=False), replace(bundle.me, address=own or "")
         me = me if own else bundle.me
-        opening = frame.pack({"kind": "open", "roster": bundle.roster.version})
+        opening = wire_format.pack({"kind": "open", "roster": bundle.roster.version})
         self._lines = {
             member.number: Line(member, secured, opening, most, limits)
             for member in (*bundle.neighbours, me)

@@ -15,16 +15,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from .admission import SECONDS, Gate
 from .audit import Audit
-from .errors import Outdated, Refused
-from .following import Feed
-from .frame import Frame, FrameError
-from .gate import SECONDS, Gate
-from .listening import listening
-from .packets import ANSWER, LONGEST, MISREAD
+from .call_errors import Outdated, Refused
+from .listening_sockets import listening
+from .packet_stream import ANSWER, LONGEST, MISREAD
 from .roster import Bundle, Member
+from .session import CODES, GRACE, Visit
+from .subscription import Feed
 from .tls import context
-from .visit import CODES, GRACE, Visit
+from .wire_format import Frame, FrameError
 
 Answer = Callable[[int, Frame], Awaitable[Frame | Feed]]  # (sender, request) -> answer
 CONNECTIONS = 8  # maximum per neighbour

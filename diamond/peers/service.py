@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import checkpoints, frame
+from . import site_checkpoint, wire_format
 from .audit import Audit
+from .call_errors import Differs, Refused, Stopped
 from .edge_states import STUCK, Edges, tell
-from .errors import Differs, Refused, Stopped
-from .following import Feed
-from .frame import REQUEST, Ask, Envelope, Frame
 from .handshake import differing
 from .outbox import Gone, Outbox
 from .site_names import UNKNOWN, Names, called
+from .subscription import Feed
 from .timeouts import Limits
+from .wire_format import REQUEST, Ask, Envelope, Frame
 from .worker_thread import Work
 
 
@@ -58,7 +58,7 @@ class Service:
 
     async def answer(self, sender: int, request: Frame) -> Frame | Feed:
         """Answer the authenticated neighbour `sender`; empty if it must ask again."""
-        header, _ = frame.unpack(request, REQUEST)
+        header, _ = wire_format.unpack(request, REQUEST)
         if sender not in (*self.outbox.durable, self.agent):
             raise Refused(f"{self.call(sender)} is no neighbour of {self.call(self.agent)}")
         if header.get("sender") != sender:
@@ -66,9 +66,9 @@ class Service:
             other = self.call(other) if isinstance(other, int) else "nobody"
             raise Refused(f"{self.call(sender)} asks in the name of {other}")
         if header.get("kind") == "ping":
-            return frame.pack({"kind": "ping"})
+            return wire_format.pack({"kind": "ping"})
         if header.get("kind") == "status":
-            return frame.pack({"kind": "status", **self.status()})
+            return wire_format.pack({"kind": "status", **self.status()})
         if sender == self.agent:
             return self._own(header.get("kind"))
         if header.get("kind") == "hello":
@@ -80,8 +80,8 @@ class Service:
             if isinstance(within := header.get("within"), float) and within > 0:
                 self._within[sender] = within
             kept = self.outbox.durable[sender]
-            return frame.pack({"kind": "hello", "durable": self.durable, "kept": kept})
-        ask = frame.decode_ask(header)
+            return wire_format.pack({"kind": "hello", "durable": self.durable, "kept": kept})
+        ask = wire_format.decode_ask(header)
         if ask.run != self.parts["run"]:
             raise Refused(f"{self.call(self.agent)} runs something else: another digest")
         if ask.round > self.last:
@@ -98,7 +98,7 @@ class Service:
         if kind != "stop":
             raise Refused(f"{self.call(self.agent)} has no messages for itself")
         self.stop()
-        return frame.pack({"kind": "stop", **self.status()})
+        return wire_format.pack({"kind": "stop", **self.status()})
 
     def _follow(self, ask: Ask) -> Feed:
         """Start a subscription in place of the neighbour's earlier one."""
@@ -127,7 +127,7 @@ class Service:
         """Return the rollback notice, if the agent has rolled back."""
         if not self.outbox.floor <= t < self.gone:
             return None
-        return frame.gone(Envelope(self.parts["run"], self.agent, t, talk))
+        return wire_format.gone(Envelope(self.parts["run"], self.agent, t, talk))
 
     def leave(self, t: int) -> None:
         """Record that the agent rolled back, to exchange t on the clock."""
@@ -188,7 +188,7 @@ class Service:
                 return
             if self.folder is not None:
                 known = {*self.finished, j}
-                await self.work(checkpoints.finish, self.folder, self.parts["run"], known)
+                await self.work(site_checkpoint.finish, self.folder, self.parts["run"], known)
             self.finished.add(j)
         self.wake()
 

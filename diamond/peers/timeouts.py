@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from .errors import Unreachable
-from .frame import FrameError
+from .call_errors import Unreachable
+from .wire_format import FrameError
 
 T = TypeVar("T")
 PAUSES = 0.05, 2.0  # seconds between two attempts: the first, and the longest pause

@@ -1,7 +1,7 @@
 """Bilevel problems: the losses, the starting point and the rows of every agent."""
 
-from .problem import Agents, LowerLevel, Problem
-from .rows import Loss, Objectives, Rows, halved
+from .bilevel_problem import Agents, LowerLevel, Problem
+from .stored_rows import Loss, Objectives, Rows, halved
 from .stream import Stream, stream
 
 __all__ = [

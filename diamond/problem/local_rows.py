@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..core.tree import Tree
-from ..machine.processes import everyone
-from . import validate
-from .validate import Form
+from ..core.pytrees import Tree
+from ..hardware.processes import everyone
+from . import problem_validation
+from .problem_validation import Form
 
 FEW = 100  # most distinct labels: with more, the numbers are regression targets
 
@@ -54,7 +54,7 @@ class LocalRows(Sequence[Tree]):
     def load(self, agents: Iterable[int]) -> None:
         """Load the rows of these agents, if they were given."""
         for agent in sorted(self._given.keys() & set(agents)):
-            rows = validate.one(self.name, agent, self._given[agent])
+            rows = problem_validation.one(self.name, agent, self._given[agent])
             self._rows[agent] = self.arranged(rows)
             del self._given[agent]
 
@@ -75,7 +75,7 @@ class LocalRows(Sequence[Tree]):
     def _learn(self, known: dict[int, About]) -> None:
         self.known = [known[agent] for agent in range(self._agents)]
         for agent, (_, form) in enumerate(self.known):
-            validate.alike(self.name, agent, form, self.known[0].form)
+            problem_validation.alike(self.name, agent, form, self.known[0].form)
 
     def kept(self, here: Iterable[int]) -> "LocalRows":
         """Return the same object without the rows of agents that are not in `here`."""
@@ -93,7 +93,7 @@ class LocalRows(Sequence[Tree]):
 
 def about(rows: Tree) -> About:
     """Return the facts about these rows that other processes need."""
-    return About(len(jax.tree.leaves(rows)[0]), validate.form(rows))
+    return About(len(jax.tree.leaves(rows)[0]), problem_validation.form(rows))
 
 
 def tally(rows: Tree) -> Tally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from ..core.tree import Tree
+from ..core.pytrees import Tree
 
 PACKAGES = (str(Path(__file__).parents[1]), str(Path(jax.__file__).parent))
 VALUE_NEEDED = (

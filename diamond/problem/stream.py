@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.pytrees import Tree, named
 from ..core.sampling import key, measured
-from ..core.tree import Tree, named
-from ..core.whole_numbers import whole
-from .drawn import Drawn
+from ..core.validation import whole
 from .local_rows import Given
-from .rows import Rows
+from .stored_rows import Rows
+from .stream_rows import Drawn
 
 Draw = Callable[[jax.Array, jax.Array], Tree]
 HOW = "write it in jax.numpy and jax.random, from its key and the agent's number alone"

@@ -3,7 +3,7 @@
 Reports read files only, never the objects of a run, so JAX is not needed.
 """
 
-from .live import serve
-from .page import build
+from .live_server import serve
+from .report_page import build
 
 __all__ = ["build", "serve"]

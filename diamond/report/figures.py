@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.suggestions import did_you_mean
-from ..runs.reader import runs as stored
+from ..records.folder_reader import runs as stored
 from .groups import group
-from .payload import MEASURES, axes, number
+from .report_payload import MEASURES, axes, number
 
 COUNTED = ("agents", "round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds")
 SHOWN = ("metric", "upper_loss", "local_loss")  # the first two measured ones are shown

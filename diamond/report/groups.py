@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from ..runs.colours import colours
+from ..records.plot_colors import colours
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 Manifest = dict[str, Any]

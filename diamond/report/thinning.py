@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ..runs.reader import Stored
+from ..records.folder_reader import Stored
 
 SPACE = 700_000  # characters of a page without its scripts, which take 1.25 of its 2 MB
 FACT = 700  # characters per run for its facts

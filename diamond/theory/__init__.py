@@ -1,8 +1,8 @@
 """The paper's theory in numbers: constants from data, Lemmas 1 to 3, Theorem 1, rates."""
 
+from .constant_estimates import estimate
 from .constants import Constants, Start
 from .descent import descent
-from .estimate import estimate
 from .lemmas import bias, lemma1, lemma2, terms
 from .rate import Rate, Slope, averages, rate, reached, slope
 from .theorem import Theorem1, right_side, theorem1

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..core.cost import Cost
+from ..core.cost_counter import Cost
 
 
 class Start(NamedTuple):

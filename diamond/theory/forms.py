@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..core import tree
-from ..core.tree import Tree
+from ..core import pytrees
+from ..core.pytrees import Tree
 from ..problem import Objectives
-from .search import Form
+from .extreme_search import Form
 
 
 class Bound(NamedTuple):
@@ -24,15 +24,15 @@ class Bound(NamedTuple):
 
 def slope(space: int) -> Form:
     """Return the form <f_x, w>, or <f_y, w> for space 1."""
-    return lambda problem, p, w: tree.dot(jax.grad(problem.f, space)(*p, None), w)
+    return lambda problem, p, w: pytrees.dot(jax.grad(problem.f, space)(*p, None), w)
 
 
 def curve(space: int) -> Form:
     """Return the form w' g_xy z, or w' g_yy z for space 1."""
 
     def form(problem: Objectives, p: tuple[Tree, Tree], w: Tree, z: Tree) -> jax.Array:
-        lower_slope = lambda *p: tree.dot(jax.grad(problem.g, 1)(*p, None), z)
-        zero: Any = tree.zeros(p[1 - space])
+        lower_slope = lambda *p: pytrees.dot(jax.grad(problem.g, 1)(*p, None), z)
+        zero: Any = pytrees.zeros(p[1 - space])
         return jax.jvp(lower_slope, p, (w, zero) if space == 0 else (zero, w))[1]
 
     return form

@@ -5,12 +5,12 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from ..core import tree
-from ..core.cost import Cost
+from ..core import pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import EACH, Sampling, draw
-from ..core.tree import Tree
+from ..hardware.compiler import BRIEF, MEASURES, compiled
 from ..hypergradient.implicit import Implicit
-from ..machine.compiler import BRIEF, MEASURES, compiled
 from ..problem import Objectives
 
 SPLIT = 1 << 20  # round offset of the second sample of a pair
@@ -52,8 +52,8 @@ def scatter(
 
     def halves(t: jax.Array) -> tuple[dict[str, jax.Array], Cost]:
         (one, spent), (two, more) = gradients(t), gradients(t + SPLIT)
-        apart = tree.sub(one, two)
-        half = {k: jax.vmap(lambda a: tree.dot(a, a))(a) / 2 for k, a in apart.items()}
+        apart = pytrees.sub(one, two)
+        half = {k: jax.vmap(lambda a: pytrees.dot(a, a))(a) / 2 for k, a in apart.items()}
         return half, jax.tree.map(lambda a, b: jnp.mean(1.0 * (a + b)), spent, more)
 
     found, spent = jax.lax.map(halves, jnp.arange(pairs))
@@ -64,4 +64,4 @@ def scatter(
         for k, (mean, error) in moments.items()
     }
     of_g_y = Cost(samples=2 * batch, gradients=2 * batch)  # the chain already counts (f_x, f_y)
-    return sigmas, tree.add(Cost(*(c.mean() for c in spent)), of_g_y)
+    return sigmas, pytrees.add(Cost(*(c.mean() for c in spent)), of_g_y)

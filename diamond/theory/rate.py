@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ..runs.run import Run
+from ..records.run import Run
 
 Runs = Run | Mapping[str, Any] | Sequence[Run | Mapping[str, Any]]
 

@@ -21,7 +21,7 @@ changes made here, and their reasons (`printed=True` leaves 3, 4 and the limit o
 import math
 from typing import NamedTuple
 
-from ..numbers.schedule import Schedule, paper
+from ..schedules.step_schedules import Schedule, paper
 from .constants import Constants
 from .lemmas import bias, lemma1, lemma2, terms
 

@@ -4,9 +4,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..config import schedules, sweeps
+from ..config import schedule_text, sweeps
 from ..config.components import algorithm
-from ..engine.pilot import learned_numbers
+from ..engine.pilot_run import learned_numbers
 from ..network import Network
 from ..problem import Problem
 from . import scaled_schedules as around
@@ -47,7 +47,7 @@ def grid(
         factors_of = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
         made = {n: around.times(s, factors_of.get(n, 1.0)) for n, s in own.items()}
         first = {f"{n}_0": around.first(made[n]) for n in LEVELS if n in made}
-        found.append(Setting(fixed | {n: schedules.spell(s) for n, s in made.items()}, first))
+        found.append(Setting(fixed | {n: schedule_text.spell(s) for n, s in made.items()}, first))
     return found
 
 
@@ -60,7 +60,7 @@ def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path
 
 def _given(table: Table) -> dict[str, Any]:
     """Return the schedules that the table gives, in `steps` or by name."""
-    steps = schedules.several(table.get("steps", "auto"))
+    steps = schedule_text.several(table.get("steps", "auto"))
     names = ("alpha", "beta", "eta", "gamma", "delta")
-    named = {name: schedules.parse(table[name]) for name in names if name in table}
+    named = {name: schedule_text.parse(table[name]) for name in names if name in table}
     return ({} if steps == "auto" else dict(steps)) | named

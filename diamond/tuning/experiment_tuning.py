@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ..config.components import Part, table
-from ..config.experiment import Experiment, parsed, read
+from ..config.experiment_file import Experiment, parsed, read
 from ..config.validation_errors import BadExperiment, Mistake
 from ..engine.trial_cache import Trial, Wanted, remembered, score
 from ..experiment.folder_names import apart
 from ..experiment.jobs import build, precision
 from ..problem import Problem
-from ..runs.checkpoint import replace
+from ..records.checkpoint import replace
 from .experiment_grid import Setting, Table, grid
-from .tuner import Result, Rung, best, split_by_candidate, tune
+from .successive_halving import Result, Rung, best, split_by_candidate, tune
 
 FIRST = 100  # first seed of the trials; seeds of the experiment are skipped
 TUNED = "tuned.toml"  # in the folder of a tuning: the experiment with the best settings

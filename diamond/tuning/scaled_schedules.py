@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..numbers import schedule
+from ..schedules import step_schedules
 
 SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
 SLOWING, FADING = (
-    schedule.power(SLOW ** (1 / 3), SLOW),
-    schedule.power(FADE ** (2 / 3), FADE, 2 / 3),
+    step_schedules.power(SLOW ** (1 / 3), SLOW),
+    step_schedules.power(FADE ** (2 / 3), FADE, 2 / 3),
 )
 WARM = 25.0  # rounds in which alpha rises
 SHAPES: dict[str, Any] = {
-    "alpha": schedule.ramp(SLOWING, WARM),
+    "alpha": step_schedules.ramp(SLOWING, WARM),
     "beta": SLOWING,
     "eta": FADING,
     "gamma": FADING,
@@ -35,13 +35,15 @@ def times(given: Any, factor: float, most: float = math.inf) -> Any:
     if most < math.inf:
         factor = min(factor, most / first(given))
     few = lambda value: float(f"{value * factor:.{DIGITS}g}")
-    if isinstance(given, schedule.Ramp):
+    if isinstance(given, step_schedules.Ramp):
         return replace(given, of=times(given.of, factor))
-    if isinstance(given, schedule.Constant):
+    if isinstance(given, step_schedules.Constant):
         given = given.c
     return few(given) if isinstance(given, int | float) else replace(given, c=few(given.c))
 
 
 def first(given: Any) -> float:
     """Return a number or schedule in round 0, without its ramp."""
-    return float(schedule.schedule(given.of if isinstance(given, schedule.Ramp) else given)(0))
+    return float(
+        step_schedules.schedule(given.of if isinstance(given, step_schedules.Ramp) else given)(0)
+    )

@@ -11,15 +11,15 @@ from helpers import quad, ring
 from typer.testing import CliRunner
 
 from diamond import theory
-from diamond.advice import advice as module
-from diamond.advice.advice import ALIKE, Advice, Prospect, advise
+from diamond.advice import recommendation as module
+from diamond.advice.recommendation import ALIKE, Advice, Prospect, advise
 from diamond.advice.topologies import topologies
 from diamond.auto.step_rule import StepScalars
 from diamond.cli import app
 from diamond.core.sampling import key
+from diamond.gallery import hyperparameter
 from diamond.hypergradient import neumann
 from diamond.network import complete
-from diamond.problems import hyperparameter
 from diamond.theory.noise import scatter
 
 COMMON = dict(mu_g=1.0, C_gxy=1.0, C_fy=1.0, L_fx=1.0, L_fy=1.0, L_gxy=0.0, L_gyy=0.0)

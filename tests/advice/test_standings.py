@@ -2,7 +2,7 @@
 
 import pytest
 
-from diamond.advice import advice, standings
+from diamond.advice import recommendation, standings
 from diamond.catalogue import solving
 from diamond.catalogue.registry import NETWORKS
 
@@ -13,7 +13,7 @@ from diamond.catalogue.registry import NETWORKS
 def test_some_that_fit_are_tried_of_every_kind(level, kind):
     right = solving(level, kind)
     for agents in (1, 5):
-        tried = advice.tried(level, agents, kind)
+        tried = recommendation.tried(level, agents, kind)
         assert set(tried) <= set(right) and (tried or not right)
 
 

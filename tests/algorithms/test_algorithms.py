@@ -19,11 +19,11 @@ from helpers import (
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.core import cost
+from diamond.core import cost_counter
 from diamond.core.sampling import key
-from diamond.engine.round import play, start
+from diamond.engine.round_program import play, start
 from diamond.network.mixing.mixer import mixer
-from diamond.numbers.open_numbers import Setting, agent_numbers, resolve
+from diamond.schedules.deferred import Setting, agent_numbers, resolve
 
 
 def test_the_folder_is_the_catalogue():
@@ -104,7 +104,7 @@ def test_interact_takes_no_more_cg_steps_than_y_has_numbers():
         end(problem, ring(4), diamond.interact(0.1, 0.5, **given), 3)
         for given in ({}, {"hypergradient": hg.conjugate_gradient(4)})
     )
-    assert cost.total(found.spent)[:, 2].tolist() == [3 * 4 * n for n in counts]  # y has 4
+    assert cost_counter.total(found.spent)[:, 2].tolist() == [3 * 4 * n for n in counts]  # y has 4
     assert same_bits(found.state, exact.state)
 
 

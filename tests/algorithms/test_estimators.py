@@ -8,10 +8,10 @@ from helpers import ESTIMATORS, quad, ring, steps
 
 import diamond
 from diamond.algorithms.parts.estimators import Given, Momentum, Plain, Recursive
-from diamond.algorithms.parts.point import Point
-from diamond.core.cost import Cost
+from diamond.algorithms.parts.variables import Point
+from diamond.core.cost_counter import Cost
 from diamond.core.sampling import Sample
-from diamond.numbers.schedule import constant
+from diamond.schedules.step_schedules import constant
 
 SAMPLE = Sample(1, 2, 3, jnp.array([4]), jnp.uint32(5))
 NOW, LAST, OLD = Point(3.0, 5.0), Point(2.0, 7.0), Point(10.0, 20.0)

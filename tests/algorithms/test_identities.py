@@ -26,13 +26,13 @@ from helpers import (
 
 import diamond
 from diamond import hypergradient
-from diamond.algorithms.parts.moves import gossip
+from diamond.algorithms.parts.communication import gossip
 from diamond.core.sampling import key
-from diamond.engine.round import advance
+from diamond.engine.round_program import advance
 from diamond.network import from_graph
 from diamond.network.mixing.mixer import mixer
-from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
+from diamond.schedules.deferred import Setting, resolve
 
 ALPHA, BETA, ETA, GAMMA, BATCH, ROUNDS = 0.05, 0.2, 0.3, 0.6, 3, 8
 STEPS = dict(alpha=ALPHA, beta=BETA, eta=ETA, gamma=GAMMA, batch=BATCH, period=3)

@@ -17,13 +17,13 @@ import diamond
 from diamond import algorithms, catalogue
 from diamond import hypergradient as hg
 from diamond.algorithms.parts import Loop
+from diamond.algorithms.parts.communication import Gossip, Push
 from diamond.algorithms.parts.directions import Implicit, Penalty
-from diamond.algorithms.parts.moves import Gossip, Push
 from diamond.core.sampling import key
-from diamond.engine.round import play, start
+from diamond.engine.round_program import play, start
 from diamond.engine.simulate import check
 from diamond.network.mixing.mixer import mixer
-from diamond.numbers.open_numbers import Setting, resolve
+from diamond.schedules.deferred import Setting, resolve
 
 GIVEN = dict(alpha=0.04, beta=0.2, delta=0.2, eta=0.5, gamma=0.5, theta=0.5, period=3, inner=2)
 ROUNDS = 1500

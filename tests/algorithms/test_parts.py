@@ -10,11 +10,11 @@ from helpers import end, quad, ring, same_bits, steps
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.algorithms.parts import moves
-from diamond.core.cost import total
+from diamond.algorithms.parts import communication
+from diamond.core.cost_counter import total
+from diamond.interface.round_interface import Message
 from diamond.network import from_graph
-from diamond.numbers.open_numbers import Setting, fill
-from diamond.rounds.algorithm import Message
+from diamond.schedules.deferred import Setting, fill
 
 ALPHA, ROUNDS = 0.1, 12
 
@@ -94,19 +94,21 @@ def test_a_matrix_that_corrections_cannot_take_is_refused():
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
     assert network.least < -1 / 3
     setting = Setting(quad(agents=6), network, 1, 0)
-    assert fill(moves.diffusion(), setting).share == 0.5  # by itself, it takes (I + M) / 2
+    assert fill(communication.diffusion(), setting).share == 0.5  # by itself, it takes (I + M) / 2
     with pytest.raises(ValueError, match=r"an eigenvalue -0\.\d+; exact diffusion needs"):
-        fill(moves.diffusion(lazy=False), setting)
+        fill(communication.diffusion(lazy=False), setting)
     fine = Setting(quad(agents=6), ring(6), 1, 0)
-    assert fill(moves.diffusion(lazy=False), fine).share == 1
-    assert moves.extra().share == 1 and moves.extra(lazy=True).share == 0.5  # on any network
+    assert fill(communication.diffusion(lazy=False), fine).share == 1
+    assert (
+        communication.extra().share == 1 and communication.extra(lazy=True).share == 0.5
+    )  # on any network
 
 
 def growth(move, value, curvature=0.0):
     """The largest factor in a round of a mode on which M is `value` and d is `curvature` s."""
 
     def one_round(s, memory):
-        given = moves.Given(s, memory, curvature * s, None, 1.0)
+        given = communication.Given(s, memory, curvature * s, None, 1.0)
         told = move.tell(given)
         return move.hear(given, told, Message((value - 1) * told.average))
 
@@ -118,15 +120,18 @@ def growth(move, value, curvature=0.0):
 def test_corrections_are_stable_for_the_eigenvalues_that_the_docs_say():
     roots = lambda *polynomial: np.abs(np.roots(polynomial)).max()
     for value in np.linspace(-1.95, 0.95, 30):
-        extra, diffusion = growth(moves.Extra(), value), growth(moves.Diffusion(), value)
+        extra, diffusion = (
+            growth(communication.Extra(), value),
+            growth(communication.Diffusion(), value),
+        )
         assert extra == pytest.approx(roots(1, -(1 + value), (1 + value) / 2), abs=1e-7)
         assert diffusion == pytest.approx(roots(1, -2 * value, value), abs=1e-7)
         assert (extra < 1) == (value > -5 / 3) and (diffusion < 1) == (value > -1 / 3)
         if value > -1:  # of any mixing matrix: the slow modes die faster than by (I + M) / 2
             assert extra == pytest.approx(((1 + value) / 2) ** 0.5, abs=1e-7)
             longest = (5 + 3 * value) / 4
-            assert growth(moves.Extra(), value, 0.99 * longest) < 1
-            assert growth(moves.Extra(), value, 1.01 * longest) > 1
+            assert growth(communication.Extra(), value, 0.99 * longest) < 1
+            assert growth(communication.Extra(), value, 1.01 * longest) > 1
 
 
 def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
@@ -135,7 +140,7 @@ def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
     assert network.least == pytest.approx(-0.5)
     whole = diamond.extra(ALPHA, batch=2)
-    half = replace(whole, x=replace(whole.x, move=moves.extra(lazy=True)))
+    half = replace(whole, x=replace(whole.x, move=communication.extra(lazy=True)))
     apart = lambda x: np.abs(np.asarray(x) - np.mean(x, 0)).max()
     fast, slow = (end(q, network, method, 40).state.x for method in (whole, half))
     assert apart(fast) < 0.25 * apart(slow)

@@ -10,12 +10,12 @@ from helpers import end, quad, ring, same_bits
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.algorithms.parts.learned_numbers import MARGIN, LearnedNumbers
+from diamond.algorithms.parts.learned_algorithm import MARGIN, LearnedNumbers
 from diamond.auto import sketch
 from diamond.auto.step_rule import StepScalars
 from diamond.catalogue import maker
-from diamond.engine.pilot import learned_numbers
-from diamond.numbers.learned import Learned, learned_names, with_numbers
+from diamond.engine.pilot_run import learned_numbers
+from diamond.schedules.learned import Learned, learned_names, with_numbers
 
 
 def test_a_short_vector_is_its_own_sketch():

@@ -11,9 +11,9 @@ from helpers import ESTIMATORS, build, flat, logistic, quad, ring, same_bits
 
 import diamond
 from diamond.algorithms.solve import solve
-from diamond.engine.many import many
-from diamond.numbers.schedule import constant, paper
+from diamond.engine.many_runs import many
 from diamond.problem import Problem
+from diamond.schedules.step_schedules import constant, paper
 
 SUM = diamond.hypergradient.neumann_sum(4)
 
@@ -84,7 +84,7 @@ def test_the_bits_are_the_same_whatever_the_chunks():
 
 def test_side_by_side_runs_learn_the_same_numbers(monkeypatch):
     losses_only(monkeypatch)
-    monkeypatch.setattr("diamond.engine.many.LANES", 2)
+    monkeypatch.setattr("diamond.engine.many_runs.LANES", 2)
     algorithm = diamond.diamond(batch=4, hypergradient=SUM)
     (batched,) = many(logistic(), ring(3), [(algorithm, 3)], 30, 30, batched=True)
     alone = diamond.simulate(logistic(), ring(3), algorithm, 30, seed=3, every=30)

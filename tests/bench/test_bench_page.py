@@ -12,9 +12,9 @@ import pytest
 from browsing import plotted
 from scipy import stats
 
-from diamond.bench import page as pages
+from diamond.bench import leaderboard_page as pages
 from diamond.bench import statistics
-from diamond.bench.payload import TAUS
+from diamond.bench.leaderboard_payload import TAUS
 
 pytestmark = browsing.needed
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from diamond.bench import payload, results, statistics
+from diamond.bench import leaderboard_payload, statistics, suite_results
 
 INF, NAN = math.inf, math.nan
 
@@ -163,14 +163,16 @@ def test_all_of_them_lost_leaves_nothing_to_say_of_the_end():
 
 def test_costs_are_those_counted_anywhere():
     found = benched.results()
-    assert results.costs(found) == list(results.SHOWN) == list(payload.WORDS)
+    assert (
+        suite_results.costs(found) == list(suite_results.SHOWN) == list(leaderboard_payload.WORDS)
+    )
     found["pairs"] = [pair for pair in found["pairs"] if pair["case"] != "linked"]
-    assert results.costs(found) == list(results.SHOWN[:-1])
+    assert suite_results.costs(found) == list(suite_results.SHOWN[:-1])
 
 
 def test_results_come_back_from_their_file(tmp_path):
     made = benched.results()
-    back = results.load(results.write(tmp_path, made).parent)
+    back = suite_results.load(suite_results.write(tmp_path, made).parent)
     np.testing.assert_equal(back, made)
     assert statistics.failures(back["pairs"]) == statistics.failures(made["pairs"])
     lines = (tmp_path / "costs.csv").read_text().splitlines()
@@ -182,11 +184,11 @@ def test_a_file_that_is_not_of_results_is_named(tmp_path):
     for text in ("{", "[1, 2]"):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"other.json is not a file of results"):
-            results.load(path)
+            suite_results.load(path)
 
 
 def test_the_best_of_a_case_is_bold_in_latex():
-    lines = results.as_latex(benched.results(), "round").splitlines()
+    lines = suite_results.as_latex(benched.results(), "round").splitlines()
     assert lines[2].startswith(" & smooth & noisy & linked & shared-case rank")
     assert lines[4].startswith(r"diamond & $\mathbf{20}$ & $\mathbf{30}$ & $30$ & ")
     assert lines[6].startswith(r"k\_free & $40$ & -- & -- & ")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from compiling import quickly
 
-from diamond import bench, catalogue, network, problems
-from diamond.bench import cases, run_suite, settings, suites
+from diamond import bench, catalogue, gallery, network
+from diamond.bench import cases, run_suite, suites, tunable_values
 
 TOML = """
 methods = ["dsgd", "diamond", "sparkle"]
@@ -68,10 +68,10 @@ def test_what_was_made_is_not_made_again(played, monkeypatch):
 
 
 def test_settings_begin_with_the_numbers_found_and_are_the_same_for_all():
-    many = settings.factors(24)
-    assert many[0] == dict.fromkeys(settings.REACH, 1.0)
-    assert settings.factors(5) == many[:5]  # a larger budget only adds
-    for name, (low, high) in settings.REACH.items():
+    many = tunable_values.factors(24)
+    assert many[0] == dict.fromkeys(tunable_values.REACH, 1.0)
+    assert tunable_values.factors(5) == many[:5]  # a larger budget only adds
+    for name, (low, high) in tunable_values.REACH.items():
         values = sorted(drawn[name] for drawn in many)
         assert low <= values[0] < 0.5 < 2 < values[-1] <= high
         steps = np.diff(np.log([low, *values, high]))  # no large gap, for any of the numbers
@@ -141,12 +141,12 @@ def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
 
 
 def test_one_agent_alone_is_tuned_too():
-    problem = problems.quadratic(agents=1, upper=2, lower=2, rows=6)
+    problem = gallery.quadratic(agents=1, upper=2, lower=2, rows=6)
     with quickly():
-        known = settings.tunable("diamond", problem, network.complete(1), 2, suites.TUNING)
+        known = tunable_values.tunable("diamond", problem, network.complete(1), 2, suites.TUNING)
     chain = known.fixed["hypergradient"].solve
     assert chain.terms >= 1 and float(chain.lipschitz) >= 1  # L of this quadratic
-    assert known.at(settings.factors(1)[0])[1].keys() == {"alpha", "beta", "eta", "gamma"}
+    assert known.at(tunable_values.factors(1)[0])[1].keys() == {"alpha", "beta", "eta", "gamma"}
 
 
 def test_methods_that_keep_a_table_of_batches_meet_rows_that_are_whole_batches():

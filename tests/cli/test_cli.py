@@ -10,9 +10,9 @@ import pytest
 from compiling import quickly, unchecked
 from typer.testing import CliRunner
 
-from diamond import cli, problems
-from diamond.examples import demo
-from diamond.machine import compilation_cache
+from diamond import cli, gallery
+from diamond.hardware import compilation_cache
+from diamond.templates import demo_experiment
 
 WIDE = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
 
@@ -73,17 +73,17 @@ def small():
     """Nine agents with twelve rows a part: the demo's methods, no digits."""
     random = np.random.default_rng(0)
     part = lambda: {"a": random.normal(size=(12, 3)), "b": random.integers(0, 2, 12)}
-    return problems.hyperparameter(*([part() for _ in range(9)] for _ in range(3)))
+    return gallery.hyperparameter(*([part() for _ in range(9)] for _ in range(3)))
 
 
 def test_the_demo_tells_draws_and_reports(command, monkeypatch, tmp_path):
     """With D-SGD for each of the four: one program to compile."""
     unchecked(monkeypatch)
-    real = demo.algorithm
-    monkeypatch.setattr(demo, "algorithm", lambda name: real("D-SGD") | {"label": name})
-    monkeypatch.setattr(demo, "ROUNDS", 50)
-    monkeypatch.setattr(demo, "EVERY", 25)
-    monkeypatch.setattr("diamond.config.problems.digits", small)
+    real = demo_experiment.algorithm
+    monkeypatch.setattr(demo_experiment, "algorithm", lambda name: real("D-SGD") | {"label": name})
+    monkeypatch.setattr(demo_experiment, "ROUNDS", 50)
+    monkeypatch.setattr(demo_experiment, "EVERY", 25)
+    monkeypatch.setattr("diamond.config.problem_section.digits", small)
     monkeypatch.chdir(tmp_path)
     with quickly():
         found = command("demo", "--picture", "curves.png", "--out", "here")

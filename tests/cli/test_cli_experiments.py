@@ -10,10 +10,10 @@ from commands import command, result
 from compiling import quickly, unchecked
 from tiny import TOML
 
-from diamond.cli.forecasts import duration
-from diamond.machine import compilation_cache
+from diamond.cli.forecast_output import duration
+from diamond.hardware import compilation_cache
 from diamond.metrics import display as progress
-from diamond.runs.reader import open_run
+from diamond.records.folder_reader import open_run
 
 VERBS = (
     *("new", "check", "run", "compare", "resume", "show", "export", "list", "report", "live"),

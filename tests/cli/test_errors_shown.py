@@ -2,7 +2,7 @@
 
 import pytest
 
-from diamond.cli.tables import cell, columns_of
+from diamond.cli.terminal_tables import cell, columns_of
 
 ROW = {"run": "a", "metric": 0.5, "metric_se": 0.012, "error": 2.0, "error_se": 0.1, "samples": 9.0}
 

@@ -13,8 +13,8 @@ from compiling import quickly, unchecked
 from tiny import TOML
 
 from diamond.engine import trial_cache
-from diamond.experiment import runner
-from diamond.machine import compilation_cache
+from diamond.experiment import job_runner
+from diamond.hardware import compilation_cache
 from diamond.metrics import display as progress
 
 
@@ -57,7 +57,7 @@ def before(monkeypatch, owner, name, pressing, when=lambda *given: True):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("pressing", [press, press_where_exceptions_are_dropped])
 def test_before_the_first_round_nothing_is_run(here, monkeypatch, pressing):
-    before(monkeypatch, runner, "forecast", pressing)
+    before(monkeypatch, job_runner, "forecast", pressing)
     found = command("run", "tiny.toml", code=130)
     assert "interrupted; nothing was written: repeat the command" in found.stderr
     assert (

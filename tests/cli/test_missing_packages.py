@@ -16,7 +16,7 @@ for reads in (True, False):
     try:
         with reported():
             if reads:
-                import diamond.config.experiment
+                import diamond.config.experiment_file
             raise FileNotFoundError("nowhere")
     except typer.Exit as ended:
         print(ended.exit_code)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from federations import FEDERATION, NAMES, PROBLEM, started
 
-from diamond.config.federation import load
+from diamond.config.federation_file import load
 from diamond.config.validation_errors import BadExperiment
-from diamond.engine.peers import rehearse
+from diamond.engine.site_rehearsal import rehearse
 from diamond.peers import roster
 from diamond.peers.worker_thread import threaded
 

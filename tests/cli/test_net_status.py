@@ -12,12 +12,12 @@ from helpers import same_bits
 from peering import lockstep
 from sites import SOON, federation, layout, refusal, site
 
-from diamond.cli.net_status import _ask, _said
-from diamond.peers import authority, roster
-from diamond.peers.errors import Refused, Unreachable
-from diamond.peers.frame import limit, pack
+from diamond.cli.net_status_commands import _ask, _said
+from diamond.peers import certificate_authority, roster
+from diamond.peers.call_errors import Refused, Unreachable
 from diamond.peers.rpc import Client
 from diamond.peers.shutdown import Halted
+from diamond.peers.wire_format import limit, pack
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_site_that_waits_is_stopped_too(bundles, tmp_path):
 def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
     old, two = bundles[0], bundles[1]
     folder = tmp_path / "federation"
-    assert list(authority.renew(folder, "site0")) == ["site0"]
+    assert list(certificate_authority.renew(folder, "site0")) == ["site0"]
     new, other = (roster.load(folder / name) for name in ("site0", "site1"))
     assert new.roster.version == other.roster.version == 2
     assert other.me == two.me and other.key == two.key and new.key != old.key
@@ -129,7 +129,7 @@ def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
 
 
 def test_all_keys_are_renewed_and_can_be_read_by_their_owner_only(bundles, tmp_path):
-    made = authority.renew(tmp_path / "federation", days=30)
+    made = certificate_authority.renew(tmp_path / "federation", days=30)
     assert list(made) == ["site0", "site1", "site2"]
     for before, place in zip(bundles, made.values()):
         after = roster.load(place)

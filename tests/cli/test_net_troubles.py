@@ -12,14 +12,14 @@ import typer
 from sites import certified, federation
 
 import diamond
-from diamond.cli import net_sites
-from diamond.cli.net_status import _ask, _said
-from diamond.engine.peers import rehearse
+from diamond.cli import net_site_setup
+from diamond.cli.net_status_commands import _ask, _said
+from diamond.engine.site_rehearsal import rehearse
 from diamond.peers import roster
-from diamond.peers.errors import Differs, Refused, Stopped
-from diamond.peers.frame import pack
+from diamond.peers.call_errors import Differs, Refused, Stopped
 from diamond.peers.server import Server
 from diamond.peers.timeouts import GaveUp
+from diamond.peers.wire_format import pack
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(trial, command):
     ],
 )
 def test_how_a_run_failed_is_said_in_one_sentence(capsys, error, code, said):
-    with pytest.raises(typer.Exit) as found, net_sites.plainly():
+    with pytest.raises(typer.Exit) as found, net_site_setup.plainly():
         raise error
     assert found.value.exit_code == code
     told = capsys.readouterr().err
@@ -75,7 +75,7 @@ def test_how_a_run_failed_is_said_in_one_sentence(capsys, error, code, said):
 
 
 def test_agents_are_called_by_the_names_of_their_sites(trial, capsys):
-    with net_sites.agreed(trial / "trial" / "north"):
+    with net_site_setup.agreed(trial / "trial" / "north"):
         warnings.warn("g_yy of agent 2 is -0.1; agent 12", RuntimeWarning, stacklevel=1)
     told = capsys.readouterr().err.replace("\n", " ")
     assert told.startswith("g_yy of west is -0.1; agent 12") and "warnings.warn" not in told
@@ -116,7 +116,7 @@ def test_a_key_that_others_can_read_is_refused(trial, command):
 
 
 def test_what_a_site_writes_is_its_owners_only(tmp_path):
-    with net_sites.private_files():
+    with net_site_setup.private_files():
         (tmp_path / "checkpoint").write_text("y")
     assert stat.S_IMODE((tmp_path / "checkpoint").stat().st_mode) == 0o600
     (tmp_path / "other").write_text("")

@@ -6,14 +6,14 @@ import json
 import pytest
 from rich.console import Console
 
-from diamond.cli.results import LISTED
-from diamond.cli.tables import columns_of, heading, print_table
+from diamond.cli.result_commands import LISTED
+from diamond.cli.terminal_tables import columns_of, heading, print_table
 from diamond.metrics import display as progress
-from diamond.runs.manifest import now
-from diamond.runs.reader import as_begun
-from diamond.runs.reader import runs as stored
-from diamond.runs.recovery import NEEDED
-from diamond.runs.table import over_seeds
+from diamond.records.folder_reader import as_begun
+from diamond.records.folder_reader import runs as stored
+from diamond.records.folder_recovery import NEEDED
+from diamond.records.manifest import now
+from diamond.records.result_table import over_seeds
 
 pytestmark = pytest.mark.quick
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tiny import TINY, Silent, run, tiny
 
-from diamond.config.experiment import load, read
+from diamond.config.experiment_file import load, read
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
 

@@ -6,7 +6,7 @@ from compiling import unchecked
 from tiny import TINY
 
 from diamond import data
-from diamond.config.experiment import read
+from diamond.config.experiment_file import read
 from diamond.config.validation_errors import BadExperiment
 
 SIZES = {"train": 5, "valid": 4, "test": 3}

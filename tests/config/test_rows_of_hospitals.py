@@ -9,10 +9,10 @@ from compiling import quickly, unchecked, unmeasured
 from tiny import TINY
 
 import diamond
-from diamond.config.experiment import read
+from diamond.config.experiment_file import read
 from diamond.config.site_problem import at_site
 from diamond.config.validation_errors import BadExperiment
-from diamond.report.payload import payload
+from diamond.report.report_payload import payload
 
 CITIES = ["north", "east", "south", "west"]
 TOML = """

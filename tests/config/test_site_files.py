@@ -7,7 +7,7 @@ from compiling import unchecked
 from tiny import TINY
 
 from diamond import data
-from diamond.config.experiment import read
+from diamond.config.experiment_file import read
 from diamond.config.validation_errors import BadExperiment
 from diamond.data import DataError
 from diamond.data.standardize import federated, told

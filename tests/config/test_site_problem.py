@@ -8,12 +8,12 @@ from commands import command
 from compiling import unchecked
 from tiny import TINY
 
-from diamond.config import experiment as config
-from diamond.config import federation
+from diamond.config import experiment_file as config
+from diamond.config import federation_file
 from diamond.config.site_problem import at_site
 from diamond.config.validation_errors import BadExperiment
-from diamond.peers.agent import Agent
 from diamond.peers.handshake import digest
+from diamond.peers.site_agent import Agent
 
 SITES = {"north": ["no", "yes"], "south": ["yes"]}  # one has no row of a class
 FILE = """
@@ -51,7 +51,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here):
-    found = federation.load(here / "trial.toml")
+    found = federation_file.load(here / "trial.toml")
     assert tomllib.loads(found.toml())["problem"] == found.problem == found.terms()["problem"]
     parts = [at_site(found.problem, site, i, None, here) for i, site in enumerate(SITES)]
     alone = [part.build() for part in parts]
@@ -83,7 +83,7 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
 def test_what_sites_could_not_agree_on_is_refused_before_they_are_founded(here, old, new, said):
     (here / "trial.toml").write_text(FILE.replace(old, new))
     with pytest.raises(BadExperiment) as refusal:
-        federation.load(here / "trial.toml")
+        federation_file.load(here / "trial.toml")
     assert said in str(refusal.value)
 
 

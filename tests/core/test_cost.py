@@ -10,9 +10,9 @@ from helpers import ALGORITHMS, ESTIMATORS, METHODS, build, end, quad, ring, sam
 import diamond
 from diamond import hypergradient as hg
 from diamond.algorithms.parts.directions import Penalty
-from diamond.core import cost
-from diamond.core.cost import Cost
-from diamond.numbers.open_numbers import Setting, resolve
+from diamond.core import cost_counter
+from diamond.core.cost_counter import Cost
+from diamond.schedules.deferred import Setting, resolve
 
 BATCH, TRAIN, VALID, ROUNDS, PERIOD, TERMS, STEPS = 2, 7, 5, 6, 4, 5, 4
 ONE = diamond.network.path(1)
@@ -28,7 +28,7 @@ def spent(problem, algorithm):
     oracle.seen.clear()
     progress = jax.block_until_ready(end(problem, ONE, algorithm, ROUNDS))
     jax.effects_barrier()
-    said = dict(zip(Cost._fields, cost.total(progress.spent)[0].tolist()))
+    said = dict(zip(Cost._fields, cost_counter.total(progress.spent)[0].tolist()))
     return said, oracle.counted()
 
 
@@ -104,16 +104,16 @@ def test_the_oracle_counts():
 
 
 def test_limbs_carry_beyond_32_bits():
-    counter, truth = cost.zeros(), [0, 0, 0, 0]
+    counter, truth = cost_counter.zeros(), [0, 0, 0, 0]
     step = [2**32 - 1, 2**31, 3, 0]
-    charge = jax.jit(cost.charge)
+    charge = jax.jit(cost_counter.charge)
     for _ in range(5):
         counter = charge(counter, Cost(*(jnp.uint32(s) for s in step)))
         truth = [a + b for a, b in zip(truth, step)]
-        assert cost.total(counter).tolist() == truth
+        assert cost_counter.total(counter).tolist() == truth
     assert truth[0] > 2**34
-    many = jnp.stack([counter, cost.zeros()])
-    assert cost.total(many).tolist() == [truth, [0, 0, 0, 0]]
+    many = jnp.stack([counter, cost_counter.zeros()])
+    assert cost_counter.total(many).tolist() == [truth, [0, 0, 0, 0]]
 
 
 def test_learning_lipschitz_takes_a_product_a_round(monkeypatch):
@@ -133,5 +133,5 @@ def test_agents_pay_for_their_own_rows():
     counts = [12, 5, 1, 9]
     q = quad(rows=tuple(counts), noise=1.0)
     algorithm = diamond.interact(0.1, 0.5, hypergradient=ESTIMATORS["neumann_sum"])
-    found = cost.total(end(q, ring(4), algorithm, 3).spent)
+    found = cost_counter.total(end(q, ring(4), algorithm, 3).spent)
     assert found.tolist() == [[3 * 2 * n, 3 * 2 * n, 3 * 4 * n, 3 * n] for n in counts]

@@ -14,10 +14,10 @@ from peering import agents, lockstep
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.core import cost
-from diamond.core.cost import Cost
-from diamond.engine.many import many
-from diamond.numbers.open_numbers import Found, Setting, resolve, talked
+from diamond.core import cost_counter
+from diamond.core.cost_counter import Cost
+from diamond.engine.many_runs import many
+from diamond.schedules.deferred import Found, Setting, resolve, talked
 
 AGENTS = 4
 POINT = jnp.zeros((AGENTS, 1))
@@ -68,15 +68,15 @@ def test_what_finding_cost_is_never_taken_back(looks, forget):
                 agreed, talks = agreed + numbers, talks + times
             setting.once(name, lambda _, found=found: found)
         resolved = resolve(Nothing(), setting)
-        counter = np.asarray(cost.add(counter, cost.each(resolved.cost, AGENTS)))
-        assert (cost.total(counter) == truth).all()
+        counter = np.asarray(cost_counter.add(counter, cost_counter.each(resolved.cost, AGENTS)))
+        assert (cost_counter.total(counter) == truth).all()
         assert resolved.bytes == agreed * 8 * network.diameter * 2 * len(network.edges)
         assert talked(setting.memory) == (agreed, talks)
 
 
 def test_a_negative_cost_is_refused():
     with pytest.raises(ValueError, match="taken back"):
-        cost.each(Cost(samples=np.array([3, -1])), 2)
+        cost_counter.each(Cost(samples=np.array([3, -1])), 2)
 
 
 def open_or_given(name, numbers):
@@ -98,7 +98,7 @@ def test_every_set_of_given_numbers_of_every_algorithm(name, numbers):
             move = lambda a, by=0.1 * place: a + by
             setting = setting.at(*jax.tree.map(move, setting.point))
         resolved = resolve(algorithm, setting)
-        cost.each(resolved.cost, problem.agents)  # raises where anything is negative
+        cost_counter.each(resolved.cost, problem.agents)  # raises where anything is negative
         assert resolved.bytes >= bytes and resolved.rounds >= rounds
         bytes, rounds = resolved.bytes, resolved.rounds
 
@@ -121,5 +121,5 @@ def test_every_runtime_counts_the_same(monkeypatch):
         np.testing.assert_array_equal(cut.history[name], run.history[name])
         np.testing.assert_array_equal(side.history[name], run.history[name])
     peers = lockstep(agents(problem, network, OPEN), ROUNDS)
-    spent = cost.total(np.stack([one.spent for one in peers]))
+    spent = cost_counter.total(np.stack([one.spent for one in peers]))
     np.testing.assert_array_equal(spent.T, list(run.costs.values()))

@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.core import host, sampling, tree
-from diamond.core.garbage import uncollected
+from diamond.core import host_transfer, pytrees, sampling
+from diamond.core.gc_control import uncollected
 
 
 def test_nothing_is_compiled(capfd):
     with jax.log_compiles():
-        found = host.put(np.arange(7.0))
-        spread = host.everywhere({"a": found, "b": np.arange(3)}, 5)
+        found = host_transfer.put(np.arange(7.0))
+        spread = host_transfer.everywhere({"a": found, "b": np.arange(3)}, 5)
         sampling.key(11)
-        host.at_hand(spread)
+        host_transfer.at_hand(spread)
     assert "XLA compilation" not in capfd.readouterr().err
     expected = jnp.asarray(np.arange(7.0))
     assert found.dtype == expected.dtype and not found.weak_type
@@ -25,7 +25,7 @@ def test_nothing_is_compiled(capfd):
 
 
 def test_what_is_traced_is_spread_as_well():
-    found = jax.jit(lambda a: host.everywhere(a, 4))(jnp.arange(2.0))
+    found = jax.jit(lambda a: host_transfer.everywhere(a, 4))(jnp.arange(2.0))
     np.testing.assert_array_equal(found, np.tile(np.arange(2.0), (4, 1)))
 
 
@@ -49,10 +49,10 @@ def test_a_loop_that_begins_mapped_is_mapped_once():
     bad = jnp.array([1.0, 5.0])
     late = jax.vmap(lambda a: count(a, plain))(bad)
     times, _ = len(mapped), mapped.clear()
-    soon = jax.vmap(lambda a: count(a, tree.mapped_with))(bad)
+    soon = jax.vmap(lambda a: count(a, pytrees.mapped_with))(bad)
     np.testing.assert_array_equal(late, soon)
     assert len(mapped) < times
-    lost = tree.mapped_with({"a": jnp.ones(3), "k": jnp.int32(4)}, jnp.array(np.nan))
+    lost = pytrees.mapped_with({"a": jnp.ones(3), "k": jnp.int32(4)}, jnp.array(np.nan))
     np.testing.assert_array_equal(lost["a"], np.ones(3))
     assert lost["k"] == 4 and lost["k"].dtype == jnp.int32
 

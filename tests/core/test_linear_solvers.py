@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from diamond.core.linear_solvers import conjugate_gradient, curvature_aware_solve
-from diamond.core.tree import power_of_two
+from diamond.core.pytrees import power_of_two
 
 pytestmark = pytest.mark.quick
 

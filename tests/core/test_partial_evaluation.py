@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.core.partial_evaluation import hoisted
+from diamond.core.invariant_hoisting import hoisted
 
 pytestmark = pytest.mark.quick
 

@@ -7,8 +7,8 @@ import jax
 import pytest
 
 import diamond
-from diamond.algorithms.parts.moves import Gossip, Tracking
-from diamond.core import tree
+from diamond.algorithms.parts.communication import Gossip, Tracking
+from diamond.core import pytrees
 
 pytestmark = pytest.mark.quick
 
@@ -29,16 +29,16 @@ def pair(register):
 
 
 def test_they_are_flattened_as_jax_does_it():
-    ours, _ = pair(tree.pytree)
+    ours, _ = pair(pytrees.pytree)
     theirs, _ = pair(jax.tree_util.register_dataclass)
     one, two = ours({"b": 1.0, "a": (2.0,)}, "z"), theirs({"b": 1.0, "a": (2.0,)}, "z")
-    assert tree.named(one) == tree.named(two) and jax.tree.leaves(one) == [2.0, 1.0]
+    assert pytrees.named(one) == pytrees.named(two) and jax.tree.leaves(one) == [2.0, 1.0]
     assert jax.tree.map(lambda a: a + 1, one) == ours({"b": 2.0, "a": (3.0,)}, "z")
     assert jax.tree.structure(one) != jax.tree.structure(ours(one.x, "y"))
 
 
 def test_classes_with_the_same_fields_are_never_taken_for_each_other():
-    one, other = pair(tree.pytree)
+    one, other = pair(pytrees.pytree)
     assert jax.tree.structure(one(1.0)) != jax.tree.structure(other(1.0))
     assert jax.tree.structure(Gossip("paper")) != jax.tree.structure(Tracking("paper"))
     made = [diamond.dsgd(0.1, 0.1), diamond.gt_sgd(0.1, 0.1)]
@@ -46,4 +46,4 @@ def test_classes_with_the_same_fields_are_never_taken_for_each_other():
     for _ in range(50):  # by chance, JAX's own confuse one in fifty
         program = jax.jit(lambda a: 1.0 if isinstance(a, one) else 2.0)
         assert (program(one(0.0)), program(other(0.0))) == (1.0, 2.0)
-        one, other = pair(tree.pytree)
+        one, other = pair(pytrees.pytree)

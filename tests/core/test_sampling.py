@@ -10,7 +10,7 @@ from helpers import ESTIMATORS, agent_of, build, quad, same_bits, sample_of
 from scipy.stats import chisquare
 
 from diamond.core.sampling import draw, key
-from diamond.engine.round import samples
+from diamond.engine.round_program import samples
 from diamond.problem import Problem
 
 ROUNDS = 6000

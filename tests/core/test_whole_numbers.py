@@ -9,11 +9,11 @@ from tiny import tiny
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.advice.advice import advise
+from diamond.advice.recommendation import advise
 from diamond.config.validation_errors import BadExperiment
-from diamond.core.whole_numbers import whole
-from diamond.engine import peers
-from diamond.engine.many import many, seeds_together
+from diamond.core.validation import whole
+from diamond.engine import site_rehearsal
+from diamond.engine.many_runs import many, seeds_together
 
 pytestmark = pytest.mark.quick
 
@@ -25,7 +25,7 @@ def simulated(rounds=2, **options):
 
 
 def rehearsed(rounds=2, **options):
-    return peers.rehearse([quad()] * 4, ring(4), DSGD, rounds, **options)
+    return site_rehearsal.rehearse([quad()] * 4, ring(4), DSGD, rounds, **options)
 
 
 def compared(seeds):
@@ -50,8 +50,8 @@ TAKERS = {
     "unrolled: steps": lambda n: hg.unrolled(n),
     "conjugate_gradient: steps": lambda n: hg.conjugate_gradient(n),
     "period": lambda n: diamond.svr_interact(period=n),
-    "quadratic: agents": lambda n: diamond.problems.quadratic(agents=n),
-    "quadratic: rows": lambda n: diamond.problems.quadratic(rows=n),
+    "quadratic: agents": lambda n: diamond.gallery.quadratic(agents=n),
+    "quadratic: rows": lambda n: diamond.gallery.quadratic(rows=n),
     "partition: agents": lambda n: diamond.data.partition.iid(10, n, 0),
     "partition: seed": lambda n: diamond.data.partition.iid(10, 2, n),
     "partition: shards": lambda n: diamond.data.partition.by_label([0, 1] * 5, 2, 0, n),

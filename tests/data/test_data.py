@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diamond import data
-from diamond.data import cifar, download, fetch, idx, standard_datasets, svmlight
+from diamond.data import cifar, download, fetch, idx_files, standard_datasets, svmlight_files
 from diamond.data.dataset import DataError
 from diamond.data.download import File
 
@@ -143,7 +143,7 @@ def test_idx_reads_back(tmp_path):
     images = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     labels = np.array([9, 0], np.uint8)
     paths = idx_file(tmp_path / "images.gz", images), idx_file(tmp_path / "labels.gz", labels)
-    found = idx.pair(*paths, 10)
+    found = idx_files.pair(*paths, 10)
     assert np.array_equal(found[0], images) and np.array_equal(found[1], labels)
 
 
@@ -164,16 +164,16 @@ def test_idx_refuses(tmp_path, damage, cause):
     path = idx_file(tmp_path / "labels.gz", np.array([1, 2], np.uint8))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=cause) as refusal:
-        idx.read(path, 1)
+        idx_files.read(path, 1)
     assert "labels.gz" in str(refusal.value)
 
 
 def test_idx_refuses_pairs(tmp_path):
     images = idx_file(tmp_path / "images.gz", np.zeros((2, 3, 3), np.uint8))
     with pytest.raises(DataError, match=r"2 images .* 3 labels"):
-        idx.pair(images, idx_file(tmp_path / "three.gz", np.zeros(3, np.uint8)), 10)
+        idx_files.pair(images, idx_file(tmp_path / "three.gz", np.zeros(3, np.uint8)), 10)
     with pytest.raises(DataError, match="row 2: label 10"):
-        idx.pair(images, idx_file(tmp_path / "ten.gz", np.array([0, 10], np.uint8)), 10)
+        idx_files.pair(images, idx_file(tmp_path / "ten.gz", np.array([0, 10], np.uint8)), 10)
 
 
 # --- CIFAR-10 ---
@@ -355,7 +355,7 @@ def test_libsvm_refuses_files(tmp_path, monkeypatch):
             data.libsvm(tmp_path / name)
     (tmp_path / "labels").write_bytes(b"1 1:1\n2 1:1\n")
     with pytest.raises(DataError, match="row 2: label 2 is none of -1, 1"):
-        svmlight.coded(tmp_path / "labels", 1, (-1, 1))
+        svmlight_files.coded(tmp_path / "labels", 1, (-1, 1))
 
 
 FUZZ = st.binary(max_size=60) | st.text('01289+-.eE:, \t\r\n"ab_#', max_size=60).map(str.encode)

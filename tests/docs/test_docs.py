@@ -7,7 +7,7 @@ import pytest
 from compiling import quickly
 from pages import PAGES, ROOT, blocks, play, verbs
 
-from diamond.machine import compilation_cache as cache
+from diamond.hardware import compilation_cache as cache
 
 README = ROOT / "README.md"
 

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.config.experiment import read
-from diamond.machine import compilation_cache
-from diamond.problems import meta_learning, quadratic
-from diamond.runs.manifest import versions
-from diamond.runs.writer import Writer
+from diamond.config.experiment_file import read
+from diamond.gallery import meta_learning, quadratic
+from diamond.hardware import compilation_cache
+from diamond.records.folder_writer import Writer
+from diamond.records.manifest import versions
 
 ENTRIES = re.findall(
     r"^## (.*?)\n\n```text\n(.*?)^```", (ROOT / "docs/faq.md").read_text(), re.M | re.S
@@ -142,7 +142,7 @@ def busy(here):
 
 def changed(here):
     source = (
-        "from diamond.problems import quadratic\n\n\ndef make():\n    return quadratic(3, 2, 2)\n"
+        "from diamond.gallery import quadratic\n\n\ndef make():\n    return quadratic(3, 2, 2)\n"
     )
     (here / "mine.py").write_text(source)
     before = hashlib.sha256(b"# as it was\n" + source.encode()).hexdigest()

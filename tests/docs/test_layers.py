@@ -18,18 +18,18 @@ PUBLIC = ["algorithm", "callbacks", "cost", "prox", "schedule", "tree"]
 LAYERS = [
     "_version",
     "core",  # arithmetic on trees, linear solvers by products, sampling, counting
-    "machine",  # memory, devices, processes, compiled programs
+    "hardware",  # memory, devices, processes, compiled programs
     "data",  # data sets, readers of files, partitions
     "problem",  # what the agents solve, with the rows that each has
     "network",  # who talks to whom, and with which weights
-    "numbers",  # schedules, and numbers left open until a run
-    "rounds",  # a round as one agent sees it: what algorithms say, and engine run
+    "schedules",  # schedules, and numbers left open until a run
+    "interface",  # a round as one agent sees it: what algorithms say, and engine run
     "hypergradient",  # estimates, and the exact one with y*(x)
     "auto",  # the rule that chooses step sizes
-    "problems",  # the gallery
+    "gallery",  # the gallery
     "algorithms",  # one file a method; what they are made of in parts/
     "catalogue",  # every method by its name
-    "runs",  # what a run leaves behind: an object, a folder, a picture
+    "records",  # what a run leaves behind: an object, a folder, a picture
     "metrics",  # what is measured and said of a run while it is made
     "theory",  # the paper's theory as numbers
     "report",  # from run folders to a page
@@ -40,7 +40,7 @@ LAYERS = [
     "tuning",  # candidates compared by trials: one tuner for all
     "reproduce",  # the experiments of the paper
     "advice",  # which method to prefer, from measurements and the benchmark
-    "examples",  # demos, and the files that `diamond new` writes
+    "templates",  # demos, and the files that `diamond new` writes
     "bench",  # every method, every problem, the same rules
     *PUBLIC,
     "",  # diamond/__init__.py: the public names
@@ -48,7 +48,7 @@ LAYERS = [
     "__main__",
 ]
 LEVEL = {name: level for level, name in enumerate(LAYERS)}
-APART = ["algorithms", "problems", "engine", "data", "network"]
+APART = ["algorithms", "gallery", "engine", "data", "network"]
 MODULES = sorted(ROOT.rglob("*.py"))
 OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
 OPTIONAL |= {"tensorboardX", "mlflow", "wandb"}
@@ -108,7 +108,7 @@ def test_imports_point_downwards(path):
         both = mine in APART and other in APART and mine != "engine"
         assert not both, f"diamond.{mine} must not know diamond.{other}"
         runs = mine in ("engine", "peers")
-        assert not runs or other not in ("algorithms", "problems", "data")
+        assert not runs or other not in ("algorithms", "gallery", "data")
 
 
 def test_no_modules_import_each_other():

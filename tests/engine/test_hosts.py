@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from diamond.runs.writer import Writer
+from diamond.records.folder_writer import Writer
 
 EXPERIMENT = """
 name = "small"

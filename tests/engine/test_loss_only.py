@@ -8,7 +8,7 @@ from compiling import quickly
 from helpers import quad, ring
 
 import diamond
-from diamond.engine.many import many
+from diamond.engine.many_runs import many
 from diamond.metrics.evaluations import dense_early, late, marks
 
 MARKS = [1, 2, 5, 12]

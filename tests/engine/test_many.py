@@ -6,9 +6,9 @@ from compiling import diverge_unexplained, quickly
 
 import diamond
 from diamond import hypergradient, network
-from diamond.engine import many as module
-from diamond.engine.many import many
-from diamond.problems import quadratic
+from diamond.engine import many_runs as module
+from diamond.engine.many_runs import many
+from diamond.gallery import quadratic
 
 COMPARED = ("metric", "upper_loss", "stationarity", "consensus", "samples", "hvps", "bytes")
 CHAIN = hypergradient.neumann(4, 2.0)

@@ -8,12 +8,12 @@ import pytest
 from helpers import quad, ring
 
 import diamond
-from diamond.auto.watch import FACTOR, SHRINKS, smaller
-from diamond.engine import rollback
-from diamond.engine.rollback import RollbackPolicy
-from diamond.engine.round import Progress
+from diamond.auto.loss_monitor import FACTOR, SHRINKS, smaller
+from diamond.engine import rollback_policy
+from diamond.engine.rollback_policy import RollbackPolicy
+from diamond.engine.round_program import Progress
 from diamond.engine.step_policy import StepPolicy
-from diamond.numbers.open_numbers import Setting
+from diamond.schedules.deferred import Setting
 
 pytestmark = pytest.mark.quick
 
@@ -43,10 +43,10 @@ def test_the_last_state_that_is_not_large_then_earlier_ones_then_the_start():
 def test_states_to_go_back_to_travel_by_name():
     policy = RollbackPolicy(at(0, 1.0), [at(100, 2.0), at(200, 3.0)])
     arrays = {name: np.asarray(leaf) for name, leaf in policy.arrays(lambda kept: kept).items()}
-    found = rollback.stored(at(0, 1.0), arrays | {".t": 250})
+    found = rollback_policy.stored(at(0, 1.0), arrays | {".t": 250})
     assert [int(kept.t) for kept in found] == [100, 200]
     np.testing.assert_array_equal(found[1].state.x, [0, 3])
-    assert rollback.stored(at(0, 1.0), {".t": 250}) == []
+    assert rollback_policy.stored(at(0, 1.0), {".t": 250}) == []
 
 
 def test_steps_shrink_so_often_and_no_more():

@@ -11,8 +11,8 @@ from helpers import ESTIMATORS, quad, same_bits
 from rising import rise_at
 
 import diamond
-from diamond.engine import many as runtime
-from diamond.engine.many import many, seeds_together
+from diamond.engine import many_runs as runtime
+from diamond.engine.many_runs import many, seeds_together
 
 ROUNDS, MARKS = 120, [20, 50, 60, 100]
 COSTS = ("samples", "gradients", "hvps", "jvps", "bytes")

@@ -11,9 +11,9 @@ from helpers import ESTIMATORS, quad, ring
 
 import diamond
 from diamond.engine import driver, lanes
-from diamond.engine.many import many
-from diamond.engine.round import WORK
-from diamond.machine.memory import Fitted
+from diamond.engine.many_runs import many
+from diamond.engine.round_program import WORK
+from diamond.hardware.memory import Fitted
 
 COMPILING = "/jax/core/compile/"
 

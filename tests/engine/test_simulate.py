@@ -12,11 +12,11 @@ import diamond
 from diamond import Diverged
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.engine import round as _round
-from diamond.engine.round import advance
+from diamond.engine import round_program as _round
+from diamond.engine.round_program import advance
 from diamond.network.mixing.mixer import mixer
-from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
+from diamond.schedules.deferred import Setting, resolve
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
 

@@ -11,10 +11,10 @@ from helpers import ALGORITHMS, build, end, flat, logistic, quad, ring, same_bit
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.engine import devices as spmd
-from diamond.engine.devices import Spmd
-from diamond.engine.round import start
-from diamond.numbers.open_numbers import Setting, resolve
+from diamond.engine import multi_device as spmd
+from diamond.engine.multi_device import Spmd
+from diamond.engine.round_program import start
+from diamond.schedules.deferred import Setting, resolve
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 NETWORK = diamond.network.erdos_renyi(5, 0.6, seed=2)

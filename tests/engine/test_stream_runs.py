@@ -7,13 +7,13 @@ from streaming import AGENTS, endless, upper_loss
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.core.cost import total
+from diamond.core.cost_counter import total
 from diamond.core.sampling import key
-from diamond.engine.devices import Spmd
-from diamond.engine.many import many
-from diamond.engine.peers import rehearse
-from diamond.engine.round import start
+from diamond.engine.many_runs import many
+from diamond.engine.multi_device import Spmd
+from diamond.engine.round_program import start
 from diamond.engine.simulate import check
+from diamond.engine.site_rehearsal import rehearse
 
 NETWORK, ROUNDS, BATCH = ring(AGENTS), 12, 6
 GIVEN = dict(alpha=0.05, beta=0.1, eta=0.3, gamma=0.3, batch=BATCH)

@@ -8,7 +8,7 @@ from compiling import quickly
 from helpers import quad, ring
 
 import diamond
-from diamond.engine.many import many
+from diamond.engine.many_runs import many
 from diamond.metrics.measures import parse_measures
 
 GIVEN = dict(alpha=0.05, beta=0.2, batch=3)

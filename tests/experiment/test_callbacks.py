@@ -26,7 +26,7 @@ def test_tensorboard_reads_the_history_of_a_run(tmp_path, monkeypatch):
     installed("tensorboardX", "tensorboard")
     from tensorboardX.proto.event_pb2 import Event
 
-    problem = diamond.problems.quadratic(agents=2, upper=2, lower=2, rows=6)
+    problem = diamond.gallery.quadratic(agents=2, upper=2, lower=2, rows=6)
     chain = diamond.hypergradient.neumann(3, 9.0)
     algorithm = diamond.dsgd(0.01, 0.1, batch=2, hypergradient=chain)
     with quickly(), callbacks.tensorboard(tmp_path) as log:

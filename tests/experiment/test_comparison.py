@@ -7,7 +7,7 @@ from compiling import quickly, unmeasured
 from helpers import quad, ring, same_bits
 
 import diamond
-from diamond.runs import reader
+from diamond.records import folder_reader
 
 CHAIN = diamond.hypergradient.neumann(3, 1.6)
 MISTAKES = [
@@ -79,7 +79,7 @@ def test_in_a_notebook_it_is_a_table(found):
 def test_it_is_saved_as_run_folders(found, tmp_path):
     made, _ = found
     assert made.save(tmp_path / "out") == tmp_path / "out"
-    stored = reader.runs([tmp_path / "out"])
+    stored = folder_reader.runs([tmp_path / "out"])
     assert [run.path.name for run in stored] == [
         "DIAMOND-seed0",
         "DIAMOND-seed1",
@@ -116,7 +116,7 @@ def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
             assert getattr(other, name) == getattr(run, name)
         for name, spent in run.costs.items():
             np.testing.assert_array_equal(other.costs[name], spent)
-    stored = reader.runs([lanes.save(tmp_path / "lanes")])
+    stored = folder_reader.runs([lanes.save(tmp_path / "lanes")])
     assert [one.digest() == one.manifest["digest"] for one in stored[:2]] == [True] * 2
 
 
@@ -145,7 +145,7 @@ def test_a_method_that_fails_stops_no_other(monkeypatch, tmp_path):
     _, first, second = made.table().splitlines()
     assert first.split() == ["dsgd"] + ["failed"] * 6 and second.startswith("gt_sgd")
     assert [row.get("failed", 0) for row in made.rows()] == [1, 0]
-    assert [run.path.name for run in reader.runs([made.save(tmp_path)])] == ["gt_sgd-seed7"]
+    assert [run.path.name for run in folder_reader.runs([made.save(tmp_path)])] == ["gt_sgd-seed7"]
     for batched in (False, True):  # where all fail, so does the comparison
         with quickly(), pytest.raises(ValueError, match=said):
             diamond.compare(quad(), net, {"one": methods["dsgd"]}, 2, seeds=[7], batched=batched)

@@ -12,20 +12,20 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli, schedule
-from diamond.config import schedules
-from diamond.config.experiment import load, read
+from diamond.config import schedule_text
+from diamond.config.experiment_file import load, read
 from diamond.config.options import estimator
 from diamond.config.validation_errors import BadExperiment
-from diamond.examples.template import write
 from diamond.experiment import jobs
-from diamond.experiment.runner import again, begin, comparison, single
-from diamond.runs.reader import open_run, runs
+from diamond.experiment.job_runner import again, begin, comparison, single
+from diamond.records.folder_reader import open_run, runs
+from diamond.templates.experiment_template import write
 
 MINE = """
 import diamond
 
 def make(agents: int = 3, noise=0.5, sizes: list[int] = [6, 6, 6]):
-    return diamond.problems.quadratic(agents, 2, 2, sizes, noise=noise)
+    return diamond.gallery.quadratic(agents, 2, 2, sizes, noise=noise)
 
 def broken():
     return 7
@@ -170,7 +170,7 @@ def folder(tmp_path_factory):
 
 
 def command(*words):
-    from diamond.machine import compilation_cache
+    from diamond.hardware import compilation_cache
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation_cache, "compile_cache", lambda: None)
@@ -242,18 +242,18 @@ def test_keys_are_set_in_every_table_of_a_list(folder):
 ])  # fmt: skip
 @pytest.mark.quick
 def test_schedules_are_spelled_and_read_back(text, made):
-    assert schedules.parse(text) == made
-    assert schedules.parse(schedules.spell(made)) == made
+    assert schedule_text.parse(text) == made
+    assert schedule_text.parse(schedule_text.spell(made)) == made
 
 
 def test_a_function_of_the_users_has_no_spelling():
-    assert schedules.spell(schedule.schedule(lambda t: 1 / (1 + t))) is None
+    assert schedule_text.spell(schedule.schedule(lambda t: 1 / (1 + t))) is None
 
 
 @pytest.mark.parametrize("name", ["power(__import__('os'))", "().__class__", "1/0", "power(1)(2)"])
 def test_a_schedule_is_no_program(name):
     with pytest.raises(ValueError, match=r"schedule|divides by 0|must be a number"):
-        schedules.parse(name)
+        schedule_text.parse(name)
 
 
 def test_hypergradients_by_name_and_by_table():

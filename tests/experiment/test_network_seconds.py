@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond.cli import app
-from diamond.cli.tables import columns_of
-from diamond.config.experiment import load
+from diamond.cli.terminal_tables import columns_of
+from diamond.config.experiment_file import load
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment.comparison import compare
+from diamond.records.export import export
+from diamond.records.folder_reader import open_run
+from diamond.records.result_table import rows
 from diamond.report import figures
-from diamond.report.payload import AXES, axes, payload
-from diamond.runs.export import export
-from diamond.runs.reader import open_run
-from diamond.runs.table import rows
+from diamond.report.report_payload import AXES, axes, payload
 
 LINKS = {"rate": 1e4, "latency": 0.01, "loss": 0.05, "joules_per_bit": 1e-6}
 NETWORK = {"graph": "ring", "agents": 3, "links": LINKS}

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli, theory
-from diamond.advice import advice
-from diamond.config import federation
-from diamond.config.experiment import load, read
+from diamond.advice import recommendation
+from diamond.config import federation_file
+from diamond.config.experiment_file import load, read
 from diamond.config.validation_errors import BadExperiment
-from diamond.experiment.execute import ResumeOverrides, check_unchanged
-from diamond.numbers.learned import learned_names
+from diamond.experiment.execution import ResumeOverrides, check_unchanged
+from diamond.schedules.learned import learned_names
 from diamond.tuning.experiment_grid import grid
 
 MINE = '''
@@ -108,7 +108,7 @@ def test_a_federation_names_what_all_sites_have(here):
     terms = {"rounds": 3, "network": "ring:3", "algorithm": "mine.py:make"}
     sites = {name: f"localhost:{port}" for port, name in enumerate("abc", 5001)}
     with pytest.raises(BadExperiment, match=r"no algorithm 'mine\.py:make'"):
-        federation.agreed("f", terms, sites)
+        federation_file.agreed("f", terms, sites)
 
 
 def test_advise_takes_it(here, monkeypatch):
@@ -118,12 +118,12 @@ def test_advise_takes_it(here, monkeypatch):
         seen.update(algorithms)
         raise FileNotFoundError("enough")
 
-    monkeypatch.setattr(advice, "advise", spy)
+    monkeypatch.setattr(recommendation, "advise", spy)
     own = "algorithm = 'mine.py:make'\n"
     (here / "own.toml").write_text(TOML[: TOML.index("[algorithm]")] + own)
     for words, names in (
         (["tiny.toml", "--algorithm", "mine.py:make"], {"mine"}),
-        (["own.toml"], {*advice.tried("personal", 3, "symmetric"), "mine"}),
+        (["own.toml"], {*recommendation.tried("personal", 3, "symmetric"), "mine"}),
         (["own.toml", "--algorithm", "dsgd"], {"dsgd"}),
     ):
         seen.clear()
@@ -139,9 +139,9 @@ def test_own_methods_are_extrapolated_as_plain_sampling(here, monkeypatch):
     one = experiment(here, {"name": "mine.py:make", "alpha": 0.05, "beta": 0.2})
     built, rates = {"mine": one.algorithm[0].build()}, []
     rounds_to = lambda target, run, rate: rates.append(rate) or 1000.0
-    monkeypatch.setattr(advice, "_rounds_to", rounds_to)
+    monkeypatch.setattr(recommendation, "_rounds_to", rounds_to)
     parts = one.problem.build(), one.network[0].build()
-    found = advice.advise(*parts, batch=2, pilot=10, algorithms=built)
+    found = recommendation.advise(*parts, batch=2, pilot=10, algorithms=built)
     (prospect,) = found.prospects
     assert prospect.algorithm == "mine" and found.best.algorithm == "mine"
     assert rates == [1 / 2] and prospect.rounds == 1000.0

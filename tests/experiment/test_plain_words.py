@@ -23,11 +23,11 @@ from diamond import cli
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
 from diamond.experiment.folder_names import apart, folder_name
-from diamond.experiment.runner import every_mistake
-from diamond.problem import validate
-from diamond.runs import checkpoint
-from diamond.runs.reader import below, open_run
-from diamond.runs.writer import Writer
+from diamond.experiment.job_runner import every_mistake
+from diamond.problem import problem_validation
+from diamond.records import checkpoint
+from diamond.records.folder_reader import below, open_run
+from diamond.records.folder_writer import Writer
 
 BEGUN = dict.fromkeys(("problem", "resolved", "algorithm", "network", "seed"), 0)
 
@@ -106,7 +106,7 @@ def test_a_metric_has_a_name_of_its_own():
     dsgd = diamond.dsgd(0.05, 0.2, 4, diamond.hypergradient.exact())
     with quickly():
         run = diamond.simulate(plain, ring(4), dsgd, 1)
-    assert {*run.history, *run.per_agent} <= validate.TAKEN
+    assert {*run.history, *run.per_agent} <= problem_validation.TAKEN
 
 
 def test_a_run_whose_process_is_gone_is_not_running(tmp_path):

@@ -9,10 +9,10 @@ from helpers import logistic, quad
 from tiny import TOML
 
 import diamond
-from diamond.config.experiment import load, named
+from diamond.config.experiment_file import load, named
 from diamond.tuning.experiment_grid import Setting
 from diamond.tuning.experiment_tuning import edges
-from diamond.tuning.tuner import Result
+from diamond.tuning.successive_halving import Result
 
 
 @pytest.mark.parametrize("stem, name", [

@@ -6,7 +6,7 @@ import pytest
 from helpers import quad, sample_of
 
 import diamond
-from diamond.numbers.open_numbers import Setting, agent_numbers, resolve
+from diamond.schedules.deferred import Setting, agent_numbers, resolve
 
 
 def test_depths_of_ones_own_are_spread_over_the_agents():

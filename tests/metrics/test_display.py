@@ -14,7 +14,7 @@ from compiling import quickly
 from helpers import quad, ring
 
 import diamond
-from diamond.engine.many import many
+from diamond.engine.many_runs import many
 
 CHAIN = diamond.hypergradient.neumann(3, 1.6)
 MINE = diamond.diamond(alpha=0.05, beta=0.2, eta=0.5, gamma=0.5, batch=3, hypergradient=CHAIN)
@@ -88,7 +88,7 @@ def test_a_notebook_has_one_line(monkeypatch):
 def test_elsewhere_nothing_is_shown_and_rich_is_not_imported():
     code = """
 import sys, diamond
-made = diamond.problems.quadratic(agents=3, upper=2, lower=2, rows=6)
+made = diamond.gallery.quadratic(agents=3, upper=2, lower=2, rows=6)
 steps = dict(alpha=0.05, beta=0.2, eta=0.5, gamma=0.5)
 mine = diamond.diamond(batch=2, hypergradient=diamond.hypergradient.neumann(3, 1.6), **steps)
 diamond.compare(made, diamond.network.ring(3), {"mine": mine}, 2)

@@ -8,8 +8,8 @@ import pytest
 from helpers import ESTIMATORS, quad, ring
 
 import diamond
+from diamond.gallery import meta_learning
 from diamond.metrics.early_warnings import EarlyWarnings, _lengths
-from diamond.problems import meta_learning
 
 CALM = {
     "round": 10,

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 import diamond
 from diamond import hypergradient as hg
 from diamond.metrics import lower_solution
-from diamond.metrics.exact import measure
+from diamond.metrics.exact_measures import measure
 from diamond.problem import Problem
 
 OPTIONS = dict(alpha=0.05, beta=0.2, batch=3, hypergradient=ESTIMATORS["neumann_sum"])

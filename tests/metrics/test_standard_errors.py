@@ -11,7 +11,7 @@ from helpers import agent_of
 from streaming import AGENTS, NOISE, WEIGHTS, draw, endless, loss, ridge, solved, upper_loss
 
 import diamond
-from diamond.metrics.exact import _measure
+from diamond.metrics.exact_measures import _measure
 from diamond.metrics.lower_solution import Own, Together
 from diamond.metrics.standard_errors import Agents, Asked, Found, _alone, _directions, _lower
 

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.engine.many import many
+from diamond.engine.many_runs import many
+from diamond.gallery import hyperparameter, meta_learning
+from diamond.gallery._labels import labelled
 from diamond.metrics.divergence import unsound
 from diamond.problem import Problem
-from diamond.problems import hyperparameter, meta_learning
-from diamond.problems._labels import labelled
 
 GIVEN = diamond.dsgd(alpha=0.05, beta=0.2, batch=4, hypergradient=diamond.hypergradient.exact())
 
@@ -78,7 +78,7 @@ def test_the_command_fails_where_a_measure_does(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "import jax.numpy as jnp\nimport diamond\n\n\n"
         "def make():\n"
-        "    q = diamond.problems.quadratic(agents=3, upper=2, lower=2, rows=6)\n"
+        "    q = diamond.gallery.quadratic(agents=3, upper=2, lower=2, rows=6)\n"
         "    gone = lambda x, y, rows: jnp.where(jnp.sum(x**2) > 1e-3, jnp.nan, 1.0)\n"
         "    rows = q.rows['train'], q.rows['valid']\n"
         "    return diamond.Problem(q.upper, q.lower, q.init, *rows, metrics={'gone': gone})\n"

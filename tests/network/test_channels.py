@@ -15,13 +15,13 @@ import diamond
 from diamond import hypergradient as hg
 from diamond import network
 from diamond.core.sampling import Moment, key
-from diamond.engine.many import many
-from diamond.engine.round import begin, play
+from diamond.engine.many_runs import many
+from diamond.engine.round_program import begin, play
+from diamond.interface.round_interface import Message
 from diamond.network import channels
 from diamond.network.mixing.link_mixer import link_mixer
 from diamond.network.mixing.lossy_mixer import LossyMixer, mixing
 from diamond.network.mixing.mixer import Mixer
-from diamond.rounds.algorithm import Message
 
 STEPS = dict(alpha=0.02, beta=0.2, eta=0.5, gamma=0.5)
 # In the limit nothing is lost: DIAMOND ends at the solution, to rounding.

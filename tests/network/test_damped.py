@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diamond import network
-from diamond.algorithms.parts import learned_numbers
+from diamond.algorithms.parts import learned_algorithm
 from diamond.network import channels
 from diamond.network.spectrum import tracking_limit
 
@@ -49,6 +49,6 @@ def test_a_tracked_y_over_damped_one_way_links_takes_half_the_limit_of_their_mat
     mixed = [0.8 * np.eye(6) + 0.2 * m.toarray() for m in (made.weights, made.shares)]
     rows, columns = (type(made.weights)(m) for m in mixed)
     limit = 0.5 * tracking_limit([rows], [columns], early=False)
-    share = learned_numbers._stable_share(setting, 1e9).value
-    assert share == pytest.approx(learned_numbers.MARGIN * limit)
+    share = learned_algorithm._stable_share(setting, 1e9).value
+    assert share == pytest.approx(learned_algorithm.MARGIN * limit)
     assert limit != pytest.approx(0.5 * made.tracking["atc"])

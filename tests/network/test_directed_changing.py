@@ -11,8 +11,8 @@ import diamond
 from diamond import hypergradient as hg
 from diamond import network
 from diamond.core.sampling import Moment, key
+from diamond.interface.round_interface import Message
 from diamond.network.mixing.link_mixer import link_mixer
-from diamond.rounds.algorithm import Message
 
 ONE_WAY = {
     "ring": network.one_way_ring(6),
@@ -159,7 +159,7 @@ def test_push_sum_keeps_its_weights_and_totals():
 
 
 def test_networks_that_change_share_one_program():
-    from diamond.engine.round import advance
+    from diamond.engine.round_program import advance
 
     q = quad(agents=6, rows=4, noise=0.0)
     method = build("diamond", hypergradient=hg.exact(), batch=2, **GIVEN)
@@ -233,11 +233,11 @@ def test_a_prox_needs_balanced_weights_and_the_theory_symmetric_ones():
     with pytest.raises(ValueError, match="needs balanced weights"):
         diamond.simulate(boxed, ONE_WAY["digraph"], diamond.prometheus(batch=2), 1)
     with pytest.raises(ValueError, match="the theory of the paper is of symmetric weights"):
-        diamond.theory.estimate(known, ONE_WAY["digraph"])
+        diamond.theory.constant_estimates(known, ONE_WAY["digraph"])
 
 
 def test_peers_take_links_both_ways_only():
-    from diamond.peers.agent import Agent
+    from diamond.peers.site_agent import Agent
 
     with pytest.raises(ValueError, match="sites ask each other both ways"):
         Agent(quad(agents=1), ONE_WAY["digraph"], diamond.dsgd(), 0)

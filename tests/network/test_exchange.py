@@ -6,8 +6,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from diamond import network
-from diamond.machine.sharding import AgentSharding
-from diamond.network.mixing.exchange import AXIS, exchange
+from diamond.hardware.sharding import AgentSharding
+from diamond.network.mixing.device_exchange import AXIS, exchange
 
 pytestmark = pytest.mark.quick
 

@@ -5,8 +5,8 @@ import pytest
 from helpers import ring
 
 from diamond.network import erdos_renyi, one_way_ring, path
-from diamond.network.links.clock import Clock
-from diamond.network.links.properties import HEADERS
+from diamond.network.links.link_clock import Clock
+from diamond.network.links.link_properties import HEADERS
 from diamond.network.links.resending import PACKET, mean_resends, packets, resends
 
 

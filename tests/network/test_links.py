@@ -9,10 +9,10 @@ from compiling import unmeasured
 from helpers import ESTIMATORS, build, quad, ring
 
 import diamond
-from diamond.engine.many import many
+from diamond.engine.many_runs import many
 from diamond.network import complete, path, star
-from diamond.network.links.clock import Clock
-from diamond.network.links.properties import revised
+from diamond.network.links.link_clock import Clock
+from diamond.network.links.link_properties import revised
 
 CHAIN = ESTIMATORS["neumann_sum"]
 SIZE = 3 * 8  # bytes of x in the quadratic problem

@@ -9,10 +9,10 @@ from helpers import build, quad, ring
 import diamond
 from diamond import network
 from diamond.core.sampling import Moment, key
+from diamond.interface.round_interface import Message
 from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import mixing
 from diamond.network.mixing.lost_messages import losses
-from diamond.rounds.algorithm import Message
 
 CASES = {
     "bursts": (ring(5).through(channels.drops(0.3, burst=3)), [None]),

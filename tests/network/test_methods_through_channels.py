@@ -8,10 +8,10 @@ from compiling import quickly
 from helpers import METHODS, build, end, quad, ring
 
 from diamond.core.sampling import Moment, key
+from diamond.interface.traffic import messages
 from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import mixing
-from diamond.numbers.open_numbers import suited, swap
-from diamond.rounds.traffic import messages
+from diamond.schedules.deferred import suited, swap
 
 OPTIONS = {
     "delay": [{"rounds": 0}, {"rounds": 2}],

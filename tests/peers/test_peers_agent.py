@@ -11,8 +11,8 @@ from helpers import end, flat, quad, ring
 from peering import NAMES, agents, given, lockstep, own, stacked
 
 import diamond
-from diamond.peers.agent import Agent
 from diamond.peers.handshake import differing, digest
+from diamond.peers.site_agent import Agent
 
 NETWORKS = [ring(5), diamond.network.erdos_renyi(5, 0.6, seed=2)]
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leaving import FOREVER, LABOUR, LIMITS, PATH, ROUNDS, Town, team
 
-from diamond.peers import frame
+from diamond.peers import wire_format
 from diamond.peers.edge_journal import DOWN, UP, YES, EdgeJournal, Words
 from diamond.peers.handshake import differing, digest
 
@@ -67,7 +67,7 @@ def test_one_that_returns_learns_of_all_rounds_it_has_missed_at_once(tmp_path):
     asked = []
 
     async def hop(hop, content):
-        header, _ = frame.unpack(content, 2**20) if not hop.back else ({}, b"")
+        header, _ = wire_format.unpack(content, 2**20) if not hop.back else ({}, b"")
         if hop.sender == 0 and header.get("kind") == "ask":
             asked.append((hop.receiver, header["round"]))
         return content
@@ -136,10 +136,10 @@ def test_cut_off_at_any_instant_of_an_exchange(tmp_path):
 def test_one_whose_messages_are_not_finite_is_done_without_at_once(tmp_path, caplog, liar):
     def spoil(frames):
         """A sound frame of the same message, with a number that is not finite."""
-        header, content = frame.unpack(frames, 2**20)
+        header, content = wire_format.unpack(frames, 2**20)
         numbers = np.frombuffer(content, float).copy()
         numbers[0] = np.nan
-        return frame.pack(header, numbers.tobytes())
+        return wire_format.pack(header, numbers.tobytes())
 
     async def hop(hop, content):
         message = hop.back and hop.receiver == liar and len(content) > 200

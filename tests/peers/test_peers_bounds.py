@@ -7,12 +7,12 @@ import tracemalloc
 import pytest
 from sites import federation
 
-from diamond.peers import gate, kept_messages, roster
-from diamond.peers.frame import pack
+from diamond.peers import admission, message_store, roster
 from diamond.peers.outbox import Outbox
-from diamond.peers.packets import ANSWER, ASK, Packets
+from diamond.peers.packet_stream import ANSWER, ASK, Packets
 from diamond.peers.server import Server
 from diamond.peers.tls import context
+from diamond.peers.wire_format import pack
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def kept(tmp_path):
     """Messages of 2 MB on the disk, by round."""
     frames = {(t, 0): bytes([t]) * 2**21 for t in range(16)}
     outbox = Outbox([0])
-    outbox.frames = dict(kept_messages.save(tmp_path / "messages", 16, frames))
+    outbox.frames = dict(message_store.save(tmp_path / "messages", 16, frames))
     return outbox
 
 
@@ -99,7 +99,7 @@ def test_a_flood_of_silent_connections_keeps_no_neighbour_out(bundles, source):
             slow.setblocking(False)
             await asyncio.sleep(0.05)
             flood = []
-            for n in range(4 * gate.ALL):  # while the neighbour's first bytes travel
+            for n in range(4 * admission.ALL):  # while the neighbour's first bytes travel
                 where = {"local_addr": (f"127.0.1.{n % 40 + 1}", 0)}
                 flood.append(await asyncio.open_connection(host, int(port), **where))
             heard = lambda *packet: answers.put_nowait(packet)

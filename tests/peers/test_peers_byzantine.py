@@ -13,16 +13,16 @@ from helpers import quad, ring
 from peering import agents, given
 
 import diamond
-from diamond.peers import programs
-from diamond.peers.agent import Agent
+from diamond.interface.round_interface import Message
+from diamond.peers import agent_programs
 from diamond.peers.audit import Audit
-from diamond.peers.errors import Stopped
+from diamond.peers.call_errors import Stopped
 from diamond.peers.handshake import differing, digest
-from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.node import Node
-from diamond.peers.suspicion import FAR, ROUNDS, Suspicion
+from diamond.peers.outlier_detection import FAR, ROUNDS, Suspicion
+from diamond.peers.site_agent import Agent
 from diamond.problem import Problem
-from diamond.rounds.algorithm import Message
 
 LIAR = 0
 NAMES = {0: "north", 1: "south", 2: "west", 3: "east"}
@@ -123,8 +123,8 @@ def test_clipped_messages_are_those_of_the_formula():
         x, u = random.normal(size=(2, 4, 3))
         x[3] *= 1e3
         said = [Message(jnp.asarray(a), {"u": jnp.asarray(b)}) for a, b in zip(x, u)]
-        far = [programs.spread([one[k] for one in said], here)[0] for k in (0, 1)]
-        found = programs.clipped(said, weights, here, far, 2.0)
+        far = [agent_programs.spread([one[k] for one in said], here)[0] for k in (0, 1)]
+        found = agent_programs.clipped(said, weights, here, far, 2.0)
         for rows, change in ((x, found.average), (u, found.total["u"])):
             d = np.linalg.norm(rows - rows[here], axis=1)
             usual = np.sort(np.delete(d, here))[1]

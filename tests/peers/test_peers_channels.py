@@ -11,11 +11,11 @@ from peering import agents, lockstep, stacked
 
 import diamond
 from diamond.hypergradient import exact
+from diamond.interface.traffic import traffic
 from diamond.network import channels
-from diamond.peers import frame
+from diamond.peers import wire_format
 from diamond.peers.local_measures import disagreement
 from diamond.peers.node import Node
-from diamond.rounds.traffic import traffic
 
 ONE = diamond.gt_sgd(0.05, batch=3, order="paper"), "none"
 TWO = (
@@ -54,8 +54,8 @@ def test_sites_go_the_way_of_the_simulation_in_the_bytes_that_are_counted(name):
     told = traffic(team[0].outline, team[0].objectives, *problem.start(0), network.channels)
     turns = range(team[0].exchanges)
     arrays = [team[0].tell(found[0], turn, team[0].think(found[0], turn)) for turn in turns]
-    frames = [frame.encode(frame.Envelope("", 0, 4, 0), one) for one in arrays]
-    sent = [len(frame.unpack(one, 10**6)[1]) for one in frames]
+    frames = [wire_format.encode(wire_format.Envelope("", 0, 4, 0), one) for one in arrays]
+    sent = [len(wire_format.unpack(one, 10**6)[1]) for one in frames]
     assert sum(sent) == team[0].bytes == told.bytes
 
 

@@ -21,15 +21,15 @@ from crashing import (
 from helpers import same_bits
 from peering import given, lockstep
 
-from diamond.engine.peers import rehearse
-from diamond.peers.agent import Agent
-from diamond.peers.checkpoints import OtherRun
-from diamond.peers.errors import Refused, Stopped, Unreachable
-from diamond.peers.frame import Ask, FrameError, encode_ask, pack
-from diamond.peers.in_process import Wire, inline, play
+from diamond.engine.site_rehearsal import rehearse
+from diamond.peers.call_errors import Refused, Stopped, Unreachable
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.outbox import Gone, Outbox
+from diamond.peers.site_agent import Agent
+from diamond.peers.site_checkpoint import OtherRun
 from diamond.peers.timeouts import GaveUp
+from diamond.peers.wire_format import Ask, FrameError, encode_ask, pack
 
 VICTIM = 1  # in the middle of a path of three
 

@@ -7,16 +7,16 @@ import pytest
 from compiling import quickly
 from crashing import Cluster, team
 
-from diamond.peers import checkpoints
-from diamond.peers.checkpoints import OtherRun
+from diamond.peers import site_checkpoint
 from diamond.peers.edge_journal import DOWN, LENGTH, UP, DamagedJournal, EdgeJournal
-from diamond.peers.in_process import Wire
+from diamond.peers.in_process_transport import Wire
 from diamond.peers.node import Node
 from diamond.peers.outbox import Outbox
-from diamond.peers.run_folder import SiteFolder
-from diamond.runs import checkpoint
-from diamond.runs.manifest import Origin
-from diamond.runs.writer import Writer
+from diamond.peers.site_checkpoint import OtherRun
+from diamond.peers.site_run_folder import SiteFolder
+from diamond.records import checkpoint
+from diamond.records.folder_writer import Writer
+from diamond.records.manifest import Origin
 
 
 def written(folder, rounds=6):
@@ -84,10 +84,10 @@ ODD = [b"", b"{", b"[]", b'{"run": "r"}', b'{"run": "r", "neighbours": 3}']
 
 @pytest.mark.parametrize("content", ODD)
 def test_a_damaged_note_of_who_has_finished_is_set_aside(tmp_path, caplog, content):
-    checkpoints.finish(tmp_path, "r", {1, 2})
-    assert checkpoints.finished(tmp_path, "r") == {1, 2}
+    site_checkpoint.finish(tmp_path, "r", {1, 2})
+    assert site_checkpoint.finished(tmp_path, "r") == {1, 2}
     (tmp_path / "finished.json").write_bytes(content)
-    assert checkpoints.finished(tmp_path, "r") == set()
+    assert site_checkpoint.finished(tmp_path, "r") == set()
     assert (tmp_path / "finished.json.damaged-1").read_bytes() == content
     assert "finished.json is damaged" in caplog.text and "started once more" in caplog.text
 
@@ -104,7 +104,7 @@ def test_a_damaged_newest_checkpoint_is_logged_with_what_follows(tmp_path, caplo
         content = newest.read_bytes()
         newest.write_bytes(content[: len(content) // 2])
         store = Outbox(agent.neighbours)
-        found = checkpoints.restore(folder, run, agent.begin(), store)
+        found = site_checkpoint.restore(folder, run, agent.begin(), store)
         before = checkpoint.rounds(folder / "checkpoint")[-1]
     assert found.clock == before < int(newest.name[:10])
     (line,) = [record.getMessage() for record in caplog.records]

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.cli.net_progress import SiteProgress
-from diamond.examples import peers_demo
-from diamond.machine import compilation_cache
-from diamond.peers.in_process import Wire
+from diamond.hardware import compilation_cache
+from diamond.peers.in_process_transport import Wire
 from diamond.peers.node import Node
-from diamond.runs.reader import runs
+from diamond.records.folder_reader import runs
+from diamond.templates import sites_demo
 
 ENTRY = {"round": 20, "local_loss": 0.5, "lower_error": 0.01, "disagreement": 0.001}
 ENTRY |= {"bytes": 2e6, "seconds": 9.0, "waited": 4.0}
@@ -31,27 +31,27 @@ def demo(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_the_demo_ends_as_the_simulation_though_one_site_is_killed(demo, monkeypatch, tmp_path):
-    monkeypatch.setattr(peers_demo, "ROUNDS", 30)
-    simulate, simulated = peers_demo.simulate, []
+    monkeypatch.setattr(sites_demo, "ROUNDS", 30)
+    simulate, simulated = sites_demo.simulate, []
     note = lambda *given: simulated.append(simulate(*given)) or simulated[0]
-    monkeypatch.setattr(peers_demo, "simulate", note)
+    monkeypatch.setattr(sites_demo, "simulate", note)
     found = demo("--json")
     assert found.exit_code == 0, found.output
     assert 0 <= json.loads(found.stdout)["difference"] < 1e-5
     sites = runs([tmp_path / "demo-peers"])
-    assert sorted(run.path.name for run in sites) == sorted(peers_demo.SITES)
+    assert sorted(run.path.name for run in sites) == sorted(sites_demo.SITES)
     for run in sites:
         assert run.manifest["status"] == "finished" and run.last["round"] == 30
         log = (tmp_path / "demo-peers" / "federation" / f"{run.path.name}.log").read_text()
-        assert log.count("neighbours") == 1 + (run.path.name == peers_demo.VICTIM)  # starts
+        assert log.count("neighbours") == 1 + (run.path.name == sites_demo.VICTIM)  # starts
     assert all(run.manifest["resolved"] == simulated[0].resolved for run in sites)
     assert (tmp_path / "demo-peers" / "report.html").exists()
 
 
 @pytest.mark.parametrize(("gap", "code"), [(9e-6, 0), (2e-5, 1), (float("nan"), 1)])
 def test_a_difference_beyond_rounding_fails(demo, monkeypatch, gap, code):
-    monkeypatch.setattr(peers_demo.Demo, "run", lambda self: None)
-    monkeypatch.setattr(peers_demo.Demo, "difference", lambda self: gap)
+    monkeypatch.setattr(sites_demo.Demo, "run", lambda self: None)
+    monkeypatch.setattr(sites_demo.Demo, "difference", lambda self: gap)
     monkeypatch.setattr("diamond.report.build", lambda folders, out: out)
     found = demo("--quiet")
     assert (
@@ -60,18 +60,18 @@ def test_a_difference_beyond_rounding_fails(demo, monkeypatch, gap, code):
 
 
 def test_a_site_that_fails_is_named_with_its_log(monkeypatch, tmp_path):
-    start, sleep = peers_demo.Demo._start, "import time; time.sleep(100)"
+    start, sleep = sites_demo.Demo._start, "import time; time.sleep(100)"
 
     def begun(self, name):  # the others are there, and compile nothing
         if name == "east":
             return start(self, name)
         self.processes[name] = subprocess.Popen([sys.executable, "-c", sleep])
 
-    monkeypatch.setattr(peers_demo.Demo, "_start", begun)
-    one = peers_demo.Demo(tmp_path, lambda said: None)
+    monkeypatch.setattr(sites_demo.Demo, "_start", begun)
+    one = sites_demo.Demo(tmp_path, lambda said: None)
     one.lay()
     (one.place / "east.npz").unlink()
-    with pytest.raises(peers_demo.Failed, match=r"east failed; see .*east\.log"):
+    with pytest.raises(sites_demo.Failed, match=r"east failed; see .*east\.log"):
         one.run()
     assert all(process.poll() is not None for process in one.processes.values())
 

@@ -8,11 +8,11 @@ import pytest
 from compiling import quickly
 
 import diamond
-from diamond.peers.agent import Agent
-from diamond.peers.disk_and_memory import room_for
-from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.node import Node
-from diamond.runs import checkpoint
+from diamond.peers.resource_estimate import room_for
+from diamond.peers.site_agent import Agent
+from diamond.records import checkpoint
 
 SIZE, ROUNDS, EVERY = 5_000, 24, 4  # numbers in x; a message has twice as many
 NETWORK = diamond.network.path(2)

@@ -14,15 +14,15 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.peers.errors import Stopped
-from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.call_errors import Stopped
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.node import Node
-from diamond.peers.run_folder import SiteFolder
-from diamond.report.payload import payload
-from diamond.runs.export import columns, export
-from diamond.runs.manifest import Origin
-from diamond.runs.reader import open_run, runs
-from diamond.runs.writer import Writer
+from diamond.peers.site_run_folder import SiteFolder
+from diamond.records.export import columns, export
+from diamond.records.folder_reader import open_run, runs
+from diamond.records.folder_writer import Writer
+from diamond.records.manifest import Origin
+from diamond.report.report_payload import payload
 
 SITES = ["north", "south", "west"]
 AT = [0, 2, 4, 6, 7]  # rounds that are measured

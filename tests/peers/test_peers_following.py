@@ -7,13 +7,13 @@ from crashing import EVERY, LIMITS, ROUNDS, team
 from helpers import same_bits
 from peering import lockstep
 
-from diamond.peers.errors import Stopped
-from diamond.peers.following import AHEAD, Feed, Following
-from diamond.peers.frame import unpack
-from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.call_errors import Stopped
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.node import Node
-from diamond.peers.packets import CHUNK
-from diamond.peers.visit import Visit
+from diamond.peers.packet_stream import CHUNK
+from diamond.peers.session import Visit
+from diamond.peers.subscription import AHEAD, Feed, Following
+from diamond.peers.wire_format import unpack
 
 
 def ran(*faults):

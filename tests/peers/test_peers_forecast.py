@@ -9,7 +9,7 @@ from compiling import unmeasured
 from peering import lockstep
 
 import diamond
-from diamond.network.links.properties import HEADERS
+from diamond.network.links.link_properties import HEADERS
 
 KINDS = {  # what takes the time, the links, rounds
     "latency": (dict(rate=1e8, latency=0.4), 5),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from frames import fuzz, reseal
 
-from diamond.peers import frame
-from diamond.peers.frame import Ask, Envelope, FrameError, Leaf, decode, encode, layout
+from diamond.peers import wire_format
+from diamond.peers.wire_format import Ask, Envelope, FrameError, Leaf, decode, encode, layout
 
 pytestmark = pytest.mark.quick
 
@@ -59,9 +59,9 @@ def test_the_bytes_are_the_ones_of_the_format():
         (lambda raw: reseal(raw[:-14] + raw[-4:]), "cut short"),
         (lambda raw: reseal(raw[:-4] + b"more" + raw[-4:]), "followed by other bytes"),
         (lambda raw: raw + b"\0" * 2**20, "at most"),
-        (lambda raw: frame.pack({"kind": "message"}), "the fields"),
-        (lambda raw: frame.pack({"kind": msgpack.Timestamp(0)}), "no msgpack"),
-        (lambda raw: frame.pack({"kind": msgpack.ExtType(1, b"code")}), "no msgpack"),
+        (lambda raw: wire_format.pack({"kind": "message"}), "the fields"),
+        (lambda raw: wire_format.pack({"kind": msgpack.Timestamp(0)}), "no msgpack"),
+        (lambda raw: wire_format.pack({"kind": msgpack.ExtType(1, b"code")}), "no msgpack"),
         (lambda raw: reseal(raw[:9] + b"\xc1" + raw[10:]), "no msgpack"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_message_of_another_round_sender_or_run_is_refused(other, reason):
 
 def test_other_arrays_are_refused_before_they_are_made():
     huge = (Leaf("float32", (10**9,)),)
-    raw = frame.pack(
+    raw = wire_format.pack(
         {"kind": "message", **HERE._asdict(), "arrays": [["float32", [10**9]]]}, b"tiny"
     )
     tracemalloc.start()
@@ -118,13 +118,13 @@ def test_only_floats_travel():
 
 def test_requests_are_checked_too():
     ask = Ask("d1ce", 3, 7, 5)
-    header, _ = frame.unpack(frame.encode_ask(ask), 1000)
-    assert frame.decode_ask(header) == ask
+    header, _ = wire_format.unpack(wire_format.encode_ask(ask), 1000)
+    assert wire_format.decode_ask(header) == ask
     for change in ({"round": 4}, {"durable": -1}, {"round": True}, {"run": 1}, {"round": 2**40}):
         with pytest.raises(FrameError):
-            frame.decode_ask(header | change)
+            wire_format.decode_ask(header | change)
     with pytest.raises(FrameError, match="fields"):
-        frame.decode_ask(header | {"more": 1})
+        wire_format.decode_ask(header | {"more": 1})
 
 
 def test_ten_thousand_mutated_frames_raise_nothing_else():

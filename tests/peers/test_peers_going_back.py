@@ -13,20 +13,20 @@ from peering import agents, own, stacked
 from rising import poisoned, rise_at
 
 import diamond
-from diamond.auto import watch
-from diamond.core import tree
-from diamond.engine import rollback as _rewind
-from diamond.engine.peers import rehearse
-from diamond.numbers.open_numbers import by_name
-from diamond.peers import agent, checkpoints, going_back
-from diamond.peers.in_process import Wire, inline, play
+from diamond.auto import loss_monitor
+from diamond.core import pytrees
+from diamond.engine import rollback_policy as _rewind
+from diamond.engine.site_rehearsal import rehearse
+from diamond.peers import site_agent, site_checkpoint, site_rollback
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.local_measures import sent
 from diamond.peers.node import Node
 from diamond.peers.outbox import Outbox
-from diamond.peers.progress import Mark
-from diamond.peers.run_folder import SiteFolder
-from diamond.runs.manifest import Origin
-from diamond.runs.writer import Writer
+from diamond.peers.round_progress import Mark
+from diamond.peers.site_run_folder import SiteFolder
+from diamond.records.folder_writer import Writer
+from diamond.records.manifest import Origin
+from diamond.schedules.deferred import by_name
 
 NETWORK = diamond.network.path(3)  # of diameter 2
 SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open
@@ -62,7 +62,7 @@ def risky():
     free = logistic()
     x = diamond.simulate(free, NETWORK, SOME, 1, every=1).x
     way = jax.tree.map(lambda a, b: a.mean(0) - b, x, free.start(0)[0])
-    return poisoned(free, 0.6 * float(tree.norm(way)))
+    return poisoned(free, 0.6 * float(pytrees.norm(way)))
 
 
 def test_lost_and_risen_they_go_back_to_the_rounds_of_the_simulation(monkeypatch):
@@ -72,9 +72,9 @@ def test_lost_and_risen_they_go_back_to_the_rounds_of_the_simulation(monkeypatch
 
 
 def test_what_is_huge_though_finite_is_lost_where_the_simulation_looks(monkeypatch, caplog):
-    for module in (watch, _rewind):
+    for module in (loss_monitor, _rewind):
         monkeypatch.setattr(module, "EVERY", 5)
-    monkeypatch.setattr(watch, "LOST", 0.5)  # times the start
+    monkeypatch.setattr(loss_monitor, "LOST", 0.5)  # times the start
     with pytest.warns(RuntimeWarning, match="x or y is lost in round") as told:
         compared(logistic(), 12)
     said = [line.getMessage().split(": ", 1)[1] for line in caplog.records]
@@ -96,7 +96,7 @@ def rehearsed():
 def hasty(monkeypatch):
     """The loss is looked at in rounds 1, 3 and 7, where it has risen; x is lost at first."""
     rise_at(monkeypatch, ROUNDS, 3)
-    monkeypatch.setattr(agent, "refreshes", lambda t: [r for r in (1, 3, ROUNDS) if r <= t])
+    monkeypatch.setattr(site_agent, "refreshes", lambda t: [r for r in (1, 3, ROUNDS) if r <= t])
     calm = rehearsed()
     numbers = by_name(calm[0].found)
     assert numbers["shrunk"] < 1 and numbers["risen"] > 0  # both happen
@@ -112,7 +112,7 @@ def ends_well(cluster, calm):
 @pytest.mark.parametrize("apart", [250, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_any_instant_of_going_back(tmp_path, monkeypatch, hasty, apart):
     seen = []
-    with watched(monkeypatch, lambda agent, label: seen.append(agent)):
+    with watched(monkeypatch, lambda site_agent, label: seen.append(site_agent)):
         ends_well(Cluster(tmp_path / "calm", agents=team()), hasty)
     for n in range(0, seen.count(VICTIM), apart):
         cluster = Cluster(tmp_path / str(n), agents=team())
@@ -158,15 +158,15 @@ def test_states_to_go_back_to_travel_with_a_checkpoint_and_the_start_is_ones_own
     there = one.begin_at(x, y)  # as a run that goes on from another does
     kept = [Mark(t, jax.tree.map(lambda a, t=t: a + t, there.state), None) for t in (100, 200, 300)]
     progress = there._replace(t=25, base=33, recent=tuple(kept[:2]), lowest=kept[2])
-    checkpoints.save(tmp_path, "run", progress, Outbox([0, 2]))
-    found = checkpoints.restore(tmp_path, "run", one.begin(), Outbox([0, 2]))
+    site_checkpoint.save(tmp_path, "run", progress, Outbox([0, 2]))
+    found = site_checkpoint.restore(tmp_path, "run", one.begin(), Outbox([0, 2]))
     assert found.clock == 58 and same_bits(
         found._replace(algorithm=None), progress._replace(algorithm=None)
     )
-    assert same_bits(going_back.start(one, found).state.x, x)
-    assert [mark.t for mark in going_back.marks(found, 199)] == [100]
-    back, said = going_back.lost(one, found._replace(found={}), 250, [1.0, 2.0, 1e3], 10)
+    assert same_bits(site_rollback.start(one, found).state.x, x)
+    assert [mark.t for mark in site_rollback.marks(found, 199)] == [100]
+    back, said = site_rollback.lost(one, found._replace(found={}), 250, [1.0, 2.0, 1e3], 10)
     assert (back.t, back.base, back.recent) == (100, 43, ()) and "back to round 100 with" in said
     assert by_name(back.found) == {"shrunk": 0.25, "lost": 151}
-    back, _ = going_back.lost(one, found._replace(found={}), 99, [1.0], 10)
+    back, _ = site_rollback.lost(one, found._replace(found={}), 99, [1.0], 10)
     assert back.t == 0 and same_bits(back.state.x, x)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from diamond.peers.handed_on import rest
+from diamond.peers.output_aliasing import rest
 
 
 def test_what_a_program_only_hands_on_is_not_copied():

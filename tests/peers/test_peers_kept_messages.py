@@ -7,12 +7,12 @@ from crashing import EVERY, ROUNDS, Cluster, team
 from helpers import same_bits
 from peering import lockstep
 
-from diamond.peers import kept_messages
-from diamond.peers.checkpoints import MESSAGES, STATES
-from diamond.peers.frame import Envelope, encode
-from diamond.peers.kept_messages import Written
-from diamond.runs import checkpoint
-from diamond.runs.checkpoint import Damaged
+from diamond.peers import message_store
+from diamond.peers.message_store import Written
+from diamond.peers.site_checkpoint import MESSAGES, STATES
+from diamond.peers.wire_format import Envelope, encode
+from diamond.records import checkpoint
+from diamond.records.checkpoint import Damaged
 
 VICTIM = 1
 
@@ -23,34 +23,34 @@ def frames(rounds):
 
 def test_each_message_is_written_once_and_read_back(tmp_path):
     held = frames(range(3))
-    places = kept_messages.save(tmp_path, 3, held)
+    places = message_store.save(tmp_path, 3, held)
     assert {key: place.read().tobytes() for key, place in places.items()} == held
-    more = kept_messages.save(tmp_path, 5, places | frames([3, 4]))
+    more = message_store.save(tmp_path, 5, places | frames([3, 4]))
     assert sorted(more) == [(3, 0), (4, 0)]  # the others are there
-    counts = kept_messages.counts(places | more)
+    counts = message_store.counts(places | more)
     assert counts == {"0000000003": 3, "0000000005": 2}
-    assert kept_messages.load(tmp_path, 5, counts, "run") == (places | more, True)
-    kept_messages.prune(tmp_path, {"0000000005"})
+    assert message_store.load(tmp_path, 5, counts, "run") == (places | more, True)
+    message_store.prune(tmp_path, {"0000000005"})
     assert [path.name for path in tmp_path.iterdir()] == ["0000000005.log"]
     # What went before is known not to be there, so that nobody waits for it.
-    assert kept_messages.load(tmp_path, 5, counts, "run") == (more, False)
+    assert message_store.load(tmp_path, 5, counts, "run") == (more, False)
 
 
 def test_a_flipped_bit_is_found(tmp_path):
-    kept_messages.save(tmp_path, 2, frames(range(2)))
+    message_store.save(tmp_path, 2, frames(range(2)))
     counts = {"0000000002": 2}
     path = tmp_path / "0000000002.log"
     whole = path.read_bytes()
     for place in range(0, len(whole), 7):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(Damaged, match=r"0000000002.log: not what was written"):
-            kept_messages.load(tmp_path, 2, counts, "run")
+            message_store.load(tmp_path, 2, counts, "run")
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(Damaged, match="1 messages where 2 were written"):
-        kept_messages.load(tmp_path, 2, counts, "run")
+        message_store.load(tmp_path, 2, counts, "run")
     path.write_bytes(whole)
     with pytest.raises(Damaged, match="another run"):
-        kept_messages.load(tmp_path, 2, counts, "other")
+        message_store.load(tmp_path, 2, counts, "other")
 
 
 def test_checkpoints_hold_no_messages_and_disk_and_memory_are_bounded(tmp_path):

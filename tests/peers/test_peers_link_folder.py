@@ -10,16 +10,16 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.config import federation
+from diamond.config import federation_file
 from diamond.metrics.link_costs import LinkCosts
-from diamond.numbers.open_numbers import Found, Setting, resolve
-from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.node import Node
-from diamond.peers.run_folder import SiteFolder
-from diamond.report.payload import payload
-from diamond.runs.manifest import Origin
-from diamond.runs.reader import open_run
-from diamond.runs.writer import Writer
+from diamond.peers.site_run_folder import SiteFolder
+from diamond.records.folder_reader import open_run
+from diamond.records.folder_writer import Writer
+from diamond.records.manifest import Origin
+from diamond.report.report_payload import payload
+from diamond.schedules.deferred import Found, Setting, resolve
 
 ROUNDS, EVERY = 4, 2
 LINKS = {"rate": 1e4, "latency": 0.01, "loss": 0.2, "timeout": 0.05, "joules_per_bit": 1e-6}
@@ -34,7 +34,7 @@ FILE = {
 
 def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
     unmeasured(monkeypatch)
-    network = federation.read(FILE, "trial.toml").graph()
+    network = federation_file.read(FILE, "trial.toml").graph()
     problem = quad(agents=3)
     algorithm = given("gt_sgd")
     diaries = {}

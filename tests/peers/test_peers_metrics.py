@@ -7,9 +7,9 @@ import pytest
 from crashing import EVERY, LIMITS, ROUNDS, team
 from sites import ports
 
-from diamond.peers.in_process import Wire
+from diamond.peers.in_process_transport import Wire
+from diamond.peers.metrics_endpoint import METRICS, READERS, served
 from diamond.peers.node import Node
-from diamond.peers.prometheus import METRICS, READERS, served
 
 LINE = re.compile(r'diamond_(\w+)(?:\{neighbour="((?:[^"\\]|\\.)*)"\})? (-?[\d.e+-]+)')
 

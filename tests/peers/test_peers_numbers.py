@@ -12,13 +12,13 @@ from helpers import ESTIMATORS, build, logistic, same_bits
 from peering import NAMES, agents, lockstep, stacked
 
 import diamond
-from diamond.auto import watch
-from diamond.numbers.open_numbers import by_name, talked
-from diamond.peers import agent, frame
-from diamond.peers.errors import Stopped
-from diamond.peers.in_process import Wire, inline, play
+from diamond.auto import loss_monitor
+from diamond.peers import site_agent, wire_format
+from diamond.peers.call_errors import Stopped
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.max_consensus import Unsettled
 from diamond.peers.node import Node
+from diamond.schedules.deferred import by_name, talked
 
 pytestmark = pytest.mark.filterwarnings("ignore:the upper loss is:RuntimeWarning")  # goes back
 NETWORK = diamond.network.path(3)  # of diameter 2
@@ -81,7 +81,7 @@ def test_what_it_costs_is_what_the_simulation_counts():
 
     async def note(hop, content):
         if hop.back and content:
-            header, arrays = frame.unpack(content, 2**20)
+            header, arrays = wire_format.unpack(content, 2**20)
             if header["kind"] == "message" and header["arrays"]:
                 which = hop.sender, header["sender"], header["round"], header["talk"]
                 arrived[which] = len(arrays)
@@ -111,8 +111,8 @@ def team():
 @pytest.fixture
 def soon(monkeypatch):
     """The loss is looked at in round 3, and once more at the end; no faults come to this."""
-    monkeypatch.setattr(agent, "refreshes", lambda t: [r for r in (3, ROUNDS) if r <= t])
-    monkeypatch.setattr(watch, "SMALL", 10.0)  # it does not go back
+    monkeypatch.setattr(site_agent, "refreshes", lambda t: [r for r in (3, ROUNDS) if r <= t])
+    monkeypatch.setattr(loss_monitor, "SMALL", 10.0)  # it does not go back
     calm = lockstep(team(), ROUNDS)
     assert all(talked(p.found).talks == 2 * TALKS for p in calm)
     return calm
@@ -127,7 +127,7 @@ def ends_well(cluster, calm):
 @pytest.mark.parametrize("apart", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_every_instant_of_the_talk_too(tmp_path, monkeypatch, soon, apart):
     seen = []
-    with watched(monkeypatch, lambda agent, label: seen.append((agent, label))):
+    with watched(monkeypatch, lambda site_agent, label: seen.append((site_agent, label))):
         ends_well(Cluster(tmp_path / "calm", agents=team()), soon)
     assert (
         sum(mark == (VICTIM, "find") for mark in seen) == 5
@@ -147,14 +147,14 @@ def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, soon):
 
 
 def test_what_was_measured_once_is_not_measured_again_for_the_talk(monkeypatch, soon):
-    looked, losses = [], watch._losses
-    monkeypatch.setattr(watch, "_losses", lambda *a: looked.append(1) or losses(*a))
+    looked, losses = [], loss_monitor._losses
+    monkeypatch.setattr(loss_monitor, "_losses", lambda *a: looked.append(1) or losses(*a))
     lockstep(team(), 3)
     assert len(looked) == 3
 
 
 def test_a_measurement_that_is_not_finite_stops_everyone_and_all_know_whose(monkeypatch):
-    find = agent.Agent.find
+    find = site_agent.Agent.find
 
     def broken(self, progress, largest):
         try:
@@ -163,7 +163,7 @@ def test_a_measurement_that_is_not_finite_stops_everyone_and_all_know_whose(monk
             values = open.values * (np.nan if self.number == 2 else 1)
             raise Unsettled(open.name, values) from None
 
-    monkeypatch.setattr(agent.Agent, "find", broken)
+    monkeypatch.setattr(site_agent.Agent, "find", broken)
 
     async def everyone():
         wire = Wire()

@@ -9,12 +9,12 @@ from helpers import quad
 from peering import agents, given
 
 import diamond
-from diamond.examples import peers_demo
-from diamond.peers.errors import Differs
+from diamond.peers.call_errors import Differs
 from diamond.peers.handshake import differing
-from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.in_process_transport import Wire, inline, play
 from diamond.peers.node import Node
 from diamond.peers.timeouts import GaveUp, Limits
+from diamond.templates import sites_demo
 
 NAMES = {0: "north", 1: "south", 2: "west"}
 LIMITS = Limits(connect=1.0, round=30.0, give_up=600.0)
@@ -75,10 +75,10 @@ def test_what_differs_is_told_with_whose_it_is():
 
 def test_the_demo_says_what_it_waits_for_and_never_gives_up(monkeypatch, tmp_path):
     """However long it takes, as long as every site is alive."""
-    monkeypatch.setattr(peers_demo, "SILENCE", 0.0)
+    monkeypatch.setattr(sites_demo, "SILENCE", 0.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     heard = []
-    demo = peers_demo.Demo(tmp_path, heard.append)
+    demo = sites_demo.Demo(tmp_path, heard.append)
     clock = iter(range(0, 10**6, 1000))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     demo._until(lambda: len(heard) == 3, "all to finish")

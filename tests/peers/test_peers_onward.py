@@ -9,9 +9,9 @@ from compiling import quickly
 from crashing import ROUNDS, Cluster, Killed, team, watched
 from peering import lockstep
 
-from diamond.peers import onward
-from diamond.peers.checkpoints import OtherRun
-from diamond.runs import checkpoint
+from diamond.peers import warm_restart
+from diamond.peers.site_checkpoint import OtherRun
+from diamond.records import checkpoint
 
 LOST = 1  # the one in the middle of the path
 
@@ -35,7 +35,7 @@ def stood(tmp_path_factory):
 def again(stood, tmp_path):
     """The folders of a new run that begins where the old one stood."""
     shutil.copytree(stood[0], tmp_path, dirs_exist_ok=True)
-    asides = [onward.prepare(tmp_path / str(i)) for i in range(3)]
+    asides = [warm_restart.prepare(tmp_path / str(i)) for i in range(3)]
     for aside in asides:
         assert len(checkpoint.rounds(aside / "checkpoint")) == 2  # nothing is lost by it
     return tmp_path
@@ -108,12 +108,12 @@ def test_all_sites_must_begin_so(stood, tmp_path):
 def test_a_start_that_is_damaged_or_of_another_problem_is_refused(stood, tmp_path):
     folder = again(stood, tmp_path) / "0"
     state = team()[0].begin().state
-    assert onward.point(folder, state) is not None and onward.begun(folder)
-    assert onward.point(folder.parent / str(LOST), state) is None
+    assert warm_restart.point(folder, state) is not None and warm_restart.begun(folder)
+    assert warm_restart.point(folder.parent / str(LOST), state) is None
     wrong = jax.tree.map(lambda a: np.zeros(a.size + 1, a.dtype), state)
     with pytest.raises(OtherRun, match="of another problem"):
-        onward.point(folder, wrong)
+        warm_restart.point(folder, wrong)
     (file,) = (folder / "start").glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(OtherRun, match="once more with --onward"):
-        onward.point(folder, state)
+        warm_restart.point(folder, state)

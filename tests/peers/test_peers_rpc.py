@@ -12,14 +12,23 @@ from peering import lockstep
 from sites import SOON, altered, certified, federation, layout, refusal, site
 
 import diamond
-from diamond.engine.peers import run
+from diamond.engine.site_rehearsal import run
 from diamond.peers import roster
-from diamond.peers.errors import Refused, Unreachable
-from diamond.peers.frame import REQUEST, Ask, Envelope, encode, encode_ask, limit, pack, unpack
+from diamond.peers.call_errors import Refused, Unreachable
 from diamond.peers.handshake import digest
 from diamond.peers.rpc import Client
 from diamond.peers.server import Server
 from diamond.peers.timeouts import GaveUp, Limits
+from diamond.peers.wire_format import (
+    REQUEST,
+    Ask,
+    Envelope,
+    encode,
+    encode_ask,
+    limit,
+    pack,
+    unpack,
+)
 
 
 def test_three_sites_over_tls_end_in_the_bits_of_the_rehearsal(tmp_path):

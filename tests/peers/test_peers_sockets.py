@@ -10,7 +10,7 @@ import pytest
 from faulting import NAMES, ROUNDS, VICTIM, Trial, end
 
 from diamond.peers.edge_journal import DOWN, UP, EdgeJournal
-from diamond.runs import checkpoint
+from diamond.records import checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -10,16 +10,16 @@ from helpers import same_bits
 from peering import lockstep
 from sites import SOON, federation, layout, site
 
-from diamond.peers import gate, roster, visit
+from diamond.peers import admission, roster, session
+from diamond.peers.admission import Gate
 from diamond.peers.audit import LINES, Audit
-from diamond.peers.errors import Refused, Unreachable
-from diamond.peers.frame import Ask, encode_ask, limit, pack
-from diamond.peers.gate import Gate
-from diamond.peers.packets import ASK, Packets
-from diamond.peers.plain_text import printable
+from diamond.peers.call_errors import Refused, Unreachable
+from diamond.peers.packet_stream import ASK, Packets
 from diamond.peers.rpc import Client
 from diamond.peers.server import HELD, Server
+from diamond.peers.text_sanitizing import printable
 from diamond.peers.tls import context
+from diamond.peers.wire_format import Ask, encode_ask, limit, pack
 
 SILENT = 60
 
@@ -43,7 +43,7 @@ def test_silent_connections_are_few_at_a_time_and_the_rounds_go_on(bundles, tmp_
             if bundle.me.number == 1:
                 opened = await silent(bundle, SILENT)
                 held = [await still(reader) for reader, _ in opened]
-                assert sum(held) <= gate.EACH and held[-1]
+                assert sum(held) <= admission.EACH and held[-1]
             found = await node.run()
             if bundle.me.number == 1:
                 for _, writer in opened:
@@ -172,8 +172,8 @@ def test_a_slow_reader_costs_no_memory_and_nobody_else_waits(bundles):
 
 def test_an_expired_certificate_ends_a_connection_that_was_open(bundles, monkeypatch, caplog):
     one, two, _ = bundles
-    shown = visit.shown
-    monkeypatch.setattr(visit, "shown", lambda secured: (shown(secured)[0], 0.0))
+    shown = session.shown
+    monkeypatch.setattr(session, "shown", lambda secured: (shown(secured)[0], 0.0))
 
     async def attempt():
         async def answer(sender, request):
@@ -218,9 +218,9 @@ def test_every_refused_connection_leaves_a_line_with_its_address(bundles, tmp_pa
             await asyncio.sleep(0.1)
 
     if who == "not in the roster":
-        from diamond.peers import authority
+        from diamond.peers import certificate_authority
 
-        authority.renew(tmp_path / "federation", "site0")
+        certificate_authority.renew(tmp_path / "federation", "site0")
         two = roster.load(tmp_path / "federation" / "site1")
     elif who == "no neighbour":
         near = roster.Member(**{**vars(two.me), "neighbours": (0,)})

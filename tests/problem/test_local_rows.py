@@ -15,10 +15,10 @@ import sharing
 from compiling import unchecked
 
 import diamond
-from diamond.engine import gather as _gather
-from diamond.engine.gather import Gather
+from diamond.engine import simulated_consensus as _gather
+from diamond.engine.simulated_consensus import Gather
+from diamond.hardware.sharding import AgentSharding
 from diamond.hypergradient import neumann
-from diamond.machine.sharding import AgentSharding
 
 SHARING = Path(sharing.__file__)
 

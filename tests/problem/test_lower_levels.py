@@ -9,8 +9,8 @@ from helpers import end, flat, logistic, quad, ring, same_bits
 
 import diamond
 from diamond import prox
-from diamond.metrics.exact import measure
-from diamond.problems import quadratic
+from diamond.gallery import quadratic
+from diamond.metrics.exact_measures import measure
 
 AGENTS = 4
 
@@ -194,7 +194,7 @@ def test_devices_and_lanes_give_what_one_device_gives(lower_level):
     for name, values in plain.history.items():
         if name != "seconds":
             np.testing.assert_allclose(both[0][name], values, rtol=1e-9, atol=1e-12)
-    from diamond.engine.many import many
+    from diamond.engine.many_runs import many
 
     lanes = many(problem, ring(5), [(given[2], 0)] * 2, 6, 3, batched=True)
     for name in ("metric", "upper_loss", "bytes", "samples"):

@@ -20,15 +20,8 @@ import diamond.tree
 from diamond import Comparison, Diverged, Network, Problem, Run, callbacks, theory, tree
 from diamond.algorithm import Algorithm, Message, Stage
 from diamond.cost import Cost
+from diamond.gallery import Cleaning, Evaluation, MarkovGame, Navigation, Quadratic, quadratic
 from diamond.network import channels
-from diamond.problems import (
-    Cleaning,
-    Evaluation,
-    MarkovGame,
-    Navigation,
-    Quadratic,
-    quadratic,
-)
 from diamond.prox import box, simplex
 from diamond.schedule import Number, Schedule, power
 
@@ -84,11 +77,11 @@ METHODS: list[Callable[..., Algorithm]] = [
 def problems(rows: list[Any], folder: Path) -> list[Problem]:
     """Every function of the gallery returns a problem."""
     backbone = lambda x, a: a @ x
-    made: Quadratic = diamond.problems.quadratic(agents=4, rows=8)
-    game: MarkovGame = diamond.problems.actor_critic(agents=3)
-    plane: Navigation = diamond.problems.navigation(agents=3)
-    cleaning: Cleaning = diamond.problems.hyper_cleaning(rows, rows, classes=2)
-    values: Evaluation = diamond.problems.policy_evaluation(agents=3)
+    made: Quadratic = diamond.gallery.quadratic(agents=4, rows=8)
+    game: MarkovGame = diamond.gallery.actor_critic(agents=3)
+    plane: Navigation = diamond.gallery.navigation(agents=3)
+    cleaning: Cleaning = diamond.gallery.hyper_cleaning(rows, rows, classes=2)
+    values: Evaluation = diamond.gallery.policy_evaluation(agents=3)
     stream = diamond.stream(lambda key, agent: {"a": jax.random.normal(key, (2,))}, 3)
     own = Problem(
         lambda x, rows: jnp.mean((rows["a"] - x) ** 2), None, lambda key: jnp.zeros(2), stream
@@ -100,13 +93,13 @@ def problems(rows: list[Any], folder: Path) -> list[Problem]:
         cleaning,
         values,
         own,
-        diamond.problems.distillation(rows, rows, classes=2),
-        diamond.problems.fair_weights(rows, rows),
-        diamond.problems.hyperparameter(rows, rows),
-        diamond.problems.meta_learning(rows, rows, classes=2),
-        diamond.problems.regression(rows, rows),
-        diamond.problems.representation(backbone, lambda key: jnp.eye(2), rows, rows, classes=2),
-        diamond.problems.support_vectors(rows, rows),
+        diamond.gallery.distillation(rows, rows, classes=2),
+        diamond.gallery.fair_weights(rows, rows),
+        diamond.gallery.hyperparameter(rows, rows),
+        diamond.gallery.meta_learning(rows, rows, classes=2),
+        diamond.gallery.regression(rows, rows),
+        diamond.gallery.representation(backbone, lambda key: jnp.eye(2), rows, rows, classes=2),
+        diamond.gallery.support_vectors(rows, rows),
     ]
 
 
@@ -121,7 +114,7 @@ def networks() -> list[Network]:
         diamond.network.one_peer(4),
         diamond.network.wireless(positions=[(0.0, 0.0), (0.0, 0.2), (0.3, 0.0)], radius=0.5),
         diamond.network.from_graph(ring.graph),
-        diamond.network.changing([ring, diamond.network.complete(4)]),
+        diamond.network.time_varying([ring, diamond.network.complete(4)]),
         diamond.network.directed(ring.graph.to_directed()),
     ]
 

@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 from diamond import network, report
-from diamond.report import figures, page
+from diamond.records.folder_reader import Stored
+from diamond.records.plot_colors import OKABE_ITO, colours
+from diamond.report import figures, report_page
 from diamond.report.graph_layout import positions
-from diamond.report.payload import payload
+from diamond.report.report_payload import payload
 from diamond.report.thinning import thin
-from diamond.runs.colours import OKABE_ITO, colours
-from diamond.runs.reader import Stored
 
 HOSTILE = "</script><script>alert(1)</script><!-- {{data}} & \u2028"
 
@@ -98,15 +98,15 @@ def test_it_runs_the_two_scripts_it_came_with_and_no_other(compared, tmp_path):
     (policy,) = [a["content"] for tag, a in found.elements if a.get("http-equiv")]
     scripts = [text for tag, attrs, parts in found.texts for text in ["".join(parts)]]
     _, _, plotly, own = scripts
-    assert policy == page.policy([plotly, own], live=False)
+    assert policy == report_page.policy([plotly, own], live=False)
     assert "'none'" in policy and "unsafe-eval" not in policy
     assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
-    assert plotly == (page.HERE / "vendor/plotly-basic.min.js").read_text()
+    assert plotly == (report_page.HERE / "vendor/plotly-basic.min.js").read_text()
 
 
 @pytest.mark.quick
 def test_the_vendored_script_is_the_one_that_is_noted_with_its_licence():
-    folder = page.HERE / "vendor"
+    folder = report_page.HERE / "vendor"
     noted = re.search(r"`([0-9a-f]{64})`", (folder / "README.md").read_text())[1]
     assert hashlib.sha256((folder / "plotly-basic.min.js").read_bytes()).hexdigest() == noted
     assert "MIT License" in (folder / "LICENSE").read_text()
@@ -174,7 +174,7 @@ def test_numbers_that_are_none_stay_gaps(runs):
     unknown = folders.manifest(path)["network"] | {"lam": None}
     folders.manifest(path, resolved={"lipschitz": math.inf}, network=unknown)
     data = payload([path])
-    text = page.dumps(data)
+    text = report_page.dumps(data)
     assert "NaN" not in text and "Infinity" not in text
     (run,) = data["runs"]
     assert run["history"]["metric"][2] is run["history"]["upper_loss"][2] is None

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.engine import trial_cache
-from diamond.machine import compilation_cache
-from diamond.reproduce import case as cases
-from diamond.reproduce import command, drawing, figures, trials
-from diamond.reproduce import tune as tuning
-from diamond.reproduce.case import Case, Scale
-from diamond.reproduce.paper import METHODS, MOMENTUM
+from diamond.hardware import compilation_cache
+from diamond.reproduce import figure_drawing, paper_commands, paper_figures, paper_trials
+from diamond.reproduce import paper_case as cases
+from diamond.reproduce import paper_tuning as tuning
+from diamond.reproduce.paper_case import Case, Scale
+from diamond.reproduce.paper_methods import METHODS, MOMENTUM
 
 CASE = Case("mnist", 9, "label")
 SCALE = Scale("tiny", rounds=6, every=2, seeds=2, rows=None)
@@ -64,7 +64,7 @@ def called(monkeypatch):
 
 
 def run(memory, settings=SETTINGS, on_trial=lambda n: None, **options):
-    return trials.run(CASE, SCALE, "D-SGD", settings, memory, None, on_trial, **options)
+    return paper_trials.run(CASE, SCALE, "D-SGD", settings, memory, None, on_trial, **options)
 
 
 def without_time(trial):
@@ -250,12 +250,12 @@ def made_up(case, scale, method, settings, memory, folder, on_trial, frozen=Fals
 
 
 def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(trials, "run", made_up)
+    monkeypatch.setattr(paper_trials, "run", made_up)
     store, said = tmp_path / "constants.json", io.StringIO()
     before = {"command": "diamond tune kept", "trials": [{"method": "DIAMOND"}]}
     store.write_text(json.dumps({"kept": before}))
     names = ["a9a-5-iid-p0.3", "mnist-9-iid-p0.3"]
-    command.tune_cases(names, SCALE, tmp_path, store, None, Console(file=said, width=200))
+    paper_commands.tune_cases(names, SCALE, tmp_path, store, None, Console(file=said, width=200))
     found = json.loads(store.read_text())
     assert list(found) == ["kept", *names] and "216 trials of 6 rounds" in said.getvalue()
     assert found["kept"] == before
@@ -270,14 +270,14 @@ def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
 
 
 def test_the_package_has_the_constants_of_mnist():
-    assert {line.case.name for line in figures.lines("fig1")} <= set(STORED)
+    assert {line.case.name for line in paper_figures.lines("fig1")} <= set(STORED)
     assert all(stored["trials"] for stored in STORED.values())
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", list(STORED))
 def test_the_constants_of_the_package_follow_from_their_trials(name):
-    stored, case = STORED[name], command.CASES[name]
+    stored, case = STORED[name], paper_commands.CASES[name]
     assert stored["command"].startswith(f"diamond tune {name}")
     assert stored["device"] and stored["seconds"] > 0
     for method in METHODS:
@@ -301,18 +301,18 @@ def test_constants_are_found_for_every_density():
 
 @pytest.mark.parametrize("figure, count", [("fig1", 16), ("fig2", 16), ("fig3", 6), ("fig4", 14)])
 def test_every_figure_shows_its_lines_once_with_a_colour_each(figure, count):
-    lines = figures.lines(figure)
+    lines = paper_figures.lines(figure)
     assert len(set(lines)) == len(lines) == count
-    panels = {drawing._title(figure, line.case) for line in lines}
+    panels = {figure_drawing._title(figure, line.case) for line in lines}
     for panel in panels:
-        assert sum(drawing._title(figure, line.case) == panel for line in lines) <= 6
+        assert sum(figure_drawing._title(figure, line.case) == panel for line in lines) <= 6
 
 
 def reproduce(kind, scale, out, monkeypatch):
-    two = [figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
-    monkeypatch.setattr(figures, "lines", lambda figure: two)
+    two = [paper_figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
+    monkeypatch.setattr(paper_figures, "lines", lambda figure: two)
     said = io.StringIO()
-    command.reproduce("fig1", scale, kind, out, None, Console(file=said, width=200))
+    paper_commands.reproduce("fig1", scale, kind, out, None, Console(file=said, width=200))
     place = out / "fig1"
     assert (place / f"fig1-{kind}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert (place / f"fig1-{kind}.pdf").read_bytes()[:5] == b"%PDF-"
@@ -367,8 +367,8 @@ def test_the_published_constants_diverge_and_the_table_says_so(tmp_path, monkeyp
 
 
 def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
-    two = [figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
-    monkeypatch.setattr(figures, "lines", lambda figure: two)
+    two = [paper_figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
+    monkeypatch.setattr(paper_figures, "lines", lambda figure: two)
     monkeypatch.setattr(cases, "QUICK", SCALE)
     monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
     invoke = lambda *words: CliRunner().invoke(cli.app, [*map(str, words), "--json"])
@@ -379,7 +379,7 @@ def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
     numbers = json.loads((tmp_path / "fig1" / "fig1-tuned.json").read_text())
     assert found["table"] == numbers["table"] and "means over 2 seeds" in made.stderr
     assert all(Path(file).is_file() for file in found["files"])
-    monkeypatch.setattr(trials, "run", made_up)
+    monkeypatch.setattr(paper_trials, "run", made_up)
     store = tmp_path / "constants.json"
     tuned = invoke("tune", CASE.name, "--scale", "quick", "--store", store, "--out", tmp_path)
     assert tuned.exit_code == 0, tuned.output
@@ -389,7 +389,9 @@ def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
 
 
 def test_a_table_shows_what_only_later_lines_have():
-    text = command.markdown([{"line": "a", "diverged": "1"}, {"line": "b", "metric": 0.123456}])
+    text = paper_commands.markdown(
+        [{"line": "a", "diverged": "1"}, {"line": "b", "metric": 0.123456}]
+    )
     assert text == "| line | diverged | metric |\n| --- | --- | --- |\n| a | 1 |  |\n" + (
         "| b |  | 0.1235 |\n"
     )
@@ -405,12 +407,12 @@ def test_figures_show_what_their_axes_say(monkeypatch):
     }
     trial = lambda run: {"history": course(run), "diverged": None}
     found = {
-        figures.Line(name, CASE, name): [trial(i), trial(i + 2)]
+        paper_figures.Line(name, CASE, name): [trial(i), trial(i + 2)]
         for i, name in ((0, "DIAMOND"), (4, "D-SGD"))
     }
-    drawing.draw("fig1", found, [Path("one.png")])
-    drawing.costs(found, [Path("two.png")])
-    words = {label: key for key, label in drawing.LABELS.items()}
+    figure_drawing.draw("fig1", found, [Path("one.png")])
+    figure_drawing.costs(found, [Path("two.png")])
+    words = {label: key for key, label in figure_drawing.LABELS.items()}
     for figure, rows in zip(figures_seen, (2, 2)):
         axes = np.array(figure.axes).reshape(rows, -1)
         for row in axes:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from diamond import Diverged
 from diamond.engine.driver import SingleDriver
 from diamond.metrics import measures
-from diamond.problem import validate
+from diamond.problem import problem_validation
 
 OPTION = "jax_disable_most_optimizations"
 
@@ -26,7 +26,7 @@ def quickly():
 
 def unchecked(patch):
     """Problems without the checks of their losses, which are compiled for seconds."""
-    patch.setattr(validate, "losses", lambda problem: None)
+    patch.setattr(problem_validation, "losses", lambda problem: None)
 
 
 def diverge_unexplained(patch):

@@ -11,14 +11,14 @@ from helpers import quad
 from peering import agents, given
 
 import diamond
-from diamond.peers.agent import Agent
-from diamond.peers.errors import Unreachable
-from diamond.peers.exchanges import Exchanges
-from diamond.peers.in_process import Wire, inline, play
+from diamond.peers.call_errors import Unreachable
+from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.message_exchange import Exchanges
 from diamond.peers.node import Node
 from diamond.peers.service import Service
+from diamond.peers.site_agent import Agent
 from diamond.peers.timeouts import Limits
-from diamond.runs import checkpoint
+from diamond.records import checkpoint
 
 ROUNDS, EVERY, DOWN = 7, 2, 3.0
 LIMITS = Limits(connect=10.0, round=30.0, give_up=3600.0)

@@ -11,9 +11,9 @@ import os
 import sys
 
 from diamond import cli
-from diamond.peers.agent import Agent
-from diamond.problem import validate
-from diamond.runs import checkpoint
+from diamond.peers.site_agent import Agent
+from diamond.problem import problem_validation
+from diamond.records import checkpoint
 
 
 def main(phase, round, out, back, *words):
@@ -47,7 +47,7 @@ def main(phase, round, out, back, *words):
         replace, checkpoint.replace = checkpoint.replace, torn
     elif phase:
         before(phase)
-    validate.losses = lambda problem: None
+    problem_validation.losses = lambda problem: None
     sys.argv = ["diamond", *words]
     cli.app()
 

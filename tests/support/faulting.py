@@ -13,7 +13,7 @@ import numpy as np
 from proxy import Proxy
 
 from diamond import network
-from diamond.peers import authority
+from diamond.peers import certificate_authority
 
 NAMES = ["north", "south", "west"]  # a path: the one in the middle is the victim
 VICTIM = "south"
@@ -68,7 +68,9 @@ def founded(folder, addresses, terms=None):
     count = len(addresses)
     graph = {"graph": "path", "agents": count}
     terms = TERMS | {"network": graph, "algorithm": ALGORITHM} | (terms or {})
-    authority.found_federation(folder / "trial", "trial", addresses, network.path(count), terms)
+    certificate_authority.found_federation(
+        folder / "trial", "trial", addresses, network.path(count), terms
+    )
     (folder / "mine.py").write_text(PROBLEM)
     for i, name in enumerate(addresses):
         rows = np.random.default_rng(i).normal(i, 1, (20 + i, 3)).astype(np.float32)

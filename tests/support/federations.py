@@ -11,7 +11,7 @@ from sites import ports
 from typer.testing import CliRunner
 
 from diamond import cli
-from diamond.machine import compilation_cache
+from diamond.hardware import compilation_cache
 
 PROBLEM = """
 import jax.numpy as jnp

@@ -14,10 +14,10 @@ from helpers import quad
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.report.live import server
-from diamond.runs.manifest import Origin, closing, opening
-from diamond.runs.metrics import Metrics
-from diamond.runs.trajectory_digest import digest
+from diamond.records.manifest import Origin, closing, opening
+from diamond.records.metrics_file import Metrics
+from diamond.records.trajectory_digest import digest
+from diamond.report.live_server import server
 
 METHODS = {"DIAMOND": "diamond", "GT-SGD": "gt_sgd", "D-SGD": "dsgd"}
 GIVEN = {"diamond": {"eta": 0.5, "gamma": 0.5}}  # finding them would be compiled too

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diamond.peers.checksum import checksum
-from diamond.peers.frame import Envelope, FrameError, decode, encode, layout
+from diamond.peers.wire_format import Envelope, FrameError, decode, encode, layout
 
 HERE = Envelope("d1ce" * 8, 3, 7)
 SENT = [np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), np.float64(0.5).reshape(())]

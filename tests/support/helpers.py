@@ -13,11 +13,11 @@ import diamond
 from diamond import catalogue
 from diamond import hypergradient as hg
 from diamond.core.sampling import Sample, draw, key
-from diamond.engine.round import Progress, advance, begin, together
+from diamond.engine.round_program import Progress, advance, begin, together
+from diamond.gallery import quadratic
 from diamond.network.mixing.lossy_mixer import mixing
-from diamond.numbers.open_numbers import Setting, resolve
 from diamond.problem import Problem
-from diamond.problems import quadratic
+from diamond.schedules.deferred import Setting, resolve
 
 METHODS = {name: catalogue.maker(name) for name in catalogue.names() if name != "method"}
 # Those of the paper and its kin, for what is tested round by round.

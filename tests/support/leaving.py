@@ -10,8 +10,8 @@ from helpers import quad
 from peering import agents, given
 
 import diamond
-from diamond.peers.errors import Unreachable
-from diamond.peers.in_process import Wire, play
+from diamond.peers.call_errors import Unreachable
+from diamond.peers.in_process_transport import Wire, play
 from diamond.peers.node import Node
 from diamond.peers.timeouts import Limits
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from diamond import bench, cli
-from diamond.config import federation, user_functions
-from diamond.config.experiment import load
+from diamond.config import federation_file, user_functions
+from diamond.config.experiment_file import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -80,7 +80,10 @@ def _played(page, kinds):
         elif kind == "toml":
             path = Path(text.splitlines()[0].removeprefix("# "))
             path.write_text(text)
-            kinds_of = {"[sites]": federation.load, "methods = ": lambda at: bench.suite(str(at))}
+            kinds_of = {
+                "[sites]": federation_file.load,
+                "methods = ": lambda at: bench.suite(str(at)),
+            }
             next((read for mark, read in kinds_of.items() if mark in text), load)(path)
         else:
             assert quotes(text, said), f"{page.name} promises\n{text}\nbut it is\n{said}"

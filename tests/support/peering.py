@@ -8,10 +8,10 @@ import pytest
 from compiling import unchecked
 from helpers import ALGORITHMS, ESTIMATORS, build
 
-from diamond.auto import watch
-from diamond.peers.agent import Agent
-from diamond.peers.going_back import low
+from diamond.auto import loss_monitor
 from diamond.peers.max_consensus import MaxConsensus, Unsettled
+from diamond.peers.site_agent import Agent
+from diamond.peers.site_rollback import low
 from diamond.problem import Problem
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
@@ -80,7 +80,7 @@ def lockstep(team, rounds):
         progress = [agent.end(p) for agent, p in zip(team, progress)]
         if team[0].renews(progress[0]):
             progress = settled(team, progress)
-            while watch.risen(progress[0].found):
+            while loss_monitor.risen(progress[0].found):
                 back = [low(agent, p, rounds + 1)[0] for agent, p in zip(team, progress)]
                 progress = settled(team, back)
     return progress

@@ -4,21 +4,21 @@ from copy import copy
 
 import jax.numpy as jnp
 
-from diamond.auto import watch
-from diamond.core import tree
+from diamond.auto import loss_monitor
+from diamond.core import pytrees
 
-note = watch.note
+note = loss_monitor.note
 
 
 def rise_at(patch, high, low):
     """The monitor sees a loss of 3, but 1 in round `low`, and 9 in round `high` at full steps."""
 
     def scripted(setting, loss):
-        long = watch.share(setting.memory) == 1
+        long = loss_monitor.share(setting.memory) == 1
         losses = {low: 1.0, high: 9.0 if long else 0.5}
         note(setting, losses.get(setting.round, 3.0))
 
-    patch.setattr(watch, "note", scripted)
+    patch.setattr(loss_monitor, "note", scripted)
 
 
 def poisoned(problem, radius):
@@ -26,7 +26,7 @@ def poisoned(problem, radius):
     upper, start = problem.upper, problem.start(0)[0]
 
     def loss(x, y, rows):
-        off = tree.norm(tree.sub(x, start))
+        off = pytrees.norm(pytrees.sub(x, start))
         return jnp.where(off > radius, jnp.nan, 1.0) * upper(x, y, rows)
 
     found = copy(problem)

@@ -12,12 +12,12 @@ from sites import ports
 
 import diamond
 from diamond.network.links.resending import PACKET
-from diamond.peers import authority, roster
-from diamond.peers.frame import limit
+from diamond.peers import certificate_authority, roster
 from diamond.peers.node import Node
 from diamond.peers.rpc import Client
 from diamond.peers.server import Server
 from diamond.peers.timeouts import Limits
+from diamond.peers.wire_format import limit
 
 SIZE = 2_000  # numbers in x; a message has twice as many, less than the window of HTTP/2
 NETWORK = diamond.network.path(3)
@@ -122,7 +122,7 @@ async def sites(folder, team, rounds, **link):
 
 def _founded(folder):
     places = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(NETWORK.agents))}
-    made = authority.found_federation(folder, "shaped", places, NETWORK)
+    made = certificate_authority.found_federation(folder, "shaped", places, NETWORK)
     return [roster.load(place) for place in made.values()]
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.engine import hosts
+from diamond.engine import multi_host
 
 COUNTS = (9, 14, 11, 6, 12)
 WRONG = {
@@ -53,7 +53,7 @@ def problem(mistake=""):
 
 def main(coordinator, rank, size, mistake=""):
     if int(size) > 1:
-        hosts.join(coordinator, int(rank), int(size))
+        multi_host.join(coordinator, int(rank), int(size))
     ring, algorithm = diamond.network.ring(len(COUNTS)), diamond.dsgd(batch=4)
     if mistake == "steep":
         chain = diamond.hypergradient.neumann(4, 2.0)

@@ -8,13 +8,13 @@ import pytest
 from crashing import EVERY, ROUNDS, team
 
 import diamond
-from diamond.peers import authority, roster
-from diamond.peers.errors import Refused, Unreachable
-from diamond.peers.frame import Ask, encode_ask, limit
+from diamond.peers import certificate_authority, roster
+from diamond.peers.call_errors import Refused, Unreachable
 from diamond.peers.node import Node
 from diamond.peers.rpc import Client
 from diamond.peers.server import Server
 from diamond.peers.timeouts import Limits
+from diamond.peers.wire_format import Ask, encode_ask, limit
 
 NETWORK = diamond.network.path(3)
 SOON = Limits(connect=1.0, round=5.0, give_up=60.0)
@@ -36,7 +36,7 @@ def ports(count):
 
 def federation(folder, name="trial"):
     sites = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(3))}
-    made = authority.found_federation(folder, name, sites, NETWORK)
+    made = certificate_authority.found_federation(folder, name, sites, NETWORK)
     return [roster.load(place) for place in made.values()]
 
 
@@ -72,13 +72,15 @@ def altered(bundle, **changes):
 def certified(folder, bundle, key=None, days=365):
     """The bundle with a new certificate of its authority, for `key` if given."""
     secret = key or roster_key(bundle)
-    signer = authority.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    signer = certificate_authority.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     name = roster.host(roster.fingerprint(secret.public_key()))
-    made = authority._certificate(name, secret, signer, bundle.roster.federation, days)
-    pem = authority.Encoding.PEM
-    private = secret.private_bytes(pem, authority.PrivateFormat.PKCS8, authority.NoEncryption())
+    made = certificate_authority._certificate(name, secret, signer, bundle.roster.federation, days)
+    pem = certificate_authority.Encoding.PEM
+    private = secret.private_bytes(
+        pem, certificate_authority.PrivateFormat.PKCS8, certificate_authority.NoEncryption()
+    )
     return altered(bundle, certificate=made.public_bytes(pem), key=private)
 
 
 def roster_key(bundle):
-    return authority.load_pem_private_key(bundle.key, None)
+    return certificate_authority.load_pem_private_key(bundle.key, None)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from diamond.config.experiment import read
+from diamond.config.experiment_file import read
 from diamond.experiment import jobs
-from diamond.experiment.execute import execute
+from diamond.experiment.execution import execute
 
 TINY = {
     "name": "tiny",

@@ -15,7 +15,7 @@ from diamond.core.linear_solvers import lanczos
 from diamond.metrics import lower_solution
 from diamond.problem import Problem
 from diamond.theory import Constants, estimate
-from diamond.theory.search import supremum
+from diamond.theory.extreme_search import supremum
 
 BATCH = 4
 RADIUS = 0.7

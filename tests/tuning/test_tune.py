@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.config import sweeps
-from diamond.config.experiment import load, read
+from diamond.config.experiment_file import load, read
 from diamond.config.validation_errors import BadExperiment
 from diamond.engine import trial_cache
-from diamond.engine.pilot import learned_numbers
-from diamond.machine import compilation_cache
+from diamond.engine.pilot_run import learned_numbers
+from diamond.gallery import quadratic
+from diamond.hardware import compilation_cache
 from diamond.network import ring
-from diamond.problems import quadratic
 from diamond.tuning.experiment_grid import FACTORS, FINE, grid
 
 TOML = """

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from diamond.tuning.tuner import Rung, best, split_by_candidate, tune
+from diamond.tuning.successive_halving import Rung, best, split_by_candidate, tune
 
 pytestmark = pytest.mark.quick
 SEEDS = (7, 8, 9)

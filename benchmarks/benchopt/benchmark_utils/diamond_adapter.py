@@ -13,7 +13,7 @@ import numpy as np
 import diamond
 from diamond import catalogue, network, schedule
 from diamond.engine.driver import SingleDriver
-from diamond.engine.one_device import OneDevice
+from diamond.engine.single_device import OneDevice
 from diamond.metrics.measures import parse_measures
 
 

@@ -1,7 +1,15 @@
 """Building blocks of methods: directions, estimators, moves, and the loop that joins them."""
 
-from . import directions, estimators, matrices, moves
-from .loop import Loop, Variable
-from .point import Point
+from . import communication, directions, estimators, explicit_matrices
+from .composed import Loop, Variable
+from .variables import Point
 
-__all__ = ["Loop", "Point", "Variable", "directions", "estimators", "matrices", "moves"]
+__all__ = [
+    "Loop",
+    "Point",
+    "Variable",
+    "communication",
+    "directions",
+    "estimators",
+    "explicit_matrices",
+]

@@ -15,19 +15,19 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ...core import tree
-from ...core.cost import Cost
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree
 from ...core.sampling import Sample
 from ...core.suggestions import did_you_mean
-from ...core.tree import Tree
-from ...numbers.schedule import Number, Schedule, schedule
 from ...problem import Objectives
-from .point import STATIC, Point
+from ...schedules.step_schedules import Number, Schedule, schedule
+from .variables import STATIC, Point
 
 Found = tuple[list[Point], Cost]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Gradient:
     """Direction f_x(xi) of x."""
@@ -51,10 +51,10 @@ class Gradient:
         self, problem: Objectives, at: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
         (f,), cost = self(problem, [at], sample, names, t)
-        return f, tree.zeros(f), cost
+        return f, pytrees.zeros(f), cost
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Implicit:
     """Direction h(x, y) of x, the hypergradient, and g_y(zeta) of y."""
@@ -81,13 +81,13 @@ class Implicit:
             v = [jax.grad(problem.g, 1)(at.x, at.y, sample.lower) for at in points]
             found = [one.put(y=v) for one, v in zip(found, v)]
             rows = problem.train.size(sample.lower)
-            cost = tree.add(cost, Cost(rows, len(points) * rows))
+            cost = pytrees.add(cost, Cost(rows, len(points) * rows))
         elif sample.lower is None:  # all training rows, for the hypergradient alone
-            cost = tree.add(cost, Cost(problem.train.count))
+            cost = pytrees.add(cost, Cost(problem.train.count))
         return found, cost
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Carried:
     """Directions f_x(xi) - g_xy(zeta_0) z of x, g_y(zeta) of y, g_yy(zeta_0) z - f_y(xi) of z.
@@ -102,12 +102,12 @@ class Carried:
     hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
-        return Point(x, y, tree.zeros(y))
+        return Point(x, y, pytrees.zeros(y))
 
     def _upper(self, problem: Objectives, at: Point, where: Any) -> Point:
         """Return f_x, 0, -f_y."""
         f_x, f_y = jax.grad(problem.f, (0, 1))(at.x, at.y, where)
-        return Point(f_x, tree.zeros(at.y), tree.scale(-1, f_y))
+        return Point(f_x, pytrees.zeros(at.y), pytrees.scale(-1, f_y))
 
     def _products(self, problem: Objectives, at: Point, where: Any) -> tuple[Tree, Tree]:
         """Return g_xy z and g_yy z."""
@@ -115,11 +115,11 @@ class Carried:
             g_y = lambda x, y: jax.grad(problem.g, 1)(x, y, where)
             cross, hessian = jax.vjp(g_y, at.x, at.y)[1](at.z)  # one pass: g_yy is symmetric
             return cross, hessian
-        size = tree.norm(at.z)
+        size = pytrees.norm(at.z)
         eps = float(jnp.finfo(size.dtype).eps)
-        r = eps ** (1 / 3) * (1 + tree.norm(at.y)) / (size + eps)
-        there = lambda s: jax.grad(problem.g, (0, 1))(at.x, tree.axpy(s * r, at.z, at.y), where)
-        cross, hessian = tree.scale(1 / (2 * r), tree.sub(there(1.0), there(-1.0)))
+        r = eps ** (1 / 3) * (1 + pytrees.norm(at.y)) / (size + eps)
+        there = lambda s: jax.grad(problem.g, (0, 1))(at.x, pytrees.axpy(s * r, at.z, at.y), where)
+        cross, hessian = pytrees.scale(1 / (2 * r), pytrees.sub(there(1.0), there(-1.0)))
         return cross, hessian
 
     def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
@@ -129,10 +129,12 @@ class Carried:
         found = Cost(g * y, points * g * y)
         if upper:
             rows = f + (problem.train.fresh(sample.cross) if y else g)
-            found = tree.add(found, Cost(rows, points * f))
+            found = pytrees.add(found, Cost(rows, points * f))
         if self.differences:
-            return tree.add(found, Cost(0, 2 * points * g * upper))
-        return tree.add(found, Cost(0, 0, points * g * ("z" in names), points * g * ("x" in names)))
+            return pytrees.add(found, Cost(0, 2 * points * g * upper))
+        return pytrees.add(
+            found, Cost(0, 0, points * g * ("z" in names), points * g * ("x" in names))
+        )
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
@@ -141,7 +143,7 @@ class Carried:
             upper = self._upper(problem, point, sample.upper)
             cross, hessian = self._products(problem, point, sample.cross)
             v = jax.grad(problem.g, 1)(point.x, point.y, sample.lower)
-            return Point(tree.sub(upper.x, cross), v, tree.add(upper.z, hessian)).only(names)
+            return Point(pytrees.sub(upper.x, cross), v, pytrees.add(upper.z, hessian)).only(names)
 
         return [at(point) for point in points], self._cost(problem, sample, names, len(points))
 
@@ -151,11 +153,11 @@ class Carried:
         upper = self._upper(problem, at, sample.upper)
         cross, hessian = self._products(problem, at, sample.cross)
         v = jax.grad(problem.g, 1)(at.x, at.y, sample.lower)
-        lower = Point(tree.scale(-1, cross), v, hessian)
+        lower = Point(pytrees.scale(-1, cross), v, hessian)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Penalty:
     """First-order directions of x, y and z with the lower level as a penalty.
@@ -184,7 +186,7 @@ class Penalty:
     ) -> Found:
         halves = [self.halves(problem, at, sample, names, t) for at in points]
         cost = self._cost(problem, sample, names, len(points))
-        return [tree.add(upper, lower) for upper, lower, _ in halves], cost
+        return [pytrees.add(upper, lower) for upper, lower, _ in halves], cost
 
     def halves(
         self, problem: Objectives, at: Point, sample: Sample, names: str, t: Number
@@ -192,8 +194,8 @@ class Penalty:
         lam, both = self.lam(t), jax.grad(problem.g, (0, 1))
         f_x, f_y = jax.grad(problem.f, (0, 1))(at.x, at.z, sample.upper)
         (y_x, y_y), (z_x, z_y) = (both(at.x, copy, sample.lower) for copy in (at.y, at.z))
-        upper = Point(f_x, tree.zeros(at.y), tree.scale(1 / lam, f_y))
-        lower = Point(tree.scale(lam, tree.sub(z_x, y_x)), y_y, z_y)
+        upper = Point(f_x, pytrees.zeros(at.y), pytrees.scale(1 / lam, f_y))
+        lower = Point(pytrees.scale(lam, pytrees.sub(z_x, y_x)), y_y, z_y)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
 
 

@@ -16,15 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core import tree
-from ...core.cost import Cost
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree
 from ...core.sampling import Sample, endless
 from ...core.suggestions import did_you_mean
-from ...core.tree import Tree
-from ...core.whole_numbers import whole
-from ...numbers.open_numbers import Deferred, Found, Measured, Setting
-from ...numbers.schedule import Number, Schedule, schedule, weight
-from .point import STATIC, Point, over
+from ...core.validation import whole
+from ...schedules.deferred import Deferred, Found, Measured, Setting
+from ...schedules.step_schedules import Number, Schedule, schedule, weight
+from .variables import STATIC, Point, over
 
 Estimated = tuple[Point, Any, Cost]  # directions, state of the estimator, cost
 
@@ -61,7 +61,7 @@ class Given(NamedTuple):
     sample: Sample
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Plain:
     """Directions on a fresh sample, or on all rows."""
@@ -81,7 +81,7 @@ class Plain:
         return new, None, cost
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Average:
     """Moving average r_t = (1 - theta_t) r_{t-1} + theta_t d_t of x; with gamma also of y, z."""
@@ -106,11 +106,11 @@ class Average:
         theta = weight(self.theta, given.t)
         gamma = theta if self.gamma is None else weight(self.gamma, given.t)
         old = given.old.only("".join(n for n in self.keeps if getattr(new, n) is not None))
-        mean = lambda w, o, n: n if o is None else tree.axpy(1 - w, tree.sub(o, n), n)
+        mean = lambda w, o, n: n if o is None else pytrees.axpy(1 - w, pytrees.sub(o, n), n)
         return Point(*map(mean, (theta, gamma, gamma), old, new)), None, cost
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Momentum:
     """Momentum p_t = h(t) + (1 - eta_t) (p_{t-1} - h(t-1)), on one sample (6); v_t (7)."""
@@ -131,12 +131,12 @@ class Momentum:
         eta, gamma = weight(self.eta, given.t), weight(self.gamma, given.t)
 
         def one(weight: Number, old: Tree, new: Tree, back: Tree) -> Tree:
-            return None if new is None else tree.axpy(1 - weight, tree.sub(old, back), new)
+            return None if new is None else pytrees.axpy(1 - weight, pytrees.sub(old, back), new)
 
         return Point(*map(one, (eta, gamma, gamma), given.old, new, back)), None, cost
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Recursive:
     """Recursive estimator (SPIDER, SARAH) with all rows every `period` rounds.
@@ -165,7 +165,7 @@ class Recursive:
         def recur() -> tuple[Point, Cost]:
             (new, back), cost = directions([given.now, given.last], given.sample)
             there = "".join(n for n in "xyz" if getattr(new, n) is not None)
-            return typed(tree.add(given.old.only(there), tree.sub(new, back)), cost)
+            return typed(pytrees.add(given.old.only(there), pytrees.sub(new, back)), cost)
 
         found, cost = jax.lax.cond(given.t % self.period == 0, reset, recur)
         return found, None, cost
@@ -179,7 +179,7 @@ class Table(NamedTuple):
     mean: Point  # of both together
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Saga:
     """Estimator d(b) - table(b) + mean of the table, b the drawn block; then table(b) = d(b).
@@ -197,7 +197,7 @@ class Saga:
 
     def init(self, point: Point) -> Table:
         rows = jax.tree.map(lambda a: jnp.zeros((self.blocks, *a.shape), a.dtype), point)
-        return Table(rows, rows, tree.zeros(point))
+        return Table(rows, rows, pytrees.zeros(point))
 
     def __call__(self, directions: Directions, given: Given) -> Estimated:
         sample = given.sample
@@ -214,10 +214,10 @@ class Saga:
         upper, lower, cost = directions.halves(given.now, Sample(*first, None, sample.bits))
         old = Table(*(table.only(directions.names) for table in given.memory))
         entry = lambda table, b: jax.tree.map(lambda a: a[b], table)
-        f_off, g_off = tree.sub(upper, entry(old.f, f)), tree.sub(lower, entry(old.g, g))
-        found = tree.add(old.mean, tree.add(f_off, g_off))
-        mean = tree.axpy(rows.batch / rows.valid, f_off, old.mean)
-        mean = tree.axpy(rows.batch / rows.train, g_off, mean)
+        f_off, g_off = pytrees.sub(upper, entry(old.f, f)), pytrees.sub(lower, entry(old.g, g))
+        found = pytrees.add(old.mean, pytrees.add(f_off, g_off))
+        mean = pytrees.axpy(rows.batch / rows.valid, f_off, old.mean)
+        mean = pytrees.axpy(rows.batch / rows.train, g_off, mean)
         put = lambda table, b, new: jax.tree.map(lambda a, n: a.at[b].set(n), table, new)
         new = Table(put(old.f, f, upper), put(old.g, g, lower), mean)
         return found, Table(*map(over, given.memory, new)), cost

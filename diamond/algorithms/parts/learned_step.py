@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ...auto.first_step import newton_length, sound_reference, trusted_length
 from ...auto.local_solver import run_if
 from ...auto.sketch import sketch
 from ...auto.step_rule import (
@@ -15,13 +16,12 @@ from ...auto.step_rule import (
     initial_scalars,
     propose_step,
 )
-from ...auto.trusted_length import newton_length, sound_reference, trusted_length
-from ...core import tree
-from ...core.cost import Cost
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree
 from ...core.sampling import Sample
-from ...core.tree import Tree
-from ...numbers.schedule import Number
 from ...problem import Objectives
+from ...schedules.step_schedules import Number
 from .local_work import LAGGING
 from .lower_curvature import Curvature, cast_like, rounds_to_relax
 
@@ -88,7 +88,7 @@ class LearnedStep(NamedTuple):
         if curvature is None:
             gradient = lambda x: jax.grad(problem.f)(x, None, sample.upper)
             rows, value = problem.valid.size(sample.upper), gradient(x)
-            reference = most = tree.norm(value)
+            reference = most = pytrees.norm(value)
             delay, unsettled = jnp.ones_like(reference), jnp.zeros_like(reference)
             again = jnp.ones_like(ramping)
         else:
@@ -96,9 +96,9 @@ class LearnedStep(NamedTuple):
             rows, work = problem.train.size(sample.lower), curvature.work
             value, again = lower_gradient, jnp.zeros_like(ramping)
             if value is None:
-                needed, again = tree.mapped_with(ramping, scalars.alpha), ramping
-                value = run_if(needed, lambda: gradient(x), tree.zeros(y))
-            residual = tree.norm(value)
+                needed, again = pytrees.mapped_with(ramping, scalars.alpha), ramping
+                value = run_if(needed, lambda: gradient(x), pytrees.zeros(y))
+            residual = pytrees.norm(value)
             larger = jnp.maximum(work.reference, residual)
             reference = jnp.where(t == 0, larger, work.reference)
             reference = sound_reference(reference, curvature.largest, y)
@@ -119,7 +119,7 @@ class LearnedStep(NamedTuple):
         step = propose_step(scalars, inputs)
         alpha = jnp.where(t < self.first_move, 0.0, step.alpha)
         step = step._replace(alpha=alpha, unsettled=unsettled, delay=delay)
-        cost = tree.add(spent, Cost(0, rows * (probes + again), 0, rows * first))
+        cost = pytrees.add(spent, Cost(0, rows * (probes + again), 0, rows * first))
         return curvature, cast_like(memory._replace(scalars=step), known), cost
 
     def delay(self, curvature: Curvature) -> jax.Array:
@@ -141,7 +141,7 @@ class LearnedStep(NamedTuple):
         """Return the inputs of the step rule, as sketches, and the new memory."""
         first, weight = jnp.asarray(t <= self.first_move), self.statistics_weight
         position = sketch(x)
-        own = jnp.append(sketch(direction), tree.dot(direction, direction))
+        own = jnp.append(sketch(direction), pytrees.dot(direction, direction))
         change = own - known.direction
         tracked = known.tracked + change
         newest = tracked[:-1] if own_tracker is None else sketch(own_tracker) + change[:-1]

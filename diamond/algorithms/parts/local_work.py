@@ -17,12 +17,12 @@ import jax.numpy as jnp
 
 from ...auto.local_solver import run_if, solve_locally
 from ...auto.step_rule import TINY
-from ...core import tree
-from ...core.cost import Cost
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree
 from ...core.sampling import Sample
-from ...core.tree import Tree
-from ...numbers.schedule import Number
 from ...problem import Objectives
+from ...schedules.step_schedules import Number
 
 LAGGING = 10.0  # rounds of relaxation of z from which local work is tried
 USELESS, USEFUL = 0.8, 0.5  # similarity of the hypergradient before and after local work
@@ -69,7 +69,7 @@ def work_locally(
     def hypergradient(y: Tree, z: Tree) -> Tree:
         f_x = jax.grad(problem.f, 0)(x, y, sample.upper)
         g_y = lambda x: jax.grad(problem.g, 1)(x, y, sample.cross)
-        return tree.sub(f_x, jax.vjp(g_y, x)[1](z)[0])
+        return pytrees.sub(f_x, jax.vjp(g_y, x)[1](z)[0])
 
     def work(batches: int, at_start: bool) -> Worked:
         found = solve_locally(problem, x, y, z, sample, batches, at_start)
@@ -77,8 +77,8 @@ def work_locally(
             kept = memory._replace(reference=found.reference)
             return Worked(found.y, found.z, kept, found.cost)
         before, after = hypergradient(y, z), hypergradient(found.y, found.z)
-        larger = jnp.maximum(tree.dot(before, before), tree.dot(after, after))
-        similarity = tree.dot(before, after) / (larger + TINY)
+        larger = jnp.maximum(pytrees.dot(before, before), pytrees.dot(after, after))
+        similarity = pytrees.dot(before, after) / (larger + TINY)
         longer = jnp.minimum(2 * memory.rest + 1, LONGEST_REST)
         rest = jnp.where(similarity < USEFUL, 0.0, memory.rest)
         rest = jnp.where(similarity > USELESS, longer, rest)
@@ -86,13 +86,13 @@ def work_locally(
         rounds = (found.cost.gradients + found.cost.hvps) // (BUDGET * (upper + 3 * batch))
         rest = jnp.maximum(rest, rounds.astype(rest.dtype))
         kept = memory._replace(rest=rest, wait=rest)
-        spent = tree.add(found.cost, Cost(0, upper, 0, batch))
+        spent = pytrees.add(found.cost, Cost(0, upper, 0, batch))
         return Worked(found.y, found.z, kept, spent)
 
     zero = 0 * memory.rest.astype(jnp.int32)
     nothing = Worked(y, z, memory._replace(wait=memory.wait - 1), Cost(*[zero] * 4))
     lagging = (lag > LAGGING) & (memory.wait <= 0)
     needed = lagging | (memory.residual > EXPLODED * memory.reference)
-    started = tree.mapped_with(jnp.asarray(t == 0), memory.rest)
+    started = pytrees.mapped_with(jnp.asarray(t == 0), memory.rest)
     first = run_if(started, lambda: work(BATCHES_AT_START, True), nothing)
     return run_if(needed & ~started, lambda: work(BATCHES, False), first)

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ...auto.first_step import unit_vector
 from ...auto.local_solver import run_if
 from ...auto.step_rule import TINY
-from ...auto.trusted_length import unit_vector
-from ...core import tree
-from ...core.cost import Cost
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree
 from ...core.sampling import Sample
-from ...core.tree import Tree
-from ...numbers.schedule import Number
 from ...problem import Objectives
+from ...schedules.step_schedules import Number
 from .local_work import WorkMemory
 
 MARGIN = 1.5  # ratio of 1 / L to the steps of y and z
@@ -45,7 +45,7 @@ class Curvature(NamedTuple):
 def initial_curvature(y: Tree, zero: jax.Array, carries_z: bool) -> Curvature:
     """Return the curvature before the first round; `zero` has the type of the numbers."""
     wave = lambda a: jnp.cos(1.7 * jnp.arange(a.size, dtype=a.dtype) + 0.3).reshape(a.shape)
-    z = tree.zeros(y) if carries_z else None
+    z = pytrees.zeros(y) if carries_z else None
     vector = unit_vector(jax.tree.map(wave, y))
     return Curvature(vector, zero, zero + 1, zero, z, WorkMemory(*[zero] * 4))
 
@@ -79,26 +79,26 @@ class CurvatureRule(NamedTuple):
         carries = self.carries_z
         z = known.z if carries else z
         if z is None:
-            z = tree.zeros(y)
+            z = pytrees.zeros(y)
         gradient = lambda y: jax.grad(problem.g, 1)(x, y, sample.lower)
         product = lambda q: jax.jvp(gradient, (y,), (q,))[1]
         first = jnp.asarray(t == 0)
         rows, upper = problem.train.size(sample.lower), problem.valid.size(sample.upper)
-        along, size = unit_vector(z), tree.norm(z)
+        along, size = unit_vector(z), pytrees.norm(z)
         times = jnp.where(first, POWER_STEPS_AT_START, 1 if self.moves_x else 0)
         both = first | carries  # alternate, if the method has its own product along z
         powers, products = jnp.where(both | (t % 2 == 0), times, 0), both | (t % 2 == 1)
         if not self.wants_z:
             powers, products = times, jnp.zeros_like(first)
-        vector = unit_vector(tree.axpy(MIXED, along, known.power_vector))
+        vector = unit_vector(pytrees.axpy(MIXED, along, known.power_vector))
         vector = jax.lax.fori_loop(0, powers, lambda _, q: product(unit_vector(q)), vector)
-        vector = tree.select(powers > 0, vector, known.power_vector)
-        needed = tree.mapped_with(products & (times > 0), size)
-        curved = run_if(needed, lambda: product(along), tree.zeros(z))
-        steepest = jnp.where(powers > 0, tree.norm(vector), 0.0)
-        seen = jnp.maximum(steepest, tree.norm(curved))
+        vector = pytrees.select(powers > 0, vector, known.power_vector)
+        needed = pytrees.mapped_with(products & (times > 0), size)
+        curved = run_if(needed, lambda: product(along), pytrees.zeros(z))
+        steepest = jnp.where(powers > 0, pytrees.norm(vector), 0.0)
+        seen = jnp.maximum(steepest, pytrees.norm(curved))
         largest = jnp.maximum(FORGETTING * known.largest, seen)
-        lag = rounds_to_relax(self.step, largest, jnp.abs(tree.dot(along, curved)))
+        lag = rounds_to_relax(self.step, largest, jnp.abs(pytrees.dot(along, curved)))
         old = 0.9 if carries else 0.8
         lag = jnp.where(first, lag, old * known.lag + (1 - old) * lag)
         lag = jnp.where(products, jnp.where(size > 0, lag, 1.0), known.lag)
@@ -106,12 +106,12 @@ class CurvatureRule(NamedTuple):
         new_z = None
         if carries:
             f_y = jax.grad(problem.f, 1)(x, y, sample.upper)
-            residual = tree.sub(tree.scale(size, curved), f_y)
-            new_z = tree.axpy(-1 / (MARGIN * largest + TINY), residual, z)
+            residual = pytrees.sub(pytrees.scale(size, curved), f_y)
+            new_z = pytrees.axpy(-1 / (MARGIN * largest + TINY), residual, z)
             cost = cost._replace(gradients=upper * (times > 0))
         rest = known.response_lag, new_z, known.work
         found = Curvature(unit_vector(vector), largest, lag, *rest)
-        return cast_like(tree.select(times > 0, found, known), known), cost
+        return cast_like(pytrees.select(times > 0, found, known), known), cost
 
 
 def rounds_to_relax(step: tuple[Any, Any], largest: jax.Array, along: jax.Array) -> jax.Array:

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core import host_random, sampling, tree
-from ...core.cost import Cost
+from ...core import host_random, pytrees, sampling
+from ...core.cost_counter import Cost
 from ...core.linear_solvers import power_iteration
-from ...core.tree import Tree
-from ...machine.compiler import briefly
-from ...numbers.open_numbers import Setting
+from ...core.pytrees import Tree
+from ...hardware.compiler import briefly
 from ...problem import Objectives, Problem
+from ...schedules.deferred import Setting
 from ..implicit import hessian
 
 BATCHES = 8  # sampled Hessians per agent
@@ -73,7 +73,7 @@ def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.A
 
         def of_batch(one: Probes) -> jax.Array:
             where = typed(one.keys) if problem.train.stored is None else one.first
-            start = tree.normal_by(typed(one.starts), y)
+            start = pytrees.normal_by(typed(one.starts), y)
             return power_iteration(hessian(problem, (x, y), where), start, STEPS)
 
         return jnp.max(jax.lax.map(of_batch, probes))

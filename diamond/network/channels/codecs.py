@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from diamond.core import tree
+from diamond.core import pytrees
 
 STATIC = {"static": True}
 
@@ -47,7 +47,7 @@ class Scaled(NamedTuple):
     numbers: jax.Array
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Rounded(Codec):
     """float16 or bfloat16; float16, whose range is small, in units of the largest number."""
@@ -86,7 +86,7 @@ class Some(Codec):
         return flat.at[wire.places].set(wire.values).reshape(like.shape)
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Top(Some):
     """The numbers of largest magnitude, each with its index."""
@@ -105,7 +105,7 @@ class Top(Some):
         return Sparse(flat[places], places.astype(kind))
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Random(Some):
     """Numbers at random indices; both ends derive the indices from the key."""
@@ -132,7 +132,7 @@ class Levels(NamedTuple):
     levels: jax.Array  # int8, or `bits` bits per number packed in bytes
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Quantized(Codec):
     """`bits` bits per number: a level from -L to L, L = 2^(bits - 1) - 1, rounded at random.
@@ -177,7 +177,7 @@ class Quantized(Codec):
         return Levels(wire.scale, (whole - self.most).astype(jnp.int8).reshape(like.shape))
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Sign(Codec):
     """The sign of each number, one bit, and the mean magnitude."""
@@ -203,7 +203,7 @@ class Factors(NamedTuple):
     right: jax.Array | None  # None: `left` is the array itself, which is no larger
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class LowRank(Codec):
     """A matrix as a product of two matrices of `rank` columns (Vogels et al., 2019).

@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 import jax
 
-from diamond.core import tree
-from diamond.core.whole_numbers import whole
+from diamond.core import pytrees
+from diamond.core.validation import whole
 from diamond.network.channels import codecs
 from diamond.network.channels.channel import Channel
 
 Feedback = Literal["difference", "error", "none"]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Compressed(Channel):
     """Channel with codec Q; s is the message, shat the message as received.
@@ -54,7 +54,7 @@ class Compressed(Channel):
             )
 
     def start(self, message: Any) -> Any:
-        return None if self.feedback == "none" else tree.zeros(message)
+        return None if self.feedback == "none" else pytrees.zeros(message)
 
     def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
         heard = self.decode(kept, self.encode(kept, message, key), message, key)
@@ -63,22 +63,22 @@ class Compressed(Channel):
     def remembered(self, kept: Any, message: Any, heard: Any) -> Any:
         """Return the new state of the sender."""
         if self.feedback == "error":
-            return tree.sub(tree.add(message, kept), heard)
+            return pytrees.sub(pytrees.add(message, kept), heard)
         return heard if self.feedback == "difference" else None
 
     def encode(self, kept: Any, message: Any, key: jax.Array) -> Any:
         """Return the encoded message before it is squeezed into bytes."""
         wanted = message
         if self.feedback == "difference":
-            wanted = tree.sub(message, kept)
+            wanted = pytrees.sub(message, kept)
         elif self.feedback == "error":
-            wanted = tree.add(message, kept)
+            wanted = pytrees.add(message, kept)
         return _each(key, self.codec.pack, wanted)
 
     def decode(self, copy: Any, wire: Any, like: Any, key: jax.Array) -> Any:
         """Decode a message; `copy` is the previous message, for differences."""
         found = _each(key, lambda key, a, w: self.codec.unpack(key, w, a), like, wire)
-        return tree.add(copy, found) if self.feedback == "difference" else found
+        return pytrees.add(copy, found) if self.feedback == "difference" else found
 
     def squeezed(self, wire: Any, like: Any) -> Any:
         """Return the transmitted bytes."""

@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from diamond.core import tree
-from diamond.core.whole_numbers import whole
+from diamond.core import pytrees
+from diamond.core.validation import whole
 from diamond.network.channels.channel import Channel
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Delay(Channel):
     """Channel with c_i = gamma sum_j M_ij (s_j - s_i) of `rounds` exchanges ago.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from diamond.core import tree
+from diamond.core import pytrees
 from diamond.network.channels.channel import Channel, Ends, Gate
 
 UNKNOWN = 2  # state of a link before its first message
@@ -15,7 +15,7 @@ UNKNOWN = 2  # state of a link before its first message
 Known = Literal["both", "receiver"]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Drops(Channel):
     """Channel that loses a message with probability `loss`, in bursts of mean length `burst`.

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from diamond.core import tree
+from diamond.core import pytrees
 from diamond.network.channels.channel import Channel, Ends, Gate
 
 Knowledge = Literal["both", "receiver", "none"]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Fading(Channel):
     """Channel that multiplies by h, new in every exchange, symmetric, of mean power 1.

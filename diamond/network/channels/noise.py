@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from diamond.core import tree
+from diamond.core import pytrees
 from diamond.network.channels.channel import Channel, Heard
 
 
@@ -18,7 +18,7 @@ class Sums(NamedTuple):
     change: Any
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Noise(Channel):
     """Additive Gaussian noise at the receiver.
@@ -51,16 +51,16 @@ class Noise(Channel):
         return self.accumulate
 
     def start(self, message: Any) -> Any:
-        return tree.zeros(message.total) if self.accumulate else None
+        return pytrees.zeros(message.total) if self.accumulate else None
 
     def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
         if not self.accumulate:
             return message, kept
-        kept = tree.add(kept, message.total)
+        kept = pytrees.add(kept, message.total)
         return message._replace(total=kept), kept
 
     def start_heard(self, message: Any) -> Any:
-        return tree.zeros(message.total) if self.accumulate else None
+        return pytrees.zeros(message.total) if self.accumulate else None
 
     def hear(
         self, kept: Any, change: Any, heard: Any, weights: Heard, keys: jax.Array
@@ -71,7 +71,7 @@ class Noise(Channel):
         levels = weights.levels(jax.tree.map(size, whose), analog)
         scale = 10 ** (-self.snr / 20) if self.sigma is None else self.sigma
         scale = scale / jnp.sqrt(self.power) if analog else scale
-        drawn = jax.vmap(lambda key, a: tree.normal(key, a))(keys, change)
+        drawn = jax.vmap(lambda key, a: pytrees.normal(key, a))(keys, change)
 
         def add(c: jax.Array, level: jax.Array, n: jax.Array) -> jax.Array:
             return c + (scale * level).astype(c.dtype).reshape(-1, *[1] * (c.ndim - 1)) * n
@@ -79,7 +79,7 @@ class Noise(Channel):
         noisy = jax.tree.map(add, change, levels, drawn)
         if not self.accumulate:
             return noisy, kept
-        return noisy._replace(total=tree.sub(noisy.total, kept)), noisy.total
+        return noisy._replace(total=pytrees.sub(noisy.total, kept)), noisy.total
 
 
 def noise(snr: float | None = None, sigma: float | None = None, accumulate: bool = True) -> Noise:

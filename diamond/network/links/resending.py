@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from diamond.network.links.values import Numbers
+from diamond.network.links.link_values import Numbers
 
 PACKET = 1448  # bytes of a TCP stream in an Ethernet frame
 NEVER = 1e-9  # probability that is neglected

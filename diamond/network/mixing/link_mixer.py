@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_array
 
-from diamond.core import tree
+from diamond.core import pytrees
 from diamond.core.sampling import Moment
 from diamond.network.channels.channel import Ends, Gate
+from diamond.network.communication_network import Network
 from diamond.network.mixing.mixer import PASS, Bucket
-from diamond.network.network import Network
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Links:
     """Weights of all links of every agent for each round, without its own weight.
@@ -65,7 +65,7 @@ class Sums(NamedTuple):
         return found + _by_agent(self.surplus.astype(leaf.dtype), leaf)
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class LinkMixer:
     """Mixer that changes averages by R and totals by C; `given` is C^T.

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from diamond.core import tree
+from diamond.core import pytrees
 from diamond.core.sampling import Moment
 from diamond.network.channels.channel import Ends, Gate
+from diamond.network.communication_network import Network
 from diamond.network.mixing.link_mixer import LinkMixer, link_mixer
 from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
-from diamond.network.network import Network
 
 TOLD, LINKS, HEARD = range(3)  # purposes of a channel's draws
 
@@ -25,7 +25,7 @@ class Kept(NamedTuple):
     heard: tuple[Any, ...]  # per stage: states of the receivers
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class LossyMixer:
     """Mixer that applies the channels in order and damps the change by gamma."""
@@ -72,7 +72,7 @@ class LossyMixer:
             change, after[k] = channel.hear(after[k], change, spoken, weights, keys)
         heard[moment.stage] = tuple(after)
         gamma = self.gamma(moment.t) if callable(self.gamma) else self.gamma
-        return tree.scale(gamma, change), Kept(tuple(told), tuple(links), tuple(heard))
+        return pytrees.scale(gamma, change), Kept(tuple(told), tuple(links), tuple(heard))
 
     def gates(self, moment: Moment, kept: Sequence[Any]) -> tuple[list[Ends], tuple[Any, ...]]:
         """Return the effect of the links in this exchange, and their states."""

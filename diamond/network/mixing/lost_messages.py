@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from diamond.core.sampling import Moment, key
+from diamond.network.communication_network import Network
 from diamond.network.mixing.lossy_mixer import LossyMixer, mixing, together
-from diamond.network.network import Network
 
 
 class Losses(NamedTuple):

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from diamond.core import host, tree
+from diamond.core import host_transfer, pytrees
 from diamond.core.sampling import Moment
-from diamond.network.network import Network
+from diamond.network.communication_network import Network
 
 # Slots summed in one fused pass; wider buckets loop over passes. A compromise: timed on a CPU,
 # no length from 8 to 64 was best throughout, and longer passes take longer to compile.
@@ -28,7 +28,7 @@ def prefers_dense(agents: int, entries: int) -> bool:
     return agents < 16 or 5 * entries > agents**2
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Bucket:
     """Agents with similar numbers of neighbours: the neighbours and weights, slot by slot.
@@ -59,7 +59,7 @@ class Bucket:
         return jax.lax.scan(add, total, passes)[0]
 
 
-@tree.pytree
+@pytrees.pytree
 @dataclass(frozen=True)
 class Mixer:
     """The mixing matrix as a pytree of arrays, for use in compiled functions.
@@ -137,7 +137,7 @@ def mixer(network: Network) -> Mixer:
 
 def dense_mixer(network: Network) -> Mixer:
     """Return M as a matrix; a round costs m^2 products per number."""
-    return Mixer(host.put(network.matrix), (), None, None)
+    return Mixer(host_transfer.put(network.matrix), (), None, None)
 
 
 def sparse_mixer(network: Network) -> Mixer:
@@ -148,7 +148,7 @@ def sparse_mixer(network: Network) -> Mixer:
     buckets = tuple(_bucket(network, members) for members in groups)
     if len(groups) == 1:
         return Mixer(None, buckets, None, None)
-    whole = lambda a: host.put(a, np.int32)
+    whole = lambda a: host_transfer.put(a, np.int32)
     places = whole(np.argsort(np.concatenate(groups)))
     return Mixer(None, buckets, tuple(map(whole, groups)), places)
 
@@ -164,4 +164,4 @@ def _bucket(network: Network, members: NDArray[np.int64]) -> Bucket:
     position = np.where(used, m.indptr[members] + slots, 0)
     senders = np.where(used, m.indices[position], members)
     weights = np.where(used, m.data[position], 0.0)
-    return Bucket(host.put(senders, np.int32), host.put(weights))
+    return Bucket(host_transfer.put(senders, np.int32), host_transfer.put(weights))

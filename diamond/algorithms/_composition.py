@@ -1,0 +1,99 @@
+"""Composition of methods from parts, with learned step sizes if none are given."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ..core.validation import whole
+from ..schedules.learned import Learned
+from ..schedules.step_schedules import (
+    AtLeast,
+    Constant,
+    Number,
+    Power,
+    Schedule,
+    schedule,
+    step_size,
+)
+from .parts import Loop, Variable
+from .parts.communication import Order, move
+from .parts.estimators import estimated
+
+Step = Schedule | Number | None  # None: learned
+STEPS = "alpha", "beta", "delta"  # the other numbers are weights, clipped to [0, 1]
+Steps = Literal["auto"] | Mapping[str, Schedule | Number]
+INNER = 10  # steps of y per step of x
+WEIGHT = Power(10 ** (2 / 3), 10.0, 2 / 3)  # (1 + t / 10)^(-2/3), weight of the newest direction
+AVERAGE = AtLeast(0.3, WEIGHT)  # the same for a moving average, which lags by 1 / weight rounds
+
+
+def choose(steps: Steps, order: Order | None, **given: Step) -> tuple[Order, dict[str, Schedule]]:
+    """Choose the order of mixing, and a schedule for each name of `given`.
+
+    A value of None is taken from `steps` if that is a mapping with this name. Otherwise alpha, beta
+    and delta are learned during the run, and weights decay as (1 + t / 10)^(-2/3), those of
+    averages down to 0.3. Without an `order`, learned steps mix after the step ("atc"), and a given
+    alpha mixes as in the paper.
+    """
+    if not isinstance(steps, Mapping) and steps != "auto":
+        raise ValueError(
+            f"steps = {steps!r}: give 'auto', or a mapping such as diamond.schedule.paper(...)"
+        )
+    known = {} if steps == "auto" else dict(steps)
+    if unknown := set(known) - set(given):
+        raise ValueError(
+            f"steps has {', '.join(sorted(unknown))}, which this algorithm does not take; it has "
+            f"{', '.join(given)}"
+        )
+    found = {name: known.get(name) if value is None else value for name, value in given.items()}
+    order = order or ("atc" if found["alpha"] is None else "paper")
+    if found.get("delta", 0) is None:  # the step of z equals that of y
+        found["delta"] = found["beta"]
+    return order, {name: _schedule(name, value) for name, value in found.items()}
+
+
+def _schedule(name: str, value: Step) -> Schedule:
+    if value is None:
+        learned = Learned("beta" if name == "delta" else name)
+        weight = AVERAGE if name == "theta" else WEIGHT
+        return Constant(learned) if name in STEPS else weight
+    return step_size(name, value) if name in STEPS else schedule(value, name)
+
+
+def loops(inner: int | None) -> Any:
+    """Return the number of steps of an inner loop."""
+    return INNER if inner is None else whole("inner", inner, 1)
+
+
+def all_rows(batch: int) -> int:
+    """Check `batch`, which methods with gradients on all rows accept but do not use."""
+    whole("batch", batch, 1)
+    return 1
+
+
+def composed(
+    directions: Any,
+    estimator: str,
+    moves: str,
+    numbers: Mapping[str, Step],
+    batch: int,
+    order: Order | None,
+    steps: Steps,
+    *,
+    relax: Number | None = None,
+    period: int | None = None,
+    plan: str = "xyz",
+    inner: int | None = 1,
+    solves: tuple[str, ...] = ("personal",),
+) -> Loop:
+    """Compose a method of these parts; `moves` names the moves of x, y and z, in this order."""
+    order, s = choose(steps, order, **numbers)
+    each = zip("xyz", STEPS, moves.split())
+    return Loop(
+        directions,
+        estimated(estimator, s, period),
+        **{name: Variable(s[step], move(how, order, relax)) for name, step, how in each},
+        batch=batch,
+        plan=plan,
+        inner=loops(inner) if "inner" in plan else inner,
+        solves=solves,
+    )

@@ -1,0 +1,291 @@
+"""Composed methods: a plan of which variables move, in which order, and how often.
+
+A method consists of five choices:
+
+    directions   gradient: x      implicit(h): x, y      carried, penalty: x, y, z
+    estimator    plain, average, momentum, recursive, saga
+    x, y, z      Variable(step, move), move one of local, gossip, tracking, extra, diffusion
+    plan         "xyz": all at once; "y z x": one after another; "y*10 z*10 x": in inner loops
+    solves       personal, common, none: supported kinds of lower level
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree
+from ...core.sampling import Sample
+from ...interface.round_interface import NETWORKS, Message
+from ...problem import Objectives, Problem
+from ...schedules.learned import learned_names
+from ...schedules.step_schedules import Number, Scaled, Schedule
+from . import communication, estimators
+from .directions import Carried, Gradient
+from .learned_algorithm import with_learned_numbers
+from .variables import STATIC, Point
+
+STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
+Estimate = tuple[Point, Any]  # directions, state of the estimator
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class Variable:
+    """Step size and move of x, y or z."""
+
+    step: Schedule
+    move: Any
+
+
+class State(NamedTuple):
+    """State of an agent between rounds; None if not needed."""
+
+    x: Tree
+    y: Tree
+    z: Tree
+    last: tuple[Point | None, ...]  # per part of the plan, the point of its last directions
+    old: Point  # p, v, w: last directions of x, y, z
+    memory: Point  # states of the moves: a tracker u, ...
+    table: Any  # state of the estimator
+
+    @property
+    def p(self) -> Tree:
+        return self.old.x
+
+    @property
+    def v(self) -> Tree:
+        return self.old.y
+
+    @property
+    def u(self) -> Tree:
+        return self.memory.x
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class Loop:
+    """A method composed of parts."""
+
+    directions: Any
+    estimator: Any
+    x: Variable
+    y: Variable | None = None
+    z: Variable | None = None
+    batch: int = field(default=64, metadata=STATIC)
+    plan: str = field(default="xyz", metadata=STATIC)
+    inner: Any = field(default=1, metadata=STATIC)  # value of "*inner" in the plan
+    solves: tuple[str, ...] = field(default=("personal",), metadata=STATIC)
+
+    def __post_init__(self) -> None:
+        wanted, given = self.directions.variables, "".join(self.variables)
+        if given != wanted:
+            raise ValueError(
+                f"these directions are of {', '.join(wanted)}; moves were given for "
+                f"{', '.join(given)}"
+            )
+        words = [word.partition("*") for word in self.plan.split()]
+        letters = "".join(name for name, _, _ in words)
+        if sorted(n for n in letters if n in given) != list(given) or set(letters) - set("xyz"):
+            raise ValueError(f"plan {self.plan!r} must move each of {', '.join(given)} once")
+        if any(k not in ("", "inner") and (not k.isdigit() or int(k) < 1) for _, _, k in words):
+            raise ValueError(f"plan {self.plan!r}: how often is a whole number, as in 'y*10 x'")
+        if isinstance(self.estimator, estimators.Saga) and not self.directions.splits:
+            raise ValueError("a table of blocks needs directions carried, penalty or gradient")
+
+    @property
+    def hypergradient(self) -> Any:
+        return self.directions.hypergradient
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        each = {"x": self.x, "y": self.y, "z": self.z}
+        return {name: v for name, v in each.items() if v is not None}
+
+    @property
+    def networks(self) -> str:
+        """Widest kind of network on which all moves are correct."""
+        return min((v.move.networks for v in self.variables.values()), key=NETWORKS.index)
+
+    @property
+    def stages(self) -> tuple["Part", ...]:
+        words = [word.partition("*") for word in self.plan.split()]
+        names = ["".join(n for n in word if n in self.variables) for word, _, _ in words]
+        times = [self.inner if k == "inner" else int(k or 1) for _, _, k in words]
+        kept = [(n, k) for n, k in zip(names, times) if n]
+        return tuple(Part(self, i, n, k) for i, (n, k) in enumerate(kept))
+
+    def suited(self, problem: Problem) -> "Loop":
+        """Specialize the method for this problem.
+
+        Without a lower level, x moves along the gradient of f; if x is regularized, its move ends
+        in the prox.
+        """
+        method = self
+        if problem.lower_level == "none" and self.y is not None:
+            method = replace(self, directions=Gradient(), y=None, z=None, plan="x")
+        if problem.prox is not None:
+            method = replace(method, x=_with_prox(method.x, problem.prox))
+        share = 1.0 if method.y is None else method.y.move.share_of_step
+        return with_learned_numbers(method, problem, share)
+
+    def shrunk(self, factor: Number) -> "Loop":
+        """Return the method with steps `factor` times as long, except learned steps."""
+        given = {n: v for n, v in self.variables.items() if not learned_names(v.step)}
+        smaller = lambda v: replace(v, step=Scaled(factor, v.step))
+        return replace(self, **{name: smaller(v) for name, v in given.items()})
+
+    def numbers(self, t: Number) -> dict[str, Number]:
+        steps = {STEPS[name]: v.step(t) for name, v in self.variables.items()}
+        return steps | self.estimator.numbers(t)
+
+    def auxiliary(self, state: State) -> Tree | None:
+        """Return z if z solves g_yy z = f_y."""
+        return state.z if isinstance(self.directions, Carried) else None
+
+    def with_lower_level(self, state: State, y: Tree, z: Tree) -> State:
+        """Return the state with solved y and z; a second copy of y is shifted like y."""
+        if state.z is None:
+            return state._replace(y=y)
+        if isinstance(self.directions, Carried):
+            return state._replace(y=y, z=z)
+        return state._replace(y=y, z=pytrees.add(state.z, pytrees.sub(y, state.y)))
+
+    def curvature_sample(self, sample: Sample) -> Sample:
+        """Return the rows for learning curvature: all rows if directions use all rows."""
+        return sample.full() if getattr(self.estimator, "full", False) else sample
+
+    @property
+    def statistics_weight(self) -> float:
+        plain = isinstance(self.estimator, estimators.Plain) and not self.estimator.full
+        return 0.3 if plain and self.directions.links else 1.0
+
+    def smoothing_delay(self, t: Number) -> Number:
+        """Return the number of rounds by which averaged directions lag."""
+        average = isinstance(self.estimator, estimators.Average)
+        return 1 / self.estimator.numbers(t)["theta"] - 1 if average else 0.0
+
+    def init(self, x: Tree, y: Tree) -> State:
+        point = self.directions.start(x, y)
+        old, memory = Point(), Point()
+        for name, v in self.variables.items():
+            s = getattr(point, name)
+            memory = memory.put(**{name: v.move.init(s)})
+            if name in self.estimator.keeps or v.move.keeps:
+                old = old.put(**{name: pytrees.zeros(s)})
+        last = tuple(point if self.estimator.recalls else None for _ in self.stages)
+        kept = last, old, memory, self.estimator.init(point)
+        return State(point.x, point.y, point.z, *kept)
+
+
+def _with_prox(x: Variable, prox: Any) -> Variable:
+    takes = hasattr(x.move, "prox") and not (x.move.early and x.move.vectors)
+    if not takes:
+        raise ValueError(
+            f"x of this problem has a prox, which {type(x.move).__name__.lower()}"
+            f"{' in the order of the paper' * hasattr(x.move, 'order')} cannot take: use a method "
+            f"that moves x by gossip or tracking with order='atc', such as diamond.prometheus()"
+        )
+    return replace(x, move=replace(x.move, prox=prox))
+
+
+class Part(NamedTuple):
+    """One word of the plan: variables that move at once, and the number of repeats."""
+
+    loop: Loop
+    number: int
+    names: str
+    times: int
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        return {n: v for n, v in self.loop.variables.items() if n in self.names}
+
+    @property
+    def links(self) -> int:
+        return self.loop.directions.links if self.moves_x else 0
+
+    @property
+    def moves_x(self) -> bool:
+        return "x" in self.names
+
+    def x_direction(self, estimate: Estimate, state: State) -> Tree:
+        return estimate[0].x
+
+    def lower_gradient(self, estimate: Estimate) -> Tree | None:
+        """Return g_y on the sample of this round, if the estimate has it."""
+        kind = self.loop.estimator
+        sampled = isinstance(kind, estimators.Plain) or getattr(kind, "gamma", 0) is None
+        return estimate[0].y if sampled else None
+
+    def tracker(self, state: State) -> Tree | None:
+        """Return the network's mean direction of x in the previous round, if x is tracked."""
+        return self.loop.x.move.tracker(state.memory.x)
+
+    @property
+    def early(self) -> bool:
+        return all(v.move.early for v in self.variables.values())
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[Estimate, Cost]:
+        """Estimate p_t, v_t, w_t for the variables of this part."""
+        loop, now = self.loop, Point(state.x, state.y, state.z)
+        if getattr(loop.hypergradient, "whole", False):
+            sample = sample.full_below()
+        taken = Taken(loop.directions, problem, self.names, t)
+        last = state.last[self.number]
+        given = estimators.Given(now, last, state.old, state.table, t, sample)
+        found, table, cost = loop.estimator(taken, given)
+        return (found, table), cost
+
+    def _each(self, state: State, estimate: Estimate | None, t: Number) -> Any:
+        """Yield name, move and inputs of the move for every variable."""
+        directions = Point() if estimate is None else estimate[0]
+        for name, v in self.variables.items():
+            of = lambda point: getattr(point, name)
+            s, memory, d, old = map(of, (state, state.memory, directions, state.old))
+            yield name, v.move, communication.Given(s, memory, d, old, v.step(t))
+
+    def outgoing(self, state: State, estimate: Estimate | None, t: Number) -> Message:
+        told = {name: move.tell(given) for name, move, given in self._each(state, estimate, t)}
+        half = lambda k: {name: m[k] for name, m in told.items() if m[k] is not None}
+        return Message(half(0), half(1))
+
+    def update(
+        self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
+    ) -> State:
+        loop, old, memory, moved = self.loop, state.old, state.memory, {}
+        found, table = estimate
+        for name, move, given in self._each(state, estimate, t):
+            of = lambda m: Message(m.average.get(name), m.total.get(name))
+            moved[name], kept = move.hear(given, of(told), of(change))
+            memory = memory.put(**{name: kept})
+            if name in loop.estimator.keeps or move.keeps:
+                old = old.put(**{name: getattr(found, name)})
+        last = list(state.last)
+        if loop.estimator.recalls:
+            last[self.number] = Point(state.x, state.y, state.z)
+        kept = dict(last=tuple(last), old=old, memory=memory, table=table)
+        return state._replace(**moved, **kept)
+
+
+class Taken(NamedTuple):
+    """Directions of some variables of one agent in round t, as an estimator calls them."""
+
+    directions: Any
+    problem: Objectives
+    names: str
+    t: Number
+
+    @property
+    def rows(self) -> estimators.Sizes:
+        problem = self.problem
+        return estimators.Sizes(problem.train.batch, problem.valid.count, problem.train.count)
+
+    def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
+        return self.directions(self.problem, points, sample, self.names, self.t)
+
+    def halves(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
+        return self.directions.halves(self.problem, point, sample, self.names, self.t)

@@ -1,0 +1,120 @@
+"""g_xy and g_yy as explicit matrices, for methods with small y."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree
+from ...core.sampling import Sample
+from ...interface.round_interface import Message
+from ...problem import Objectives
+from ...schedules.step_schedules import Number, Schedule, weight
+from .single_stage import Single
+
+LARGEST = 2000  # most numbers in y: g_yy has the square of that
+
+
+class Ingredients(NamedTuple):
+    """Parts of a hypergradient, with x and y as vectors."""
+
+    f_x: jax.Array
+    f_y: jax.Array
+    g_y: jax.Array
+    g_xy: jax.Array  # (numbers in x, numbers in y)
+    g_yy: jax.Array
+
+
+def ingredients(problem: Objectives, x: Tree, y: Tree, sample: Sample) -> tuple[Ingredients, Cost]:
+    """Compute all parts at (x, y): those of f on xi, those of g on zeta.
+
+    The matrices take as many products as y has numbers.
+    """
+    (a, unflat_x), (b, unflat_y) = ravel_pytree(x), ravel_pytree(y)
+    if b.size > LARGEST:
+        raise ValueError(
+            f"y has {b.size} numbers, and this method keeps g_yy as a matrix: it takes {LARGEST} "
+            f"at most; use a method without matrices"
+        )
+    f = lambda a, b: problem.f(unflat_x(a), unflat_y(b), sample.upper)
+    g = lambda a, b: problem.g(unflat_x(a), unflat_y(b), sample.lower)
+    g_y = jax.grad(g, 1)
+    products = lambda w: jax.vjp(g_y, a, b)[1](w)
+    g_yx, g_yy = jax.vmap(products)(jnp.eye(b.size, dtype=b.dtype))
+    f_x, f_y = jax.grad(f, (0, 1))(a, b)
+    found = Ingredients(f_x, f_y, g_y(a, b), g_yx.T, g_yy)
+    upper, lower = problem.valid.size(sample.upper), problem.train.size(sample.lower)
+    return found, Cost(upper + lower, upper + lower, b.size * lower, b.size * lower)
+
+
+def blank(x: Tree, y: Tree) -> Ingredients:
+    """Return zeros."""
+    a, b = ravel_pytree(x)[0], ravel_pytree(y)[0]
+    g_xy = jnp.zeros((a.size, b.size), b.dtype)
+    zeros = jnp.zeros_like
+    return Ingredients(zeros(a), zeros(b), zeros(b), g_xy, jnp.zeros((b.size, b.size), b.dtype))
+
+
+def convex(matrix: jax.Array, floor: Any) -> jax.Array:
+    """Return the nearest symmetric matrix without an eigenvalue below `floor`."""
+    values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
+    raised = jnp.maximum(values, jnp.asarray(floor, values.dtype))
+    return (vectors * raised[None]) @ vectors.T
+
+
+def hypergradient(found: Ingredients, floor: Any) -> jax.Array:
+    """Return f_x - g_xy [g_yy]^-1 f_y as a vector."""
+    return found.f_x - found.g_xy @ jnp.linalg.solve(convex(found.g_yy, floor), found.f_y)
+
+
+def like(vector: jax.Array, a: Tree) -> Tree:
+    """Return the vector in the structure of a."""
+    return ravel_pytree(a)[1](vector)
+
+
+class State(NamedTuple):
+    """x and y, those of the previous round, and the stored parts."""
+
+    x: Tree
+    y: Tree
+    last: tuple[Tree, Tree]
+    kept: Ingredients
+
+
+@dataclass(frozen=True)
+class Momentum(Single):
+    """Method by gossip along f_x - g_xy [g_yy]^-1 f_y, each part with the momentum of eq. (6).
+
+    g_yy has no eigenvalue below `floor`.
+    """
+
+    alpha: Schedule
+    beta: Schedule
+    eta: Schedule
+    floor: Any
+    batch: int = field(metadata={"static": True})
+    solves: tuple[str, ...] = field(default=("personal",), metadata={"static": True})
+    STEPS = "alpha", "beta", "eta"
+
+    def init(self, x: Tree, y: Tree) -> State:
+        return State(x, y, (x, y), blank(x, y))
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[Ingredients, Cost]:
+        """Estimate all parts with momentum, both points on one sample."""
+        new, cost = ingredients(problem, state.x, state.y, sample)
+        old, again = ingredients(problem, *state.last, sample)
+        found = pytrees.axpy(1 - weight(self.eta, t), pytrees.sub(state.kept, old), new)
+        return found, pytrees.add(cost, again._replace(samples=0))
+
+    def x_direction(self, estimate: Ingredients, state: State) -> Tree:
+        return like(hypergradient(estimate, self.floor), state.x)
+
+    def outgoing(self, state: State, estimate: Ingredients, t: Number) -> Message:
+        h = self.x_direction(estimate, state)
+        return Message(pytrees.axpy(-self.alpha(t), h, state.x))

@@ -1,0 +1,100 @@
+"""Stages of a recursive estimate that is updated through inner steps on y.
+
+x moves along p; then, `inner` times, p and v are updated to the current x and y by differences on
+one mini-batch, and y moves along v.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree
+from ...core.sampling import Sample
+from ...interface.round_interface import Message
+from ...problem import Objectives
+from ...schedules.step_schedules import Number
+from .variables import Point
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree
+    last: Point  # point of p and v
+    old: Point  # p, v
+
+
+class Outer(NamedTuple):
+    """Stage that moves x along p; every `period` rounds p and v use all rows."""
+
+    method: Any  # alpha, beta, along, period
+    times: int = 1
+    early: bool = False
+    moves_x: bool = True
+
+    def x_direction(self, estimate: Any, state: State) -> Tree:
+        return estimate[0].x
+
+    def lower_gradient(self, estimate: Any) -> None:
+        return None
+
+    def tracker(self, state: State) -> None:
+        return None
+
+    @property
+    def links(self) -> int:
+        return self.method.along.links
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[tuple[Point, Point], Cost]:
+        now = Point(state.x, state.y)
+
+        def reset() -> Any:
+            (new,), cost = self.method.along(problem, [now], sample.full(), "xy", t)
+            return (new, now), Cost(*(jnp.asarray(c, jnp.uint32) for c in cost))
+
+        nothing = Cost(*(jnp.zeros((), jnp.uint32) for _ in Cost._fields))
+        kept = (state.old, state.last), nothing
+        return jax.lax.cond(t % self.method.period == 0, reset, lambda: kept)
+
+    def outgoing(self, state: State, estimate: tuple[Point, Point], t: Number) -> Message:
+        return Message(pytrees.axpy(-self.method.alpha(t), estimate[0].x, state.x))
+
+    def update(
+        self, state: State, estimate: Any, told: Message, change: Message, t: Number
+    ) -> State:
+        directions, last = estimate
+        return State(pytrees.add(told.average, change.average), state.y, last, directions)
+
+
+class Inner(NamedTuple):
+    """Stage that updates p and v to the current x and y, and moves y along v."""
+
+    method: Any  # alpha, beta, along, period
+    times: int
+    early: bool = True
+    moves_x: bool = False
+
+    @property
+    def links(self) -> int:
+        return self.method.along.links
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[tuple[Point, Point], Cost]:
+        now = Point(state.x, state.y)
+        (new, back), cost = self.method.along(problem, [now, state.last], sample, "xy", t)
+        return (pytrees.add(state.old, pytrees.sub(new, back)), now), cost
+
+    def outgoing(self, state: State, estimate: Any, t: Number) -> Message:
+        return Message()
+
+    def update(
+        self, state: State, estimate: Any, told: Message, change: Message, t: Number
+    ) -> State:
+        directions, now = estimate
+        y = pytrees.axpy(-self.method.beta(t), directions.y, state.y)
+        return State(state.x, y, now, directions)

@@ -1,0 +1,89 @@
+"""The `demo` command: four methods on a small problem, in about a minute."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .app import Json, app, emit, reported, talk
+from .experiment_commands import Out, Quiet, executed, start
+from .interrupt_handling import interruptible
+from .sites_demo_command import demo_of_peers
+from .terminal_tables import text_table
+
+if TYPE_CHECKING:
+    from ..records.folder_reader import Stored
+
+COLUMNS = ("", "upper loss", "own loss", "accuracy", "metric", "samples", "MB", "s")
+LEGEND = (
+    "upper loss: the objective, at the mean of the agents' x; own loss: at each agent's own x "
+    "and y; accuracy: on test rows, own x and y; metric: eq. (11), mean over the run; samples: "
+    "rows drawn by an agent; MB: sent over the whole network"
+)
+
+
+@app.command()
+def demo_experiment(
+    picture: Annotated[Path, typer.Option(help="File to draw the curves into.")] = Path("demo.png"),
+    out: Out = Path("runs"),
+    quiet: Quiet = False,
+    json: Json = False,
+    peers: Annotated[
+        bool,
+        typer.Option(
+            "--peers", help="Run five sites as real processes instead, and kill one of them."
+        ),
+    ] = False,
+) -> None:
+    """Run DIAMOND, GT-SGD, M-SGD and D-SGD on built-in digits: a table, a picture and a report."""
+    if peers:
+        demo_of_peers(out, quiet, json)
+        return
+    with reported(), interruptible():
+        if not quiet:
+            talk("starting JAX and compiling ...", "dim")
+        import_module("matplotlib")  # if it is missing, fail now and not after the runs
+        start()
+        from ..config.experiment_file import read
+        from ..experiment.job_runner import begin, comparison
+        from ..records import plot
+        from ..records.folder_reader import open_run
+        from ..records.result_table import rows
+        from ..report import build
+        from ..templates import demo_experiment
+
+        plan = comparison(read(demo_experiment.settings(), Path(), "the demo"), out, "the demo")
+        network = plan.experiment.network[0].build()
+        if not quiet:
+            talk(f"1,797 digits over 9 agents by label, {network}", "dim")
+        begin(plan)
+        executed(plan, quiet, {})
+        runs = {job.experiment.algorithm[0].label: open_run(path) for job, path in plan.jobs}
+        title = f"digits, 9 agents by label, {network.name}, lam = {network.lam:.2f}"
+        plot.convergence(runs, picture, title)
+        page = build([plan.path], plan.path / "report.html")
+        if json:
+            made = {"picture": str(picture), "report": str(page)}
+            emit({"folder": str(plan.path), "runs": rows(list(runs.values())), **made})
+            return
+        _print(runs, plan.experiment.rounds)
+        typer.echo(f"curves: {picture}\nreport: {page}\nruns:   {plan.path}")
+
+
+def _print(runs: Mapping[str, "Stored"], rounds: int) -> None:
+    """Print the final numbers of each method."""
+    from rich.console import Console
+
+    title = f"{rounds} rounds, each method with its best constants of one grid"
+    console = Console()
+    console.print(text_table(COLUMNS, [_row(name, run) for name, run in runs.items()], title))
+    console.print(LEGEND, style="dim")
+
+
+def _row(name: str, run: "Stored") -> list[str]:
+    course, last = [line["metric"] for line in run.lines[1:]], run.last
+    losses = [f"{last[key]:.3f}" for key in ("upper_loss", "local_loss", "accuracy")]
+    spent = [f"{last['samples']:,.0f}", f"{last['bytes'] / 1e6:.1f}", f"{last['seconds']:.1f}"]
+    return [name, *losses, f"{sum(course) / len(course):.4f}", *spent]

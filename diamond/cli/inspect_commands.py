@@ -1,0 +1,114 @@
+"""The commands `network` and `data`: inspect the parts of an experiment before running it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .app import Json, app, emit, reported
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the data sets. Default: the usual locations.", envvar="DIAMOND_DATA"
+    ),
+]
+
+
+@app.command()
+def network(
+    spec: Annotated[
+        str, typer.Argument(help="Network, as in er:9,p=0.3,seed=0, ring:5 or torus:3x3.")
+    ],
+    picture: Annotated[Path, typer.Option(help="File to draw the network into.")] = Path(
+        "network.png"
+    ),
+    json: Json = False,
+) -> None:
+    """Draw a network, print its mixing rate, and check its mixing matrix."""
+    with reported():
+        from ..config.previews import network_of
+        from ..network.network_plot import draw
+
+        made, numbers = network_of(spec)
+        numbers["picture"] = str(draw(made, picture))
+        if json:
+            emit(numbers)
+        else:
+            typer.echo(str(made))
+            for name, value in numbers.items():
+                typer.echo(f"{name.replace('_', ' ')}: {_said(value)}")
+
+
+@app.command()
+def data(
+    dataset: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Data set (digits, mnist, ...), a file, or one file per site. Default: list all."
+        ),
+    ] = None,
+    agents: Annotated[
+        int | None, typer.Option(help="Number of agents. Default: the number of sites, or 9.")
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            help="Partition of the rows, as in an experiment: iid, by_label:shards=2, "
+            "dirichlet:concentration=0.3, ... Default: iid."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
+    label: Annotated[str, typer.Option(help="Column of the labels in a table.")] = "label",
+    site: Annotated[
+        str | None, typer.Option(help="Column of the sites in a table. Default: none.")
+    ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Feature columns, as in age,dose; may be repeated. Default: all other columns."
+        ),
+    ] = None,
+    hashed: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of features to hash the words of the text column into. Default: none.",
+            min=1,
+        ),
+    ] = None,
+    text: Annotated[str, typer.Option(help="Column of the text in a table.")] = "text",
+    missing_values: Annotated[
+        str, typer.Option(help="Treatment of missing values: refuse, drop, mean, or a number.")
+    ] = "refuse",
+    real: Annotated[
+        bool, typer.Option("--real", help="Treat labels as real numbers to regress on.")
+    ] = False,
+    folder: Data = None,
+    json: Json = False,
+) -> None:
+    """List the data sets and their locations; for one data set, show the rows of each agent."""
+    with reported():
+        from ..config.previews import data_at_hand, dealt_out
+
+        if not dataset:
+            found = data_at_hand(folder)
+            if json:
+                emit(found)
+            else:
+                for name, place in found.items():
+                    typer.echo(f"{name:9} {place or 'not found; downloaded when first used'}")
+            return
+        parts = [name.strip() for given in features or () for name in given.split(",")]
+        columns = None if features is None else list(filter(None, parts))
+        given = dataset, agents, partition, seed, folder, label, site, real, columns
+        said, numbers = dealt_out(*given, hashed, text, missing_values)
+        if json:
+            emit(numbers)
+        else:
+            typer.echo(said)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

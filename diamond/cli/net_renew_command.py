@@ -1,0 +1,37 @@
+"""The `net renew` command: new keys for the sites of a federation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .app import Json, emit, talk
+from .net_commands import net
+from .net_site_setup import plainly
+
+
+@net.command()
+def renew(
+    folder: Annotated[Path, typer.Argument(help="Folder that `diamond net init` created.")],
+    site: Annotated[str | None, typer.Option(help="Site to renew. Default: all sites.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="Validity of the certificates in days.")] = 365,
+    json: Json = False,
+) -> None:
+    """Issue new keys, certificates and a roster that lists them; the old keys are rejected."""
+    with plainly():
+        from ..peers.certificate_authority import renew
+        from ..peers.roster import signed
+
+        bundles = renew(folder, site, days)
+        roster = signed(folder)
+        if json:
+            places = {name: str(path) for name, path in bundles.items()}
+            emit({"version": roster.version, "bundles": places})
+            return
+        for name, path in bundles.items():
+            typer.echo(f"{name}: {path}")
+        others = [member.name for member in roster.members if member.name not in bundles]
+        talk(f"roster {roster.version}; carry each folder to its site over a safe way")
+        if others:
+            talk(f"{', '.join(others)}: roster.json and roster.sig of their folders are enough")
+        talk("sites take it when they are started again; until all have, they wait for one another")

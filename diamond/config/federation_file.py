@@ -1,0 +1,114 @@
+"""Federations in TOML: sites, network, algorithm and problem."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ..network import Network
+from ..records.manifest import Origin
+from .components import Part, algorithm, graph
+from .site_problem import stated
+from .validation_errors import BadExperiment, Mistake, mistakes_of
+
+Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}$")]
+
+
+class Federation(BaseModel):
+    """Settings that all sites share; the sites are agents 0, 1, ... in their order."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
+    )
+
+    name: Site
+    rounds: Annotated[int, Field(ge=1)]
+    every: Annotated[int, Field(ge=1)] = 10  # rounds between checkpoints
+    seed: Annotated[int, Field(ge=0)] = 0
+    sampling: Literal["blocks", "rows"] = "blocks"
+    precision: Literal["float32", "float64"] = "float32"
+    missing: Literal["wait", "continue"] = "wait"  # how to handle an absent neighbour
+    clip: Annotated[float, Field(ge=1)] | None = None  # limit in multiples of the usual
+    measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
+    network: Annotated[Part, BeforeValidator(graph)]
+    algorithm: Annotated[Part, BeforeValidator(algorithm)]
+    sites: dict[Site, Address]
+    problem: Annotated[dict[str, Any] | None, BeforeValidator(stated)] = None
+
+    def mistakes(self) -> list[Mistake]:
+        """List inconsistencies between the components."""
+        found, network = [], self.graph()
+        if network.agents != len(self.sites):
+            said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
+            found.append(Mistake("sites", said))
+        return found
+
+    def graph(self) -> Network:
+        """Build the network."""
+        made: Network = self.network.build()
+        return made
+
+    def terms(self) -> dict[str, Any]:
+        """Return the terms that the sites agree on as plain data, which `agreed` reads."""
+        scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
+        more = {name: getattr(self, name) for name in ("clip", "measure", "problem")}
+        return (
+            {name: getattr(self, name) for name in scalars}
+            | {name: value for name, value in more.items() if value is not None}
+            | {
+                "network": {"graph": self.network.name, **self.network.options},
+                "algorithm": {"name": self.algorithm.name, **self.algorithm.options},
+            }
+        )
+
+    def toml(self) -> str:
+        """Format the federation in full as a file that reads as the same federation."""
+        import tomli_w
+
+        return tomli_w.dumps({"name": self.name, **self.terms(), "sites": dict(self.sites)})
+
+
+def origin(federation: Federation, site: str, problem: Part, command: str) -> Origin:
+    """Describe the origin of a site's run for the manifest."""
+    part = federation.algorithm
+    return Origin(
+        name=site,
+        experiment=federation.name,
+        problem=Path(problem.name).name,
+        algorithm=part.name,
+        label=part.label,
+        options=part.options,
+        command=command,
+        sources={Path(path).name: digest for path, digest in problem.sources.items()},
+    )
+
+
+def load(path: Path) -> Federation:
+    """Load the federation in the file at `path`; raises `BadExperiment` with every mistake."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
+        raise BadExperiment(str(path), [Mistake("", f"cannot be read: {cause}")]) from None
+    raw.setdefault("name", path.stem)
+    return read(raw, str(path))
+
+
+def agreed(name: str, terms: Mapping[str, Any], sites: Mapping[str, str]) -> Federation:
+    """Build the federation with these terms."""
+    return read({"name": name, **terms, "sites": dict(sites)}, f"the roster of {name}")
+
+
+def read(raw: Mapping[str, Any], source: str) -> Federation:
+    """Validate the federation in `raw`."""
+    try:
+        found = Federation.model_validate(dict(raw))
+    except ValidationError as error:
+        raise BadExperiment(
+            source, mistakes_of(error, raw, list(Federation.model_fields))
+        ) from None
+    if mistakes := found.mistakes():
+        raise BadExperiment(source, mistakes)
+    return found

@@ -1,0 +1,139 @@
+"""Step sizes in a file: a number, "power(0.3, omega=2)", or a table."""
+
+import ast
+import inspect
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ..core.suggestions import did_you_mean
+from ..schedules import step_schedules
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "constant": step_schedules.constant,
+    "power": step_schedules.power,
+    "scaled": step_schedules.scaled,
+    "squared": step_schedules.squared,
+    "ramp": step_schedules.ramp,
+}
+CLASSES = {
+    step_schedules.Constant: "constant",
+    step_schedules.Power: "power",
+    step_schedules.Scaled: "scaled",
+    step_schedules.Squared: "squared",
+    step_schedules.Ramp: "ramp",
+}
+EXAMPLE = 'write a number or, say, "power(0.3)"'
+
+
+def parse(value: Any) -> Any:
+    """Parse the schedule in `value`; raises ValueError with an explanation."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | dict):
+        raise ValueError(f"{value!r} is no schedule; {EXAMPLE}")
+    if isinstance(value, int | float):
+        return _finite(value)
+    if isinstance(value, dict):
+        return _from_table(value)
+    try:
+        body = ast.parse(value.strip(), mode="eval").body
+    except SyntaxError:
+        raise ValueError(f"{value!r} is no schedule; {EXAMPLE}") from None
+    return _evaluated(body, value)
+
+
+def several(value: Any) -> Any:
+    """Parse schedules by name: "auto", a table, or "paper(0.3, 3, 10, 10)" of Theorem 1."""
+    if value == "auto":
+        return value
+    if isinstance(value, dict):
+        return {name: parse(step_schedules) for name, step_schedules in value.items()}
+    if isinstance(value, str) and (numbers := re.fullmatch(r"\s*paper\((.*)\)\s*", value)):
+        return _paper(numbers[1], value)
+    raise ValueError(f'{value!r} is neither "auto" nor a table of schedules nor "paper(...)"')
+
+
+def _paper(numbers: str, text: str) -> dict[str, Any]:
+    """Build `schedule.paper` from numbers in order."""
+    taken = _fields(step_schedules.paper)
+    try:
+        given = [float(_finite(float(word))) for word in numbers.split(",")]
+        return step_schedules.paper(*given)
+    except (TypeError, ValueError):
+        raise ValueError(f"{text!r}: paper takes the numbers {', '.join(taken)}") from None
+
+
+def spell(made: Any) -> Any:
+    """Return the text from which `parse` makes `made`; None if a file cannot express it."""
+    if isinstance(made, int | float):
+        return made
+    name = CLASSES.get(type(made))
+    if name is None:
+        return None
+    inner = {name: spell(getattr(made, name)) for name in _fields(KINDS[name])}
+    if any(value is None for value in inner.values()):
+        return None
+    said = ", ".join(f"{k}={v}" for k, v in inner.items())
+    return f"{name}({said})"
+
+
+def _evaluated(node: ast.expr, text: str) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return _finite(node.value)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_number(node.operand, text)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        above, below = _number(node.left, text), _number(node.right, text)
+        if below == 0:
+            raise ValueError(f"{text!r} divides by 0")
+        return above / below
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        given = [_evaluated(argument, text) for argument in node.args]
+        named = {k.arg: _evaluated(k.value, text) for k in node.keywords if k.arg}
+        return _made(node.func.id, given, named)
+    if isinstance(node, ast.Name) and node.id in KINDS:
+        raise ValueError(f"{text!r} lacks its numbers; {EXAMPLE}")
+    if isinstance(node, ast.Name):
+        raise ValueError(f"no schedule {node.id!r}; {did_you_mean(node.id, KINDS)}")
+    raise ValueError(f"{text!r} is no schedule; {EXAMPLE}")
+
+
+def _number(node: ast.expr, text: str) -> float:
+    found = _evaluated(node, text)
+    if not isinstance(found, int | float):
+        raise ValueError(f"{text!r}: only numbers have a sign or are divided")
+    return found
+
+
+def _from_table(table: dict[str, Any]) -> Any:
+    options = dict(table)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise ValueError('a schedule as a table needs its name: {name = "power", c = 0.3}')
+    return _made(name, [], {key: parse(value) for key, value in options.items()})
+
+
+def _made(name: str, given: list[Any], named: dict[str, Any]) -> Any:
+    if name not in KINDS:
+        raise ValueError(f"no schedule {name!r}; {did_you_mean(name, KINDS)}")
+    fields = _fields(KINDS[name])
+    if unknown := [key for key in named if key not in fields]:
+        raise ValueError(f"{name} has no {unknown[0]!r}; {did_you_mean(unknown[0], fields)}")
+    try:
+        bound = inspect.signature(KINDS[name]).bind(*given, **named)
+    except TypeError as cause:
+        raise ValueError(f"{name}({', '.join(fields)}): {cause}") from None
+    for key, value in bound.arguments.items():
+        if key != "of" and not isinstance(value, int | float):
+            raise ValueError(f"{key} of {name} must be a number")
+    return KINDS[name](*bound.args, **bound.kwargs)
+
+
+def _fields(make: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(make).parameters)
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not a finite number")
+    return value

@@ -1,0 +1,64 @@
+"""Integer shares, seeded generators and checks that all partitions use."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core.validation import whole
+from .dataset import DataError
+
+
+def apportion(n: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Divide n into integer shares by the largest-remainder method."""
+    if not (np.isfinite(weights).all() and (weights > 0).all()):
+        raise DataError(f"shares {weights.tolist()}; give finite numbers above 0")
+    exact = n * (weights / weights.sum())
+    sizes = np.floor(exact).astype(np.int64)
+    # Stable, so that ties favour the first; rounding leaves n short by a few at most.
+    sizes[np.argsort(sizes - exact, kind="stable")[: n - sizes.sum()]] += 1
+    return sizes
+
+
+def generator(seed: int, *more: int) -> np.random.Generator:
+    """Make the generator of a seed and further counters."""
+    if counted("seed", seed) < 0:
+        raise DataError(f"seed {seed}; give a whole number from 0")
+    return np.random.default_rng([seed, *more])
+
+
+def counted(what: str, value: int) -> int:
+    """Validate that `value` is an integer."""
+    try:
+        return whole(what, value)
+    except ValueError as cause:
+        raise DataError(str(cause)) from None
+
+
+def rows(labels_or_n: ArrayLike) -> int:
+    """Count the rows, given their number or their labels."""
+    given = np.asarray(labels_or_n)
+    if given.ndim == 0 and given.dtype.kind in "iu":
+        return int(given)
+    return len(vector(given))
+
+
+def vector(labels: ArrayLike) -> NDArray:
+    """Return the labels as one vector."""
+    marks = np.asarray(labels)
+    if marks.ndim != 1:
+        raise DataError(f"labels of shape {marks.shape}; give one label a row")
+    return marks
+
+
+def enough(n: int, agents: int, minimum: int = 1) -> None:
+    """Refuse more agents than the rows suffice for."""
+    if counted("agents", agents) < 1:
+        raise DataError(f"{agents} agents; give at least 1")
+    if n < 1:
+        raise DataError("no rows to deal out; give at least 1")
+    if n < agents * minimum:
+        fair = n // minimum
+        each = f", at least {minimum} each" if minimum > 1 else ""
+        raise DataError(
+            f"agent {fair} would get {n - fair * minimum} rows: {n} rows over {agents} agents"
+            f"{each}; use at most {fair} agents"
+        )

@@ -1,0 +1,34 @@
+"""Numbers that a method learns in its first rounds, as the start of a tuning search."""
+
+import warnings
+
+import numpy as np
+
+from ..hypergradient.diagnostics.lipschitz import SAFETY
+from ..interface.round_interface import Algorithm
+from ..metrics.divergence import Diverged
+from ..network import Network
+from ..problem import Problem
+from .simulate import simulate
+
+ROUNDS = 25
+
+
+def learned_numbers(
+    problem: Problem, network: Network, algorithm: Algorithm, seed: int
+) -> dict[str, float]:
+    """Return alpha, beta and `lipschitz` that `algorithm` has learned after 25 rounds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            given = problem, network, algorithm, ROUNDS, seed, ROUNDS
+            run = simulate(*given, progress=False, measure="cheap")
+        except Diverged as error:
+            run = error.run
+    found: dict[str, float] = {
+        k: float(run.history[k][-1]) for k in ("alpha", "beta") if k in run.history
+    }
+    curvature = getattr(run.state, "curvature", None)
+    if curvature is not None:
+        found["lipschitz"] = SAFETY * float(np.max(curvature.largest))
+    return {name: value for name, value in found.items() if np.isfinite(value) and value > 0}

@@ -1,0 +1,189 @@
+"""Agents as peers: one process per site with its own rows, mutual TLS, no server."""
+
+import asyncio
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..core.sampling import Sampling
+from ..core.validation import whole
+from ..interface.round_interface import Algorithm
+from ..network import Network
+from ..peers.agent_programs import CLIP_WARNING
+from ..peers.in_process_transport import Wire, inline, play
+from ..peers.node import Missing, Node
+from ..peers.round_progress import Progress
+from ..peers.site_agent import Agent, LocalMeasure
+from ..peers.site_run_folder import SiteFolder
+from ..peers.timeouts import Limits
+from ..problem import Problem
+from ..records.folder_writer import Writer
+from ..records.manifest import Origin
+from ..records.write_check import room
+
+
+class Watch(Protocol):
+    """Listener to the progress of a run."""
+
+    def begin(self, node: Node) -> None: ...
+
+    def ready(self) -> None: ...
+
+    def progress(self, entries: list[dict[str, Any]]) -> None: ...
+
+
+def run(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    rounds: int,
+    bundle: Path,
+    folder: Path,
+    seed: int = 0,
+    sampling: Sampling = "blocks",
+    every: int = 10,
+    limits: Limits = Limits(),
+    watch: Watch | None = None,
+    origin: Origin | None = None,
+    config: str = "",
+    listen: str | None = None,
+    missing: Missing = "wait",
+    clip: float | None = None,
+    metrics: int | None = None,
+    measure: LocalMeasure | None = None,
+) -> Progress:
+    """Run this site's part of a federated run, from its checkpoint in `folder` if there is one.
+
+    Losses, start, `network`, `algorithm`, `rounds`, `seed` and `sampling` must be equal at all
+    sites; the sites compare them before round 0. The sites estimate open numbers together, each on
+    its own rows. The trajectory equals that of `diamond.simulate` up to rounding. A site that was
+    killed and restarted resumes from its checkpoint while the others wait, and the result equals,
+    bit for bit, that of a run without the crash.
+
+    Neighbours receive this agent's messages (x and what the algorithm tracks; y and z too if the
+    lower level is common) and, for open numbers, the largest measurement known to this agent; never
+    its rows or a personal y. Messages are computed from the rows and can reveal something about
+    them.
+
+    Args:
+        problem: the problem with this site's rows only (lists of one entry).
+        bundle: folder that the federation's authority made for this site, with the agent's number,
+            its address and its neighbours.
+        folder: run folder with the site's local measures (`peers.look`), one per checkpoint.
+        every: rounds between checkpoints.
+        limits: time limits in seconds.
+        watch: is shown the node before the run, and each evaluation.
+        origin, config: contents of the manifest and of config.toml in the run folder.
+        listen: address to listen at if not that of the roster, as behind a mapped port.
+        missing: "continue" makes rounds without neighbours that have been silent for `limits.round`
+            seconds (`peers.edges`).
+        clip: bounds the influence of a neighbour's message to this multiple of the usual.
+        metrics: port on this machine, open to local programs only, for Prometheus.
+        measure: "cheap" never solves the lower level.
+
+    Returns:
+        The progress, once this agent and all its neighbours have finished.
+
+    Raises:
+        Refused: a neighbour rejects the connection.
+        GaveUp: `limits.give_up` seconds passed without news.
+        FloatingPointError: this agent diverged and may not roll back.
+        Stopped: another agent diverged and may not roll back.
+    """
+    from ..peers.metrics_endpoint import served
+    from ..peers.resource_estimate import room_for
+    from ..peers.roster import load
+    from ..peers.rpc import Client
+    from ..peers.server import Server
+    from ..peers.wire_format import limit
+
+    _check(rounds, seed, every)
+    site = load(bundle)
+    agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
+    agent.measure = measure or agent.measure
+    if tuple(agent.neighbours) != site.me.neighbours:
+        names = [member.name for member in site.roster.members]
+        own, listed = (
+            ", ".join(names[j] if j < len(names) else f"agent {j}" for j in found)
+            for found in (agent.neighbours, site.me.neighbours)
+        )
+        raise ValueError(
+            f"the network gives {site.me.name} the neighbours {own}, the roster {listed}; use the "
+            f"network that the federation was founded with"
+        )
+
+    room(folder, room_for(agent, every, missing).disk)
+    if origin is None:
+        kind = type(algorithm).__name__
+        origin = Origin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
+
+    async def work(writer: Writer) -> Progress:
+        async with Client(site, limit(agent.largest), limits) as client:
+            names = {member.number: member.name for member in site.roster.members}
+            fixed = agent, rounds, client, folder, every, limits
+            node = Node(*fixed, missing=missing, names=names)
+            diary = SiteFolder(writer, node, origin, config)
+            node.on_round = partial(_noted, diary, watch)
+            if watch:
+                watch.begin(node)
+                node.on_ready = watch.ready
+            door = Server(site, node.answer, listen, node.service.audit)
+            async with door, served(node, metrics):
+                with diary.closed():
+                    return await node.run()
+
+    with Writer(folder) as writer:
+        folder.chmod(0o700)  # it holds y and received messages
+        return asyncio.run(work(writer))
+
+
+def _noted(diary: SiteFolder, watch: Watch | None, progress: Progress) -> None:
+    before = len(diary.entries)
+    diary.note(progress)
+    if watch and len(diary.entries) > before:
+        watch.progress(diary.entries)
+
+
+def rehearse(
+    problems: Sequence[Problem],
+    network: Network,
+    algorithm: Algorithm,
+    rounds: int,
+    seed: int = 0,
+    sampling: Sampling = "blocks",
+    names: Sequence[str] = (),
+    clip: float | None = None,
+) -> list[Progress]:
+    """Run all sites in this process without TLS, each problem with one site's rows.
+
+    The messages and bits equal those between sites, so this tests a deployment. `names` are the
+    names of the sites in the order of the problems.
+    """
+
+    async def everyone() -> list[Progress]:
+        wire = Wire()
+        for number, problem in enumerate(problems):
+            agent = Agent(problem, network, algorithm, number, seed, sampling, clip)
+            called = dict(enumerate(names))
+            node = Node(agent, rounds, wire.end(number), work=inline, names=called)
+            wire.nodes[number] = node
+        try:
+            return list(await asyncio.gather(*(node.run() for node in wire.nodes.values())))
+        finally:
+            wire.close()
+
+    _check(rounds, seed)
+    if clip is not None:
+        warnings.warn(CLIP_WARNING, RuntimeWarning, stacklevel=2)
+    if len(problems) != network.agents:
+        raise ValueError(f"{len(problems)} problems for a network of {network.agents} agents")
+    return play(everyone())
+
+
+def _check(rounds: int, seed: int, every: int = 1) -> None:
+    """Reject values with which the run would never end or never begin."""
+    whole("rounds", rounds, 1)
+    whole("every", every, 1)
+    whole("seed", seed)

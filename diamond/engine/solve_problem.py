@@ -1,0 +1,140 @@
+"""Automatic solution of a problem: one call chooses method, step sizes and length."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..catalogue import maker
+from ..core.validation import whole
+from ..interface.round_interface import Algorithm
+from ..metrics.evaluations import dense_early
+from ..metrics.stopping import Stop
+from ..network import Network, complete
+from ..problem import Problem
+from ..records.run import Run
+from .simulate import simulate
+
+TOLERANCE = 1e-3  # smaller relative decrease over the last half of the rounds: a plateau
+FIRST_ROUNDS, MOST_ROUNDS = 128, 16_384
+EVALUATIONS = 40
+LARGEST_BATCH, BATCHES = 64, 5  # most rows in a mini-batch, and fewest mini-batches per agent
+
+
+def solve(
+    problem: Problem,
+    network: Network | None = None,
+    *,
+    target: float | Stop | None = None,
+    rounds: int | None = None,
+    seconds: float | None = None,
+    calls: float | None = None,
+    bytes: float | None = None,
+    algorithm: Algorithm | None = None,
+    batch: int | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Run:
+    """Solve `problem` over `network` with automatic method, hypergradient, step sizes and length.
+
+    Step sizes are learned during the run; nothing is measured in advance
+    (`diamond.algorithms.solve`). The run ends at `target`, when a budget is spent, or when the
+    upper loss has fallen by less than 0.1 % of its whole decrease in the last half of the rounds.
+
+    Args:
+        problem: the problem.
+        network: the network of the agents; not needed for one agent.
+        target: an upper loss to reach, or a mapping like `stop` of `diamond.simulate`.
+        rounds: maximum number of rounds; if given, a plateau does not end the run.
+        seconds: time budget of the rounds, without compiling and measuring.
+        calls: budget of gradients and products of single rows, averaged over the agents.
+        bytes: budget of bytes sent over all links.
+        algorithm: a method to use instead of the automatic choice.
+        batch: rows in a mini-batch; by default a fifth of an agent's rows, at most 64.
+        seed: seed of the mini-batches.
+        **options: options of `diamond.simulate`, such as `devices` or `progress`.
+
+    Returns:
+        The run. `run.message` says why it ended, `run.description` what was chosen and why.
+
+    Raises:
+        ValueError: several agents without a network.
+
+    Example:
+        >>> run = diamond.solve(problem, diamond.network.ring(problem.agents))
+        >>> run.x[0], run.message
+    """
+    if network is None:
+        if problem.agents > 1:
+            raise ValueError(
+                f"the problem has {problem.agents} agents, which need a network: give one such as "
+                f"diamond.network.ring({problem.agents})"
+            )
+        network = complete(1)
+    if algorithm is None:
+        size = _batch_size(problem) if batch is None else whole("batch", batch, 1)
+        algorithm = maker("solve")(size)
+        description = _description(problem, network, size)
+    else:
+        description = "The method was given by the user. Its numbers that were not given are found."
+    stop: dict[str, Any] = dict(target) if isinstance(target, Mapping) else {}
+    if target is not None and not isinstance(target, Mapping):
+        stop["upper_loss"] = target
+    budgets = {"seconds": seconds, "calls": calls, "bytes": bytes}
+    stop |= {name: value for name, value in budgets.items() if value is not None}
+    fixed = problem, network, algorithm
+    resume: Run | None = options.pop("resume", None)
+    most = MOST_ROUNDS if rounds is None else whole("rounds", rounds, 0)
+    reach = most if rounds is not None else FIRST_ROUNDS
+    every = options.pop("every", None) or dense_early(max(most, 1), EVALUATIONS)
+    while True:
+        run = simulate(*fixed, reach, seed, every, stop=stop, resume=resume, **options)
+        message = run.message or _plateau(run, rounds)
+        if message or reach >= most:
+            break
+        resume, reach = run, min(2 * reach, most)
+    if not message:
+        message = f"stopped at round {run.rounds}: all rounds are made"
+    return replace(run, message=message, config=run.config | {"description": description})
+
+
+def _plateau(run: Run, rounds: int | None) -> str:
+    """Return why the run ends if its upper loss hardly falls any more, else ""."""
+    if rounds is not None:
+        return ""
+    made, loss = run.history["round"], run.history["upper_loss"]
+    lowest = np.fmin.accumulate(loss)
+    half = lowest[np.searchsorted(made, made[-1] / 2, side="right") - 1]
+    decrease, recent = loss[0] - lowest[-1], half - lowest[-1]
+    if not math.isfinite(decrease) or recent > TOLERANCE * decrease:
+        return ""
+    return (
+        f"stopped at round {run.rounds}: in its last half the upper loss has fallen by "
+        f"{recent:.2g} of {decrease:.2g} in all"
+    )
+
+
+def _batch_size(problem: Problem) -> int:
+    """Return a fifth of the median agent's rows, as a power of two."""
+    if problem.streams:
+        return LARGEST_BATCH
+    parts = [part for part in ("train", "valid") if part in problem.rows]
+    rows = min(float(np.median(problem.counts(part))) for part in parts)
+    return min(LARGEST_BATCH, 2 ** int(math.log2(max(rows / BATCHES, 1))))
+
+
+def _description(problem: Problem, network: Network, batch: int) -> str:
+    """Describe in two sentences what was chosen and why."""
+    agents = f"{problem.agents} agents on {network.title}" if problem.agents > 1 else "one agent"
+    lower = {
+        "personal": "Each agent follows its own y by gradient steps, and solves for it locally in "
+        "rounds in which y lags behind x.",
+        "common": "All agents share y, so y and z, which solves g_yy z = f_y, are tracked like x.",
+        "none": "There is no lower level, so x moves along the gradient of f.",
+    }[problem.lower_level]
+    return (
+        f"Gradient tracking of x with learned step sizes on mini-batches of {batch} rows, for "
+        f"{agents}: it is right on {network.kind} networks and needs no number in advance. {lower}"
+    )

@@ -1,0 +1,255 @@
+"""Execute or resume one run in its folder."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from ..config.experiment_file import Experiment, relative
+from ..config.validation_errors import BadExperiment, Mistake
+from ..core.pytrees import OtherState
+from ..engine.simulate import simulate
+from ..metrics.divergence import Diverged
+from ..metrics.stopping import reached
+from ..problem import Problem
+from ..records.folder_recovery import manifest as written
+from ..records.folder_writer import Writer
+from ..records.manifest import Origin, closing, data, opening, versions
+from ..records.manifest import now as time
+from ..records.run import Run
+from ..records.snapshot import Snapshot
+from .jobs import Job
+from .multi_process import lead
+
+Manifest = dict[str, Any]
+
+
+class ResumeOverrides(NamedTuple):
+    """Overrides for the consistency checks of `resume`."""
+
+    restart: bool = False  # start from round 0 if no checkpoint can be read
+    changed_data: bool = False  # continue although rows, files or packages have changed
+
+
+class ProgressListener(Protocol):
+    """Receives the progress of runs."""
+
+    def begin(self, name: str, rounds: int) -> None: ...
+
+    def stage(self, name: str, said: str) -> None: ...  # before the first evaluation
+
+    def progress(self, name: str, entries: list[dict[str, float]]) -> None: ...
+
+    def say(self, name: str, message: str) -> None: ...
+
+    def end(self, name: str, manifest: Manifest) -> None: ...
+
+
+def execute(
+    job: Job,
+    problem: Problem,
+    path: Path,
+    listener: ProgressListener,
+    stopped: Callable[[], bool] = lambda: False,
+    compiled: float = 0.0,
+    overrides: ResumeOverrides = ResumeOverrides(),
+) -> Manifest:
+    """Run `job` in the folder `path`, or resume it there; return the final manifest.
+
+    Args:
+        job: The run.
+        problem: Its problem.
+        path: Its folder.
+        listener: Receives its progress.
+        stopped: Called after every evaluation; if true, the run is saved and KeyboardInterrupt
+            raised.
+        compiled: Seconds of compilation before this call, for the manifest.
+        overrides: Consistency checks to skip.
+    """
+    listener.begin(job.name, job.experiment.rounds)
+    with Writer(path, job.experiment.checkpoint_seconds) as writer:
+        changes = check_unchanged(job.experiment, problem, path, overrides)
+        saved = _restore_or_begin(writer, job, problem, listener, overrides)
+        if changes and saved is not None:
+            _record_changes(writer, job, problem, listener, saved, changes)
+        if jax.process_count() > 1:
+            lead(saved)
+        try:
+            run, status, message = _simulate(writer, job, problem, listener, stopped, saved)
+        except BaseException as error:
+            asked = isinstance(error, KeyboardInterrupt)
+            said = "" if asked else f"{type(error).__name__}: {error}"
+            writer.manifest(status="interrupted", message=said, wall_seconds=writer.wall)
+            raise
+        end = closing(run, status, message, writer.wall, writer.digest(run.x, run.y))
+        end["compile_seconds"] += compiled
+        manifest = writer.manifest(**end)
+    listener.end(job.name, manifest)
+    return manifest
+
+
+def _restore_or_begin(
+    writer: Writer,
+    job: Job,
+    problem: Problem,
+    listener: ProgressListener,
+    overrides: ResumeOverrides,
+) -> Snapshot | None:
+    """Return the snapshot to resume from; None if the run starts now."""
+    saved, complaints = writer.restore(overrides.restart)
+    for complaint in complaints:
+        listener.say(job.name, complaint)
+    one = job.experiment
+    if saved is not None:
+        known = writer.manifest() or _opening(writer, job, problem)
+        writer.manifest(**known | {"status": "running", "message": "", "finished": None})
+        if saved.entries:
+            listener.progress(job.name, saved.entries)
+        return saved
+    writer.begin(_opening(writer, job, problem), one.toml(writer.path))
+    return None
+
+
+def _opening(writer: Writer, job: Job, problem: Problem) -> Manifest:
+    """Return the initial manifest of the run."""
+    one = job.experiment
+    batch = one.algorithm[0].build().batch
+    fixed = one.seed[0], one.rounds, one.every, batch, one.sampling
+    return opening(_origin(job, writer.path), problem, one.network[0].build(), *fixed)
+
+
+def _record_changes(
+    writer: Writer,
+    job: Job,
+    problem: Problem,
+    listener: ProgressListener,
+    saved: Snapshot,
+    changes: list[str],
+) -> None:
+    """Report that the run continues with changed inputs, also in the manifest."""
+    now, known = _opening(writer, job, problem), writer.manifest()
+    round = int(saved.entries[-1]["round"]) if saved.entries else 0
+    changed = [*known.get("changed", []), {"round": round, "when": time(), "what": changes}]
+    writer.manifest(changed=changed, problem=now["problem"], versions=now["versions"])
+    listener.say(job.name, f"goes on although {'; '.join(changes)}")
+
+
+def _simulate(
+    writer: Writer,
+    job: Job,
+    problem: Problem,
+    listener: ProgressListener,
+    stopped: Callable[[], bool],
+    saved: Snapshot | None,
+) -> tuple[Run, str, str]:
+    """Simulate; return the run, its status and the message of the status."""
+    one = job.experiment
+
+    def progress(saved: Snapshot) -> None:
+        entry = saved.entries[-1]
+        last = entry["round"] == one.rounds or bool(reached(one.stop, entry))
+        writer.note(saved, last)
+        listener.progress(job.name, saved.entries)
+        if stopped() and not last:
+            writer.save(saved)
+            raise KeyboardInterrupt
+
+    network, algorithm = one.network[0].build(), one.algorithm[0].build()
+    fixed = one.rounds, one.seed[0], one.every, one.sampling
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = lambda message, *_, **__: listener.say(job.name, str(message))
+        try:
+            run = simulate(
+                problem,
+                network,
+                algorithm,
+                *fixed,
+                stop=one.stop,
+                on_divergence=one.on_divergence,
+                on_progress=progress,
+                resume=saved,
+                devices=one.devices,
+                precision=one.products,
+                measure=one.measure,
+                on_stage=lambda said: listener.stage(job.name, said),
+            )
+            return run, "finished", run.message
+        except Diverged as error:
+            return error.run, "diverged", str(error)
+        except OtherState as error:
+            said = (
+                f"{error}; it was made by another version: run it from the start, in a new folder"
+            )
+            raise BadExperiment(job.name, [Mistake("checkpoint", said)]) from error
+
+
+def finished(path: Path) -> Manifest | None:
+    """Return the manifest of a run that has finished or diverged, else None."""
+    known, _ = written(path / "manifest.json")
+    return known if known.get("status") in ("finished", "diverged") else None
+
+
+def check_unchanged(
+    experiment: Experiment, problem: Problem, path: Path, overrides: ResumeOverrides
+) -> list[str]:
+    """List the inputs that changed since the run started; raise unless `overrides` allow changes.
+
+    With changed inputs, later rounds would solve another problem or have other bits.
+    """
+    then, _ = written(path / "manifest.json")
+    if not then:
+        return []  # not started yet
+    began, here = then["versions"], versions()
+    changes = changed_inputs(experiment, problem, path, then)
+    changes += [
+        f"it was begun with {name} {began.get(name)} and this is {here.get(name)}"
+        for name in _differing(began, here)
+    ]
+    if changes and not overrides.changed_data:
+        said = (
+            f"{'; '.join(changes)}: restore that, begin anew by `diamond run`, or go on all the "
+            f"same by `diamond resume --changed-data`, which the manifest will say"
+        )
+        raise BadExperiment(str(path), [Mistake("problem", said)])
+    return changes
+
+
+def changed_inputs(
+    experiment: Experiment, problem: Problem, path: Path, manifest: Mapping[str, Any]
+) -> list[str]:
+    """List the files and rows of the run that differ from those in the manifest."""
+    before = manifest["problem"]
+    files = _differing(before["sources"], _sources(experiment, path))
+    rows = _differing(before.get("data", {}), data(problem)) if before.get("data") else []
+    return [f"{name} is not what it was when the run began" for name in files] + [
+        f"its {name} rows are not what they were when the run began" for name in rows
+    ]
+
+
+def _differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+
+
+def _origin(job: Job, path: Path) -> Origin:
+    one = job.experiment
+    part = one.algorithm[0]
+    name = Path(one.problem.name).name
+    command = f"diamond run {(path / 'config.toml').as_posix()}"
+    return Origin(
+        name=job.name,
+        experiment=one.name,
+        problem=name,
+        algorithm=Path(part.name).name,
+        label=part.label,
+        options=part.options,
+        command=command,
+        sources=_sources(one, path),
+    )
+
+
+def _sources(experiment: Experiment, path: Path) -> dict[str, str]:
+    """Return the user's own files relative to the run's folder, with their digests."""
+    return {relative(file, path): d for file, d in experiment.sources.items()}

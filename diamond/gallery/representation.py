@@ -1,0 +1,95 @@
+"""Shared representation: any network as backbone x, and a linear head y_i per agent."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.pytrees import Tree
+from ..core.validation import whole
+from ..problem import Problem
+from ._labels import labelled
+
+Backbone = Callable[[Tree, jax.Array], jax.Array]
+
+
+def representation(
+    backbone: Backbone,
+    init: Callable[[jax.Array], Tree],
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
+    test: Sequence[Tree] | None = None,
+    classes: int | None = 10,
+    regularizer: float = 1.0,
+) -> Problem:
+    """Make a problem with a shared backbone and personal linear heads.
+
+    f_i = loss on validation rows, g_i = loss on training rows + regularizer/2 ||y_i||^2.
+
+    Args:
+        backbone: backbone(x, a) returns the features (n, width) of the rows a.
+        init: init(key) returns x, any pytree of floating-point arrays, such as the parameters of a
+            flax or equinox network.
+        train, valid, test: rows {"a": (n, ...), "b": (n,)} per agent.
+        classes: q: y_i = {"w": (width, q), "b": (q,)}, the loss is the cross-entropy of labels b,
+            the metric the accuracy on `test`. None: b are targets, y_i = {"w": (width,), "b": ()},
+            the loss is the mean squared error, the metric `test_loss`.
+        regularizer: weight of ||y_i||^2 / 2.
+
+    Returns:
+        The problem.
+    """
+    if classes is not None:
+        whole("classes", classes, 2)
+        train, valid, test = labelled(train, valid, test, classes=classes)
+    row = jax.tree.map(lambda a: jnp.asarray(a[:1]), train[0]["a"])
+    found = jax.eval_shape(lambda: backbone(init(jax.random.key(0)), row))
+    if getattr(found, "shape", ())[:1] != (1,) or found.ndim != 2:
+        raise ValueError(
+            f"backbone(x, a) of one row is {found}; it must be one array (rows, width): flatten "
+            f"what a row becomes"
+        )
+    width = found.shape[1]
+
+    def start(key: jax.Array) -> tuple[Tree, Tree]:
+        if classes is None:
+            return init(key), {"w": jnp.zeros(width), "b": jnp.zeros(())}
+        return init(key), {"w": jnp.zeros((width, classes)), "b": jnp.zeros(classes)}
+
+    def scores(x: Tree, y: Tree, a: Any) -> jax.Array:
+        return backbone(x, a) @ y["w"] + y["b"]
+
+    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        if classes is None:
+            return jnp.mean((scores(x, y, rows["a"]) - rows["b"]) ** 2)
+        likely = jax.nn.log_softmax(scores(x, y, rows["a"]))
+        return -jnp.mean(jnp.take_along_axis(likely, rows["b"][:, None], 1))
+
+    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
+        return upper(x, y, rows) + regularizer / 2 * square
+
+    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(jnp.argmax(scores(x, y, rows["a"]), 1) == rows["b"])
+
+    metrics = {"test_loss": upper} if classes is None else {"accuracy": accuracy}
+    flat = lambda t, v: _constant(t["b"], v["b"], classes, regularizer)
+    level = float(np.mean([flat(t, v) for t, v in zip(train, valid)]))
+    return Problem(upper, lower, start, train, valid, test, metrics, constant=level)
+
+
+def _constant(train: Any, valid: Any, classes: int | None, regularizer: float) -> float:
+    """Return f at the best biases without features, of g = loss + regularizer / 2 ||b||^2."""
+    if classes is None:
+        level = np.mean(train) / (1 + regularizer / 2)
+        return float(np.mean((np.asarray(valid) - level) ** 2))
+    shares = lambda labels: np.bincount(np.asarray(labels), minlength=classes) / len(labels)
+    wanted, b = shares(train), np.zeros(classes)
+    for _ in range(50):  # Newton's method
+        p = np.exp(b - b.max()) / np.exp(b - b.max()).sum()
+        curvature = np.diag(p) - np.outer(p, p) + max(regularizer, 1e-6) * np.eye(classes)
+        b -= np.linalg.solve(curvature, p - wanted + regularizer * b)
+    scores = b - b.max() - np.log(np.exp(b - b.max()).sum())
+    return float(-shares(valid) @ scores)

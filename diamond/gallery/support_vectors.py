@@ -1,0 +1,54 @@
+"""Support vector machines with one shared penalty per feature: `hyperparameter` for hinges."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.pytrees import Tree
+from ..problem import Problem
+from ._feature_penalties import penalized
+from ._labels import labelled
+from ._softmax_regression import accuracy, zeros
+
+
+def _hinge(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    scores = rows["a"] @ y["w"] + y["b"]
+    sides = 2 * jax.nn.one_hot(rows["b"], scores.shape[1]) - 1
+    return jnp.mean(jnp.maximum(0, 1 - sides * scores) ** 2)
+
+
+def support_vectors(
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
+    test: Sequence[Tree] | None = None,
+    classes: int = 2,
+    start: float = 0.0,
+    names: Sequence[str] | None = None,
+) -> Problem:
+    """Make a problem that learns the penalties of support vector machines.
+
+    f_i = mean squared hinge on validation rows; g_i = that + 1/(qp) sum_rk exp(x_r) w_rk^2.
+
+    The hinge of a row is 1/q sum_k max(0, 1 - s_k (a'w_k + b_k))^2, s_k = 1 for its own class and
+    -1 for the others: one machine per class against the rest. The squared hinge has the gradient
+    that f_y needs, and a Hessian if no row is on a margin. x holds the p shared log-penalties; y_i
+    = {"w": (p, q), "b": (q,)} are agent i's machines, with unpenalized intercepts b.
+
+    Args:
+        train, valid, test: rows {"a": features (n, p), "b": labels (n,)} per agent.
+        classes: q, number of classes.
+        start: initial log-penalty.
+        names: names of the features.
+
+    Returns:
+        The problem; its metric is the accuracy on `test`.
+    """
+    train, valid, test = labelled(train, valid, test, classes=classes)
+    y = partial(zeros, np.shape(train[0]["a"])[1], classes)
+    rows, metrics = (train, valid, test), {"accuracy": accuracy}
+    y_names = names and {"w": names, "b": [f"intercept[{k}]" for k in range(classes)]}
+    return penalized(_hinge, y, rows, metrics, start, names, y_names)

@@ -1,0 +1,45 @@
+"""Exact inverse Hessian, formed and solved: the reference."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import jax
+
+from ..core import linear_solvers, pytrees
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
+from ..core.sampling import Sample
+from ..problem import Objectives
+from .estimator_interface import Point
+from .implicit import Implicit, pooled
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class Dense:
+    """Solver z = [g_yy(zeta_1, .., zeta_links)]^-1 b, with g_yy formed column by column.
+
+    g_yy is the mean over the drawn blocks; without blocks, over all rows.
+    """
+
+    links: int = field(default=1, metadata={"static": True})
+
+    @property
+    def whole(self) -> bool:
+        return self.links == 0
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+    ) -> tuple[list[Tree], Cost]:
+        products, rows, fresh = pooled(problem, points, sample, self.links)
+        z = [linear_solvers.dense(product, b) for product, b in zip(products, b)]
+        size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
+        return z, Cost(fresh, hvps=len(points) * size * rows)
+
+
+def exact() -> Implicit:
+    """Make the estimator of eq. (4), exact up to rounding, at dim(y) Hessian-vector products.
+
+    For y of up to a few hundred numbers.
+    """
+    return Implicit(Dense())

@@ -1,0 +1,87 @@
+"""Interface between algorithms and engine: a round as one agent sees it."""
+
+from typing import Any, NamedTuple, Protocol
+
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
+from ..core.sampling import Sample
+from ..problem import Objectives
+from ..schedules.step_schedules import Number
+
+State = Any  # a pytree with at least the fields x and y
+Estimate = Any  # a pytree: result of the gradient work of a stage
+
+
+# Kinds of networks, each a special case of the next: `Network.kind`.
+NETWORKS = ("symmetric", "balanced", "directed")
+
+
+class Message(NamedTuple):
+    """Message of an agent to its neighbours, or the change that the network makes to it.
+
+        sum_j M_ij (s_j - s_i)
+
+    is a sum over links; the term of a link that is down is missing. The changes sum to 0 over the
+    agents. A method declares which part is averaged and which must preserve its total; on
+    undirected links, M serves for both. On a directed network the receiver weighs averages, whose
+    changes then do not sum to 0, and the sender divides totals, whose changes always do.
+    """
+
+    average: Tree = None  # x, or a common y
+    total: Tree = None  # trackers
+
+
+class Stage(Protocol):
+    """Three pure functions around one exchange, none of which communicates.
+
+        estimate = estimate(problem, state, t, sample)        all gradient work; needs no neighbour
+        told     = outgoing(state, estimate, t)               message to the neighbours
+        change   = sum_j M_ij (told_j - told_i)               change by the network
+        state    = update(state, estimate, told, change, t)   a few vector operations
+
+    is what the engine runs. `problem` holds this agent's rows only, `sample` all that is random. An
+    `early` message does not depend on the estimate, so that it can travel while gradients are
+    computed. A message without arrays is not sent: such a stage is a local step.
+    """
+
+    @property
+    def times(self) -> int: ...  # repeats, each with its own sample
+
+    @property
+    def links(self) -> int: ...  # blocks of training rows per sample, beyond zeta and zeta_0
+
+    @property
+    def early(self) -> bool: ...  # whether `outgoing` ignores the estimate
+
+    def estimate(
+        self, problem: Objectives, state: State, t: Number, sample: Sample
+    ) -> tuple[Estimate, Cost]: ...
+
+    def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message: ...
+
+    def update(
+        self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
+    ) -> State: ...
+
+
+class Algorithm(Protocol):
+    """Start of an agent, and the stages of its round; most algorithms have one stage.
+
+    A pytree whose leaves are its numbers, which are arguments of the compiled program. Optional:
+    `suited(problem)` returns the algorithm specialized for the problem; `shrunk(factor)` returns it
+    with smaller steps, without which a diverging run can only stop; `networks` is the widest kind
+    of network on which it is correct, one of `NETWORKS`, by default "symmetric".
+    """
+
+    @property
+    def solves(self) -> tuple[str, ...]: ...  # lower levels: "personal", "common", "none"
+
+    @property
+    def batch(self) -> int: ...  # rows in a mini-batch
+
+    @property
+    def stages(self) -> tuple[Stage, ...]: ...
+
+    def numbers(self, t: Number) -> dict[str, Number]: ...  # step sizes and weights of round t
+
+    def init(self, x: Tree, y: Tree) -> State: ...

@@ -1,0 +1,176 @@
+"""Exact measures: the three terms of eq. (11), the losses, the user's metrics."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import pytrees, sampling
+from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
+from ..hypergradient.diagnostics.lipschitz import Probes, probes
+from ..problem import Loss, Objectives, Problem, Rows
+from . import lower_solution
+from .agent_statistics import OverAgents
+from .standard_errors import Agents, Found, standard_errors
+
+Metrics = tuple[tuple[str, Loss], ...]
+BATCHES = 2  # mini-batches per agent on which g_yy is estimated
+
+
+def measure(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Mapping[str, Loss],
+    x: Tree,
+    y: Tree,
+    z: Tree = None,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """Return the measures of all agents together, and those of each agent.
+
+        metric = ||grad l(xbar)||^2 + sum_i ||x_i - xbar||^2 + sum_i ||y_i*(x_i) - y_i||^2   (11)
+
+    Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with the
+    consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
+    `lower.tolerance`. `solver_error` is the largest remaining error: infinite if g_yy is not
+    positive definite, so that y* does not exist or is not unique. Measures that need y* are then
+    NaN. `upper_loss` is the objective l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is
+    the mean of f_i(x_i, y_i), which agents can lower by disagreeing on x. Both use all validation
+    rows. Metrics are averages over the agents, each at its own (x_i, y_i).
+
+    With a common lower level, y*(xbar) minimizes 1/m sum_i g_i, `lower_error` is the sum of
+    ||y*(xbar) - y_i||^2, and `y_consensus` and `z_consensus` (for a method with `z`) are the
+    squared distances to the mean, not part of the metric. Without a lower level, `lower_error` is
+    0. With a prox, `stationarity` is ||xbar - prox(xbar - grad l(xbar))||^2 and `upper_loss`
+    contains the regularizer.
+
+    Measures on a stream use a sample of rows and have standard errors: `upper_loss_se` and so on
+    (`standard_errors`).
+    """
+    return _measure(problem, rows, tuple(metrics.items()), x, y, z)
+
+
+@partial(jax.jit, static_argnames="metrics")
+def _measure(
+    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, z: Tree
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    places = problem.train.count.shape[0]
+    return measure_exactly(problem, rows, metrics, x, y, z, OverAgents(places, places))
+
+
+def curvature_probes(problem: Problem, y: Tree, seed: int, places: int) -> Probes | None:
+    """Draw two mini-batches per agent, by a `y` of one; extra `places` repeat the last agent."""
+    if problem.lower is None:
+        return None
+    agents = np.minimum(np.arange(places), problem.agents - 1)
+    counts = problem.counts("train")[agents]
+    return probes(sampling.key(seed), agents, counts, y, BATCHES)
+
+
+def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower_solution.Solution]:
+    """Solve the lower level at each of `xs`, each from the previous solution: compiled once."""
+
+    def step(y: Tree, x: Tree) -> tuple[Tree, lower_solution.Solution]:
+        found = lower_solution.solve(problem, x, y)
+        return found.y, found
+
+    _, found = jax.lax.scan(step, y, jax.tree.map(lambda *a: jnp.stack(a), *xs))
+    return [jax.tree.map(lambda a: a[k], found) for k in range(len(xs))]
+
+
+def measure_exactly(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    x: Tree,
+    y: Tree,
+    z: Tree,
+    over: OverAgents,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """Compute `measure` inside a program."""
+    total, count, average = over.total, over.count, over.average
+    sampled = any(part.sampled for part in (problem.train, problem.valid, rows))
+    mean, level = average(x), problem.lower_level
+
+    def known(value: jax.Array, error: jax.Array) -> jax.Array:
+        """Return `value`, which needs y*; NaN if y* was not found."""
+        return jnp.where(jnp.isfinite(error), value, jnp.nan)
+
+    def slope(
+        oracle: lower_solution.Oracle, found: lower_solution.Solution
+    ) -> tuple[lower_solution.Solution, Tree]:
+        """Return a solution at xbar, with an infinite error if invalid, and the hypergradient."""
+        h, error = lower_solution.inspected_implicit(oracle, mean, found.y)
+        error = jnp.where(jnp.isfinite(found.error), found.error + error, found.error)
+        return found._replace(error=error), h
+
+    def agreed(oracle: lower_solution.Oracle) -> tuple[lower_solution.Solution, Tree]:
+        """Return y*(xbar) of a common lower level, and the hypergradient there."""
+        return slope(oracle, lower_solution.newton(oracle, mean, average(y)))
+
+    def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any, Any]:
+        if level == "personal":
+            mine, there = _solved(problem, (x, mean), y)
+            there, gradient = slope(lower_solution.Own(problem), there)
+        elif level == "common":
+            mine, gradient = common
+            there = mine
+        else:
+            mine = there = lower_solution.Solution(None, jnp.zeros(()), Cost())
+            gradient = jax.grad(problem.f)(mean, None, None)
+        off, gap = pytrees.sub(x, mean), pytrees.sub(mine.y, y)
+        error = jnp.maximum(mine.error, there.error)
+        own = {
+            "consensus": pytrees.dot(off, off),
+            "lower_error": known(pytrees.dot(gap, gap), error),
+            "upper_loss": known(problem.f(mean, there.y, None), error),
+            "local_loss": problem.f(x, y, None),
+            "solver_error": error,
+        }
+        solved = (mine.y, there.y) if sampled and level == "personal" else (None, None)
+        return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}, solved
+
+    with jax.default_matmul_precision("highest"):
+        pooled = over.pooled(problem) if level == "common" else None
+        common: Any = pooled and agreed(pooled)
+        gradients, own, solved = over.each(alone)(problem, rows, x, y)
+    gradient, sums = average(gradients), jax.tree.map(total, own)
+
+    def shown(gradient: Tree) -> Tree:
+        """Return xbar - prox(xbar - grad l(xbar)): the gradient if there is no prox."""
+        if problem.prox is None:
+            return gradient
+        return pytrees.sub(mean, problem.prox(pytrees.sub(mean, gradient), 1.0))
+
+    errors = {}
+    if sampled:
+        if pooled is not None:
+            solved = common[0].y, common[0].y
+        about = Found(x, y, mean, solved[0], solved[1], gradient, shown)
+        ways = Agents(over.each, total, count, pooled)
+        with jax.default_matmul_precision("highest"):
+            errors = standard_errors(problem, rows, metrics, about, ways)
+    gradient = shown(gradient)
+    regularizer = 0.0 if problem.prox is None else problem.prox.value(mean)
+    error = own["solver_error"].max()
+    stationarity = known(pytrees.dot(gradient, gradient), error)
+    apart = {}
+    if level == "common":
+        apart = {f"{n}_consensus": over.spread(s) for n, s in (("y", y), ("z", z)) if s is not None}
+    together = {
+        "stationarity": stationarity,
+        "consensus": sums["consensus"],
+        "lower_error": sums["lower_error"],
+        **apart,
+        "metric": stationarity + sums["consensus"] + sums["lower_error"],
+        "definition1": stationarity + sums["consensus"] / count + sums["lower_error"],
+        "upper_loss": sums["upper_loss"] / count + regularizer,
+        "local_loss": sums["local_loss"] / count,
+        **{name: sums[name] / count for name, _ in metrics},
+        "solver_error": error,
+        **errors,
+    }
+    return together, own

@@ -1,0 +1,322 @@
+"""The network: a graph and its mixing matrix, or a periodic sequence of them."""
+
+import math
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, eye_array
+
+from diamond.network.links.link_properties import Links, revised
+from diamond.network.links.link_values import Compute, PerAgent, PerEdge
+from diamond.network.spectrum import contraction, perron, smallest, survival, tracking_limit
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Network:
+    """Agents 0..m-1 on a connected graph, with the weights of their averages.
+
+        s_i <- sum_j M_ij s_j,   M symmetric, rows and columns sum to 1, M_ij != 0 on edges
+
+    Made by the functions of `diamond.network`. `weights` is M, including its diagonal. For one-way
+    links, rows of `weights` sum to 1 (for averages) and columns of `shares` (for totals); arc (j,
+    i) of the graph says that i hears j. A changing network uses its `sequence` in turn, one per
+    round; its graph has the links of all rounds, and its weights are means.
+    """
+
+    graph: nx.Graph
+    weights: csr_array
+    name: str
+    mixing: str
+    labels: tuple[Hashable, ...]
+    draws: int = 1
+    shares: csr_array | None = None  # None: M itself
+    sequence: tuple["Network", ...] = ()
+    channels: tuple[Any, ...] = ()  # channels of the messages; none: perfect links
+    damping: Any = 1.0  # damping of the change, a number or a schedule
+    links: Links | None = None  # None: communication takes no time
+
+    def through(self, *channels: Any, gamma: Any = None) -> "Network":
+        """Return the same network with messages that pass through `channels`.
+
+        Args:
+            *channels: channels of `diamond.network.channels`, one by one or as a list.
+            gamma: damping of the change, a number or a schedule, which keeps noise, delay and
+                compression stable. None: the damping that the channels require.
+
+        Returns:
+            The network with channels.
+        """
+        from diamond.network.channels.channel import check_channels
+
+        if len(channels) == 1 and isinstance(channels[0], list | tuple):
+            channels = tuple(channels[0])
+        if self.channels:
+            raise ValueError(f"{self.name} has channels already; give all of them at once")
+        check_channels(channels, self.name if self.sequence else None)
+        if gamma is None:
+            gamma = min((one.gamma for one in channels), default=1.0)
+        elif not callable(gamma) and not 0 < gamma <= 1:
+            raise ValueError(f"gamma = {gamma}: the share of a change lies above 0, at most at 1")
+        name = f"{self.name} through {', '.join(one.name for one in channels)}"
+        return replace(self, channels=channels, damping=gamma, name=name if channels else self.name)
+
+    def damped(self, *rounds: int) -> "Network":
+        """Return the network with M replaced by (1 - gamma) I + gamma M.
+
+        If gamma is a schedule, its smallest value in these `rounds` is used.
+        """
+        gamma = (
+            min(map(float, map(self.damping, rounds))) if callable(self.damping) else self.damping
+        )
+        if gamma == 1:
+            return self
+        mixed = lambda m: csr_array((1 - gamma) * eye_array(self.agents) + gamma * m)
+        shares = None if self.shares is None else mixed(self.shares)
+        parts = tuple(replace(one, damping=gamma).damped() for one in self.sequence)
+        made = replace(self, weights=mixed(self.weights), shares=shares, sequence=parts)
+        return replace(made, damping=1.0)
+
+    @property
+    def agents(self) -> int:
+        """Number of agents, m."""
+        return len(self.labels)
+
+    @property
+    def title(self) -> str:
+        """Name with a description of the links, for tables and legends."""
+        return self.name if self.links is None else f"{self.name}, {self.links!r}"
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """Return M as a dense (m, m) array."""
+        return self.weights.toarray()
+
+    @property
+    def phases(self) -> tuple["Network", ...]:
+        """Networks of rounds 0, 1, ..., which repeat; a fixed network has one phase."""
+        return self.sequence or (self,)
+
+    @cached_property
+    def kind(self) -> str:
+        """Symmetry class of the network, which methods check.
+
+        "symmetric" (and constant), "balanced" (rows and columns sum to 1 in every round), or
+        "directed".
+        """
+        if not self.sequence and self.shares is None:
+            return "symmetric"
+        return "balanced" if all(_balanced(one) for one in self.phases) else "directed"
+
+    @cached_property
+    def lam(self) -> float:
+        """Contraction of the disagreement in one round: max(|lambda_2|, |lambda_m|).
+
+        For a directed or changing network, |lambda_2| of the product over a period, to the power 1
+        / period; of `weights` or of `shares`, whichever is larger.
+        """
+        if self.kind == "symmetric":
+            return contraction(self.weights)
+        found = survival([one.weights for one in self.phases])
+        if self.kind == "directed":
+            found = max(found, survival([_shares(one).T.tocsr() for one in self.phases[::-1]]))
+        return found ** (1 / len(self.phases))
+
+    @cached_property
+    def perron(self) -> NDArray[np.float64]:
+        """Left Perron vector: the weight of each agent's start in the consensus value.
+
+        pi^T R = pi^T,  R the product over a period,  sum_i pi_i = 1;  1 / m if balanced
+        """
+        if self.kind != "directed":
+            return np.full(self.agents, 1 / self.agents)
+        return perron([one.weights for one in self.phases])
+
+    @cached_property
+    def loads(self) -> NDArray[np.float64]:
+        """Share of a total that each agent has in the limit: C c = c, sum_i c_i = 1."""
+        if self.kind != "directed":
+            return np.full(self.agents, 1 / self.agents)
+        return perron([_shares(one).T.tocsr() for one in self.phases[::-1]])
+
+    @cached_property
+    def least(self) -> float:
+        """Smallest eigenvalue of M."""
+        return smallest(self.weights)
+
+    @property
+    def pull(self) -> float:
+        """Ratio of a tracked step to its mean over the agents: m sum_i pi_i c_i."""
+        return float(self.agents * self.perron @ self.loads)
+
+    @cached_property
+    def tracking(self) -> dict[str, float]:
+        """Largest step times curvature with stable tracking, by the order of mixing."""
+        if self.kind == "symmetric":
+            return {"atc": math.inf, "paper": math.inf}  # curvature alone sets a tighter limit
+        each = self.sequence or (self,)
+        rows = [one.weights for one in each]
+        columns = [one.weights if one.shares is None else one.shares for one in each]
+        return {
+            order: tracking_limit(rows, columns, order == "paper") for order in ("atc", "paper")
+        }
+
+    @property
+    def edges(self) -> list[tuple[int, int]]:
+        """Edges (i, j), i < j, in order; (sender, receiver) in a directed graph."""
+        if self.graph.is_directed():
+            return sorted(self.graph.edges)
+        return sorted((min(edge), max(edge)) for edge in self.graph.edges)
+
+    def uses(self, rounds: int) -> dict[tuple[int, int], int]:
+        """Count the messages over each edge in `rounds` rounds, one per direction and round."""
+        if not self.sequence:
+            return dict.fromkeys(self.edges, rounds * (1 if self.graph.is_directed() else 2))
+        whole, rest = divmod(rounds, len(self.sequence))
+        found = Counter(dict.fromkeys(self.edges, 0))
+        for t, one in enumerate(self.sequence):
+            for edge, count in one.uses(whole + (t < rest)).items():
+                ways = [edge] if edge in found else [edge[::-1]]
+                if self.graph.is_directed() and not one.graph.is_directed():
+                    ways, count = [edge, edge[::-1]], count // 2
+                found.update(dict.fromkeys(ways, count))
+        return dict(found)
+
+    @property
+    def active(self) -> list[list[int]] | None:
+        """Indices of the active `edges` in rounds 0, 1, ..., for a changing network."""
+        number = {edge: k for k, edge in enumerate(self.edges)}
+        if not self.sequence:
+            return None
+        there = [one.graph.to_directed().edges for one in self.sequence]
+        return [sorted({number[edge] for edge in arcs if edge in number}) for arcs in there]
+
+    def count_messages(self, rounds: int) -> int:
+        """Count the messages over all edges in `rounds` rounds, one per agent and neighbor."""
+        if not self.sequence:
+            ways = 1 if self.graph.is_directed() else 2
+            return rounds * ways * int(self.graph.number_of_edges())
+        whole, rest = divmod(rounds, len(self.sequence))
+        return sum(one.count_messages(whole + (t < rest)) for t, one in enumerate(self.sequence))
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """Number of neighbours of each agent, without itself."""
+        return np.diff(self.weights.indptr).astype(np.int64) - 1
+
+    @cached_property
+    def diameter(self) -> int:
+        """Largest number of edges between two agents.
+
+        For a changing network, the number of rounds from round 0 until information of every agent
+        has reached all agents.
+        """
+        return _flood(self.sequence) if self.sequence else int(nx.diameter(self.graph))
+
+    def rounds_to_mix(self, tolerance: float = 1e-3) -> int:
+        """Return the rounds until the disagreement has shrunk to `tolerance` times its start.
+
+        ceil(log(tolerance) / log(lam)),   and 0 for one agent
+        """
+        if not 0 < tolerance < 1:
+            raise ValueError(f"tolerance is {tolerance}; it must lie between 0 and 1")
+        if self.agents == 1:
+            return 0
+        # The averaging matrix has lam = 0 up to rounding, and still needs one round.
+        return max(1, math.ceil(math.log(tolerance) / math.log(max(self.lam, 1e-300))))
+
+    def with_links(
+        self,
+        rate: PerEdge | None = None,
+        latency: PerEdge | None = None,
+        loss: PerEdge | None = None,
+        joules_per_bit: PerEdge | None = None,
+        *,
+        timeout: PerEdge | None = None,
+        half_duplex: bool | None = None,
+        shared_medium: bool | None = None,
+        pulled: bool | None = None,
+        compute: Compute | None = None,
+        stragglers: PerAgent | None = None,
+        slow_chance: float | None = None,
+        slow_factor: float | None = None,
+    ) -> "Network":
+        """Return the same network with links, on which runs count time and energy.
+
+        Runs then record `network_seconds`, and `joules` if an energy is given. A value per link is
+        one number, a list in the order of `edges`, or {(i, j): number, "other": number}. Options
+        that are None keep their value. `diamond.network.links` has the formulas.
+
+        Args:
+            rate: bit/s, per link; required the first time.
+            latency: seconds, per link (0).
+            loss: share of packets that are lost, per link (0).
+            joules_per_bit: energy, per link.
+            timeout: seconds until a lost packet is sent again, per link.
+            half_duplex: an agent communicates with one neighbour at a time.
+            shared_medium: and nobody else within range of the two does.
+            pulled: each message is requested first.
+            compute: seconds per agent and round, one number or one each; "measured" on this
+                machine.
+            stragglers: {agent: slowdown factor}.
+            slow_chance: probability that an agent is slow in a round.
+            slow_factor: slowdown factor of a slow agent.
+
+        Returns:
+            The network with links.
+        """
+        one_way = self.graph.is_directed()
+        given: dict[str, object] = {"rate": rate}
+        given |= {"latency": latency, "loss": loss, "joules_per_bit": joules_per_bit}
+        given |= {"timeout": timeout, "half_duplex": half_duplex, "shared_medium": shared_medium}
+        given |= {"pulled": pulled, "compute": compute}
+        given |= {"stragglers": stragglers, "slow_chance": slow_chance, "slow_factor": slow_factor}
+        return replace(self, links=revised(self.links, self.edges, self.agents, given, one_way))
+
+    def __repr__(self) -> str:
+        """Describe sizes, rule, lam and number of draws in one line."""
+        # Three digits of 0.9999996 would read 1.000, which no connected graph has.
+        lam = f"{self.lam:.3f}" if self.lam < 0.9995 else f"1 - {1 - self.lam:.1e}"
+        edges = self.graph.number_of_edges()
+        link = "arc" if self.graph.is_directed() else "edge"
+        parts = [
+            f"{self.agents} agent{'s' * (self.agents != 1)}",
+            f"{edges} {link}{'s' * (edges != 1)}",
+            *[f"in turn over {len(self.sequence)} rounds"] * bool(self.sequence),
+            f"{self.mixing} mixing",
+            f"lam = {lam}",
+        ]
+        if self.draws > 1:
+            parts.append(f"drawn {self.draws} times")
+        if self.links is not None:
+            parts.append(f"links of {self.links!r}")
+        return f"{self.name}: {', '.join(parts)}"
+
+
+def _shares(one: Network) -> csr_array:
+    return one.weights if one.shares is None else one.shares
+
+
+def _balanced(one: Network) -> bool:
+    """Return whether the weights of a round sum to 1 in rows and columns, for totals too."""
+    if one.shares is None:
+        return True
+    sums = np.abs(one.weights.sum(axis=0) - 1).max() < 1e-9
+    return bool(sums and abs(one.weights - one.shares).max() < 1e-9)
+
+
+def _flood(rounds: tuple[Network, ...]) -> int:
+    """Return the rounds until information of every agent has reached all agents."""
+    known = csr_array(np.eye(rounds[0].agents))
+    hears = [csr_array(one.weights != 0).astype(np.float64) for one in rounds]
+    for t in range(len(rounds) * rounds[0].agents):
+        if known.nnz == rounds[0].agents ** 2:
+            return t
+        known = csr_array(hears[t % len(rounds)] @ known)
+        known.data[:] = 1.0
+    return len(rounds) * rounds[0].agents

@@ -1,0 +1,193 @@
+"""manifest.json: inputs, environment and outcome of a run."""
+
+import datetime
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._version import __version__
+from ..core import pytrees
+from ..network import Network
+from ..network.mixing_weights import RULES
+from ..problem import Problem
+from ..problem.local_rows import FEW, Tally
+from .run_data import RunData
+from .solution import answer
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Origin of a run: names that its objects do not know."""
+
+    name: str
+    experiment: str
+    problem: str
+    algorithm: str
+    label: str
+    options: dict[str, Any]
+    command: str
+    sources: dict[str, str]  # the user's own files, with their digests
+
+
+def opening(
+    origin: Origin,
+    problem: Problem,
+    network: Network,
+    seed: int,
+    rounds: int,
+    every: int,
+    batch: int,
+    sampling: str,
+) -> dict[str, Any]:
+    """Return the initial manifest of a run."""
+    return {
+        "format": FORMAT,
+        "name": origin.name,
+        "experiment": origin.experiment,
+        "status": "running",
+        "message": "",
+        "versions": versions(),
+        "device": jax.devices()[0].device_kind,
+        "platform": platform.platform(),
+        "precision": "float64" if jax.config.jax_enable_x64 else "float32",  # type: ignore[attr-defined]
+        "command": origin.command,
+        "started": now(),
+        "finished": None,
+        "algorithm": {
+            "name": origin.algorithm,
+            "label": origin.label,
+            "options": origin.options,
+        },
+        "resolved": {},
+        "network": {
+            "name": network.title,
+            "agents": network.agents,
+            "edges": [list(edge) for edge in network.edges],
+            "lam": network.lam,
+            "mixing": network.mixing,
+        }
+        | _weights(network)
+        | _kind(network)
+        | _places_and_links(network)
+        | _agent_names(problem, network),
+        "problem": _problem(origin, problem, seed),
+        "seed": seed,
+        "rounds": rounds,
+        "every": every,
+        "batch": batch,
+        "sampling": sampling,
+    }
+
+
+def _weights(network: Network) -> dict[str, Any]:
+    """Return the weights of the edges, unless a rule defines them."""
+    if network.mixing in (*RULES, "even", "mixed") or network.sequence:
+        return {}
+    senders, receivers = zip(*network.edges)
+    return {"weights": np.asarray(network.weights[receivers, senders]).ravel().tolist()}
+
+
+def _kind(network: Network) -> dict[str, Any]:
+    """Describe links that are one-way, change over time, or are imperfect."""
+    found: dict[str, Any] = {}
+    if network.kind != "symmetric":
+        found |= {"kind": network.kind, "period": len(network.phases)}
+    if network.channels:
+        found |= {"channels": [one.name for one in network.channels]}
+    return found
+
+
+def _places_and_links(network: Network) -> dict[str, Any]:
+    """Return the positions of the agents and the properties of the links, if known."""
+    found: dict[str, Any] = {}
+    places = [place for _, place in network.graph.nodes(data="pos")]
+    if all(isinstance(place, tuple | list | np.ndarray) and len(place) == 2 for place in places):
+        found["places"] = np.array(places, float).tolist()
+    return found if network.links is None else found | {"links": network.links.table()}
+
+
+def _agent_names(problem: Problem, network: Network) -> dict[str, Any]:
+    """Return the names of the agents, if any."""
+    named = problem.agent_names and len(problem.agent_names) == network.agents
+    return {"sites": list(problem.agent_names or ())} if named else {}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that the numbers depend on."""
+    return {
+        "diamond": __version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
+    x, y = problem.start(seed)
+    size = lambda level: sum(leaf.size for leaf in jax.tree.leaves(level))
+    return {
+        "name": origin.problem,
+        "agents": problem.agents,
+        "x_size": size(x),
+        "y_size": size(y),
+        "rows": {part: problem.counts(part).tolist() for part in problem.rows},
+        "labels": labels(problem.rows["train"].tallies()),
+        "sources": origin.sources,
+        "data": data(problem),
+    } | ({"notes": list(problem.notes)} if problem.notes else {})
+
+
+def data(problem: Problem) -> dict[str, str]:
+    """Return the digest of every part of the rows; none if some are in another process."""
+    if len(problem.here) < problem.agents:
+        return {}
+    found = {}
+    for part, held in problem.rows.items():
+        hashed = hashlib.sha256()
+        for agent in range(problem.agents):
+            for name, leaf in pytrees.named(held[agent]).items():
+                whole = np.asarray(leaf, order="C")
+                hashed.update(f"{agent}{name}{whole.dtype}{whole.shape}".encode())
+                hashed.update(whole.data if whole.size else b"")
+        found[part] = hashed.hexdigest()
+    return found
+
+
+def labels(tallies: Sequence[Tally]) -> list[list[int]] | None:
+    """Count the labels of each agent; None unless one column of the rows looks like labels."""
+    if any(tally is None for tally in tallies):
+        return None
+    known = sorted({label for tally in tallies for label in tally or ()})
+    if len(known) > FEW:
+        return None
+    return [[(tally or {}).get(label, 0) for label in known] for tally in tallies]
+
+
+def closing(run: RunData, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:
+    """Return the fields that the manifest gains at the end of the run."""
+    return {
+        "status": status,
+        "message": message,
+        "finished": now(),
+        "resolved": run.resolved,
+        "answer": answer(run),
+        "costs": {name: np.asarray(spent).tolist() for name, spent in run.costs.items()},
+        "traffic": [[i, j, int(sent)] for (i, j), sent in run.traffic.items()],
+        "messages": run.messages,
+        "losses": [[*edge, *counts] for edge, counts in run.losses.items()],
+        "compile_seconds": run.compile_seconds,
+        "wall_seconds": wall,
+        "digest": digest,
+    }
+
+
+def now() -> str:
+    """Return the current time in ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

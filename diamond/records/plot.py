@@ -1,0 +1,51 @@
+"""Pictures of runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .folder_reader import Stored
+from .plot_colors import OKABE_ITO
+
+LABELS = {
+    "upper_loss": r"upper loss $\ell(\bar x)$",
+    "metric": "metric, eq. (11)",
+    "stationarity": r"$\|\nabla \ell(\bar x)\|^2$",
+    "consensus": r"$\Sigma_i \|x_i - \bar x\|^2$",
+    "lower_error": r"$\Sigma_i \|y_i^* - y_i\|^2$",
+    "local_loss": r"mean of $f_i(x_i, y_i)$",
+    "x_direction": "norm of the sampled directions of x",
+    "y_direction": "norm of the sampled directions of y",
+}
+LOSSES = ("upper_loss", "local_loss")
+
+
+def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str = "round") -> Path:
+    """Draw losses, error terms and user metrics of `runs` against rounds or a cost."""
+    from matplotlib.figure import Figure  # pyplot takes longer to import
+
+    first = next(iter(runs.values()))
+    own = [name for name in first.last["agents"] if name not in (*LABELS, "solver_error")]
+    left_out = "local_loss" if "upper_loss" in first.last else ""
+    shown = [name for name in LABELS if name in first.last and name != left_out]
+    panels = {name: LABELS.get(name, name) for name in (*shown, *own)}
+    columns = 3
+    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    axes = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, (name, label) in zip(axes.flat, panels.items()):
+        for colour, (method, run) in zip(OKABE_ITO, runs.items()):
+            zero = name in ("consensus", "x_direction", "y_direction")  # in round 0
+            lines = run.lines[1:] if zero else run.lines
+            course = [[line[key] for line in lines] for key in (along, name)]
+            axis.plot(*course, color=colour, label=method)
+        if name not in (*own, *LOSSES):
+            axis.set_yscale("log")
+            axis.minorticks_off()  # minor ticks take half of the drawing time
+        axis.set_title(label, fontsize=10)
+        axis.set_xlabel(along)
+        axis.grid(alpha=0.3)
+    axes.flat[0].legend(fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    figure.savefig(path, dpi=130)
+    return path

@@ -1,0 +1,83 @@
+"""The result of a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.suggestions import did_you_mean
+from .run_data import RunData
+
+
+@dataclass(frozen=True, repr=False)
+class Run(RunData):
+    """Result of a run: final iterates, measurements and costs.
+
+    Attributes:
+        history: One entry per evaluation, round 0 included: `round`; the measures of
+            `diamond.metrics.exact_measures`; `samples`, `gradients`, `hvps`, `jvps` (oracle
+            calls in rows, mean over the agents); `bytes` (sent over all edges, both ways);
+            `curvature` (largest eigenvalue of g_yy on a few mini-batches); `seconds` (of the
+            rounds, without compiling and measuring); if the network has links, `network_seconds` (simulated time on them,
+            `diamond.network.links`) and perhaps `joules`.
+        per_agent: Measures of each agent, (evaluations, agents).
+        costs: Final counts of every agent.
+        traffic: Bytes sent over each edge, both ways together.
+        resolved: Numbers that the run estimated (L_g, ...).
+        best: Evaluated point with the smallest upper loss; None for runs batched into one program.
+        status: "finished" or "diverged".
+        message: Reason of an early end.
+        config: Requested settings.
+        problem: Problem of the run; None if `diamond.load` cannot rebuild it.
+        snapshot: State that `simulate(..., resume=run)` continues from; None if the run cannot be
+            resumed.
+        inputs: Plain description of the network and the algorithm, which `resume` compares.
+    """
+
+    @property
+    def description(self) -> str:
+        """Return the choice of `diamond.solve` and its reason; empty for other runs."""
+        return str(self.config.get("description", ""))
+
+    def save(self, folder: str | Path) -> Path:
+        """Save the run as a folder for `diamond.load`, `show`, `report` and `export`.
+
+        Args:
+            folder: Folder to create; a folder that already holds a run is refused.
+
+        Returns:
+            The path of the folder.
+        """
+        from .run_saving import keep, manifest
+
+        folder = Path(folder)
+        if (folder / "manifest.json").exists():
+            raise FileExistsError(f"{folder} holds a run already; choose another folder")
+        return keep(self, folder, manifest(self, folder.absolute().name))
+
+    def plot(self, path: str | Path = "run.png", along: str = "round") -> Path:
+        """Draw losses, error terms and metrics; needs the extra `plot`.
+
+        Args:
+            path: File to write; its ending defines the format.
+            along: Horizontal axis: "round", "samples", "bytes" or "seconds"; if the network has
+                links, also "network_seconds" or "joules".
+
+        Returns:
+            The path of the file.
+        """
+        from .folder_reader import Stored
+        from .plot import convergence
+        from .run_saving import lines
+
+        if along not in self.history:
+            near = did_you_mean(along, self.history)
+            raise ValueError(f"along = {along!r} is no column of the history; {near}")
+        name = str(self.config.get("algorithm", {}).get("label", "run"))
+        stored = Stored(Path(path), {}, lines(self))
+        return convergence({name: stored}, Path(path), repr(self)[1:-1], along)
+
+    def __repr__(self) -> str:
+        last: dict[str, Any] = {k: v[-1] for k, v in self.history.items()}
+        named = [name for name in ("metric", "upper_loss", "local_loss") if name in last][:2]
+        said = ", ".join(f"{name} {last[name]:.4g}" for name in named)
+        return f"<Run: {self.rounds} rounds of {self.network.agents} agents, {said}>"

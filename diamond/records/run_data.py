@@ -1,0 +1,49 @@
+"""The data of a run."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..core.pytrees import Tree
+from ..core.sampling import Sampling
+from ..interface.round_interface import State
+from ..network import Network
+from ..network.mixing.lost_messages import Losses, losses
+from ..problem import Problem
+from .best_point import Best
+from .snapshot import Snapshot
+
+
+@dataclass(frozen=True, repr=False)
+class RunData:
+    """Fields of a `Run`, which documents them; they are written into a folder."""
+
+    x: Tree
+    y: Tree
+    history: dict[str, np.ndarray]
+    per_agent: dict[str, np.ndarray]
+    state: State
+    rounds: int
+    network: Network
+    costs: dict[str, np.ndarray]
+    traffic: dict[tuple[int, int], int]
+    messages: int
+    resolved: dict[str, float]
+    sampling: Sampling
+    seed: int
+    compile_seconds: float
+    best: Best | None = None
+    status: str = "finished"
+    message: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    problem: Problem | None = None
+    turns: tuple[int | None, ...] = ()  # exchanges of a round that send messages
+    snapshot: Snapshot | None = None
+    inputs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @cached_property
+    def losses(self) -> dict[tuple[int, int], Losses]:
+        """Count messages `sent` and `lost` over each edge, both ways; empty if none can be lost."""
+        return losses(self.network, self.seed, self.rounds, self.turns)

@@ -1,0 +1,152 @@
+"""Plain descriptions of the network and the algorithm of a run, which `resume` compares."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from ..interface.round_interface import Algorithm
+from ..network import Network
+from ..schedules.deferred import Deferred
+from ..schedules.learned import Learned
+from ..schedules.step_schedules import Constant
+
+FEW = 16  # arrays of more numbers are described by a digest
+DIGITS = 9  # of the weights: other machines may round the last digits differently
+STEPS = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
+Description = dict[str, str]  # text by place, such as {"class": "Loop", "alpha": "0.05"}
+
+
+def describe(network: Network, algorithm: Algorithm) -> dict[str, Description]:
+    """Describe the network and the algorithm that a run is given, the same in every process."""
+    about = {"batch": str(algorithm.batch)} | flatten(algorithm)
+    return {"network": describe_network(network), "algorithm": dict(map(_named, about.items()))}
+
+
+def describe_network(network: Network) -> Description:
+    """Describe a network: its name, a digest of all weights, channels, damping and links.
+
+    Networks of a sequence mix messages one after another, so their order counts.
+    """
+    hashed = hashlib.sha256()
+    for one in network.phases:
+        for matrix in (one.weights, one.weights if one.shares is None else one.shares):
+            entries = csr_array(matrix, copy=True)
+            entries.sum_duplicates()
+            hashed.update(f"{entries.shape} {entries.indptr.tolist()}".encode())
+            hashed.update(f"{entries.indices.tolist()}".encode())
+            hashed.update((np.round(entries.data, DIGITS) + 0.0).tobytes())
+    found = {"name": network.title, "weights": hashed.hexdigest()[:16]}
+    found |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
+    return found | (flatten(network.links.table(), "links") if network.links else {})
+
+
+def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm) -> None:
+    """Refuse to resume the run that `before` describes on another network or by another method.
+
+    A run saved without a description is accepted.
+    """
+    if not before:
+        return
+    now, found = describe(network, algorithm), []
+    old, new = (_without_name(one["network"]) for one in (before, now))
+    if changed := _changes(old, new):
+        names = [one["network"]["name"] for one in (before, now)]
+        said = ", not ".join(names) if names[0] != names[1] else "; ".join(changed)
+        found.append(f"another network ({said})")
+    if changed := _changes(before["algorithm"], now["algorithm"]):
+        found.append(f"another method or other constants ({'; '.join(changed)})")
+    if found:
+        raise ValueError(
+            f"resume: the run has {' and '.join(found)}; give what it was made with, or "
+            f"leave out resume to begin at round 0"
+        )
+
+
+def flatten(node: Any, place: str = "") -> Description:
+    """Flatten every number and choice of `node` to text, by place.
+
+    Functions and numbers left to the run are described by name, never by address.
+    """
+    if isinstance(node, Constant):
+        return flatten(node.c, place)
+    if isinstance(node, Deferred):
+        return {place: f"{node.name} found by the run"}
+    if isinstance(node, Learned):
+        return {place: f"{node.name} learned"}
+    if is_dataclass(node) and not isinstance(node, type):
+        parts = {field.name: getattr(node, field.name) for field in fields(node)}
+        return _inside(place, parts, type(node).__name__)
+    if isinstance(node, partial):
+        given: dict[Any, Any] = {**dict(enumerate(node.args)), **node.keywords}
+        return _inside(place, given, _name_of(node.func))
+    if isinstance(node, tuple) and hasattr(node, "_asdict"):
+        return _inside(place, node._asdict(), type(node).__name__)
+    if isinstance(node, Mapping):
+        return _inside(place, node)
+    if isinstance(node, tuple | list):
+        return _inside(place, dict(enumerate(node)))
+    return {place or "class": _text(node)}
+
+
+def _inside(place: str, parts: Mapping[Any, Any], kind: str = "") -> Description:
+    found = {_at(place, "class"): kind} if kind else {}
+    for name, part in parts.items():
+        found |= flatten(part, _at(place, name))
+    return found
+
+
+def _at(place: str, name: Any) -> str:
+    return f"{place}.{name}" if place else str(name)
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, bool | str):
+        return str(value)
+    if callable(value):
+        return _name_of(value)
+    try:
+        array = np.asarray(value, float)
+    except (TypeError, ValueError):
+        return type(value).__name__
+    if array.ndim == 0:
+        return repr(float(array)).removesuffix(".0")
+    if array.size <= FEW:
+        return str(array.tolist())
+    return f"{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
+
+
+def _name_of(function: Any) -> str:
+    """Return the name of a function or class, or of the class of another callable object."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return str(named.__qualname__)
+
+
+def _named(entry: tuple[str, str]) -> tuple[str, str]:
+    """Rename an entry to the letter of its step size, if its place is one."""
+    place, text = entry
+    for step, letter in STEPS.items():
+        if place == step or place.startswith(f"{step}."):
+            return letter + place.removeprefix(step), text
+    return entry
+
+
+def _without_name(network: Mapping[str, str]) -> Description:
+    return {place: text for place, text in network.items() if place != "name"}
+
+
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """List the places that differ; if the class of a part differs, not the places inside it."""
+    found: dict[str, str] = {}
+    for place in {**old, **new}:
+        steps = place.removesuffix(".class").split(".")
+        for part in (".".join(steps[: i + 1]) for i in range(len(steps))):
+            then, now = (one.get(part, one.get(f"{part}.class", "none")) for one in (old, new))
+            if then != now:
+                found[part] = f"{part} = {then}, not {now}"
+                break
+    return list(found.values())

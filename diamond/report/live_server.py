@@ -1,0 +1,101 @@
+"""Live report page on loopback that refreshes while runs continue."""
+
+import hashlib
+import webbrowser
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from ..records.folder_reader import runs as stored
+from .report_page import render
+from .report_payload import dumps, payload
+
+HOST = "127.0.0.1"
+
+
+def serve(
+    folder: Path,
+    port: int = 0,
+    open_browser: bool = False,
+    tell: Callable[[str], None] = lambda address: print(f"{address}  (Ctrl-C ends)", flush=True),
+) -> None:
+    """Serve the report of `folder` on loopback until Ctrl-C.
+
+    Args:
+        folder: Folder of a run or of a comparison.
+        port: Port at 127.0.0.1; 0 takes any free port.
+        open_browser: Open the page in the browser.
+        tell: Called with the address once the server answers.
+    """
+    with server(folder, port) as running:
+        address = f"http://{HOST}:{running.server_port}/"
+        tell(address)
+        if open_browser:
+            webbrowser.open(address)
+        try:
+            running.serve_forever()
+        except KeyboardInterrupt:
+            pass
+
+
+def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
+    """Create the server of `serve` without starting it; it binds to loopback only."""
+    stored([folder])  # refuse a folder without runs now, not in the browser
+    return ThreadingHTTPServer((HOST, port), partial(_Handler, Path(folder)))
+
+
+def stamp(folder: Path) -> str:
+    """Return a text that changes whenever a run in `folder` writes."""
+    depths, names = ("", "*/", "*/*/"), ("manifest.json", "metrics.jsonl")
+    files = [file for depth in depths for name in names for file in folder.glob(depth + name)]
+    stats = sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    return hashlib.sha256(repr(stats).encode()).hexdigest()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Request handler: `/` is the page, `/data.json` its numbers; nothing else is served."""
+
+    def __init__(self, folder: Path, *args: object):
+        self.folder = folder
+        super().__init__(*args)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        port = self.server.server_port  # type: ignore[attr-defined]
+        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
+            # DNS rebinding: a page from another host must not read the runs.
+            self.send_error(HTTPStatus.FORBIDDEN, f"only http://{HOST}:{port}/ is answered")
+            return
+        try:
+            self._answer()
+        except ConnectionError:
+            pass  # the browser disconnected
+        except (OSError, ValueError) as error:
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain=str(error))
+
+    def _answer(self) -> None:
+        tag = f'"{stamp(self.folder)}"'
+        if self.path == "/":
+            page = render(payload([self.folder]), live=True)
+            self._send(page, "text/html; charset=utf-8", tag)
+        elif self.path != "/data.json":
+            self.send_error(HTTPStatus.NOT_FOUND)
+        elif self.headers.get("If-None-Match") == tag:
+            self.send_response(HTTPStatus.NOT_MODIFIED)
+            self.end_headers()
+        else:
+            self._send(dumps(payload([self.folder])), "application/json", tag)
+
+    def _send(self, text: str, kind: str, tag: str) -> None:
+        body = text.encode()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("ETag", tag)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing: the terminal belongs to the user."""

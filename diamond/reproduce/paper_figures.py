@@ -1,0 +1,87 @@
+"""The four figures: their runs and tables."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..engine.trial_cache import Trial, score
+from . import paper_trials
+from .paper_case import Case, Scale
+from .paper_methods import METHODS
+from .paper_tuning import constants
+
+DEGREES = (0.3, 0.5, 0.8)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: a method on a case, over seeds."""
+
+    label: str
+    case: Case
+    method: str
+    frozen: bool = False
+
+
+def lines(figure: str) -> list[Line]:
+    """Return the lines of figure 1, 2, 3 or 4."""
+    if figure in ("fig1", "fig2"):
+        dataset, skewed = ("mnist", "label") if figure == "fig1" else ("cifar10", "label2")
+        cases = [Case(dataset, m, kind) for m in (9, 15) for kind in (skewed, "iid")]
+        return [Line(method, case, method) for case in cases for method in METHODS]
+    if figure == "fig3":
+        cases = [Case("mnist", m, "label", p) for m in (9, 15) for p in DEGREES]
+        return [Line(f"p = {c.p}, lam = {c.network().lam:.2f}", c, "DIAMOND") for c in cases]
+    cases = [Case("a9a", 5, "iid", p) for p in DEGREES]
+    moving = [Line(method, case, method) for case in cases for method in METHODS]
+    return moving + [Line(f"{m}, x fixed", cases[0], m, True) for m in ("DIAMOND", "D-SGD")]
+
+
+def run(
+    figure: str,
+    scale: Scale,
+    kind: str,
+    memory: Path,
+    folder: Path | None,
+    on_trial: Callable[[int], None],
+) -> dict[Line, list[Trial]]:
+    """Run the trials of every line, one per seed."""
+
+    def of(line: Line) -> list[Trial]:
+        chosen = constants(line.case, kind, line.method)
+        settings = [(chosen, seed) for seed in range(scale.seeds)]
+        given = line.case, scale, line.method, settings, memory, folder, on_trial, line.frozen
+        return paper_trials.run(*given)
+
+    return {line: of(line) for line in lines(figure)}
+
+
+def table(found: dict[Line, list[Trial]]) -> list[dict[str, Any]]:
+    """Return one row per line: means over seeds, with the standard deviation."""
+    rows = []
+    for line, runs in found.items():
+        scores = [score(trial) for trial in runs]
+        failed = [trial["diverged"] for trial in runs if trial["diverged"] is not None]
+        row: dict[str, Any] = {
+            "case": line.case.name,
+            "line": line.label,
+            "lam": line.case.network().lam,
+            "constants": runs[0]["constants"],
+            "seeds": len(runs),
+            "diverged": f"{len(failed)} (round {min(failed)})" if failed else "0",
+            "device": runs[0]["device"],
+            "wall": sum(trial["wall"] for trial in runs),
+        }
+        shown = ("upper_loss", "local_loss", "metric", "final_metric", "accuracy", "test_loss")
+        for key in [*shown, "samples", "bytes", "curvature"]:
+            if not failed and key in scores[0]:
+                values = np.array([score[key] for score in scores])
+                row[key] = values.mean()
+                row[f"{key}_sd"] = values.std(ddof=1) if len(values) > 1 else 0.0
+                if key == "upper_loss":
+                    row["worst_loss"] = values.max()  # reveals a seed that stopped learning
+        rows.append(row)
+    return rows

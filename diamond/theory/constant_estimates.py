@@ -1,0 +1,203 @@
+"""Estimates of the constants of a problem from its data."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import pytrees
+from ..core.cost_counter import Cost
+from ..core.linear_solvers import LANCZOS, lanczos
+from ..core.pytrees import Tree
+from ..core.sampling import Sample, Sampling, key
+from ..hardware.compiler import BRIEF, MEASURES, compiled
+from ..hypergradient.conjugate import ConjugateGradient
+from ..hypergradient.implicit import Implicit, hessian
+from ..hypergradient.neumann import neumann
+from ..metrics import lower_solution
+from ..network import Network
+from ..problem import Objectives, Problem
+from .constants import Constants, Start
+from .extreme_search import supremum, unit
+from .forms import BOUNDS, Bound
+from .noise import scatter
+
+PROBES = 4  # starting points of each search, per agent
+TURNS = 24  # updates of each vector in a search
+BATCHES = 8  # sampled mini-batch Hessians per agent
+PAIRS = 256  # pairs of samples for the variance of gradients
+MIXED = 1e-3  # remaining disagreement at which an average counts as agreed
+
+
+def estimate(
+    problem: Problem,
+    network: Network,
+    batch: int = 64,
+    seed: int = 0,
+    x: Tree | None = None,
+    y: Tree | None = None,
+    radius: float = 1.0,
+    terms: int = 10,
+    sampling: Sampling = "blocks",
+    at: tuple[Tree, Tree] | None = None,
+) -> Constants:
+    """Estimate the constants of Assumptions 1 to 4 near (x, y).
+
+    C_fy, C_gxy and the Lipschitz constants are suprema over all (x, y), so data can only give lower
+    bounds: the maxima found by local searches within `radius` of (x, y) and of (x, y*(x)), in full
+    gradients of every agent. mu_g, an upper bound, is the least eigenvalue of g_yy at the starting
+    points of the searches. Their errors are the standard deviation over the starting points, at the
+    worst agent. L_g is the largest eigenvalue of the full g_yy and of a few mini-batches, its error
+    their spread. The sigmas have standard errors. `heterogeneity` and `start` are exact, at y*(x).
+
+    Products with second derivatives of f count as gradients, with third derivatives of g as hvps or
+    jvps. The agents agree by max-consensus, `diameter` rounds for L_g and as many for the rest, and
+    by gossip on the mean hypergradient and its spread, until a thousandth is left.
+
+    Args:
+        problem: the problem.
+        network: the network.
+        batch: rows in a mini-batch, for the sigmas.
+        seed: seed of the samples and searches.
+        x, y: the point; by default the problem's start.
+        radius: radius of the searches.
+        terms: K of eq. (5), for sigma_f.
+        sampling: "blocks" or "rows", as in `diamond.simulate`.
+        at: x and y of all agents, agents first, at which to measure the sigmas instead: at y = 0
+            some problems have no noise.
+
+    Returns:
+        The constants.
+    """
+    if problem.agents != network.agents:
+        raise ValueError(
+            f"the problem has {problem.agents} agents, the network {network.agents}; make a "
+            f"network of {problem.agents}"
+        )
+    if network.kind != "symmetric":
+        raise ValueError(
+            f"the theory of the paper is of symmetric weights that stay the same, and "
+            f"{network.name} is {network.kind}; take a network such as ring({network.agents})"
+        )
+    start = problem.start(seed)
+    point = start[0] if x is None else x, start[1] if y is None else y
+    objectives, random = problem.objectives(batch), key(seed)
+    with jax.default_matmul_precision("highest"):
+        found, sums, spent = _explore(objectives, point, random, radius)
+        values, errors = _worst(found)
+        values["L_g"] = max(values["L_g"], values["L_g_full"])
+        chain = neumann(terms, values["L_g"])
+        everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
+        points = jax.tree.map(everywhere, point) if at is None else at
+        sigmas, pair = scatter(chain, objectives, points, random, PAIRS, batch, sampling)
+    for name, (value, error) in sigmas.items():
+        agent = int(jnp.argmax(value))
+        values[name], errors[name] = float(value[agent]), float(error[agent])
+    rounds, sent = _talk(network, point[0], len(values))
+    loss, gap, apart, mean = (float(a) for a in sums)
+    return Constants(
+        agents=problem.agents,
+        lam=network.lam,
+        **values,
+        heterogeneity=apart / problem.agents / mean if mean else float(apart and np.inf),
+        start=Start(loss, gap, apart),
+        errors=errors,
+        cost=Cost(*(float(one) + PAIRS * float(two) for one, two in zip(spent, pair))),
+        rounds=rounds,
+        bytes=sent,
+    )
+
+
+def _worst(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the extreme of each of (agents, probes), and the spread over that agent's probes."""
+    values, errors = {}, {}
+    for name, array in found.items():
+        a = np.asarray(array, np.float64)
+        best = np.argmin(a) if name == "mu_g" else np.argmax(a)
+        agent = np.unravel_index(best, a.shape)[0]
+        values[name], errors[name] = float(a.flat[best]), float(a[agent].std(ddof=1))
+    return values, errors
+
+
+@compiled(options=MEASURES, less=BRIEF)
+def _explore(objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
+    """Return each agent's constants, (agents, probes); sums over the agents; the mean cost."""
+    agents = jnp.arange(objectives.train.count.shape[0])
+    keys = jax.vmap(lambda agent: jax.random.fold_in(key, agent))(agents)
+    one = lambda problem, key: _agent(problem, point, key, radius)
+    found, (loss, gap, h), costs = jax.vmap(one)(objectives, keys)
+    mean = jax.tree.map(lambda a: a.mean(0), h)
+    off = pytrees.sub(h, mean)
+    sums = loss.mean(), gap.sum(), pytrees.dot(off, off), pytrees.dot(mean, mean)
+    return found, sums, jax.tree.map(lambda c: jnp.mean(1.0 * c), costs)
+
+
+def _agent(problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
+    x, y = point
+    solution = lower_solution.solve(problem, x, y)
+    tolerance = lower_solution.tolerance(pytrees.norm(y).dtype)
+    exact = Implicit(ConjugateGradient(lower_solution.CG_STEPS, tolerance=tolerance))
+    solved = x, solution.y
+    (h,), reading = exact(problem, [solved], Sample(None, None, None, None, None))
+
+    def probe(at: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
+        key, turn = at
+        centre = pytrees.select(turn % 2 == 0, point, solved)
+        away = pytrees.scale(jnp.where(turn < 2, 0, radius), unit(pytrees.normal(key, centre)))
+        return _probe(problem, centre, pytrees.add(centre, away), key, radius)
+
+    def batched(key: jax.Array) -> jax.Array:
+        where = problem.train.somewhere(key)
+        return lanczos(hessian(problem, solved, where), pytrees.normal(key, y)).largest
+
+    probes = jax.random.split(key, PROBES), jnp.arange(PROBES)
+    found = jax.lax.map(probe, probes)
+    batches = jax.random.split(jax.random.fold_in(key, PROBES), BATCHES)
+    found["L_g"] = jax.lax.map(batched, batches)
+    gap = pytrees.sub(solution.y, y)
+    own = problem.f(*solved, None), pytrees.dot(gap, gap), h
+    spent = pytrees.add(pytrees.add(solution.cost, reading), _searching(problem, y))
+    return found, own, spent
+
+
+def _probe(
+    problem: Objectives, centre: Tree, point: Tree, key: jax.Array, radius: Any
+) -> dict[str, jax.Array]:
+    """Compute all bounds by searches from `point`, and the least eigenvalue of g_yy there."""
+    found = {}
+    for n, (name, bound) in enumerate(BOUNDS.items()):
+        shapes = [{"x": point[0], "y": point[1], "d": point}[space] for space in bound.spaces]
+        keys = jax.random.split(jax.random.fold_in(key, n), len(shapes))
+        vectors = tuple(pytrees.normal(k, shape) for k, shape in zip(keys, shapes))
+        form = partial(bound.form, problem)
+        found[name] = supremum(form, centre, point, vectors, radius, _steps(bound))
+    ends = lanczos(hessian(problem, point, None), pytrees.normal(key, point[1]))
+    return found | {"mu_g": ends.smallest}
+
+
+def _steps(bound: Bound) -> int:
+    """Return the number of steps of a search, which alternates between vectors and point."""
+    return TURNS * (len(bound.spaces) + 1)
+
+
+def _searching(problem: Objectives, y: Tree) -> Cost:
+    """Return the cost of an agent's searches: products per step and probe, on all its rows."""
+    train, valid = 1.0 * problem.train.count, 1.0 * problem.valid.count
+    size = min(LANCZOS, sum(leaf.size for leaf in jax.tree.leaves(y)))
+    counted = {"gradients": 0.0, "hvps": PROBES * size * train, "jvps": 0.0}
+    for bound in BOUNDS.values():
+        rows = valid if bound.counted == "gradients" else train
+        counted[bound.counted] += PROBES * _steps(bound) * rows
+    counted["hvps"] += BATCHES * size * problem.train.batch
+    return Cost(samples=BATCHES * problem.train.batch, **counted)
+
+
+def _talk(network: Network, x: Tree, numbers: int) -> tuple[int, int]:
+    """Return rounds and bytes (all edges, both directions) until all agents know all constants."""
+    mixing = network.rounds_to_mix(MIXED)
+    number = jnp.zeros(()).dtype.itemsize
+    vector = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
+    each = network.diameter * numbers * number + mixing * (vector + number)
+    return 2 * network.diameter + 2 * mixing, 2 * len(network.edges) * each

@@ -1,0 +1,295 @@
+"""Killed at any instant and gone on with, a run ends as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiling import OPTION, quickly
+from tiny import TINY, TOML, Silent, run, tiny
+
+from diamond.config.experiment_file import read
+from diamond.config.validation_errors import BadExperiment
+from diamond.experiment import jobs
+from diamond.experiment.job_runner import again
+from diamond.records import checkpoint, metrics_file
+from diamond.records.folder_lock import Busy
+from diamond.records.folder_reader import open_run
+from diamond.records.folder_writer import Writer
+from diamond.records.snapshot import Snapshot
+
+KILLS = 24
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after this is written."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that nobody disturbed, and its problem: compiled once."""
+    path = tmp_path_factory.mktemp("whole") / "run"
+    experiment = tiny()
+    with quickly(), jobs.precision(experiment):
+        problem = jobs.build(experiment, "tiny.toml")
+        yield run(experiment, path, problem=problem), problem, open_run(path)
+
+
+def deadly(patch, writes, share):
+    """Let `writes` writes happen, and `share` of the next one; then nothing any more.
+
+    A write is an appended line, or a file replaced, of which half the shares leave a part under the
+    temporary name, the others all of it there, with or without the new name.
+    """
+    left = [writes]
+
+    def alive():
+        left[0] -= 1
+        if left[0] < -1:
+            raise Killed
+        return left[0] >= 0
+
+    append, replace = metrics_file.Metrics.append, checkpoint.replace
+
+    def append_or_die(self, entry, own):
+        before = self.path.stat().st_size
+        lives = alive()
+        append(self, entry, own)
+        if not lives:
+            after = self.path.stat().st_size
+            os.truncate(self.path, before + int(share * (after - before)))
+            raise Killed
+
+    def replace_or_die(path, content, **options):
+        if alive():
+            return replace(path, content, **options)
+        part = content[: int(2 * share * len(content))]
+        path.with_name(path.name + ".tmp").write_bytes(part)
+        if share > 0.75:
+            replace(path, content)
+        raise Killed
+
+    patch.setattr(metrics_file.Metrics, "append", append_or_die)
+    patch.setattr(checkpoint, "replace", replace_or_die)
+
+
+def test_two_dozen_kills_leave_no_trace(whole, tmp_path, monkeypatch):
+    """At random writes and random parts of them, several times in a run, with many checkpoints
+    or few: the digest is that of the run that nobody disturbed, and so is every line."""
+    manifest, problem, stored = whole
+    random = np.random.default_rng(2023)
+    kills = number = 0
+    resumed = set()
+    while kills < KILLS:
+        number += 1
+        experiment = tiny(checkpoint_seconds=float(random.choice([0.0, 1e-3, 1e6])))
+        path = tmp_path / str(number)
+        for _ in range(int(random.integers(1, 4))):
+            with monkeypatch.context() as patch:
+                deadly(patch, int(random.integers(0, 30)), random.random())
+                try:
+                    run(experiment, path, problem=problem)
+                    break
+                except Killed:
+                    kills += 1
+        seen = []
+        watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
+        after = run(experiment, path, watch, problem=problem)
+        resumed.add(seen[0])
+        assert after["digest"] == manifest["digest"] and after["status"] == "finished"
+        found = open_run(path)
+        assert without_seconds(found.lines) == without_seconds(stored.lines)
+        assert found.digest() == manifest["digest"]
+        for key in ("costs", "traffic", "messages", "resolved"):
+            assert after[key] == manifest[key]
+    assert len(resumed) > 4  # some began anew, others went on from different rounds
+
+
+def without_seconds(lines):
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_path):
+    """Cut at every 4 kB, and with flipped bits: nothing is lost but the rounds since."""
+    manifest, problem, _ = whole
+    experiment = tiny(checkpoint_seconds=0.0)
+    path = tmp_path / "run"
+
+    def interrupt(entries):
+        if entries[-1]["round"] == 12:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(experiment, path, Silent(interrupt), problem=problem)
+    assert checkpoint.rounds(path / "checkpoint") == [9, 12]
+    kept = {file: file.read_bytes() for file in (path / "checkpoint").iterdir()}
+    lines = (path / "metrics.jsonl").read_bytes()
+    arrays, notes = (path / "checkpoint" / f"0000000012.{k}" for k in ("safetensors", "json"))
+    damages = [(arrays, kept[arrays][:cut]) for cut in range(0, len(kept[arrays]), 4096)]
+    damages += [(notes, kept[notes][:cut]) for cut in range(0, len(kept[notes]), 4096)]
+    for place in (0, 100, len(kept[arrays]) - 1):
+        flipped = bytearray(kept[arrays])
+        flipped[place] ^= 1
+        damages.append((arrays, bytes(flipped)))
+    for file, content in damages:
+        for name, whole_content in kept.items():
+            name.write_bytes(whole_content)
+        (path / "metrics.jsonl").write_bytes(lines)
+        file.write_bytes(content)
+        seen = []
+        watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
+        after = run(experiment, path, watch, problem=problem)
+        assert seen[0] == 9 and after["digest"] == manifest["digest"]
+        assert any("0000000012" in said and "earlier one is used" in said for said in watch.said)
+
+
+def test_large_checkpoints_are_cut_at_every_page_too(tmp_path):
+    """The reader alone, on arrays of ten pages."""
+    arrays = {".t": np.int32(0), ".state.x": np.arange(10_000.0)}
+    with Writer(tmp_path, patience=0) as writer:
+        writer.metrics.path.write_bytes(b"")
+        for round in (0, 5):
+            entries = [{"round": round, "metric": 1.0}]
+            writer.note(Snapshot(arrays | {".t": np.int32(round)}, {}, 0.5, entries, [{}]))
+    file = tmp_path / "checkpoint" / "0000000005.safetensors"
+    content, lines = file.read_bytes(), (tmp_path / "metrics.jsonl").read_bytes()
+    seal = file.with_suffix(".json").read_bytes()
+    assert len(content) > 10 * 4096
+    for cut in range(0, len(content), 4096):
+        file.write_bytes(content[:cut])
+        file.with_suffix(".json").write_bytes(seal)
+        (tmp_path / "metrics.jsonl").write_bytes(lines)
+        with Writer(tmp_path) as writer:
+            saved, complaints = writer.restore()
+        assert int(saved.arrays[".t"]) == 0 and len(complaints) == 1
+        assert [entry["round"] for entry in saved.entries] == [0]
+        assert writer.metrics.lines() == [{"round": 0, "metric": 1.0, "agents": {}}]
+
+
+def test_asked_to_stop_it_saves_and_says_so(whole, tmp_path):
+    manifest, problem, _ = whole
+    path, seen = tmp_path / "run", []
+    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(), path, watch, stopped=lambda: len(seen) == 4, problem=problem)
+    assert json.loads((path / "manifest.json").read_text())["status"] == "interrupted"
+    assert checkpoint.rounds(path / "checkpoint")[-1] == 9  # not only every two seconds
+    assert run(tiny(), path, problem=problem)["digest"] == manifest["digest"]
+
+
+def test_steps_that_chose_themselves_are_kept(tmp_path):
+    """What the run has learned is in the checkpoint."""
+    experiment = tiny(algorithm={"name": "diamond", "batch": 2}, rounds=35, every=5)
+    seen = []
+    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
+    with quickly(), jobs.precision(experiment):
+        problem = jobs.build(experiment, "tiny.toml")
+        expected = run(experiment, tmp_path / "whole", problem=problem)
+        for stop in (10, 25, 30):
+            with pytest.raises(KeyboardInterrupt):
+                run(experiment, tmp_path / "run", watch, lambda: seen[-1] == stop, problem)
+        after = run(experiment, tmp_path / "run", problem=problem)
+    assert after["digest"] == expected["digest"]
+    assert after["resolved"] == expected["resolved"]
+    assert after["costs"] == expected["costs"] and after["traffic"] == expected["traffic"]
+
+
+def test_a_run_that_goes_back_on_itself_is_gone_on_with_too(tmp_path, monkeypatch):
+    """Steps too large, shrunk on the way: the states to go back to are in the checkpoint."""
+    wild = TINY["algorithm"] | {"steps": {"alpha": 0.05, "beta": 1.5, "eta": 0.3, "gamma": 0.3}}
+    settings = {"algorithm": wild, "rounds": 900, "every": 60, "on_divergence": "shrink"}
+    experiment = tiny(**settings, checkpoint_seconds=0.0)
+    seen, random = [], np.random.default_rng(7)
+    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
+    with quickly(), jobs.precision(experiment):
+        problem = jobs.build(experiment, "tiny.toml")
+        expected = run(experiment, tmp_path / "whole", watch, problem=problem)
+        assert expected["resolved"]["shrunk"] == 0.25
+        assert any("lost in round 99; back to round 0" in said for said in watch.said)
+        assert seen == [0, 60, *range(60, 901, 60)]
+        lines = open_run(tmp_path / "whole").lines
+        assert [line["round"] for line in lines] == list(range(0, 901, 60))
+        for stop in (60, 120, 420, 840):
+            path = tmp_path / str(stop)
+            with pytest.raises(KeyboardInterrupt):
+                run(experiment, path, watch, lambda: seen[-1] == stop, problem)
+            with monkeypatch.context() as patch, pytest.raises(Killed):
+                deadly(patch, int(random.integers(0, 4)), random.random())
+                run(experiment, path, problem=problem)
+            after = run(experiment, path, problem=problem)
+            assert after["digest"] == expected["digest"]
+            assert after["resolved"] == expected["resolved"]
+
+
+def test_lost_lines_are_made_again(whole, tmp_path):
+    """A checkpoint that knows more than the lines do is of no use."""
+    manifest, problem, _ = whole
+    path, seen = tmp_path / "run", []
+    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(), path, watch, stopped=lambda: len(seen) == 4, problem=problem)
+    lines = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (path / "metrics.jsonl").write_bytes(b"".join(lines[:2]))
+    watch = Silent()
+    assert run(tiny(), path, watch, problem=problem)["digest"] == manifest["digest"]
+    assert any("metrics.jsonl lacks round 9" in said for said in watch.said)
+
+
+def test_two_processes_do_not_write_into_one_folder(whole, tmp_path):
+    _, problem, _ = whole
+    with Writer(tmp_path):
+        with pytest.raises(Busy, match="another process is running it"):
+            run(tiny(), tmp_path, problem=problem)
+
+
+def test_a_run_is_not_gone_on_with_on_another_problem(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import diamond\n\ndef make(agents: int = 3):\n"
+        "    return diamond.gallery.quadratic(agents, 2, 2, 6)\n"
+    )
+    raw = TINY | {"problem": {"kind": "mine.py:make"}}
+    experiment = read(raw, tmp_path, "tiny.toml")
+    path = tmp_path / "runs" / "tiny"
+    with quickly(), pytest.raises(KeyboardInterrupt):
+        run(experiment, path, stopped=lambda: True)
+    (tmp_path / "mine.py").write_text((tmp_path / "mine.py").read_text() + "# changed\n")
+    with pytest.raises(BadExperiment, match=r"\.\./\.\./mine\.py is not what it was"):
+        again(path).execute(Silent())
+
+
+def test_kill_9_and_resume(tmp_path, monkeypatch):
+    """The real thing: processes killed by the system, at different lines."""
+    (tmp_path / "tiny.toml").write_text(TOML.replace("rounds = 24", "rounds = 1200"))
+    environment = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "xla"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        OPTION.upper(): "1",
+    }
+    folder = tmp_path / "runs" / "tiny"
+    words = [sys.executable, "-m", "diamond"]
+    settings = ["--set", "checkpoint_seconds=0.02", "--quiet"]
+    commands = [["run", "tiny.toml", *settings], ["resume", str(folder), "--quiet"]]
+    for command, lines in ((commands[0], 20), (commands[1], 90)):
+        child = subprocess.Popen([*words, *command], cwd=tmp_path, env=environment)
+        deadline = time.monotonic() + 300
+        while child.poll() is None and count(folder / "metrics.jsonl") < lines:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "running"
+    left = count(folder / "metrics.jsonl")
+    assert 90 <= left < 401
+    with quickly():
+        manifest = again(folder).execute(Silent())[0]
+        reference = run(tiny(rounds=1200), tmp_path / "whole")
+    assert manifest["digest"] == reference["digest"]
+
+
+def count(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -1,0 +1,40 @@
+"""Every problem of the gallery has an experiment to start from, whole and of the right kind."""
+
+import pytest
+from compiling import unchecked
+
+from diamond.config.experiment_file import load
+from diamond.config.problem_section import IN_PYTHON, names
+from diamond.config.validation_errors import BadExperiment
+from diamond.experiment import jobs
+from diamond.templates.experiment_template import write
+from diamond.templates.problem_templates import STARTS
+
+
+@pytest.mark.quick
+def test_every_problem_can_be_started_from():
+    assert {*names(), *IN_PYTHON} - {"digits"} == set(STARTS)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", STARTS)
+def test_a_file_of_the_gallery_is_sound(kind, tmp_path, monkeypatch):
+    unchecked(monkeypatch)
+    path, *_ = write(tmp_path, "mine", kind)
+    experiment = load(path)
+    with jobs.precision(experiment):
+        problem = jobs.build(experiment, "mine.toml")
+    assert problem.lower_level in experiment.algorithm[0].build().solves
+    said = path.read_text()
+    assert said.startswith(f"# {kind}:\n#\n# ") and "f_i =" in said
+    again = load(path, ["seed=1"])
+    assert again.problem.options == experiment.problem.options
+
+
+@pytest.mark.quick
+def test_a_problem_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(
+        BadExperiment, match="no problem 'actor_kritic' to start from; did you mean"
+    ):
+        write(tmp_path, "mine", "actor_kritic")
+    assert not [*tmp_path.iterdir()]

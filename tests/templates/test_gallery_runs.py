@@ -1,0 +1,68 @@
+"""Every entry of the gallery runs from the file that `diamond new` writes, at a tiny size."""
+
+import inspect
+import json
+import math
+import re
+
+import pytest
+from compiling import losses_only, quickly, unchecked
+from pages import ROOT
+from tiny import run
+
+from diamond import gallery
+from diamond.config.experiment_file import load
+from diamond.templates.experiment_template import write
+from diamond.templates.problem_templates import STARTS
+
+ROWS = ("problem.rows=60", "problem.agents=2")
+STEPS = ("algorithm.alpha=0.01", "algorithm.beta=0.01")
+MOMENTUM = ("algorithm.eta=0.5", "algorithm.gamma=0.5")
+CHAIN = ('algorithm.hypergradient={name="neumann",terms=2,lipschitz=9.0}',)
+SMALL = {
+    "actor_critic": ("problem.agents=2", "problem.states=2", "problem.actions=2"),
+    "distillation": ROWS,
+    "fair_weights": (*ROWS, 'problem.partition="iid"'),
+    "hyper_cleaning": ROWS,
+    "hyperparameter": ROWS,
+    "meta_learning": (*ROWS, "problem.widths=[2]"),
+    "navigation": ("problem.agents=2", "problem.evaluation=8"),
+    "policy_evaluation": ("problem.agents=2", "problem.states=3", "problem.features=2"),
+    "quadratic": ("problem.agents=2",),
+    "regression": (),
+    "representation": ("problem.agents=2",),
+    "support_vectors": ROWS,
+}
+
+
+def changes(kind):
+    """The entry made small; steps are given, since finding them is compiled too."""
+    common = STARTS[kind].algorithm["name"] == "diamond_common"
+    steps = (*STEPS, *MOMENTUM, *(("algorithm.delta=0.01",) if common else CHAIN))
+    network = () if kind == "regression" else ('network="ring:2"',)
+    return ["rounds=2", "every=2", "algorithm.batch=2", *network, *steps, *SMALL[kind]]
+
+
+@pytest.mark.parametrize("kind", STARTS)
+def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
+    unchecked(monkeypatch)
+    losses_only(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    path, *_ = write(tmp_path, "mine", kind)
+    with quickly():
+        run(load(path, changes(kind)), tmp_path / "run")
+    first, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert (first["round"], last["round"]) == (0, 2)
+    assert math.isfinite(last["upper_loss"]) and last["upper_loss"] != first["upper_loss"]
+
+
+@pytest.mark.quick
+def test_every_problem_is_an_entry_with_its_own_section_and_picture():
+    known = {name for name in gallery.__all__ if inspect.isfunction(getattr(gallery, name))}
+    page = (ROOT / "docs" / "gallery.md").read_text()
+    assert known == set(STARTS) == set(SMALL) == set(re.findall(r"^## (\w+)$", page, re.M))
+    for kind in known:
+        section = page.split(f"\n## {kind}\n")[1].split("\n## ")[0]
+        assert f"diamond new {kind} --problem {kind}" in section
+        (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+\.png)\)", section)
+        assert (ROOT / "docs" / picture).is_file()
