@@ -18,7 +18,8 @@ class Run(RunData):
             calls in rows, mean over the agents); `bytes` (sent over all edges, both ways);
             `curvature` (largest eigenvalue of g_yy on a few mini-batches); `seconds` (of the
             rounds, without compiling and measuring); if the network has links,
-            `network_seconds` (simulated time on them, `diamond.network.links`) and perhaps `joules`.
+            `network_seconds` (simulated time on them, `diamond.network.links`), and
+            perhaps `joules`.
         per_agent: Measures of each agent, (evaluations, agents).
         costs: Final counts of every agent.
         traffic: Bytes sent over each edge, both ways together.
