@@ -84,7 +84,7 @@ def build(experiment: Experiment, source: str) -> Problem:
         raise BadExperiment(source, wrong)
     if experiment.devices is not None and jax.process_count() > 1:
         devices = named(experiment.devices)
-        problem = problem.kept(
+        problem = problem.restricted_to(
             AgentSharding(problem.agents, len(devices)).of(jax.process_index(), devices)
         )
     return problem

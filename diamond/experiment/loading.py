@@ -18,7 +18,7 @@ from ..config import experiment_file as config
 from ..core import pytrees
 from ..core.pytrees import Tree
 from ..network import Network, from_graph
-from ..network.mixing.lost_messages import Losses
+from ..network.mixing.lost_messages import MessageCounts
 from ..network.mixing_weights import RULES
 from ..problem import Problem
 from ..records import best_point, checkpoint
@@ -131,8 +131,8 @@ def _run(path: Path, problem: Problem | None) -> Run:
         inputs=inputs,
         **kind,
     )
-    lost = {(i, j): Losses(*counts) for i, j, *counts in found.get("losses", [])}
-    vars(run)["losses"] = lost  # as counted, rather than drawn again
+    lost = {(i, j): MessageCounts(*counts) for i, j, *counts in found.get("losses", [])}
+    vars(run)["lost_messages"] = lost  # as counted, rather than drawn again
     return run
 
 

@@ -138,21 +138,21 @@ class Network:
         return perron([one.weights for one in self.phases])
 
     @cached_property
-    def loads(self) -> NDArray[np.float64]:
+    def column_perron_vector(self) -> NDArray[np.float64]:
         """Share of a total that each agent has in the limit: C c = c, sum_i c_i = 1."""
         if self.kind != "directed":
             return np.full(self.agents, 1 / self.agents)
         return perron([_shares(one).T.tocsr() for one in self.phases[::-1]])
 
     @cached_property
-    def least(self) -> float:
+    def min_eigenvalue(self) -> float:
         """Smallest eigenvalue of M."""
         return smallest(self.weights)
 
     @property
-    def pull(self) -> float:
+    def step_inflation(self) -> float:
         """Ratio of a tracked step to its mean over the agents: m sum_i pi_i c_i."""
-        return float(self.agents * self.perron @ self.loads)
+        return float(self.agents * self.perron @ self.column_perron_vector)
 
     @cached_property
     def tracking(self) -> dict[str, float]:

@@ -52,7 +52,7 @@ class Agent:
         self.clip = clip
         self.measure: LocalMeasure = "exact"
         self.spread: tuple[np.ndarray, np.ndarray] | None = None  # see `programs.apart`
-        problem = problem.seated(number)
+        problem = problem.for_agent(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         self.given, self.outline = algorithm, _outline(suited(algorithm, problem))

@@ -152,11 +152,13 @@ class Problem:
             part.load(map(int, agents))
         self.here = sorted({*self.here, *map(int, agents)})
 
-    def kept(self, agents: Agents) -> "Problem":
+    def restricted_to(self, agents: Agents) -> "Problem":
         """Return the same problem without the rows of all other agents."""
         found = copy(self)
         found.here, found._stacked = [], {}
-        found.rows = {name: part.kept(map(int, agents)) for name, part in self.rows.items()}
+        found.rows = {
+            name: part.restricted_to(map(int, agents)) for name, part in self.rows.items()
+        }
         found.load(agents)
         return found
 
@@ -190,10 +192,10 @@ class Problem:
 
     def objectives(self, batch: int = 1, agents: Agents | None = None) -> Objectives:
         """Return f and g of all agents, or of `agents`, for blocks of `batch` rows."""
-        of = self.stack if agents is None else partial(self.some, agents=agents)
+        of = self.stack if agents is None else partial(self.stack_rows, agents=agents)
         here = np.arange(self.agents) if agents is None else np.asarray(agents)
         part = lambda name: self.part(
-            name, batch, of, lambda numbers: host_transfer.put(numbers[here])
+            name, batch, of, lambda numbers: host_transfer.to_device(numbers[here])
         )
         train = part("train")
         valid = train if self.lower is None else part("valid")
@@ -210,12 +212,12 @@ class Problem:
         stream = self.streams[name]
         return stream.drawn(of(name, 1), numbers(np.asarray(stream.numbers, np.int32)), batch)
 
-    def seated(self, agent: int) -> "Problem":
+    def for_agent(self, agent: int) -> "Problem":
         """Return a one-agent problem as agent `agent` of the network, which streams draw by."""
         if not self.streams:
             return self
         found = copy(self)
-        found.streams = {name: part.seated(agent) for name, part in self.streams.items()}
+        found.streams = {name: part.for_agent(agent) for name, part in self.streams.items()}
         found.rows, found._stacked = dict(self.rows), {}
         for name, stream in found.streams.items():
             order = self.rows[name].arranged
@@ -229,18 +231,18 @@ class Problem:
         """Return the rows of all agents as one array per leaf, cached by batch and precision."""
         tag = part, batch, jnp.zeros(()).dtype.name
         if tag not in self._stacked:
-            self._stacked[tag] = self.some(part, batch, range(self.agents))
+            self._stacked[tag] = self.stack_rows(part, batch, range(self.agents))
         return self._stacked[tag]
 
-    def some(self, part: str, batch: int, agents: Agents) -> Rows:
+    def stack_rows(self, part: str, batch: int, agents: Agents) -> Rows:
         """Return the rows of some agents, padded to the same length as the rows of all agents."""
         counts = self.counts(part)
         length = counts.max() + batch - 1
-        wrap = lambda *a: host_transfer.put(
+        wrap = lambda *a: host_transfer.to_device(
             np.stack([np.take(a, np.arange(length) % len(a), axis=0) for a in a])
         )
         data = jax.tree.map(wrap, *(self.rows[part][agent] for agent in agents))
-        own = host_transfer.put(counts[np.asarray(agents)], np.int32)
+        own = host_transfer.to_device(counts[np.asarray(agents)], np.int32)
         return Rows(data, own, batch, sampled=self.sampled(part))
 
     def sampled(self, part: str) -> bool:

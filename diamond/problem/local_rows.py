@@ -77,7 +77,7 @@ class LocalRows(Sequence[Tree]):
         for agent, (_, form) in enumerate(self.known):
             problem_validation.alike(self.name, agent, form, self.known[0].form)
 
-    def kept(self, here: Iterable[int]) -> "LocalRows":
+    def restricted_to(self, here: Iterable[int]) -> "LocalRows":
         """Return the same object without the rows of agents that are not in `here`."""
         found, own = copy(self), set(here)
         found._given = {agent: given for agent, given in self._given.items() if agent in own}

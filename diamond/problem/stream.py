@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.pytrees import Tree, named
 from ..core.sampling import key, measured
-from ..core.validation import whole
+from ..core.validation import as_int
 from .local_rows import Given
 from .stored_rows import Rows
 from .stream_rows import Drawn
@@ -51,7 +51,7 @@ class Stream:
         """Return batches for the agents that `sample` belongs to."""
         return Drawn(sample, numbers, self.draw, batch, self.large)
 
-    def seated(self, agent: int) -> "Stream":
+    def for_agent(self, agent: int) -> "Stream":
         """Return the stream of one agent, as agent `agent` of the network."""
         return replace(self, numbers=(agent,))
 
@@ -81,9 +81,9 @@ def stream(
     Returns:
         A `Stream`.
     """
-    count = whole("agents", agents, 1)
+    count = as_int("agents", agents, 1)
     if large is not None:
-        whole("large", large, 1)
+        as_int("large", large, 1)
     given: Any = evaluation
     if isinstance(evaluation, Sequence):
         if len(evaluation) != count:
@@ -93,8 +93,8 @@ def stream(
             )
         given = tuple(evaluation)
     else:
-        whole("evaluation", evaluation, 2)
-    found = Stream(draw, tuple(range(count)), given, large, whole("seed", seed, 0))
+        as_int("evaluation", evaluation, 2)
+    found = Stream(draw, tuple(range(count)), given, large, as_int("seed", seed, 0))
     check(found)
     return found
 

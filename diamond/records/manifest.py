@@ -181,7 +181,7 @@ def closing(run: RunData, status: str, message: str, wall: float, digest: str) -
         "costs": {name: np.asarray(spent).tolist() for name, spent in run.costs.items()},
         "traffic": [[i, j, int(sent)] for (i, j), sent in run.traffic.items()],
         "messages": run.messages,
-        "losses": [[*edge, *counts] for edge, counts in run.losses.items()],
+        "losses": [[*edge, *counts] for edge, counts in run.lost_messages.items()],
         "compile_seconds": run.compile_seconds,
         "wall_seconds": wall,
         "digest": digest,

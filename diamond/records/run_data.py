@@ -10,7 +10,7 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..interface.round_interface import State
 from ..network import Network
-from ..network.mixing.lost_messages import Losses, losses
+from ..network.mixing.lost_messages import MessageCounts, count_lost_messages
 from ..problem import Problem
 from .best_point import Best
 from .snapshot import Snapshot
@@ -44,6 +44,6 @@ class RunData:
     inputs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @cached_property
-    def losses(self) -> dict[tuple[int, int], Losses]:
+    def lost_messages(self) -> dict[tuple[int, int], MessageCounts]:
         """Count messages `sent` and `lost` over each edge, both ways; empty if none can be lost."""
-        return losses(self.network, self.seed, self.rounds, self.turns)
+        return count_lost_messages(self.network, self.seed, self.rounds, self.turns)

@@ -92,7 +92,7 @@ def test_single_precision_does_not_drift(name, float32):
 
 def test_a_matrix_that_corrections_cannot_take_is_refused():
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
-    assert network.least < -1 / 3
+    assert network.min_eigenvalue < -1 / 3
     setting = Setting(quad(agents=6), network, 1, 0)
     assert fill(communication.diffusion(), setting).share == 0.5  # by itself, it takes (I + M) / 2
     with pytest.raises(ValueError, match=r"an eigenvalue -0\.\d+; exact diffusion needs"):
@@ -138,7 +138,7 @@ def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
     """M of K_{3,3} by Metropolis has the eigenvalues 1, 1/4 and -1/2."""
     q = quad(agents=6, lower_level="none", noise=0.0, rows=2)
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
-    assert network.least == pytest.approx(-0.5)
+    assert network.min_eigenvalue == pytest.approx(-0.5)
     whole = diamond.extra(ALPHA, batch=2)
     half = replace(whole, x=replace(whole.x, move=communication.extra(lazy=True)))
     apart = lambda x: np.abs(np.asarray(x) - np.mean(x, 0)).max()
@@ -205,7 +205,7 @@ def test_one_after_another_the_later_sees_the_earlier():
     f_y = lambda y: y - q.a  # at x = 0
     y = np.asarray(in_turn[1].state.y)
     told = 0.2 * f_y(y)  # z_0 = 0, so z moves along f_y at the new y
-    lazy = ring(4).matrix if ring(4).least >= -1e-12 else (np.eye(4) + ring(4).matrix) / 2
+    lazy = ring(4).matrix if ring(4).min_eigenvalue >= -1e-12 else (np.eye(4) + ring(4).matrix) / 2
     np.testing.assert_allclose(in_turn[1].state.z, lazy @ told, atol=1e-13)
     np.testing.assert_allclose(at_once[1].state.z, lazy @ (0.2 * f_y(0 * y)), atol=1e-13)
 

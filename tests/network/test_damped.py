@@ -23,7 +23,7 @@ def test_a_damped_ring_has_the_eigenvalues_of_the_closed_form():
     for gamma in (1.0, 0.3, 0.01):
         made = noisy(network.ring(6), gamma).damped()
         assert made.lam == pytest.approx(survives(1, gamma), rel=1e-9)
-        assert made.least == pytest.approx(survives(3, gamma), rel=1e-9)
+        assert made.min_eigenvalue == pytest.approx(survives(3, gamma), rel=1e-9)
         assert made.damping == 1 and made.edges == network.ring(6).edges
         np.testing.assert_allclose(made.matrix.sum(0), 1.0)
     plain = network.ring(6)

@@ -68,8 +68,10 @@ def test_spectra_say_how_averages_end(name):
         r, c = matrices(net, t)
         rows, columns = r @ rows, c @ columns
     np.testing.assert_allclose(rows, np.tile(net.perron, (6, 1)), atol=1e-6)
-    np.testing.assert_allclose(columns, np.tile(net.loads[:, None], (1, 6)), atol=1e-6)
-    assert net.pull == pytest.approx(6 * net.perron @ net.loads)
+    np.testing.assert_allclose(
+        columns, np.tile(net.column_perron_vector[:, None], (1, 6)), atol=1e-6
+    )
+    assert net.step_inflation == pytest.approx(6 * net.perron @ net.column_perron_vector)
     once = [np.linalg.multi_dot([np.eye(6), *m]) for m in zip(*_period(net))]
     second = [sorted(np.abs(np.linalg.eigvals(m)))[-2] for m in once]
     assert net.lam == pytest.approx(max(second) ** (1 / period), abs=1e-6)
@@ -159,13 +161,13 @@ def test_push_sum_keeps_its_weights_and_totals():
 
 
 def test_networks_that_change_share_one_program():
-    from diamond.engine.round_program import advance
+    from diamond.engine.round_program import run_rounds
 
     q = quad(agents=6, rows=4, noise=0.0)
     method = build("diamond", hypergradient=hg.exact(), batch=2, **GIVEN)
     other = network.changing([network.random_digraph(6, 0.3, seed=s) for s in (5, 6, 7)])
     end(q, ONE_WAY["digraphs"], method, 3)
-    programs = lambda: sum(one._cache_size() for one in advance.programs.values())
+    programs = lambda: sum(one._cache_size() for one in run_rounds.programs.values())
     before = programs()
     first, second = (end(q, net, method, 5).state.x for net in (other, ONE_WAY["digraphs"]))
     assert programs() == before

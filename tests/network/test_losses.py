@@ -12,7 +12,7 @@ from diamond.core.sampling import Moment, key
 from diamond.interface.round_interface import Message
 from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import mixing
-from diamond.network.mixing.lost_messages import losses
+from diamond.network.mixing.lost_messages import count_lost_messages
 
 CASES = {
     "bursts": (ring(5).through(channels.drops(0.3, burst=3)), [None]),
@@ -38,7 +38,7 @@ def test_what_was_lost_is_what_the_rounds_did_not_hear(name):
         for turn in turns:
             change, kept = exchange(t, turn, kept)
             heard += np.asarray(change.average) > 0
-    found = losses(made, 7, rounds, turns)
+    found = count_lost_messages(made, 7, rounds, turns)
     assert list(found) == made.edges
     for (i, j), counts in found.items():
         assert counts.sent == made.uses(rounds)[i, j] * len(turns)
@@ -52,10 +52,12 @@ def test_a_run_counts_its_losses_and_keeps_them(tmp_path):
     run = diamond.simulate(
         quad(), made, build("dsgd", alpha=0.05, beta=0.2, batch=3, hypergradient=chain), 40
     )
-    assert run.losses == losses(made, 0, 40, [None])
-    lost, sent = (sum(getattr(one, k) for one in run.losses.values()) for k in ("lost", "sent"))
+    assert run.lost_messages == count_lost_messages(made, 0, 40, [None])
+    lost, sent = (
+        sum(getattr(one, k) for one in run.lost_messages.values()) for k in ("lost", "sent")
+    )
     assert sent == run.messages == 320 and abs(lost / sent - 0.25) < 0.12
-    assert all(one.lost % 2 == 0 for one in run.losses.values())  # both ends know
+    assert all(one.lost % 2 == 0 for one in run.lost_messages.values())  # both ends know
     folder = run.save(tmp_path / "run")
-    assert diamond.load(folder, quad()).losses == run.losses
-    assert losses(ring(4).through(channels.quantized(4)), 0, 40, [None]) == {}
+    assert diamond.load(folder, quad()).lost_messages == run.lost_messages
+    assert count_lost_messages(ring(4).through(channels.quantized(4)), 0, 40, [None]) == {}

@@ -99,7 +99,7 @@ def test_a_function_that_fails_names_its_agent():
 
 
 def test_what_is_not_kept_is_known_but_refused(problem):
-    few = problem.kept([1, 3])
+    few = problem.restricted_to([1, 3])
     assert few.here == [1, 3] and few.agents == 5
     assert few.counts("train").tolist() == problem.counts("train").tolist()
     assert few.rows["train"].tallies() == [None] * 5  # floats are no labels
@@ -114,7 +114,7 @@ def test_labels_of_agents_elsewhere_stay_counted():
     rows = [{"b": np.array([0, 1, 1])}, {"b": np.array([7])}]
     loss = lambda x, y, rows: jnp.mean(rows["b"] * y) + jnp.sum((x - y) ** 2)
     problem = diamond.Problem(loss, loss, lambda key: (jnp.ones(1), jnp.ones(1)), rows, rows)
-    assert problem.kept([1]).rows["train"].tallies() == [{0: 1, 1: 2}, {7: 1}]
+    assert problem.restricted_to([1]).rows["train"].tallies() == [{0: 1, 1: 2}, {7: 1}]
 
 
 class Device:

@@ -280,16 +280,16 @@ def _share(setting: Setting) -> Found:
     """Return 1 if M has no negative eigenvalue, else 1/2: (I + M) / 2 has none."""
     if setting.network is None:
         return Found(1.0, lasting=True)
-    return Found(0.5 if setting.network.least < -1e-12 else 1.0, lasting=True)
+    return Found(0.5 if setting.network.min_eigenvalue < -1e-12 else 1.0, lasting=True)
 
 
 def _whole_share(setting: Setting) -> Found:
     """Return 1; reject M with an eigenvalue of -1/3 or less, where diffusion diverges."""
-    if setting.network is not None and setting.network.least <= LEAST:
+    if setting.network is not None and setting.network.min_eigenvalue <= LEAST:
         raise ValueError(
             f"the mixing matrix of {setting.network.name} has an eigenvalue "
-            f"{setting.network.least:.2f}; exact diffusion needs all above -1/3: leave lazy out, "
-            f"or take mixing='laplacian'"
+            f"{setting.network.min_eigenvalue:.2f}; exact diffusion needs all above -1/3: leave "
+            f"lazy out, or take mixing='laplacian'"
         )
     return Found(1.0, lasting=True)
 

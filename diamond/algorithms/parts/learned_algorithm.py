@@ -346,4 +346,4 @@ def _stable_share(setting: Setting, share: float) -> Found:
         return Found(share, lasting=True)
     network = setting.network.damped(0, 25)
     stable = MARGIN * network.tracking["atc"] / 2
-    return Found(min(share / network.pull, stable), lasting=True)
+    return Found(min(share / network.step_inflation, stable), lasting=True)

@@ -13,16 +13,16 @@ from diamond.network.communication_network import Network
 from diamond.network.mixing.lossy_mixer import LossyMixer, mixing, together
 
 
-class Losses(NamedTuple):
+class MessageCounts(NamedTuple):
     """Messages of an edge, both directions together."""
 
     sent: int  # messages
     lost: int  # messages that were lost
 
 
-def losses(
+def count_lost_messages(
     network: Network, seed: int, rounds: int, turns: Sequence[int | None]
-) -> dict[tuple[int, int], Losses]:
+) -> dict[tuple[int, int], MessageCounts]:
     """Count lost messages per edge in the first `rounds` rounds; {} if no channel loses any.
 
     `turns` are the exchanges of a round that send something. The effect of a channel on a link is a
@@ -39,7 +39,7 @@ def losses(
     per_edge = np.asarray(lost).reshape(-1, len(edges)).sum(0)
     sent = network.uses(rounds)
     return {
-        edge: Losses(sent[edge] * len(turns), int(count))
+        edge: MessageCounts(sent[edge] * len(turns), int(count))
         for edge, count in zip(network.edges, per_edge)
     }
 
