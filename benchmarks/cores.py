@@ -30,7 +30,7 @@ def child(agents, devices, rank, size, where):
 
     import diamond
     from diamond.core.sampling import key
-    from diamond.engine.multi_device import placed
+    from diamond.engine.multi_device import select_backend
     from diamond.engine.round_program import start
 
     work, network = speed.problem(agents), diamond.network.ring(agents)
@@ -39,12 +39,12 @@ def child(agents, devices, rank, size, where):
     chain = diamond.hypergradient.neumann(10, 1.0)
     given = diamond.diamond(alpha, alpha, eta, eta, 64, chain, order="paper")
     algorithm = jax.tree.map(jnp.asarray, given)
-    place = placed(work, network, 64, "blocks", "all" if devices or size > 1 else None)
+    place = select_backend(work, network, 64, "blocks", "all" if devices or size > 1 else None)
     begin = place.place(start(algorithm, *work.start(0), agents))
     rounds, times = 8000 // agents, []
     for _ in range(4):
         begun = time.perf_counter()
-        place.advance(algorithm, key(0), begin, rounds)
+        place.run_until(algorithm, key(0), begin, rounds)
         times.append(time.perf_counter() - begun)
     if rank == 0:
         print(json.dumps(rounds * agents / min(times[1:])))

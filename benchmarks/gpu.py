@@ -30,7 +30,7 @@ from diamond import hypergradient as hg
 from diamond.core.sampling import key
 from diamond.engine import many_runs
 from diamond.engine.precision import products
-from diamond.engine.round_program import advance, start
+from diamond.engine.round_program import run_rounds, start
 from diamond.engine.single_device import OneDevice
 from diamond.hardware.compiler import GRAPHS, ROUNDS
 from diamond.reproduce import paper_tuning
@@ -89,7 +89,7 @@ def rounds(problem, batch, precision, count):
 
     def go():
         with products(precision):
-            after, sound = place.advance(algorithm, key(0), begin, count)
+            after, sound = place.run_until(algorithm, key(0), begin, count)
         assert sound
         return after
 
@@ -138,8 +138,8 @@ def others():
     }
     problem = meta(9, (20, 20))
     for name, asked in tried.items():
-        advance.options = {"gpu": asked}
-        advance.programs.clear()
+        run_rounds.options = {"gpu": asked}
+        run_rounds.programs.clear()
         try:
             go, _ = rounds(problem, 32, None, 500)
             said = f"{1e6 * best(go) / 500:.0f} us a round"

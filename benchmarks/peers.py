@@ -31,7 +31,7 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
-from diamond.engine.round_program import advance, start
+from diamond.engine.round_program import run_rounds, start
 from diamond.engine.site_rehearsal import rehearse
 from diamond.network.mixing.mixer import mixer
 
@@ -93,7 +93,7 @@ def simulated(sites: int, size: int, rounds: int) -> float:
     given = jax.tree.map(jnp.asarray, GIVEN)
     fixed = given, problem.objectives(16), mixer(diamond.network.ring(sites)), key(0)
     begin = start(given, *problem.start(0), sites)
-    go = lambda until: advance(*fixed, begin, jnp.int32(until), sampling="blocks")
+    go = lambda until: run_rounds(*fixed, begin, jnp.int32(until), sampling="blocks")
     jax.block_until_ready(go(1))
     begun = time.perf_counter()
     jax.block_until_ready(go(rounds))

@@ -29,7 +29,7 @@ import numpy as np
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.engine.multi_device import placed
+from diamond.engine.multi_device import select_backend
 from diamond.engine.round_program import start
 
 ROWS, BATCH, TERMS, FEATURES = 256, 64, 10, 128
@@ -92,9 +92,9 @@ def measured(network, features=FEATURES, terms=TERMS, batch=BATCH, rows=ROWS, de
     eta = diamond.schedule.squared(0.1, alpha)
     given = diamond.diamond(alpha, alpha, eta, eta, batch, hg.neumann(terms, 1.0), order="paper")
     algorithm = jax.tree.map(jnp.asarray, given)
-    place = placed(work, network, batch, "blocks", devices)
+    place = select_backend(work, network, batch, "blocks", devices)
     begin = place.place(start(algorithm, *work.start(0), m))
-    go = lambda until: place.advance(algorithm, key(0), begin, until)[0]
+    go = lambda until: place.run_until(algorithm, key(0), begin, until)[0]
     begun = time.perf_counter()
     jax.block_until_ready(go(0))
     compiling, count = time.perf_counter() - begun, 1

@@ -26,7 +26,7 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
-from diamond.engine.round_program import advance, start
+from diamond.engine.round_program import run_rounds, start
 from diamond.network.mixing.mixer import mixer
 from diamond.schedules.deferred import Setting, resolve
 
@@ -62,7 +62,7 @@ def ours(problem, network, rounds):
     algorithm = resolve(given, Setting(problem, network, BATCH, 0)).algorithm
     fixed = algorithm, problem.objectives(BATCH), mixer(network), key(0)
     begin = start(algorithm, *problem.start(0), problem.agents)
-    go = lambda until: advance(*fixed, begin, jnp.int32(until), sampling="blocks")
+    go = lambda until: run_rounds(*fixed, begin, jnp.int32(until), sampling="blocks")
     compiling, _ = once(lambda: go(0))
     return compiling, lambda: go(rounds)[0].state[:2]
 

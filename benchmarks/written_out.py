@@ -20,7 +20,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import diamond  # noqa: E402
 from diamond.core.sampling import draw, key  # noqa: E402
-from diamond.engine.round_program import advance, start  # noqa: E402
+from diamond.engine.round_program import run_rounds, start  # noqa: E402
 from diamond.gallery import quadratic  # noqa: E402
 from diamond.gallery.quadratic import Quadratic  # noqa: E402
 from diamond.network.mixing.mixer import mixer  # noqa: E402
@@ -105,7 +105,7 @@ def library(q: Quadratic, network, method, rounds: int) -> list[np.ndarray]:
     fixed = method, q.objectives(BATCH), mixer(network), key(0)
     at, found = start(method, *q.start(0), network.agents), []
     for t in range(rounds):
-        at, _ = advance(*fixed, at, jnp.int32(t + 1), sampling="blocks")
+        at, _ = run_rounds(*fixed, at, jnp.int32(t + 1), sampling="blocks")
         found.append(np.asarray(at.state.x))
     return found
 

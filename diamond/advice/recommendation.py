@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import theory
 from ..catalogue import maker, names, row, solving
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..engine.simulate import simulate
 from ..interface.round_interface import Algorithm
 from ..metrics.divergence import Diverged
@@ -162,7 +162,7 @@ def advise(
     Returns:
         The advice.
     """
-    batch, pilot, seed = whole("batch", batch, 1), whole("pilot", pilot, 1), whole("seed", seed)
+    batch, pilot, seed = as_int("batch", batch, 1), as_int("pilot", pilot, 1), as_int("seed", seed)
     kind = problem.lower_level, problem.agents, network.kind
     algorithms = tried(*kind) if algorithms is None else algorithms
     named = algorithms if isinstance(algorithms, Mapping) else by_name(algorithms, batch)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..schedules.learned import Learned
 from ..schedules.step_schedules import (
     AtLeast,
@@ -14,7 +14,7 @@ from ..schedules.step_schedules import (
     schedule,
     step_size,
 )
-from .parts import Loop, Variable
+from .parts import ComposedAlgorithm, Variable
 from .parts.communication import Order, move
 from .parts.estimators import estimated
 
@@ -61,12 +61,12 @@ def _schedule(name: str, value: Step) -> Schedule:
 
 def loops(inner: int | None) -> Any:
     """Return the number of steps of an inner loop."""
-    return INNER if inner is None else whole("inner", inner, 1)
+    return INNER if inner is None else as_int("inner", inner, 1)
 
 
 def all_rows(batch: int) -> int:
     """Check `batch`, which methods with gradients on all rows accept but do not use."""
-    whole("batch", batch, 1)
+    as_int("batch", batch, 1)
     return 1
 
 
@@ -84,11 +84,11 @@ def composed(
     plan: str = "xyz",
     inner: int | None = 1,
     solves: tuple[str, ...] = ("personal",),
-) -> Loop:
+) -> ComposedAlgorithm:
     """Compose a method of these parts; `moves` names the moves of x, y and z, in this order."""
     order, s = choose(steps, order, **numbers)
     each = zip("xyz", STEPS, moves.split())
-    return Loop(
+    return ComposedAlgorithm(
         directions,
         estimated(estimator, s, period),
         **{name: Variable(s[step], move(how, order, relax)) for name, step, how in each},

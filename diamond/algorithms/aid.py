@@ -5,7 +5,7 @@ Rule: [M hi][V].
 
 from ..hypergradient import Hypergradient, conjugate_gradient
 from ._composition import Step, Steps, all_rows, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["aid"]
@@ -18,7 +18,7 @@ def aid(
     batch: int = 64,
     hypergradient: Hypergradient = conjugate_gradient(20),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Make `inner` gradient steps of y, solve g_yy z = f_y by CG, step x along f_x - g_xy z.
 
     z starts from 0 in every round (the paper starts from the last z). All gradients use all rows;

@@ -4,7 +4,7 @@ Rule: [S]; a fresh xi in every step of z.
 """
 
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["amigo"]
@@ -17,7 +17,7 @@ def amigo(
     inner: int | None = None,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Make `inner` steps of y along g_y and of z along g_yy z - f_y; step x along f_x - g_xy z."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip local local"

@@ -5,7 +5,7 @@ Rule: [S], schedules [M mid].
 
 from ..hypergradient import Hypergradient, neumann
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["bsa"]
@@ -18,7 +18,7 @@ def bsa(
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Make `inner` steps of y along g_y, then step x along the hypergradient, on fresh batches.
 
     `diamond.schedule.bsa` has the paper's decay, (1 + t)^(-1/2). The method is for one agent;

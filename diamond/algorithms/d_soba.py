@@ -4,7 +4,7 @@ Rule: [M hi][V].
 """
 
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["d_soba"]
@@ -18,7 +18,7 @@ def d_soba(
     first_order: bool = False,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run `sparkle` without corrections: a bias of the order of the steps if agents differ.
 
     `first_order` (D-SOBA-FO) replaces both products by differences of gradients.

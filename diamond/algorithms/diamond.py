@@ -5,7 +5,7 @@ Rule: [S].
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["diamond"]
@@ -20,7 +20,7 @@ def diamond(
     hypergradient: Hypergradient = warm_start(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run Algorithm 1 of the paper, eqs. (6) to (10).
 
         p_t = h(x_t, y_t; xi_t)     + (1 - eta_t)   (p_{t-1} - h(x_{t-1}, y_{t-1}; xi_t))

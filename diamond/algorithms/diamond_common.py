@@ -4,7 +4,7 @@ Rule: ours [V].
 """
 
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["diamond_common"]
@@ -19,7 +19,7 @@ def diamond_common(
     batch: int = 64,
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Combine the directions of `k_free` with the momentum of eqs. (6), (7) and tracking, eq. (8).
 
     p along f_x - g_xy z, v along g_y, w along g_yy z - f_y. No published guarantee is known.

@@ -4,7 +4,7 @@ Rule: [M mid][V].
 """
 
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["dsbo"]
@@ -17,7 +17,7 @@ def dsbo(
     inner: int | None = None,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run `ma_dsbo` without trackers and without averaging: a bias of the order of the steps."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip gossip gossip"

@@ -5,7 +5,7 @@ Rule: [S].
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["dsgd"]
@@ -18,7 +18,7 @@ def dsgd(
     hypergradient: Hypergradient = warm_start(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step x_{t+1} = sum_j M_ij x_{j,t} - alpha_t h(x_t, y_t; xi_t), y_{t+1} = y_t - beta_t g_y.
 
     If agents differ, x has a bias of order alpha.

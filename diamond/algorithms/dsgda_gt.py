@@ -5,7 +5,7 @@ Rule: [M mid][V].
 
 from ..schedules.step_schedules import Number, Schedule
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import penalty
 
 __all__ = ["dsgda_gt"]
@@ -18,7 +18,7 @@ def dsgda_gt(
     lam: Schedule | Number = 20.0,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Track all three variables of the penalty of `f2sa`, for a common y; bias of order 1 / lam."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = penalty(lam), "plain", "gt gt gt"

@@ -5,7 +5,7 @@ Rule: [S][V].
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["exact_diffusion"]
@@ -17,7 +17,7 @@ def exact_diffusion(
     batch: int = 64,
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step psi_t = x_t - alpha d_t, phi_t = psi_t + x_t - psi_{t-1}, x_{t+1} = W phi_t.
 
     d is f_x or, with a lower level, the hypergradient; W = M or (I + M) / 2.

@@ -5,7 +5,7 @@ Rule: [S][V].
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["extra"]
@@ -17,7 +17,7 @@ def extra(
     batch: int = 64,
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step x_{t+2} = (I + M) x_{t+1} - (I + M) / 2 x_t - alpha (d_{t+1} - d_t).
 
     d is f_x or, with a lower level, the hypergradient. Messages are sent before d is computed.

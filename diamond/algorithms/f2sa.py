@@ -5,7 +5,7 @@ Rule: [S] for one agent, ours for several [V].
 
 from ..schedules.step_schedules import Number, Schedule
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import penalty
 
 __all__ = ["f2sa"]
@@ -20,7 +20,7 @@ def f2sa(
     batch: int = 64,
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Move y to argmin g, z to argmin f / lam + g, x along f_x(z) + lam (g_x(z) - g_x(y)).
 
     The bias is of order 1 / lam; lam may be a schedule. The step of z is for the scaled objective f

@@ -6,7 +6,7 @@ Rule: [M mid][V].
 from ..schedules.step_schedules import Number, Schedule
 from ._composition import Step, Steps
 from .dsgda_gt import dsgda_gt
-from .parts import Loop
+from .parts import ComposedAlgorithm
 
 __all__ = ["fab"]
 
@@ -18,7 +18,7 @@ def fab(
     lam: Schedule | Number = 20.0,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Move all three variables of the penalty of `f2sa` by AB (push-pull); bias of order 1 / lam.
 
     x, y, z are averages with weights of the receiver, and their trackers totals with weights of the

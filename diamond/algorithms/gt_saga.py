@@ -4,7 +4,7 @@ Rule: [M hi][V].
 """
 
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import gradient
 
 __all__ = ["gt_saga"]
@@ -15,7 +15,7 @@ def gt_saga(
     batch: int = 64,
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Track d(b) - table(b) + mean of the table, b the drawn block.
 
     `batch` must divide the number of rows.

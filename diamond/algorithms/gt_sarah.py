@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import gradient
 
 __all__ = ["gt_sarah"]
@@ -16,7 +16,7 @@ def gt_sarah(
     period: int | None = None,
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run `svr_interact` without a lower level."""
     numbers = {"alpha": alpha}
     parts = gradient(), "recursive", "gt"

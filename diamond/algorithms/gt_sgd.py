@@ -5,7 +5,7 @@ Rule: [S].
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["gt_sgd"]
@@ -18,7 +18,7 @@ def gt_sgd(
     hypergradient: Hypergradient = warm_start(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Track p_t = h(x_t, y_t; xi_t) by u_t, with v_t = g_y(x_t, y_t; zeta_t); step as `diamond`."""
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gt local"

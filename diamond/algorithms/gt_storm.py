@@ -4,7 +4,7 @@ Rule: [M hi][V].
 """
 
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import gradient
 
 __all__ = ["gt_storm"]
@@ -16,7 +16,7 @@ def gt_storm(
     batch: int = 64,
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Track p_t = f_x(x_t; xi) + (1 - eta_t) (p_{t-1} - f_x(x_{t-1}; xi)), as in `diamond`."""
     numbers = {"alpha": alpha, "eta": eta}
     parts = gradient(), "momentum", "gt"

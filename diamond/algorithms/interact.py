@@ -5,7 +5,7 @@ Rule: [M hi][V].
 
 from ..hypergradient import Hypergradient, conjugate_gradient
 from ._composition import Order, Step, Steps, all_rows, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["interact"]
@@ -18,7 +18,7 @@ def interact(
     hypergradient: Hypergradient = conjugate_gradient(20),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run `gt_sgd` with p_t and v_t on all rows, and a deterministic hypergradient.
 
     `batch` is accepted for a uniform interface and not used.

@@ -5,7 +5,7 @@ Rule: [M hi][V]; y steps once x has moved.
 
 from ..hypergradient import unrolled
 from ._composition import Step, Steps, all_rows, choose
-from .parts import Loop, Variable
+from .parts import ComposedAlgorithm, Variable
 from .parts.communication import gossip, local
 from .parts.directions import implicit
 from .parts.estimators import plain
@@ -19,14 +19,14 @@ def itd(
     inner: int = 10,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step x along the gradient of f(x, y_N(x)), N = `inner` gradient steps from y; then step y.
 
     The bias shrinks as (1 - beta mu)^N. All gradients use all rows; `batch` is accepted for a
     uniform interface and not used.
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta)
-    return Loop(
+    return ComposedAlgorithm(
         implicit(unrolled(inner, s["beta"](0))),
         plain(full=True),
         x=Variable(s["alpha"], gossip()),

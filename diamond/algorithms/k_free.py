@@ -4,7 +4,7 @@ Rule: ours [V].
 """
 
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["k_free"]
@@ -19,7 +19,7 @@ def k_free(
     batch: int = 64,
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run DIAMOND with [g_yy]^-1 f_y as a third local variable: no chain, no K, no L_g.
 
         p_t ~ f_x(xi) - g_xy(zeta_0) z,   v_t ~ g_y(zeta),   w_t ~ g_yy(zeta_0) z - f_y(xi)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ..schedules.step_schedules import Number
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["lopa"]
@@ -23,7 +23,7 @@ def lopa(
     batch: int = 64,
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step x along r_t = (1 - theta_t) r_{t-1} + theta_t (f_x - g_xy z), y along g_y.
 
     z moves along g_yy z - f_y. `x` "gt": LoPA-GT, u_t tracks r_t; "gossip": LoPA-LG, along r_t

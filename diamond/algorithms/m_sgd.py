@@ -5,7 +5,7 @@ Rule: [S].
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["m_sgd"]
@@ -20,7 +20,7 @@ def m_sgd(
     hypergradient: Hypergradient = warm_start(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t; p_t, v_t and y_{t+1} as in `diamond`."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gossip local"

@@ -4,7 +4,7 @@ Rule: [M mid][V]; trackers are kept, the paper restarts them.
 """
 
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["ma_dsbo"]
@@ -18,7 +18,7 @@ def ma_dsbo(
     inner: int | None = None,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Make `inner` tracked steps of y, as many of z, then one of x; each step is an exchange.
 
     `inner` is 10 by default. Trackers persist between rounds: restarted trackers leave a bias that

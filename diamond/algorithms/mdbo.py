@@ -6,7 +6,7 @@ Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 from ..hypergradient import Hypergradient, neumann
 from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["mdbo"]
@@ -21,7 +21,7 @@ def mdbo(
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Track p_t = (1 - theta) p_{t-1} + theta h, and v_t likewise with gamma.
 
     x makes the share `relax` of the step to sum_j M_ij x_j - alpha u_i, y likewise. h uses each

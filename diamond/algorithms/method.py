@@ -6,7 +6,7 @@ from typing import Any, Literal
 from ..hypergradient import Hypergradient, neumann
 from ..schedules.step_schedules import Number, Schedule
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import along
 
 __all__ = ["method"]
@@ -38,7 +38,7 @@ def method(
     hypergradient: Hypergradient = neumann(),
     order: Order = "atc",
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Compose a method of these parts (`diamond.algorithms.parts`) in any combination.
 
     Args:

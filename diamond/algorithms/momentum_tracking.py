@@ -4,7 +4,7 @@ Rule: [M mid][V]; the momentum is an average, so alpha is that of the paper over
 """
 
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import gradient
 
 __all__ = ["momentum_tracking"]
@@ -16,7 +16,7 @@ def momentum_tracking(
     batch: int = 64,
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Track r_t = (1 - theta) r_{t-1} + theta f_x(x_t; xi) by u_t."""
     numbers = {"alpha": alpha, "theta": theta}
     parts = gradient(), "average", "gt"

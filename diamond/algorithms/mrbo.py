@@ -5,7 +5,7 @@ Rule: [S].
 
 from ..hypergradient import Hypergradient, neumann_sum
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["mrbo"]
@@ -19,7 +19,7 @@ def mrbo(
     batch: int = 64,
     hypergradient: Hypergradient = neumann_sum(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run SUSTAIN with the whole Neumann sum instead of eq. (5)."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gossip local"

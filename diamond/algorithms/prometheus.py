@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..hypergradient import Hypergradient, neumann_sum
 from ..schedules.step_schedules import Number
 from ._composition import Step, Steps
-from .parts import Loop, Variable
+from .parts import ComposedAlgorithm, Variable
 from .parts.communication import tracking
 from .svr_interact import svr_interact
 
@@ -23,7 +23,7 @@ def prometheus(
     period: int | None = None,
     hypergradient: Hypergradient = neumann_sum(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step x_{i,t+1} = sum_j M_ij (x_j + relax (prox_{alpha h}(x_j - alpha u_j) - x_j)).
 
     p_t, v_t and u_t are as in `svr_interact`; alpha is 1 / tau of the paper, relax its nu (default

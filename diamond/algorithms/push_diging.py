@@ -5,7 +5,7 @@ Rule: [M hi][V]; the step is mixed too.
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["push_diging"]
@@ -17,7 +17,7 @@ def push_diging(
     batch: int = 64,
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step u <- C (u + h - h'), q <- C (q - alpha u), w <- C w, x = q / w; ' = previous round.
 
     Only the sender's weights are used: an agent need not know whom it hears. With weights of both

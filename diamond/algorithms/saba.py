@@ -4,7 +4,7 @@ Rule: [S], all rows of g in one table.
 """
 
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["saba"]
@@ -16,7 +16,7 @@ def saba(
     delta: Step = None,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step along d(b) - table(b) + mean of the table, b the drawn block of rows.
 
     The table needs, for every block, twice the memory of x, y and z. `batch` must divide the rows.

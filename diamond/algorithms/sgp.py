@@ -5,7 +5,7 @@ Rule: [S][V].
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["sgp"]
@@ -17,7 +17,7 @@ def sgp(
     batch: int = 64,
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step q <- C (q - alpha h(x, y)), w <- C w, x = q / w: D-SGD on directed or changing links.
 
     C are the weights of the sender. If agents differ, x has a bias of order alpha, like D-SGD.

@@ -6,7 +6,7 @@ Rule: [M mid][V].
 from ..problem.proximal_operators import ball
 from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, all_rows, choose
-from .parts import Loop, Variable
+from .parts import ComposedAlgorithm, Variable
 from .parts.communication import tracking
 from .parts.directions import carried
 from .parts.estimators import plain
@@ -21,7 +21,7 @@ def sldbo(
     radius: Number | None = None,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Track SOBA's directions on all rows; z is projected onto the ball of `radius`.
 
     The radius must be at least ||f_y|| / mu, so that z* is inside; None: no projection. `batch` is
@@ -29,7 +29,7 @@ def sldbo(
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
     kept = None if radius is None else ball(radius)
-    return Loop(
+    return ComposedAlgorithm(
         carried(),
         plain(full=True),
         x=Variable(s["alpha"], tracking()),

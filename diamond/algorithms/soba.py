@@ -4,7 +4,7 @@ Rule: [S][V].
 """
 
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["soba"]
@@ -16,7 +16,7 @@ def soba(
     delta: Step = None,
     batch: int = 64,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step x along f_x - g_xy z, y along g_y, z along g_yy z - f_y (z is -v of the paper)."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip local local"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core import pytrees
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Problem
 from ._composition import choose
-from .parts import Loop, Variable
+from .parts import ComposedAlgorithm, Variable
 from .parts.communication import local, tracking
 from .parts.directions import carried
 from .parts.estimators import Average
@@ -20,15 +20,15 @@ __all__ = ["solve"]
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Solver(Loop):
+class Solver(ComposedAlgorithm):
     """A composed method that also tracks y and z if all agents share them."""
 
-    def suited(self, problem: Problem) -> Any:
+    def specialize(self, problem: Problem) -> Any:
         """Return the method for this kind of lower level."""
         if problem.lower_level != "common" or self.y is None or self.z is None:
-            return super().suited(problem)
+            return super().specialize(problem)
         y, z = replace(self.y, move=tracking()), replace(self.z, move=tracking())
-        return Loop.suited(replace(self, y=y, z=z), problem)
+        return ComposedAlgorithm.specialize(replace(self, y=y, z=z), problem)
 
 
 def solve(batch: int = 64) -> Solver:
@@ -50,6 +50,6 @@ def solve(batch: int = 64) -> Solver:
         x=Variable(s["alpha"], tracking()),
         y=Variable(s["beta"], local()),
         z=Variable(s["delta"], local()),
-        batch=whole("batch", batch, 1),
+        batch=as_int("batch", batch, 1),
         solves=("personal", "common", "none"),
     )

@@ -6,7 +6,7 @@ Rule: [M mid][V].
 from typing import Literal
 
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
 __all__ = ["sparkle"]
@@ -22,7 +22,7 @@ def sparkle(
     batch: int = 64,
     plan: Literal["xyz", "y z x"] = "xyz",
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step y along g_y, z along g_yy z - f_y, x along an average of f_x - g_xy z.
 
     The average is r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z). `x` and `yz` select the moves

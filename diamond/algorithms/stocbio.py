@@ -6,7 +6,7 @@ Rule: [S], with equal batches for all factors.
 from ..hypergradient import Hypergradient, neumann_sum
 from ._composition import Step, Steps
 from .bsa import bsa
-from .parts import Loop
+from .parts import ComposedAlgorithm
 
 __all__ = ["stocbio"]
 
@@ -18,6 +18,6 @@ def stocbio(
     batch: int = 64,
     hypergradient: Hypergradient = neumann_sum(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run `bsa` with the whole Neumann sum instead of eq. (5): less noise for more products."""
     return bsa(alpha, beta, inner, batch, hypergradient, steps)

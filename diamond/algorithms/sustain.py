@@ -6,7 +6,7 @@ Rule: [S].
 from ..hypergradient import Hypergradient, neumann
 from ._composition import Step, Steps
 from .m_sgd import m_sgd
-from .parts import Loop
+from .parts import ComposedAlgorithm
 
 __all__ = ["sustain"]
 
@@ -19,7 +19,7 @@ def sustain(
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run `m_sgd`, which is SUSTAIN for one agent; several agents average x."""
     given = alpha, beta, eta, gamma, batch, hypergradient
     return m_sgd(*given, order="atc", steps=steps)

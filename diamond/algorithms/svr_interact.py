@@ -5,7 +5,7 @@ Rule: [M hi].
 
 from ..hypergradient import Hypergradient, neumann_sum
 from ._composition import Order, Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["svr_interact"]
@@ -19,7 +19,7 @@ def svr_interact(
     hypergradient: Hypergradient = neumann_sum(),
     order: Order | None = None,
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Take p_t, v_t on all rows if t mod q = 0, else p_t = p_{t-1} + h(t) - h(t-1), v_t likewise.
 
     q = `period`, by default ceil(sqrt(n)), n the largest agent's training rows (the paper takes the

@@ -5,7 +5,7 @@ Rule: [S].
 
 from ..hypergradient import Hypergradient, neumann
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["ttsa"]
@@ -17,7 +17,7 @@ def ttsa(
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Step y_{t+1} = y_t - beta_t g_y(x_t, y_t), then x_{t+1} = x_t - alpha_t h(x_t, y_{t+1}).
 
     `diamond.schedule.ttsa` has the paper's decay: alpha (1 + t)^(-3/5), beta (1 + t)^(-2/5).

@@ -6,7 +6,7 @@ Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 from ..hypergradient import Hypergradient, neumann
 from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, composed
-from .parts import Loop
+from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
 __all__ = ["vrdbo"]
@@ -21,7 +21,7 @@ def vrdbo(
     batch: int = 64,
     hypergradient: Hypergradient = neumann(),
     steps: Steps = "auto",
-) -> Loop:
+) -> ComposedAlgorithm:
     """Run `mdbo` with the momentum of eqs. (6) and (7) instead of averages; the same bias."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gt gt"

@@ -27,7 +27,7 @@ import numpy as np
 from ..core import host_transfer
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
-from ..hardware.compiler import briefly
+from ..hardware.compiler import compile_fast
 from ..hypergradient.diagnostics.lipschitz import raised
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Deferred, Found, Measured, Setting
@@ -70,7 +70,7 @@ def _evaluate(setting: Setting) -> Found:
 loss_monitor = Deferred("_loss_monitor", _evaluate)
 
 
-@briefly()
+@compile_fast()
 def _losses(few: Objectives, x: Tree, y: Tree) -> tuple[jax.Array, jax.Array]:
     """Return f of every agent on these rows, and the number of rows."""
     return jax.vmap(lambda few, x, y: few.f(x, y, None))(few, x, y), few.valid.count
@@ -83,7 +83,7 @@ def first_rows(objectives: Objectives) -> Objectives:
         if rows.stored is None:
             return rows.looked_at(part, ROWS)
         data = jax.tree.map(lambda a: a[:, :ROWS], rows.data)
-        return Rows(data, host_transfer.put(np.minimum(rows.count, ROWS)), 1)
+        return Rows(data, host_transfer.to_device(np.minimum(rows.count, ROWS)), 1)
 
     return replace(objectives, train=cut(objectives.train, 0), valid=cut(objectives.valid, 1))
 
@@ -141,7 +141,7 @@ def share(memory: Memory) -> float:
 
 def size(point: Tree) -> float:
     """Return the largest size of x and y over the agents (first axis)."""
-    leaves = jax.tree.leaves(host_transfer.at_hand(point))
+    leaves = jax.tree.leaves(host_transfer.to_host(point))
     with np.errstate(over="ignore"):  # overflow to infinity is a valid size
         each: Any = sum((leaf.reshape(len(leaf), -1) ** 2).sum(1) for leaf in leaves)
         return float(each.max()) ** 0.5

@@ -44,8 +44,8 @@ def row(name: str, level: str | None = None) -> Row:
     method = make()
     title, rule = _said(make)
     solves = ", ".join(method.solves)
-    if hasattr(method, "suited"):
-        method = method.suited(Kind(level or method.solves[0]))
+    if hasattr(method, "specialize"):
+        method = method.specialize(Kind(level or method.solves[0]))
     method = getattr(method, "method", method)  # without the wrapper that learns numbers
     networks = getattr(method, "networks", NETWORKS[0])
     if not hasattr(method, "directions"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import catalogue, network
 from ..core.suggestions import did_you_mean
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
 from .options import Options, build, parameters
 from .user_functions import UserFunction, user_function
@@ -58,7 +58,7 @@ def algorithm(value: Any, base: Path | None = None) -> Part:
         else:
             found, options = build(canonical, catalogue.maker(canonical), given)
         try:
-            whole("batch", found.batch, 1)
+            as_int("batch", found.batch, 1)
         except ValueError as cause:
             raise wrong(str(cause), "batch") from None
         return found, options

@@ -12,7 +12,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from .pytrees import Tree
 
 
-def hoisted(f: Callable[[Tree], Tree], y: Tree) -> Callable[[Tree], Tree]:
+def hoist_invariants(f: Callable[[Tree], Tree], y: Tree) -> Callable[[Tree], Tree]:
     """Return f for arguments like y, with steps that do not depend on y computed now.
 
     A `jax.jit` or loop counts as one step, which depends on y if any of its steps does.

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .gc_control import uncollected
+from .gc_control import gc_disabled
 
 
 def attach_stub(
@@ -28,7 +28,7 @@ def attach_stub(
         if name not in sources:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, is_module = sources[name]
-        with uncollected():
+        with gc_disabled():
             value = import_module(f".{module}", package)
         value = value if is_module else getattr(value, name)
         setattr(sys.modules[package], name, value)  # later accesses do not call this function

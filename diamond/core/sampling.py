@@ -98,7 +98,7 @@ def key(seed: int) -> jax.Array:
     """
     seed = int(np.int64(seed))
     high = seed >> 32 & 0xFFFFFFFF if jax.config.jax_enable_x64 else 0  # type: ignore[attr-defined]
-    words = host_transfer.put(np.array([high, seed & 0xFFFFFFFF], np.uint32))
+    words = host_transfer.to_device(np.array([high, seed & 0xFFFFFFFF], np.uint32))
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 

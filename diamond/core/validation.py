@@ -4,7 +4,7 @@ import operator
 from typing import Any
 
 
-def whole(what: str, value: Any, least: int | None = None) -> int:
+def as_int(what: str, value: Any, least: int | None = None) -> int:
     """Return `value` as an int; raise ValueError if it is not an integer or below `least`."""
     try:
         number = operator.index(value)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.validation import whole
+from ..core.validation import as_int
 from .dataset import DataError
 
 
@@ -28,7 +28,7 @@ def generator(seed: int, *more: int) -> np.random.Generator:
 def counted(what: str, value: int) -> int:
     """Validate that `value` is an integer."""
     try:
-        return whole(what, value)
+        return as_int(what, value)
     except ValueError as cause:
         raise DataError(str(cause)) from None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.validation import whole
+from ..core.validation import as_int
 from .dataset import DataError, Dataset, labels_of, tabulated
 
 WORD = re.compile(r"\w+")
@@ -25,7 +25,7 @@ def features(texts: Sequence[str], width: int) -> NDArray[np.float32]:
     same k cancel as often as they add, so that inner products of rows are unbiased. A text without
     words gives 0.
     """
-    whole("hashed", width, 1)
+    as_int("hashed", width, 1)
     known: dict[str, tuple[int, float]] = {}
     rows = np.zeros((len(texts), width))
     for row, text in zip(rows, texts):

@@ -1,4 +1,4 @@
-"""Interface of the backends that advance the rounds of one run or of several."""
+"""Interface of the backends that run the rounds of one run or of several."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from ..core.sampling import key
 from ..hardware.memory import Budget, Fitted
 from ..interface.round_interface import Algorithm
 from ..problem import Objectives, Rows
-from ..schedules.deferred import Talk
+from ..schedules.deferred import Consensus
 from .round_program import Progress
 
 Start = tuple[Tree, Tree]  # x and y of one agent before round 0
@@ -33,7 +33,7 @@ class Backend(Protocol):
     surveys: dict[Any, Fitted]  # compiled programs that measure
     shared: NamedSharding | None  # sharding that replicates on every device
     groups: Any
-    talk: Talk
+    talk: Consensus
 
     @property
     def lanes(self) -> bool: ...  # whether arrays have an axis of runs
@@ -88,7 +88,7 @@ class SingleRun(ABC):
     def run_rounds(
         self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[Progress, list[int | None]]:
-        after, finite = self.advance(algorithm, key(seeds[0]), progress, until)
+        after, finite = self.run_until(algorithm, key(seeds[0]), progress, until)
         return after, [None if finite else int(after.t) - 1]
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
@@ -112,7 +112,7 @@ class SingleRun(ABC):
         """Lay out the progress of all agents on the devices."""
 
     @abstractmethod
-    def advance(
+    def run_until(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""

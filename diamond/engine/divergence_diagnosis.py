@@ -10,7 +10,7 @@ import numpy as np
 from ..core import pytrees
 from ..core.cost_counter import Cost
 from ..core.sampling import Sampling, key
-from ..hardware.compiler import briefly
+from ..hardware.compiler import compile_fast
 from ..interface.round_interface import Algorithm
 from ..metrics.divergence import Diverged, culprit, directions, explain
 from ..problem import Objectives
@@ -45,7 +45,7 @@ def _lost(steps: StepPolicy, seed: int, sampling: Sampling, good: Progress) -> n
     return np.stack(steps.setting.each(look, good.state), axis=1)
 
 
-@briefly("sampling")
+@compile_fast("sampling")
 def _broken(
     algorithm: Algorithm,
     objectives: Objectives,

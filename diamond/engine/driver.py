@@ -1,4 +1,4 @@
-"""The loop of every run: advance, check, estimate step sizes again, measure."""
+"""The loop of every run: run rounds, check, estimate step sizes again, measure."""
 
 import time
 import warnings
@@ -89,11 +89,11 @@ class Driver:
         """Return the next round to stop at: to measure, estimate again, or save a state."""
         return min(following(every, self.t, rounds), *self.steps[0].stops(self.t, rounds), rounds)
 
-    def advance(self, until: int) -> tuple[Progress, list[int | None]]:
+    def run_rounds(self, until: int) -> tuple[Progress, list[int | None]]:
         """Run rounds up to `until`; return for each run also the round that broke it, or None."""
         self.compile()
         begun = time.perf_counter()
-        after = self._rounds(self.progress, until)
+        after = self._run_backend(self.progress, until)
         self.seconds += time.perf_counter() - begun
         return after
 
@@ -105,7 +105,7 @@ class Driver:
         if self.compiled is self.algorithm:
             return
         begun = time.perf_counter()
-        self._rounds(self.progress, first_stop(self.t, self.progress.kept))
+        self._run_backend(self.progress, first_stop(self.t, self.progress.kept))
         self.compile_seconds += time.perf_counter() - begun
         self.compiled = self.algorithm
 
@@ -142,7 +142,7 @@ class Driver:
         arrays = pytrees.named(self.backend.of_run(self.progress, run))
         return self.recorders[run].snapshot(arrays, self.share)
 
-    def _rounds(self, progress: Progress, until: int) -> tuple[Progress, list[int | None]]:
+    def _run_backend(self, progress: Progress, until: int) -> tuple[Progress, list[int | None]]:
         return self.backend.run_rounds(self.algorithm, self.seeds, progress, until)
 
     def _combine(self) -> None:
@@ -200,7 +200,7 @@ class SingleDriver(Driver):
 
     def step(self, until: int) -> bool:
         """Advance to `until`; return False if the run rolled back instead."""
-        return self.check_finite(*self.advance(until)) and self.check_loss()
+        return self.check_finite(*self.run_rounds(until)) and self.check_loss()
 
     def next_stop(self, rounds: int, every: Every) -> int:
         return min([super().next_stop(rounds, every), *self.rollback.stops(self.t)])
@@ -221,7 +221,7 @@ class SingleDriver(Driver):
         if lost:
             t = int(after.t) - 1
             if not self._shrink(after, f"x or y is lost in round {t}"):
-                good, _ = self._rounds(self.progress, t)  # reproduces the same bits
+                good, _ = self._run_backend(self.progress, t)  # reproduces the same bits
                 raise self._diverged(good)
             return False
         self.progress = after
@@ -281,7 +281,7 @@ class SingleDriver(Driver):
 
     def _diverged(self, good: Progress) -> Diverged:
         """Run the round after `good` again and return its error."""
-        after, _ = self._rounds(good, int(good.t) + 1)
+        after, _ = self._run_backend(good, int(good.t) + 1)
         good, after = self._whole(good), self._whole(after)
         about = self.policy, self.seeds[0], self.sampling, good, after
         return diverged(*about, self.recorder.run(good))

@@ -12,9 +12,9 @@ from ..interface.round_interface import Algorithm
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network
 from ..problem import Problem
-from ..schedules.deferred import Setting, agreed_bytes, refreshes, talked
+from ..schedules.deferred import Setting, agreed_bytes, reestimation_rounds, talked
 from .driver import SingleDriver
-from .multi_device import Devices, placed
+from .multi_device import Devices, select_backend
 from .precision import Precision, products
 from .simulate import check
 
@@ -54,7 +54,9 @@ def forecast(
     check(problem, network, algorithm, rounds, every, sampling)
     with products(precision), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will give these warnings
-        place = placed(problem, network, algorithm.batch, sampling, devices, precision, memory)
+        place = select_backend(
+            problem, network, algorithm.batch, sampling, devices, precision, memory
+        )
         measures = parse_measures(measure, problem)
         started = time.perf_counter()
         run = SingleDriver(problem, network, algorithm, seed, sampling, place, measures)
@@ -91,7 +93,7 @@ def _try(run: SingleDriver, rounds: int, compiling: float) -> _Tried:
     while took < ENOUGH and count < rounds:
         count = min(max(1, 2 * count), rounds)
         run.progress, before = start, run.seconds
-        run.progress, _ = run.advance(count)
+        run.progress, _ = run.run_rounds(count)
         took = run.seconds - before
     first, second = (_timed_evaluation(run) for _ in range(2))
     drawn = float(cost_counter.total(run.backend.whole(run.progress.spent)).mean(0)[0])
@@ -108,7 +110,7 @@ class _Renewals(NamedTuple):
 def _renewals(setting: Setting, rounds: int) -> _Renewals:
     """Return what later estimates of open numbers will cost an agent, and send over the network."""
     assert setting.network is not None
-    times = len(refreshes(rounds))
+    times = len(reestimation_rounds(rounds))
     anew = {name: found for name, found in setting.memory.items() if not found.lasting}
     links = setting.network.count_messages(setting.network.diameter)
     drawn = sum(float(np.mean(found.cost.samples)) for found in anew.values())

@@ -24,10 +24,10 @@ from ..network import Network
 from ..network.mixing.lossy_mixer import mixing
 from ..problem import Objectives, Problem
 from ..records.run import Run
-from ..schedules.deferred import AllHere, Talk
+from ..schedules.deferred import Consensus, SingleProcess
 from .backend import Start
 from .driver import Driver
-from .round_program import REMEDY, WORK, Mixing, Progress, begin, play, together
+from .round_program import REMEDY, WORK, Mixing, Progress, begin, run_round, together
 
 _added = jax.jit(cost_counter.add)
 
@@ -43,7 +43,7 @@ class Lanes:
     agents: int | None = None
     shared: NamedSharding | None = None
     groups: Any = None
-    talk: Talk = AllHere()
+    talk: Consensus = SingleProcess()
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Lanes:
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = together(self.objectives.train)
         self.surveys: dict[Any, Fitted] = {}
-        self.rounds = Fitted(_advance, size, self.budget, WORK, REMEDY)
+        self.rounds = Fitted(_run_rounds, size, self.budget, WORK, REMEDY)
 
     def combine(self, algorithms: Sequence[Algorithm]) -> Any:
         return _stack(algorithms)
@@ -156,7 +156,7 @@ class LaneDriver(Driver):
         self.measure()
         self._check_measures(last=rounds == 0)
         while self.t < rounds:
-            self.progress, failed = self.advance(self.next_stop(rounds, every))
+            self.progress, failed = self.run_rounds(self.next_stop(rounds, every))
             self.failed = [was if was is not None else now for was, now in zip(self.failed, failed)]
             if self.steps[0].due(self.t):
                 self.reestimate()
@@ -217,7 +217,7 @@ def _start(algorithms: Algorithm, problem: Objectives, mixing: Mixing, x: Any, y
 
 
 @compiled("sampling", "shape", "size")
-def _advance(
+def _run_rounds(
     algorithms: Algorithm,
     problem: Objectives,
     mixing: Mixing,
@@ -240,7 +240,7 @@ def _advance(
 
     def one(algorithm: Algorithm, key: jax.Array, before: Any, t: Any) -> Any:
         progress = Progress(t, *before)
-        return play(algorithm, problem, mixing, key, sampling, progress, size=size)[1:]
+        return run_round(algorithm, problem, mixing, key, sampling, progress, size=size)[1:]
 
     row = jax.vmap(one, (0, None, 0, None))  # one seed: all lanes of the row draw the same
     each = jax.vmap(row, (0, 0, 0, None))

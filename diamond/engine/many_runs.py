@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..core.sampling import Sampling
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..hardware.memory import TooLarge
 from ..interface.round_interface import Algorithm
 from ..metrics.display import displayed
@@ -70,7 +70,7 @@ def many(
     outcomes: list[Outcome] = []
     for algorithm, seed in runs:
         check(problem, network, algorithm, rounds, every, sampling)
-        whole("seed", seed)
+        as_int("seed", seed)
 
     known = {} if backends is None else backends
 
@@ -123,7 +123,7 @@ def seeds_together(
     """
     check(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
-    runs = [(algorithm, whole("seed", seed)) for seed in seeds]
+    runs = [(algorithm, as_int("seed", seed)) for seed in seeds]
     made: dict[int, Run | None] = {}
     for table, lanes in _all(problem, network, runs, rounds, every, sampling, measure):
         lanes.warn_of_standstill()

@@ -24,10 +24,10 @@ from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.mixing.device_exchange import AXIS, Exchange, LinkExchange, Way, exchange
 from ..problem import Objectives, Problem, Rows
-from ..schedules.deferred import AllHere, Talk
+from ..schedules.deferred import Consensus, SingleProcess
 from .backend import SingleRun
 from .precision import Precision, working
-from .round_program import REMEDY, WORK, Progress, play, start
+from .round_program import REMEDY, WORK, Progress, run_round, start
 from .simulated_consensus import Gather
 from .single_device import OneDevice
 
@@ -73,7 +73,7 @@ class Spmd(SingleRun):
         self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1 gives equal bits
         self.groups = np.split(here, range(self.abreast, len(here), self.abreast))
         several = len({device.process_index for device in chosen}) > 1
-        self.talk: Talk = Gather(whose) if several else AllHere()
+        self.talk: Consensus = Gather(whose) if several else SingleProcess()
         self.budget = Budget(chosen, memory)
         self.surveys: dict[Any, Fitted] = {}
         self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
@@ -83,7 +83,7 @@ class Spmd(SingleRun):
         return start(algorithm, x, y, self.agents)
 
     def place(self, progress: Progress) -> Progress:
-        """Lay out the progress of all agents for `advance`."""
+        """Lay out the progress of all agents for `run_until`."""
         return Progress(self._put(progress.t, ALL), *self.spread(tuple(progress[1:])))
 
     def spread(self, tree: Tree) -> Tree:
@@ -95,7 +95,7 @@ class Spmd(SingleRun):
         found = jax.jit(_first, static_argnums=1, out_shardings=self.shared)(tree, self.agents)
         return jax.tree.map(np.asarray, found)
 
-    def advance(
+    def run_until(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
@@ -140,7 +140,7 @@ class Spmd(SingleRun):
         return Rows(data, own, batch, sampled=problem.sampled(part))
 
 
-def placed(
+def select_backend(
     problem: Problem,
     network: Network,
     batch: int,
@@ -192,7 +192,7 @@ def _advance(
     ) -> tuple[Progress, jax.Array]:
         def body(carry: Any) -> Any:
             before, broken = carry
-            after = play(algorithm, problem, mixing, key, sampling, before, agents, size)
+            after = run_round(algorithm, problem, mixing, key, sampling, before, agents, size)
             lost = ~jax.vmap(pytrees.finite)((after.state.x, after.state.y))
             return after, jnp.where(lost, jnp.minimum(broken, before.t), broken)
 

@@ -39,9 +39,11 @@ class Mixing(Protocol):
 
 def start(algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree, agents: int) -> Progress:
     """Return all agents before round 0, at the same point."""
-    state = jax.vmap(algorithm.init)(*host_transfer.everywhere((x, y), agents))
+    state = jax.vmap(algorithm.init)(*host_transfer.broadcast_to_agents((x, y), agents))
     return Progress(
-        host_transfer.put(0, np.int32), state, host_transfer.put(cost_counter.each(Cost(), agents))
+        host_transfer.to_device(0, np.int32),
+        state,
+        host_transfer.to_device(cost_counter.each(Cost(), agents)),
     )
 
 
@@ -127,7 +129,7 @@ def together(rows: Rows) -> int:
     return agents if agents <= 2 * most else even(agents, most)
 
 
-def play(
+def run_round(
     algorithm: Algorithm,
     problem: Objectives,
     mixer: Mixing,
@@ -167,7 +169,7 @@ def play(
 
 
 @compiled("sampling", "size")
-def advance(
+def run_rounds(
     algorithm: Algorithm,
     problem: Objectives,
     mixer: Mixing,
@@ -189,7 +191,7 @@ def advance(
         return (progress.t < until) & sound
 
     def body(carry: Any) -> Any:
-        progress = play(algorithm, problem, mixer, key, sampling, carry[0], size=size)
+        progress = run_round(algorithm, problem, mixer, key, sampling, carry[0], size=size)
         return progress, pytrees.finite((progress.state.x, progress.state.y))
 
     return jax.lax.while_loop(unfinished, body, (progress, jnp.bool_(True)))

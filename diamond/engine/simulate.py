@@ -9,7 +9,7 @@ import jax
 
 from ..catalogue import solving
 from ..core.sampling import Sampling
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..interface.round_interface import NETWORKS, Algorithm
 from ..interface.traffic import messages
 from ..metrics import stopping
@@ -22,10 +22,10 @@ from ..problem import Problem
 from ..records.run import Run
 from ..records.run_inputs import check_same
 from ..records.snapshot import Snapshot
-from ..schedules.deferred import suited, swap
+from ..schedules.deferred import specialize, swap
 from ..schedules.learned import learned_names
 from .driver import SingleDriver
-from .multi_device import Devices, Spmd, placed
+from .multi_device import Devices, Spmd, select_backend
 from .precision import Precision, products
 from .single_device import OneDevice
 
@@ -110,7 +110,7 @@ def simulate(
     """
     check(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
-    seed = whole("seed", seed)
+    seed = as_int("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
     can = hasattr(algorithm, "shrunk")
@@ -144,7 +144,7 @@ def simulate(
                 on_stage(stage)
 
         tell("compiling")
-        place = backend or placed(
+        place = backend or select_backend(
             problem, network, algorithm.batch, sampling, devices, precision, memory
         )
         given = problem, network, algorithm, seed, sampling, place, measures
@@ -212,9 +212,9 @@ def check_setting(
             f"the network is of type {type(network).__name__}: give one such as "
             f"diamond.network.ring({problem.agents})"
         )
-    whole("rounds", rounds)
+    as_int("rounds", rounds)
     often = every if isinstance(every, Sequence) and not isinstance(every, str) else [every]
-    least = min((whole("every", value) for value in often), default=1)
+    least = min((as_int("every", value) for value in often), default=1)
     if problem.agents != network.agents:
         raise ValueError(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "
@@ -236,12 +236,12 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
             f"the algorithm is {algorithm!r}: give what its function returns, as in "
             f"diamond.{name}(), with the brackets"
         )
-    if whole("batch", algorithm.batch) < 1:
+    if as_int("batch", algorithm.batch) < 1:
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
     fits(problem, algorithm)
     suits(network, algorithm, problem)
     if problem.streams:  # tracing finds methods that ask for all rows
-        outline = swap(suited(algorithm, problem), lambda open: 1)
+        outline = swap(specialize(algorithm, problem), lambda open: 1)
         messages(outline, problem.objectives(algorithm.batch), *problem.start(0))
 
 
@@ -267,12 +267,12 @@ def fits(problem: Problem, algorithm: Algorithm) -> None:
             f"the problem has {has}, which this algorithm does not solve (it solves: "
             f"{', '.join(algorithm.solves)}); those that do: {', '.join(solving(kind))}"
         )
-    suited(algorithm, problem)
+    specialize(algorithm, problem)
 
 
 def suits(network: Network, algorithm: Algorithm, problem: Problem) -> None:
     """Reject an algorithm that would converge to a different point on this network."""
-    right = getattr(suited(algorithm, problem), "networks", "symmetric")
+    right = getattr(specialize(algorithm, problem), "networks", "symmetric")
     if NETWORKS.index(network.kind) <= NETWORKS.index(right):
         return
     needs = "symmetric weights that stay the same" if right == "symmetric" else "balanced weights"

@@ -10,7 +10,7 @@ from ..schedules.deferred import Measure, Measured
 
 
 class Gather:
-    """A `diamond.schedules.deferred.Talk` between processes; `whose` lists each one's agents."""
+    """A `diamond.schedules.deferred.Consensus` between processes; `whose` lists each one's agents."""
 
     def __init__(self, whose: Sequence[np.ndarray]):
         self.whose = whose

@@ -13,10 +13,10 @@ from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.mixing.lossy_mixer import mixing
 from ..problem import Problem
-from ..schedules.deferred import AllHere, Talk
+from ..schedules.deferred import Consensus, SingleProcess
 from .backend import SingleRun
 from .precision import Precision, working
-from .round_program import REMEDY, WORK, Progress, advance, begin, together
+from .round_program import REMEDY, WORK, Progress, begin, run_rounds, together
 
 
 class OneDevice(SingleRun):
@@ -38,19 +38,19 @@ class OneDevice(SingleRun):
         self.abreast = problem.agents
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
         self.surveys: dict[Any, Fitted] = {}
-        self.rounds = Fitted(advance, together(self.working.train), self.budget, WORK, REMEDY)
+        self.rounds = Fitted(run_rounds, together(self.working.train), self.budget, WORK, REMEDY)
 
     agents: int | None = None  # no padding
     shared: NamedSharding | None = None
     groups: Any = None  # numbers are estimated for all agents at once
-    talk: Talk = AllHere()
+    talk: Consensus = SingleProcess()
 
     def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         """Return the progress of all agents before round 0."""
         return begin(algorithm, self.objectives, self.mixing, x, y)
 
     def place(self, progress: Progress) -> Progress:
-        """Lay out the progress of all agents for `advance`."""
+        """Lay out the progress of all agents for `run_until`."""
         return progress
 
     def spread(self, tree: Tree) -> Tree:
@@ -61,7 +61,7 @@ class OneDevice(SingleRun):
         """Gather arrays of all agents into this process."""
         return tree
 
-    def advance(
+    def run_until(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""

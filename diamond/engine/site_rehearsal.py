@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..core.sampling import Sampling
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..peers.agent_programs import CLIP_WARNING
@@ -184,6 +184,6 @@ def rehearse(
 
 def _check(rounds: int, seed: int, every: int = 1) -> None:
     """Reject values with which the run would never end or never begin."""
-    whole("rounds", rounds, 1)
-    whole("every", every, 1)
-    whole("seed", seed)
+    as_int("rounds", rounds, 1)
+    as_int("every", every, 1)
+    as_int("seed", seed)

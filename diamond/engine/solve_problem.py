@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..catalogue import maker
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
 from ..metrics.evaluations import dense_early
 from ..metrics.stopping import Stop
@@ -74,7 +74,7 @@ def solve(
             )
         network = complete(1)
     if algorithm is None:
-        size = _batch_size(problem) if batch is None else whole("batch", batch, 1)
+        size = _batch_size(problem) if batch is None else as_int("batch", batch, 1)
         algorithm = maker("solve")(size)
         description = _description(problem, network, size)
     else:
@@ -86,7 +86,7 @@ def solve(
     stop |= {name: value for name, value in budgets.items() if value is not None}
     fixed = problem, network, algorithm
     resume: Run | None = options.pop("resume", None)
-    most = MOST_ROUNDS if rounds is None else whole("rounds", rounds, 0)
+    most = MOST_ROUNDS if rounds is None else as_int("rounds", rounds, 0)
     reach = most if rounds is not None else FIRST_ROUNDS
     every = options.pop("every", None) or dense_early(max(most, 1), EVALUATIONS)
     while True:

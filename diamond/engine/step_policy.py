@@ -3,7 +3,7 @@
 from ..auto import loss_monitor
 from ..core.pytrees import Tree
 from ..interface.round_interface import Algorithm
-from ..schedules.deferred import Found, Resolved, Setting, refreshes, resolve
+from ..schedules.deferred import Found, Resolved, Setting, reestimation_rounds, resolve
 
 
 class StepPolicy:
@@ -28,11 +28,11 @@ class StepPolicy:
 
     def due(self, t: int) -> bool:
         """Return whether numbers are estimated again after t rounds."""
-        return self.setting.changes and t in refreshes(t)
+        return self.setting.changes and t in reestimation_rounds(t)
 
     def stops(self, t: int, rounds: int) -> list[int]:
         """Return later rounds in which numbers are estimated again."""
-        return [r for r in refreshes(rounds) if r > t] if self.setting.changes else []
+        return [r for r in reestimation_rounds(rounds) if r > t] if self.setting.changes else []
 
     def reestimate(self, x: Tree, y: Tree, t: int, forget: bool = False) -> None:
         """Estimate numbers again after t rounds at x and y; `forget` those of a broken run."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..catalogue import maker
 from ..core.sampling import Sampling
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..engine.many_runs import seeds_together
 from ..engine.simulate import check_algorithm, check_setting, simulate
 from ..interface.round_interface import Algorithm
@@ -229,8 +229,8 @@ def compare(
     if not named:
         raise ValueError("there is no algorithm to compare; name some, as in ['diamond', 'dsgd']")
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
-        seeds = range(whole("seeds", seeds, 1))
-    chosen = [whole("seed", seed) for seed in seeds]
+        seeds = range(as_int("seeds", seeds, 1))
+    chosen = [as_int("seed", seed) for seed in seeds]
     check_setting(problem, network, rounds, every, sampling)
     for label, algorithm in named.items():
         with _labelled(label):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..core.validation import whole
+from ..core.validation import as_int
 
 PARTS = ("training", "validation", "test")
 
@@ -16,7 +16,7 @@ def labelled(*parts: Sequence[Tree] | None, classes: int) -> list[Any]:
 
     Labels of another type with integer values become integers.
     """
-    whole("classes", classes, 2)
+    as_int("classes", classes, 2)
     checked = lambda name, part: [_checked(rows, name, i, classes) for i, rows in enumerate(part)]
     return [part and checked(name, part) for name, part in zip(PARTS, parts)]
 

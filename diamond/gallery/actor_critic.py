@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Problem
 
 SPARSE = 0.3  # concentration of transition laws: few likely successors per state
@@ -88,13 +88,13 @@ def actor_critic(
         ("states", states, 1),
         ("actions", actions, 2),
     ):
-        whole(what, size, least)
+        as_int(what, size, least)
     if not 0 <= discount < 1:
         raise ValueError(f"discount = {discount}; give 0 to below 1")
-    width = states if features is None else whole("features", features, 1)
+    width = states if features is None else as_int("features", features, 1)
     if width > states:
         raise ValueError(f"features = {width} of {states} states; give at most one a state")
-    random = np.random.default_rng(whole("seed", seed, 0))
+    random = np.random.default_rng(as_int("seed", seed, 0))
     transitions = random.dirichlet(np.full(states, SPARSE), size=(states, agents, actions))
     rewards = random.normal(size=(agents, states, agents, actions))
     start = random.dirichlet(np.ones(states))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Problem
 from ._labels import labelled
 from ._softmax_regression import accuracy, zeros
@@ -44,7 +44,7 @@ def distillation(
         The problem; its metric is the accuracy on `test` of a model that saw only x.
     """
     train, valid, test = labelled(train, valid, test, classes=classes)
-    whole("each", each, 1)
+    as_int("each", each, 1)
     if not regularizer > 0:
         raise ValueError(f"regularizer = {regularizer}; give a number above 0: y* is not unique")
     own = [

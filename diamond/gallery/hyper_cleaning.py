@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import LowerLevel, Problem
 from ._labels import labelled
 from ._softmax_regression import accuracy, upper, weighted, zeros
@@ -96,7 +96,7 @@ def corrupt(
     """
     if not 0 <= share < 1:
         raise ValueError(f"corrupted = {share}; give the share of wrong rows, 0 to below 1")
-    random = np.random.default_rng(whole("seed", seed, 0))
+    random = np.random.default_rng(as_int("seed", seed, 0))
     count = 1 + max(int(np.max(rows["k"])) for rows in train)
     wrong = np.zeros(count, bool)
     wrong[random.permutation(count)[: round(share * count)]] = True

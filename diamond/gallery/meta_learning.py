@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from ..core.pytrees import Tree
 from ..core.suggestions import did_you_mean
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Problem
 from .representation import representation
 
@@ -48,7 +48,7 @@ def meta_learning(
         raise ValueError(f"no activation {activation!r}; {did_you_mean(activation, ACTIVATIONS)}")
     act = ACTIVATIONS[activation]
     for width in widths:
-        whole("widths", width, 1)
+        as_int("widths", width, 1)
     features = jnp.shape(train[0]["a"])[1]
 
     def init(key: jax.Array) -> Tree:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Problem, stream
 
 LONG = 60  # steps of a path for a return
@@ -89,12 +89,12 @@ def navigation(
         The problem; its metric `return` is the mean return of the agents from the evaluation
         states.
     """
-    whole("agents", agents, 2)
+    as_int("agents", agents, 2)
     if not 0 <= discount < 1:
         raise ValueError(f"discount = {discount}; give 0 to below 1")
     if not effort > 0:
         raise ValueError(f"effort = {effort} must be positive: moves would have no limit")
-    random = np.random.default_rng(whole("seed", seed, 0))
+    random = np.random.default_rng(as_int("seed", seed, 0))
     landmarks = random.uniform(-ROOM, ROOM, (agents, 2))
     width = _features(jnp.zeros(2 * agents)).shape[0]
 

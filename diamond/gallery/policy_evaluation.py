@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Problem
 
 SPARSE = 0.3  # concentration of transition laws: few likely successors per state
@@ -69,12 +69,12 @@ def policy_evaluation(
     """
     sizes = {"agents": agents, "states": states, "features": features, "visits": visits}
     for what, size in sizes.items():
-        whole(what, size, 1)
+        as_int(what, size, 1)
     if not 0 <= discount < 1:
         raise ValueError(f"discount = {discount}; give 0 to below 1")
     if features > states:
         raise ValueError(f"features = {features} of {states} states; give at most one a state")
-    random = np.random.default_rng(whole("seed", seed, 0))
+    random = np.random.default_rng(as_int("seed", seed, 0))
     P = random.dirichlet(np.full(states, SPARSE), size=states)
     phi = random.normal(size=(states, features))
     means = random.normal(size=(agents, states, states))

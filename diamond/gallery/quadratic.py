@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Problem
 
 
@@ -113,10 +113,10 @@ def quadratic(
         The problem, with its closed forms.
     """
     for what, size in {"agents": agents, "upper": upper, "lower": lower}.items():
-        whole(what, size, 1)
-    random = np.random.default_rng(whole("seed", seed, 0))
+        as_int(what, size, 1)
+    random = np.random.default_rng(as_int("seed", seed, 0))
     each = rows if isinstance(rows, Iterable) else [rows] * agents
-    counts = [whole("rows", n, 1) for n in each]
+    counts = [as_int("rows", n, 1) for n in each]
 
     def spectrum(size: int, low: float, high: float) -> np.ndarray:
         basis = np.linalg.qr(random.normal(size=(agents, size, size)))[0]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Problem
 from ._labels import labelled
 
@@ -42,7 +42,7 @@ def representation(
         The problem.
     """
     if classes is not None:
-        whole("classes", classes, 2)
+        as_int("classes", classes, 2)
         train, valid, test = labelled(train, valid, test, classes=classes)
     row = jax.tree.map(lambda a: jnp.asarray(a[:1]), train[0]["a"])
     found = jax.eval_shape(lambda: backbone(init(jax.random.key(0)), row))

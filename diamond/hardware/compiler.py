@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from ..core.gc_control import uncollected
+from ..core.gc_control import gc_disabled
 
 # Loops and branches become part of one CUDA graph, so no round waits for the host.
 GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
@@ -79,14 +79,14 @@ class Compiled:
     def __call__(self, *given: Any, **named: Any) -> Any:
         kind, little = self.kind(given, named)
         moved = kind == "cpu" != jax.default_backend()
-        with uncollected(), jax.default_device(_processor()) if moved else nullcontext():
+        with gc_disabled(), jax.default_device(_processor()) if moved else nullcontext():
             given, named = _moved((given, named)) if moved else (given, named)
             found = self.program(kind, little)(*given, **named)
             return jax.device_get(found) if moved else found
 
     def lower(self, *given: Any, **named: Any) -> Any:
         """Lower the function for compilation; later calls reuse the compiled program."""
-        with uncollected():
+        with gc_disabled():
             return self.program(*self.kind(given, named)).lower(*given, **named)
 
 
@@ -100,7 +100,7 @@ def compiled(
     return lambda function: Compiled(function, static, options, small, less)
 
 
-def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], Compiled]:
+def compile_fast(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], Compiled]:
     """Compile a function that runs only a few times, as fast as possible.
 
     Compiling takes half a second or more for an accelerator, a tenth of that for the CPU.
@@ -108,7 +108,7 @@ def briefly(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], 
     return lambda function: Compiled(function, static, {}, small, BRIEF, elsewhere=True)
 
 
-def in_turn(function: Callable[..., Any]) -> Any:
+def compile_single_threaded(function: Callable[..., Any]) -> Any:
     """Compile a function of one agent that is called often: on a CPU, with a single thread."""
     options = _known(**IN_TURN) if jax.default_backend() == "cpu" else {}
     return jax.jit(function, compiler_options=options or None)

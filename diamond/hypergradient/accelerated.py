@@ -16,7 +16,7 @@ from ..core import pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
 from .estimator_interface import Point
@@ -138,7 +138,7 @@ def chebyshev(
 def _made(
     kind: type[Accelerated], terms: int, lipschitz: Number | None, mu: Number | None
 ) -> Implicit:
-    if whole("terms", terms) < 1:
+    if as_int("terms", terms) < 1:
         raise ValueError(f"terms = {terms}: the chain needs a whole number of terms, 1 or more")
     for name, number in {"lipschitz": lipschitz, "mu": mu}.items():
         if isinstance(number, int | float) and not number > 0:

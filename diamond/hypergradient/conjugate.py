@@ -9,7 +9,7 @@ from ..core import linear_solvers, pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Objectives
 from .estimator_interface import Point
 from .implicit import Implicit, pooled
@@ -30,7 +30,7 @@ class ConjugateGradient:
     tolerance: float = field(default=0.0, metadata={"static": True})
 
     @property
-    def whole(self) -> bool:
+    def as_int(self) -> bool:
         return self.links == 0
 
     def __call__(
@@ -58,6 +58,6 @@ def conjugate_gradient(steps: int = 10) -> Implicit:
     Returns:
         The estimator.
     """
-    if whole("steps", steps) < 1:
+    if as_int("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: conjugate gradients need at least one")
     return Implicit(ConjugateGradient(steps))

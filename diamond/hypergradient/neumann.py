@@ -12,7 +12,7 @@ from ..core import pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.deferred import Deferred, Found, Setting
 from ..schedules.learned import Learned
@@ -158,6 +158,6 @@ def given(lipschitz: Number | None) -> Any:
 def at_least_one(terms: int | None) -> Any:
     if terms is None:
         return TERMS
-    if whole("terms", terms) < 1:
+    if as_int("terms", terms) < 1:
         raise ValueError(f"terms = {terms}: the series needs a whole number of terms, 1 or more")
     return terms

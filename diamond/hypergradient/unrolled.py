@@ -9,7 +9,7 @@ from ..core import pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
 from .estimator_interface import Point
@@ -63,7 +63,7 @@ def unrolled(steps: int = 10, rate: Number = 0.1) -> Unrolled:
     Returns:
         The estimator.
     """
-    if whole("steps", steps) < 1:
+    if as_int("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: unrolling needs at least one gradient step")
     if isinstance(rate, int | float) and not rate > 0:
         raise ValueError(f"rate = {rate} must be positive, and below 2 / L_g")

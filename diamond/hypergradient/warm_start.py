@@ -10,7 +10,7 @@ from ..core import pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..core.validation import whole
+from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.learned import Learned
 from .estimator_interface import Point
@@ -52,6 +52,6 @@ def warm_start(steps: int = STEPS) -> Implicit:
     needs a method that learns its numbers: one whose `alpha` or `beta` is not given, or with this
     hypergradient.
     """
-    if whole("steps", steps) < 1:
+    if as_int("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: a warm start needs at least one step")
     return Implicit(WarmStart(Learned("z"), Learned("lipschitz"), steps))

@@ -68,7 +68,7 @@ class Algorithm(Protocol):
     """Start of an agent, and the stages of its round; most algorithms have one stage.
 
     A pytree whose leaves are its numbers, which are arguments of the compiled program. Optional:
-    `suited(problem)` returns the algorithm specialized for the problem; `shrunk(factor)` returns it
+    `specialize(problem)` returns the algorithm specialized for the problem; `shrunk(factor)` returns it
     with smaller steps, without which a diverging run can only stop; `networks` is the widest kind
     of network on which it is correct, one of `NETWORKS`, by default "symmetric".
     """

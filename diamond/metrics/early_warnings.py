@@ -94,7 +94,7 @@ class EarlyWarnings:
             direction = getattr(state, name, None)
             if direction is None or not entry["round"]:
                 continue
-            size = float(np.max(_lengths(host_transfer.at_hand(direction))))
+            size = float(np.max(_lengths(host_transfer.to_host(direction))))
             least, since = self.least.get(name, (np.inf, 0))
             if size < least:
                 self.least[name] = size, int(entry["round"])
@@ -144,7 +144,7 @@ def standstill(
     if t < max(PATIENCE, rounds / 2) or first is None or not slope >= UNCHANGED * first > 0:
         return None
     size = 1 + float(_lengths(jax.tree.map(lambda a: np.asarray(a)[None], start))[0])
-    off = jax.tree.map(lambda a, begin: a - np.asarray(begin), host_transfer.at_hand(x), start)
+    off = jax.tree.map(lambda a, begin: a - np.asarray(begin), host_transfer.to_host(x), start)
     moved = float(np.max(_lengths(off)))
     if moved > STILL * size or slope**0.5 * size <= SLIGHT * abs(entry["upper_loss"]):
         return None
@@ -193,7 +193,7 @@ def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | No
     p = getattr(state, "p", None)
     if p is None or not entry["round"] or not entry["stationarity"]:
         return None
-    mean = jax.tree.map(lambda a: a.mean(0, keepdims=True), host_transfer.at_hand(p))
+    mean = jax.tree.map(lambda a: a.mean(0, keepdims=True), host_transfer.to_host(p))
     ratio = float(_lengths(mean)[0]) / entry["stationarity"] ** 0.5
     spread = entry["consensus"] + entry["lower_error"]  # large where x_i != xbar or y_i != y_i*
     if ratio <= STALE or spread > entry["stationarity"] or "eta" not in (found := numbers()):

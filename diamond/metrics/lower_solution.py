@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from ..core import linear_solvers, pytrees
 from ..core.cost_counter import Cost
-from ..core.invariant_hoisting import hoisted
+from ..core.invariant_hoisting import hoist_invariants
 from ..core.pytrees import Tree
 from ..problem import Objectives
 
@@ -112,7 +112,7 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
     convex). Ends when the step is below `tolerance`, when rounding prevents further decrease of
     ||g_y||, or after 50 steps.
     """
-    gradient = hoisted(lambda y: oracle.lower(x, y), y)
+    gradient = hoist_invariants(lambda y: oracle.lower(x, y), y)
     small = tolerance(pytrees.norm(y).dtype)
 
     def unfinished(carry: Any) -> jax.Array:

@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 from scipy.sparse import csr_array, sparray, spmatrix
 
-from diamond.core.validation import whole
+from diamond.core.validation import as_int
 from diamond.network.communication_network import Network
 from diamond.network.graphs import MOST_DRAWS
 from diamond.network.mixing_weights import Matrix
@@ -37,7 +37,7 @@ def directed(
 
 def one_way_ring(agents: int) -> Network:
     """Make a ring in which agent i hears only i - 1 modulo m."""
-    agents = whole("agents", agents, 1)
+    agents = as_int("agents", agents, 1)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(agents))
     graph.add_edges_from((i, (i + 1) % agents) for i in range(agents) if agents > 1)
@@ -49,10 +49,10 @@ def random_digraph(agents: int, p: float = 0.3, seed: int = 0) -> Network:
 
     The graph is redrawn from the same generator until strongly connected; `draws` counts.
     """
-    agents = whole("agents", agents, 1)
+    agents = as_int("agents", agents, 1)
     if not 0 <= p <= 1:
         raise ValueError(f"p is {p}; the probability of an arc lies between 0 and 1")
-    source = np.random.default_rng(whole("seed", seed))
+    source = np.random.default_rng(as_int("seed", seed))
     name = f"random_digraph({agents}, p={p}, seed={seed})"
     for draws in range(1, MOST_DRAWS + 1):
         hears = (source.random((agents, agents)) < p) & ~np.eye(agents, dtype=bool)

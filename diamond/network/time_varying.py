@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 from scipy.sparse import csr_array
 
-from diamond.core.validation import whole
+from diamond.core.validation import as_int
 from diamond.network.communication_network import Network
 from diamond.network.directed import one_way
 from diamond.network.mixing_weights import mixing_matrix
@@ -35,7 +35,7 @@ def changing(
     if callable(networks):
         if period is None:
             raise ValueError("a function of the round needs period: after how many to begin again")
-        given = [networks(t) for t in range(whole("period", period, 1))]
+        given = [networks(t) for t in range(as_int("period", period, 1))]
     else:
         given = list(networks)
     if not given:
@@ -49,7 +49,7 @@ def one_peer(agents: int) -> Network:
 
     With m = 2^k agents, consensus is exact after k rounds, as fast as all-to-all communication.
     """
-    agents = whole("agents", agents, 1)
+    agents = as_int("agents", agents, 1)
     hops = [2**k for k in range(max(1, (agents - 1).bit_length()))]
     each = []
     for hop in hops:
@@ -65,8 +65,8 @@ def matchings(agents: int, period: int = 64, seed: int = 0) -> Network:
 
     With an odd number of agents, one stays alone. `period` rounds are drawn and then repeated.
     """
-    agents, period = whole("agents", agents, 1), whole("period", period, 1)
-    source = np.random.default_rng(whole("seed", seed))
+    agents, period = as_int("agents", agents, 1), as_int("period", period, 1)
+    source = np.random.default_rng(as_int("seed", seed))
     each = []
     for _ in range(period):
         order = source.permutation(agents)

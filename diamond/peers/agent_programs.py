@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core import cost_counter, pytrees
 from ..core.sampling import Sample, Sampling, draw
-from ..hardware.compiler import in_turn
+from ..hardware.compiler import compile_single_threaded
 from ..interface.round_interface import Estimate, Message, State
 from ..problem import Objectives
 from .output_aliasing import rest
@@ -87,7 +87,7 @@ def before(plan: Before) -> Callable[..., Any]:
         spent = cost_counter.charge(spent, costs)
         return Thought(state if plan.silent else None, spent, estimate, told)
 
-    return in_turn(think)
+    return compile_single_threaded(think)
 
 
 @lru_cache(maxsize=256)
@@ -121,7 +121,7 @@ def after(plan: After) -> Callable[..., Any]:
         seen = jnp.concatenate([total, *(jnp.append(*one) for one in far)])
         return kept, seen, told
 
-    return in_turn(step)
+    return compile_single_threaded(step)
 
 
 def apart(seen: np.ndarray, heard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -138,7 +138,7 @@ def outgoing(algorithm_structure: Any, number: int) -> Callable[..., Message]:
         algorithm = jax.tree.unflatten(algorithm_structure, numbers)
         return algorithm.stages[number].outgoing(state, None, t)
 
-    return in_turn(tell)
+    return compile_single_threaded(tell)
 
 
 def mix(messages: Any, weights: jax.Array, here: int) -> Message:

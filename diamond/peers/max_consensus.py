@@ -16,7 +16,7 @@ class Unsettled(LookupError):
 class MaxConsensus:
     """Measurements of one agent, each made once, and the agreed maxima.
 
-    Implements `diamond.schedules.deferred.Talk`: estimation stops at the first number that is not
+    Implements `diamond.schedules.deferred.Consensus`: estimation stops at the first number that is not
     agreed yet, and restarts once it is.
     """
 

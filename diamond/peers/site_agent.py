@@ -16,7 +16,15 @@ from ..interface.round_interface import Algorithm, Message
 from ..interface.traffic import messages
 from ..network import Network
 from ..problem import Problem
-from ..schedules.deferred import AllHere, Setting, Talk, refreshes, resolve, suited, swap
+from ..schedules.deferred import (
+    Consensus,
+    Setting,
+    SingleProcess,
+    reestimation_rounds,
+    resolve,
+    specialize,
+    swap,
+)
 from . import agent_programs
 from .agent_programs import After, Before, Thought
 from .channel_codec import channel_ends
@@ -55,7 +63,7 @@ class Agent:
         problem = problem.for_agent(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
-        self.given, self.outline = algorithm, _outline(suited(algorithm, problem))
+        self.given, self.outline = algorithm, _outline(specialize(algorithm, problem))
         self.objectives = problem.objectives(algorithm.batch)
         row = network.weights[[number]]
         self.heard = [int(j) for j in row.indices]
@@ -116,7 +124,7 @@ class Agent:
         there = self.begin()._replace(state=self.outline.init(x, y))
         return there._replace(start=mark(there))
 
-    def find(self, progress: Progress, talk: Talk) -> Progress:
+    def find(self, progress: Progress, talk: Consensus) -> Progress:
         """Estimate the numbers that the algorithm leaves open, at the agent's current point."""
         setting = self._setting(progress, talk)
         if progress.clock or progress.start:
@@ -138,14 +146,14 @@ class Agent:
     def renews(self, progress: Progress) -> bool:
         """Return whether numbers are to be estimated again in this round."""
         lasting = all(found.lasting for found in progress.found.values())
-        return not lasting and progress.t in refreshes(progress.t)
+        return not lasting and progress.t in reestimation_rounds(progress.t)
 
     def numbered(self, progress: Progress) -> Progress:
         """Put the numbers estimated earlier into the algorithm."""
         resolved = resolve(self.given, self._setting(progress))
         return progress._replace(algorithm=loss_monitor.shrunk(resolved.algorithm, progress.found))
 
-    def _setting(self, progress: Progress, talk: Talk = AllHere()) -> Setting:
+    def _setting(self, progress: Progress, talk: Consensus = SingleProcess()) -> Setting:
         fixed = self.problem, self.network, self.outline.batch, self.seed
         return Setting(*fixed, memory=dict(progress.found), agent=self.number, talk=talk)
 

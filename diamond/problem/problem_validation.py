@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..hardware.compiler import briefly
+from ..hardware.compiler import compile_fast
 from .loss_errors import explain_errors, shapes
 
 TAKEN = frozenset(  # names that every evaluation uses
@@ -285,7 +285,7 @@ def losses(problem: Any) -> None:
         return found, jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, slope))
 
     x, y = jax.tree.map(nudge, (x, y))
-    found, moves = jax.device_get(briefly()(look)(x, y, rows))
+    found, moves = jax.device_get(compile_fast()(look)(x, y, rows))
     for name, values in found.items():
         _average(name, problem.here, values, y)
     if not moves:

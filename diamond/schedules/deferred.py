@@ -56,7 +56,7 @@ Measure = Callable[[], Measured]
 Rows = Callable[[int], Objectives]  # objectives by batch size
 
 
-class Talk(Protocol):
+class Consensus(Protocol):
     """Communication of measurements between agents: by name, measured once."""
 
     def alone(self, name: str, measure: Measure) -> Measured:
@@ -66,7 +66,7 @@ class Talk(Protocol):
         """Return the maximum of each number over all agents of the network."""
 
 
-class AllHere:
+class SingleProcess:
     """Communication within a single process, which has all agents."""
 
     def alone(self, name: str, measure: Measure) -> Measured:
@@ -90,7 +90,7 @@ class Setting:
     moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: the start
     agent: int | None = None  # owner of the problem's rows; None: all agents
     groups: Sequence[np.ndarray] | None = None  # groups of agents to measure here, in turn
-    talk: Talk = field(default_factory=AllHere)
+    talk: Consensus = field(default_factory=SingleProcess)
     round: int = 0  # rounds completed
 
     @property
@@ -102,14 +102,14 @@ class Setting:
     def numbers(self) -> jax.Array:
         """Numbers of the agents whose rows the problem has."""
         here = np.arange(self.problem.agents) if self.agent is None else [self.agent]
-        return host_transfer.put(here)
+        return host_transfer.to_device(here)
 
     @property
     def point(self) -> tuple[Tree, Tree]:
         """x and y of all agents, with the agent axis first."""
         if self.moved is not None:
             return self.moved
-        x, y = host_transfer.everywhere(self.problem.start(self.seed), self.problem.agents)
+        x, y = host_transfer.broadcast_to_agents(self.problem.start(self.seed), self.problem.agents)
         return x, y
 
     def each(self, look: Callable[[Rows, Tree, jax.Array], Any], point: Tree) -> Any:
@@ -156,7 +156,7 @@ class Setting:
         return not all(found.lasting for found in self.memory.values())
 
 
-def refreshes(rounds: int) -> list[int]:
+def reestimation_rounds(rounds: int) -> list[int]:
     """Return the rounds in which the upper loss is monitored: after 1, 50, 100, 200, ..."""
     return list(takewhile(lambda t: t <= rounds, chain([1], (50 * 2**k for k in count()))))
 
@@ -179,9 +179,9 @@ class Resolved(NamedTuple):
     bytes: int  # over all edges, in both directions, since the start
 
 
-def suited(algorithm: Any, problem: Problem) -> Any:
+def specialize(algorithm: Any, problem: Problem) -> Any:
     """Specialize the algorithm for `problem`."""
-    return algorithm.suited(problem) if hasattr(algorithm, "suited") else algorithm
+    return algorithm.specialize(problem) if hasattr(algorithm, "specialize") else algorithm
 
 
 def resolve(algorithm: Any, setting: Setting) -> Resolved:
@@ -190,7 +190,7 @@ def resolve(algorithm: Any, setting: Setting) -> Resolved:
     The agents agree on a number by max-consensus: each sends its neighbours the largest known
     value, for as many rounds as the network's diameter.
     """
-    algorithm = suited(algorithm, setting.problem)
+    algorithm = specialize(algorithm, setting.problem)
     filled = fill(algorithm, setting)
     diameter, sent = 0, 0
     if setting.network and agreed_bytes(setting.memory):
@@ -261,7 +261,7 @@ def fill(node: Any, setting: Setting) -> Any:
         value = setting.once(open.name, open.compute)
         if not np.ndim(value):
             return value
-        return Own(host_transfer.put(value)) if setting.agent is None else value[0]
+        return Own(host_transfer.to_device(value)) if setting.agent is None else value[0]
 
     return swap(node, number)
 

@@ -21,7 +21,7 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core import cost_counter
 from diamond.core.sampling import key
-from diamond.engine.round_program import play, start
+from diamond.engine.round_program import run_round, start
 from diamond.network.mixing.mixer import mixer
 from diamond.schedules.deferred import Setting, agent_numbers, resolve
 
@@ -52,7 +52,7 @@ def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     algorithm = build(name, batch=2, hypergradient=hg.neumann_sum(3, 3.0), period=2, **steps)
     algorithm = resolve(algorithm, Setting(problem, None, 2, 0)).algorithm
     first = start(algorithm, *problem.start(0), problem.agents)
-    step = partial(play, algorithm, problem.objectives(algorithm.batch), mixer(ring(3)))
+    step = partial(run_round, algorithm, problem.objectives(algorithm.batch), mixer(ring(3)))
     described = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), a)
     with jax.numpy_rank_promotion("raise"):  # the core relies on no silent broadcast
         after = jax.eval_shape(partial(step, key(0), sampling), first)
@@ -86,7 +86,7 @@ def test_every_estimator_works_in_single_precision(name, float32):
     given = build("diamond", batch=2, hypergradient=estimator, **steps)
     algorithm = resolve(given, Setting(problem, None, 2, 0)).algorithm
     first = start(algorithm, *problem.start(0), problem.agents)
-    step = partial(play, algorithm, problem.objectives(2), mixer(ring(3)), key(0), "blocks")
+    step = partial(run_round, algorithm, problem.objectives(2), mixer(ring(3)), key(0), "blocks")
     kinds = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(step, first).state)}
     assert kinds == {"float32"}
 

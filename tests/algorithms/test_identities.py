@@ -28,7 +28,7 @@ import diamond
 from diamond import hypergradient
 from diamond.algorithms.parts.communication import gossip
 from diamond.core.sampling import key
-from diamond.engine.round_program import advance
+from diamond.engine.round_program import run_rounds
 from diamond.network import from_graph
 from diamond.network.mixing.mixer import mixer
 from diamond.problem import Problem
@@ -207,7 +207,7 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
     momentum = build("diamond", **options | {"eta": 0.0, "gamma": 0.0})
     momentum = resolve(momentum, Setting(problem, None, BATCH, 0)).algorithm
     fixed = momentum, problem.objectives(BATCH), mixer(network), key(0)
-    found, _ = advance(*fixed, spider[1], jnp.int32(ROUNDS), sampling="blocks")
+    found, _ = run_rounds(*fixed, spider[1], jnp.int32(ROUNDS), sampling="blocks")
     for name in ("x", "y", "p", "v", "u"):
         one, two = flat(getattr(found.state, name)), flat(getattr(spider[-1].state, name))
         np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-12)

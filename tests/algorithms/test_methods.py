@@ -16,11 +16,11 @@ from helpers import METHODS, TRACKED, build, end, logistic, quad, ring, same_bit
 import diamond
 from diamond import algorithms, catalogue
 from diamond import hypergradient as hg
-from diamond.algorithms.parts import Loop
+from diamond.algorithms.parts import ComposedAlgorithm
 from diamond.algorithms.parts.communication import Gossip, Push
 from diamond.algorithms.parts.directions import Implicit, Penalty
 from diamond.core.sampling import key
-from diamond.engine.round_program import play, start
+from diamond.engine.round_program import run_round, start
 from diamond.engine.simulate import check
 from diamond.network.mixing.mixer import mixer
 from diamond.schedules.deferred import Setting, resolve
@@ -41,7 +41,7 @@ def kind(name):
     method = made(name)
     if name in OWN:
         return "steps"
-    if not isinstance(method, Loop):
+    if not isinstance(method, ComposedAlgorithm):
         return "exact"
     if method.solves == ("common",) and isinstance(method.directions, Implicit):
         return "elsewhere"  # each agent's own inverse
@@ -149,7 +149,9 @@ def test_state_and_messages_keep_tree_shape_and_type(name):
     algorithm = made(name, hypergradient=hg.neumann_sum(3, 3.0))
     algorithm = resolve(algorithm, Setting(known, None, algorithm.batch, 0)).algorithm
     first = start(algorithm, *known.start(0), known.agents)
-    step = partial(play, algorithm, known.objectives(algorithm.batch), mixer(ring(known.agents)))
+    step = partial(
+        run_round, algorithm, known.objectives(algorithm.batch), mixer(ring(known.agents))
+    )
     described = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), a)
     with jax.numpy_rank_promotion("raise"):  # the core relies on no silent broadcast
         after = jax.eval_shape(partial(step, key(0), "blocks"), first)

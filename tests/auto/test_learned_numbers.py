@@ -42,7 +42,7 @@ def test_places_of_learned_numbers_are_found_and_filled():
     assert learned_names(filled) == set() and filled.numbers(0)["beta"] == 0.3
     assert jax.tree.leaves(Learned("alpha")) == []
     given = diamond.gt_sgd(alpha=0.1, beta=0.1, hypergradient=hg.exact())
-    assert given.suited(quad()) == given
+    assert given.specialize(quad()) == given
 
 
 def test_the_largest_curvature_is_learned_and_steps_stay_below_its_limit():
@@ -118,7 +118,7 @@ def test_steps_do_not_depend_on_units(name):
 
 
 def test_a_rollback_shortens_learned_and_given_steps():
-    method = diamond.gt_sgd(beta=0.4).suited(quad())
+    method = diamond.gt_sgd(beta=0.4).specialize(quad())
     assert isinstance(method, LearnedNumbers)
     shorter = method.shrunk(0.25)
     assert shorter.caution == 4 and float(shorter.method.numbers(0)["beta"]) == 0.1

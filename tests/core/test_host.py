@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from diamond.core import host_transfer, pytrees, sampling
-from diamond.core.gc_control import uncollected
+from diamond.core.gc_control import gc_disabled
 
 
 def test_nothing_is_compiled(capfd):
     with jax.log_compiles():
-        found = host_transfer.put(np.arange(7.0))
-        spread = host_transfer.everywhere({"a": found, "b": np.arange(3)}, 5)
+        found = host_transfer.to_device(np.arange(7.0))
+        spread = host_transfer.broadcast_to_agents({"a": found, "b": np.arange(3)}, 5)
         sampling.key(11)
-        host_transfer.at_hand(spread)
+        host_transfer.to_host(spread)
     assert "XLA compilation" not in capfd.readouterr().err
     expected = jnp.asarray(np.arange(7.0))
     assert found.dtype == expected.dtype and not found.weak_type
@@ -25,7 +25,7 @@ def test_nothing_is_compiled(capfd):
 
 
 def test_what_is_traced_is_spread_as_well():
-    found = jax.jit(lambda a: host_transfer.everywhere(a, 4))(jnp.arange(2.0))
+    found = jax.jit(lambda a: host_transfer.broadcast_to_agents(a, 4))(jnp.arange(2.0))
     np.testing.assert_array_equal(found, np.tile(np.arange(2.0), (4, 1)))
 
 
@@ -62,7 +62,7 @@ def test_the_collector_is_left_as_it_was(on):
     before = gc.isenabled()
     try:
         gc.enable() if on else gc.disable()
-        with pytest.raises(KeyError), uncollected():
+        with pytest.raises(KeyError), gc_disabled():
             assert not gc.isenabled()
             raise KeyError
         assert gc.isenabled() == on

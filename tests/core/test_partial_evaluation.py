@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.core.invariant_hoisting import hoisted
+from diamond.core.invariant_hoisting import hoist_invariants
 
 pytestmark = pytest.mark.quick
 
@@ -32,7 +32,7 @@ def products(f, *given):
 
 def test_the_same_values_and_derivatives():
     gradient = lambda y: jax.grad(loss, 1)(W, y)
-    once = hoisted(gradient, Y)
+    once = hoist_invariants(gradient, Y)
     other = jax.tree.map(lambda a: a + 0.7, Y)
     close(once(other), gradient(other))
     direction = jax.tree.map(jnp.ones_like, Y)
@@ -43,14 +43,14 @@ def test_the_same_values_and_derivatives():
 def test_features_are_made_outside_of_the_loop():
     gradient = lambda y: jax.grad(loss, 1)(W, y)
     assert products(gradient, Y) == 3  # the features, the scores, the gradient in w
-    assert products(hoisted(gradient, Y), Y) == 2
+    assert products(hoist_invariants(gradient, Y), Y) == 2
 
 
 def test_under_vmap_each_has_its_own():
     many = jax.tree.map(lambda a: jnp.stack([a, 2 * a, -a]), W)
 
     def newton(x):
-        f = hoisted(lambda y: jax.grad(loss, 1)(x, y), Y)
+        f = hoist_invariants(lambda y: jax.grad(loss, 1)(x, y), Y)
         return jax.lax.fori_loop(0, 3, lambda _, y: jax.tree.map(lambda y, g: y - g, y, f(y)), Y)
 
     found = jax.jit(jax.vmap(newton))(many)
@@ -62,7 +62,7 @@ def test_under_vmap_each_has_its_own():
 
 
 def test_a_value_that_does_not_move_at_all():
-    constant = hoisted(lambda y: (y["w"], ROWS.sum(), 3.0), Y)
+    constant = hoist_invariants(lambda y: (y["w"], ROWS.sum(), 3.0), Y)
     w, total, three = constant(jax.tree.map(lambda a: a + 1, Y))
     np.testing.assert_allclose(w, Y["w"] + 1)
     assert total == ROWS.sum() and three == 3

@@ -11,7 +11,7 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.advice.recommendation import advise
 from diamond.config.validation_errors import BadExperiment
-from diamond.core.validation import whole
+from diamond.core.validation import as_int
 from diamond.engine import site_rehearsal
 from diamond.engine.many_runs import many, seeds_together
 
@@ -70,12 +70,12 @@ def test_every_taker_refuses_what_is_not_whole(who, value):
 def test_whole_numbers_pass_and_nothing_else(value):
     if isinstance(value, float | bool):
         with pytest.raises(ValueError, match="must be a whole number"):
-            whole("n", value)
+            as_int("n", value)
     else:
-        assert whole("n", value) == value and type(whole("n", value)) is int
+        assert as_int("n", value) == value and type(as_int("n", value)) is int
         if value < 2:
             with pytest.raises(ValueError, match="whole number, 2 or more"):
-                whole("n", value, 2)
+                as_int("n", value, 2)
 
 
 def test_an_algorithm_is_what_its_function_returns():

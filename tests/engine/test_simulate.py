@@ -13,7 +13,7 @@ from diamond import Diverged
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
 from diamond.engine import round_program as _round
-from diamond.engine.round_program import advance
+from diamond.engine.round_program import run_rounds
 from diamond.network.mixing.mixer import mixer
 from diamond.problem import Problem
 from diamond.schedules.deferred import Setting, resolve
@@ -78,7 +78,7 @@ def test_entries_are_handed_out_as_they_are_made():
 
 def test_only_a_new_program_compiles():
     simulate()
-    programs = lambda: sum(one._cache_size() for one in advance.programs.values())
+    programs = lambda: sum(one._cache_size() for one in run_rounds.programs.values())
     before = programs()
     simulate(seed=9)
     simulate(rounds=4, every=3)
@@ -181,7 +181,7 @@ def test_groups_of_agents_give_the_same_round():
     first = _round.start(algorithm, *problem.start(0), 7)
     found = []
     for size in (7, 3, 1):  # 3 leaves one agent over
-        once = jax.jit(partial(_round.play, *fixed, size=size))
+        once = jax.jit(partial(_round.run_round, *fixed, size=size))
         found.append(once(once(first)))  # one round on all rows, one on blocks
     whole, *groups = found
     for other in groups:

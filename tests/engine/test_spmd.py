@@ -30,7 +30,7 @@ def cut(problem, network, algorithm, rounds, devices, way=None):
     algorithm = resolve(algorithm, Setting(problem, network, algorithm.batch, 0)).algorithm
     place = Spmd(problem, network, algorithm.batch, "blocks", devices, way=way)
     first = start(algorithm, *problem.start(0), problem.agents)
-    after, sound = place.advance(algorithm, key(0), place.place(first), rounds)
+    after, sound = place.run_until(algorithm, key(0), place.place(first), rounds)
     assert sound and int(after.t) == rounds
     return place.whole((after.state, after.spent))
 

@@ -40,7 +40,7 @@ def test_every_runtime_and_restart_goes_the_same_way():
         for devices in (1, 2):
             place = Spmd(problem, NETWORK, BATCH, "blocks", devices)
             first = place.place(start(METHOD, *problem.start(0), AGENTS))
-            after, _ = place.advance(METHOD, key(0), first, ROUNDS)
+            after, _ = place.run_until(METHOD, key(0), first, ROUNDS)
             cut.append(place.whole((after.state.x, after.state.y, after.spent)))
         sites = rehearse([endless(agents=1)] * AGENTS, NETWORK, METHOD, ROUNDS)
     assert same_bits(*cut)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.hardware.compiler import BRIEF, PLAIN, ROUNDS, _known, briefly, compiled
+from diamond.hardware.compiler import BRIEF, PLAIN, ROUNDS, _known, compile_fast, compiled
 
 pytestmark = pytest.mark.quick
 
@@ -15,7 +15,7 @@ def squares(a, times=1):
 
 
 def test_what_works_on_little_has_a_program_of_its_own():
-    program = briefly("times", small=8 * 100)(squares)
+    program = compile_fast("times", small=8 * 100)(squares)
     for size in (10, 100, 101):
         a = np.linspace(0, 1, size)
         np.testing.assert_allclose(program(a, times=2), 2 * np.sum(np.tanh(a) ** 2), rtol=1e-12)
@@ -49,7 +49,7 @@ def test_beside_an_accelerator_what_runs_a_few_times_runs_on_the_processor(monke
 
     key, a = jax.device_put((jax.random.key(0), jnp.arange(3.0)), accelerator)
     expected = 2 * jax.random.normal(jax.random.key(0), (3,)) + np.arange(3.0) * 7
-    short, long = briefly("times", small=100)(drawn), compiled("times", small=100)(drawn)
+    short, long = compile_fast("times", small=100)(drawn), compiled("times", small=100)(drawn)
     found = short(key, a, np.float64(7), times=2)
     assert isinstance(found, np.ndarray) and list(short.programs) == [("cpu", True)]
     np.testing.assert_allclose(found, expected, rtol=1e-12)

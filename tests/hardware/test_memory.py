@@ -76,7 +76,7 @@ def whole(problem):
     with quickly(), compilations() as counts:
         needed = forecast(problem, RING, ALGORITHM, 6, every=3).memory
         run = diamond.simulate(problem, RING, ALGORITHM, 6, every=3)
-    assert counts["jit(advance)"] == counts["jit(survey)"] == 1  # analysed, tried and run
+    assert counts["jit(run_rounds)"] == counts["jit(survey)"] == 1  # analysed, tried and run
     return run, needed
 
 

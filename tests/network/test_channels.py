@@ -16,7 +16,7 @@ from diamond import hypergradient as hg
 from diamond import network
 from diamond.core.sampling import Moment, key
 from diamond.engine.many_runs import many
-from diamond.engine.round_program import begin, play
+from diamond.engine.round_program import begin, run_round
 from diamond.interface.round_interface import Message
 from diamond.network import channels
 from diamond.network.mixing.link_mixer import link_mixer
@@ -184,7 +184,7 @@ def test_noise_ends_where_linear_analysis_says():
     sigma, gamma = 1e-3, 0.5
     net = ring(6).through(channels.noise(sigma=sigma), gamma=gamma)
     q = quad(agents=6, rows=4, noise=0.0, lower_level="none")
-    method = build("gt_storm", batch=2, alpha=0.05, eta=0.5).suited(q)
+    method = build("gt_storm", batch=2, alpha=0.05, eta=0.5).specialize(q)
     quiet = ring(6).through(channels.noise(sigma=0.0), gamma=gamma)
     known = predicted(q, quiet, method, sigma, gamma)
     assert wandering(q, net, method, 8000) == pytest.approx(known, rel=0.2)
@@ -193,7 +193,7 @@ def test_noise_ends_where_linear_analysis_says():
 def _play(q, net, method):
     """Where a run begins, and what a round makes of it."""
     fixed = jax.tree.map(jnp.asarray, method), q.objectives(2), mixing(net)
-    return begin(*fixed, *q.start(0)), partial(play, *fixed, key(7), "blocks")
+    return begin(*fixed, *q.start(0)), partial(run_round, *fixed, key(7), "blocks")
 
 
 def wandering(q, net, method, count):

@@ -11,7 +11,7 @@ from diamond.core.sampling import Moment, key
 from diamond.interface.traffic import messages
 from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import mixing
-from diamond.schedules.deferred import suited, swap
+from diamond.schedules.deferred import specialize, swap
 
 OPTIONS = {
     "delay": [{"rounds": 0}, {"rounds": 2}],
@@ -35,7 +35,7 @@ def distinct_messages():
     for name, make in METHODS.items():
         for level in make().solves:
             problem = quad(lower_level=level)
-            outline = swap(suited(make(), problem), lambda number: 1)
+            outline = swap(specialize(make(), problem), lambda number: 1)
             objectives = problem.objectives(outline.batch)
             for message in messages(outline, objectives, *problem.start(0)):
                 leaves, shape = jax.tree.flatten(message)

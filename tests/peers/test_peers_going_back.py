@@ -96,7 +96,7 @@ def rehearsed():
 def hasty(monkeypatch):
     """The loss is looked at in rounds 1, 3 and 7, where it has risen; x is lost at first."""
     rise_at(monkeypatch, ROUNDS, 3)
-    monkeypatch.setattr(site_agent, "refreshes", lambda t: [r for r in (1, 3, ROUNDS) if r <= t])
+    monkeypatch.setattr(site_agent, "reestimation_rounds", lambda t: [r for r in (1, 3, ROUNDS) if r <= t])
     calm = rehearsed()
     numbers = by_name(calm[0].found)
     assert numbers["shrunk"] < 1 and numbers["risen"] > 0  # both happen

@@ -111,7 +111,7 @@ def team():
 @pytest.fixture
 def soon(monkeypatch):
     """The loss is looked at in round 3, and once more at the end; no faults come to this."""
-    monkeypatch.setattr(site_agent, "refreshes", lambda t: [r for r in (3, ROUNDS) if r <= t])
+    monkeypatch.setattr(site_agent, "reestimation_rounds", lambda t: [r for r in (3, ROUNDS) if r <= t])
     monkeypatch.setattr(loss_monitor, "SMALL", 10.0)  # it does not go back
     calm = lockstep(team(), ROUNDS)
     assert all(talked(p.found).talks == 2 * TALKS for p in calm)

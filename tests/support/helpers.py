@@ -13,7 +13,7 @@ import diamond
 from diamond import catalogue
 from diamond import hypergradient as hg
 from diamond.core.sampling import Sample, draw, key
-from diamond.engine.round_program import Progress, advance, begin, together
+from diamond.engine.round_program import Progress, begin, run_rounds, together
 from diamond.gallery import quadratic
 from diamond.network.mixing.lossy_mixer import mixing
 from diamond.problem import Problem
@@ -127,7 +127,7 @@ def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> lis
     options = {"sampling": sampling, "size": together(fixed[1].train)}  # those of `simulate`
     found = [begin(*fixed[:3], *problem.start(seed))]
     for t in range(rounds):
-        after, sound = advance(*fixed, found[-1], jnp.int32(t + 1), **options)
+        after, sound = run_rounds(*fixed, found[-1], jnp.int32(t + 1), **options)
         assert sound
         found.append(after)
     return found
@@ -140,7 +140,7 @@ def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progr
     fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
     options = {"sampling": sampling, "size": together(fixed[1].train)}  # those of `simulate`
     first = begin(*fixed[:3], *problem.start(seed))
-    after, sound = advance(*fixed, first, jnp.int32(rounds), **options)
+    after, sound = run_rounds(*fixed, first, jnp.int32(rounds), **options)
     assert sound
     return after
 

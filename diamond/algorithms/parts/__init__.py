@@ -1,11 +1,11 @@
 """Building blocks of methods: directions, estimators, moves, and the loop that joins them."""
 
 from . import communication, directions, estimators, explicit_matrices
-from .composed import Loop, Variable
+from .composed import ComposedAlgorithm, Variable
 from .variables import Point
 
 __all__ = [
-    "Loop",
+    "ComposedAlgorithm",
     "Point",
     "Variable",
     "communication",

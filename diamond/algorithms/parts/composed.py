@@ -65,7 +65,7 @@ class State(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Loop:
+class ComposedAlgorithm:
     """A method composed of parts."""
 
     directions: Any
@@ -116,7 +116,7 @@ class Loop:
         kept = [(n, k) for n, k in zip(names, times) if n]
         return tuple(Part(self, i, n, k) for i, (n, k) in enumerate(kept))
 
-    def suited(self, problem: Problem) -> "Loop":
+    def specialize(self, problem: Problem) -> "Loop":
         """Specialize the method for this problem.
 
         Without a lower level, x moves along the gradient of f; if x is regularized, its move ends
@@ -193,7 +193,7 @@ def _with_prox(x: Variable, prox: Any) -> Variable:
 class Part(NamedTuple):
     """One word of the plan: variables that move at once, and the number of repeats."""
 
-    loop: Loop
+    loop: ComposedAlgorithm
     number: int
     names: str
     times: int

@@ -21,7 +21,7 @@ from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
 from ...core.sampling import Sample, endless
 from ...core.suggestions import did_you_mean
-from ...core.validation import whole
+from ...core.validation import as_int
 from ...schedules.deferred import Deferred, Found, Measured, Setting
 from ...schedules.step_schedules import Number, Schedule, schedule, weight
 from .variables import STATIC, Point, over
@@ -261,7 +261,7 @@ def momentum(eta: Schedule | Number, gamma: Schedule | Number | None = None) -> 
 
 def recursive(period: int | None = None) -> Recursive:
     """Make SPIDER with a full gradient every `period` rounds, by default the root of the rows."""
-    if period is not None and whole("period", period) < 1:
+    if period is not None and as_int("period", period) < 1:
         raise ValueError(f"period = {period}: a full gradient every so many rounds, 1 or more")
     return Recursive(Deferred("period", _root_of_rows) if period is None else period)
 

@@ -34,7 +34,7 @@ class Single:
         given = {name: Scaled(factor, s) for name, s in steps.items() if not learned_names(s)}
         return replace(self, **given)  # type: ignore[type-var]
 
-    def suited(self, problem: Problem) -> Any:
+    def specialize(self, problem: Problem) -> Any:
         """Specialize the method for this problem, with learned numbers if it left some open."""
         return with_learned_numbers(self, problem, 1.0)
 

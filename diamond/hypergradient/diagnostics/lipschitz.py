@@ -11,7 +11,7 @@ from ...core import host_random, pytrees, sampling
 from ...core.cost_counter import Cost
 from ...core.linear_solvers import power_iteration
 from ...core.pytrees import Tree
-from ...hardware.compiler import briefly
+from ...hardware.compiler import compile_fast
 from ...problem import Objectives, Problem
 from ...schedules.deferred import Setting
 from ..implicit import hessian
@@ -63,7 +63,7 @@ def probes(key: jax.Array, numbers: Any, counts: Any, y: Tree, batches: int) -> 
     return Probes(np.stack(keys, -1), first, np.stack(starts, -1))
 
 
-@briefly()
+@compile_fast()
 def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.Array:
     """Estimate the largest |eigenvalue| of g_yy on each agent's mini-batches at its (x, y)."""
     typed = partial(jax.random.wrap_key_data, impl="threefry2x32")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import jax
 
 from diamond.core import pytrees
-from diamond.core.validation import whole
+from diamond.core.validation import as_int
 from diamond.network.channels import codecs
 from diamond.network.channels.channel import Channel
 
@@ -116,7 +116,7 @@ def rounded(
 
 def quantized(bits: int = 4, feedback: Feedback = "difference") -> Compressed:
     """Send `bits` bits per number, 2 to 8, with random rounding; `feedback` as in `rounded`."""
-    if not 2 <= whole("bits", bits) <= 8:
+    if not 2 <= as_int("bits", bits) <= 8:
         raise ValueError(f"bits = {bits}: 2 to 8 a number; for one, take sign")
     return Compressed(codecs.Quantized(bits, feedback != "none"), _known(feedback))
 
@@ -148,7 +148,7 @@ def sign(feedback: Feedback = "difference") -> Compressed:
 
 def low_rank(rank: int = 2, feedback: Feedback = "difference") -> Compressed:
     """Send matrices as products of two matrices of `rank` columns; `feedback` as in `rounded`."""
-    return Compressed(codecs.LowRank(whole("rank", rank, 1)), _known(feedback))
+    return Compressed(codecs.LowRank(as_int("rank", rank, 1)), _known(feedback))
 
 
 def _some(share: float | None, terms: int | None) -> tuple[float | None, int | None]:
@@ -156,7 +156,7 @@ def _some(share: float | None, terms: int | None) -> tuple[float | None, int | N
         raise ValueError("give either share, of the numbers of a message, or terms, how many")
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"share = {share}: it lies above 0 and at most at 1")
-    return share, None if terms is None else whole("terms", terms, 1)
+    return share, None if terms is None else as_int("terms", terms, 1)
 
 
 def _known(feedback: Feedback) -> Feedback:

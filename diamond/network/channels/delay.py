@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from diamond.core import pytrees
-from diamond.core.validation import whole
+from diamond.core.validation import as_int
 from diamond.network.channels.channel import Channel
 
 
@@ -43,4 +43,4 @@ class Delay(Channel):
 
 def delay(rounds: int) -> Delay:
     """Delay every message by `rounds` exchanges; nothing arrives before the first message does."""
-    return Delay(whole("rounds", rounds, 0))
+    return Delay(as_int("rounds", rounds, 0))

@@ -137,7 +137,7 @@ def mixer(network: Network) -> Mixer:
 
 def dense_mixer(network: Network) -> Mixer:
     """Return M as a matrix; a round costs m^2 products per number."""
-    return Mixer(host_transfer.put(network.matrix), (), None, None)
+    return Mixer(host_transfer.to_device(network.matrix), (), None, None)
 
 
 def sparse_mixer(network: Network) -> Mixer:
@@ -148,7 +148,7 @@ def sparse_mixer(network: Network) -> Mixer:
     buckets = tuple(_bucket(network, members) for members in groups)
     if len(groups) == 1:
         return Mixer(None, buckets, None, None)
-    whole = lambda a: host_transfer.put(a, np.int32)
+    whole = lambda a: host_transfer.to_device(a, np.int32)
     places = whole(np.argsort(np.concatenate(groups)))
     return Mixer(None, buckets, tuple(map(whole, groups)), places)
 
@@ -164,4 +164,4 @@ def _bucket(network: Network, members: NDArray[np.int64]) -> Bucket:
     position = np.where(used, m.indptr[members] + slots, 0)
     senders = np.where(used, m.indices[position], members)
     weights = np.where(used, m.data[position], 0.0)
-    return Bucket(host_transfer.put(senders, np.int32), host_transfer.put(weights))
+    return Bucket(host_transfer.to_device(senders, np.int32), host_transfer.to_device(weights))
