@@ -26,9 +26,9 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
-from diamond.engine.round_program import run_rounds, start
+from diamond.engine.round_program import run_rounds, initial_progress
 from diamond.network.mixing.mixer import mixer
-from diamond.schedules.deferred import Setting, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve
 
 FEATURES, ROWS, BATCH, ROUNDS, REPEATS = 123, 16_000, 64, 1000, 5
 LIPSCHITZ = 1.0
@@ -59,9 +59,9 @@ def ours(problem, network, rounds):
     eta = diamond.schedule.squared(0.1, alpha)
     chain = diamond.hypergradient.neumann(handwritten.K, LIPSCHITZ)
     given = diamond.diamond(alpha, alpha, eta, eta, BATCH, chain)
-    algorithm = resolve(given, Setting(problem, network, BATCH, 0)).algorithm
+    algorithm = resolve(given, ResolutionContext(problem, network, BATCH, 0)).algorithm
     fixed = algorithm, problem.objectives(BATCH), mixer(network), key(0)
-    begin = start(algorithm, *problem.start(0), problem.agents)
+    begin = initial_progress(algorithm, *problem.start(0), problem.agents)
     go = lambda until: run_rounds(*fixed, begin, jnp.int32(until), sampling="blocks")
     compiling, _ = once(lambda: go(0))
     return compiling, lambda: go(rounds)[0].state[:2]

@@ -20,11 +20,11 @@ import jax.numpy as jnp  # noqa: E402
 
 import diamond  # noqa: E402
 from diamond.core.sampling import draw, key  # noqa: E402
-from diamond.engine.round_program import run_rounds, start  # noqa: E402
+from diamond.engine.round_program import run_rounds, initial_progress  # noqa: E402
 from diamond.gallery import quadratic  # noqa: E402
 from diamond.gallery.quadratic import Quadratic  # noqa: E402
 from diamond.network.mixing.mixer import mixer  # noqa: E402
-from diamond.schedules.deferred import Setting, resolve  # noqa: E402
+from diamond.schedules.deferred import ResolutionContext, resolve  # noqa: E402
 
 ALPHA, BETA, ETA, THETA, BATCH, ROWS, AGENTS = 0.02, 0.2, 0.3, 0.3, 4, 32, 6
 EXACT = diamond.hypergradient.exact()
@@ -100,10 +100,10 @@ def single_level(q: Quadratic, M: np.ndarray, name: str, rounds: int) -> Iterato
 
 def library(q: Quadratic, network, method, rounds: int) -> list[np.ndarray]:
     """x of all agents after every round, as the library has it."""
-    setting = Setting(q, network, BATCH, 0)
+    setting = ResolutionContext(q, network, BATCH, 0)
     method = resolve(method, setting).algorithm
     fixed = method, q.objectives(BATCH), mixer(network), key(0)
-    at, found = start(method, *q.start(0), network.agents), []
+    at, found = initial_progress(method, *q.initial_progress(0), network.agents), []
     for t in range(rounds):
         at, _ = run_rounds(*fixed, at, jnp.int32(t + 1), sampling="blocks")
         found.append(np.asarray(at.state.x))

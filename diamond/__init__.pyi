@@ -18,6 +18,7 @@ from .algorithms.adasdbo import adasdbo as adasdbo
 from .algorithms.aid import aid as aid
 from .algorithms.amigo import amigo as amigo
 from .algorithms.bsa import bsa as bsa
+from .algorithms.compose import compose as compose
 from .algorithms.d_soba import d_soba as d_soba
 from .algorithms.diamond import diamond as diamond
 from .algorithms.diamond_common import diamond_common as diamond_common
@@ -41,7 +42,6 @@ from .algorithms.m_sgd import m_sgd as m_sgd
 from .algorithms.ma_dsbo import ma_dsbo as ma_dsbo
 from .algorithms.ma_soba import ma_soba as ma_soba
 from .algorithms.mdbo import mdbo as mdbo
-from .algorithms.method import method as method
 from .algorithms.momentum_tracking import momentum_tracking as momentum_tracking
 from .algorithms.mrbo import mrbo as mrbo
 from .algorithms.prometheus import prometheus as prometheus

@@ -81,9 +81,9 @@ def composed(
     *,
     relax: Number | None = None,
     period: int | None = None,
-    plan: str = "xyz",
+    update_order: str = "xyz",
     inner: int | None = 1,
-    solves: tuple[str, ...] = ("personal",),
+    lower_levels: tuple[str, ...] = ("personal",),
 ) -> ComposedAlgorithm:
     """Compose a method of these parts; `moves` names the moves of x, y and z, in this order."""
     order, s = choose(steps, order, **numbers)
@@ -93,7 +93,7 @@ def composed(
         estimated(estimator, s, period),
         **{name: Variable(s[step], move(how, order, relax)) for name, step, how in each},
         batch=batch,
-        plan=plan,
-        inner=loops(inner) if "inner" in plan else inner,
-        solves=solves,
+        update_order=update_order,
+        inner=loops(inner) if "inner" in update_order else inner,
+        lower_levels=lower_levels,
     )

@@ -37,14 +37,14 @@ class AdaSdbo(Single):
     scale: Number
     first: Number
     batch: int = field(metadata={"static": True})
-    solves: tuple[str, ...] = field(default=("common",), metadata={"static": True})
+    lower_levels: tuple[str, ...] = field(default=("common",), metadata={"static": True})
     networks = "directed"
     about = "carried; plain; tracking, AdaGrad-norm; xyz; x+x+y+y+z+z; f, g, g_yy, g_xy on a batch"
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         return {"scale": self.scale}
 
-    def shrunk(self, factor: Number) -> "AdaSdbo":
+    def with_scaled_steps(self, factor: Number) -> "AdaSdbo":
         return replace(self, scale=self.scale * factor)
 
     def init(self, x: Tree, y: Tree) -> State:
@@ -65,8 +65,8 @@ class AdaSdbo(Single):
         x, y, z = map(move, steps, u, state[:3])
         return Message({"x": x, "y": y, "z": z, "sums": sums}, u)
 
-    def update(self, state: State, estimate: Point, told: Any, change: Any, t: Number) -> State:
-        average, u = pytrees.add(told, change)
+    def update(self, state: State, estimate: Point, sent: Any, change: Any, t: Number) -> State:
+        average, u = pytrees.add(sent, change)
         return State(u=u, old=estimate, **average)
 
 

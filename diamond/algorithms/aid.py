@@ -26,4 +26,6 @@ def aid(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "full", "gossip local"
-    return composed(*parts, numbers, all_rows(batch), "atc", steps, plan="y*inner x", inner=inner)
+    return composed(
+        *parts, numbers, all_rows(batch), "atc", steps, update_order="y*inner x", inner=inner
+    )

@@ -26,4 +26,4 @@ def bsa(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"
-    return composed(*parts, numbers, batch, "atc", steps, plan="y*inner x", inner=inner)
+    return composed(*parts, numbers, batch, "atc", steps, update_order="y*inner x", inner=inner)

@@ -25,4 +25,4 @@ def d_soba(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(differences=first_order), "average", "gossip gossip gossip"
-    return composed(*parts, numbers, batch, "atc", steps, solves=("common",))
+    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("common",))

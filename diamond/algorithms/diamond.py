@@ -46,4 +46,4 @@ def diamond(
     """
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gt local"
-    return composed(*parts, numbers, batch, order, steps, solves=("personal", "none"))
+    return composed(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))

@@ -26,4 +26,4 @@ def diamond_common(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "eta": eta, "gamma": gamma}
     parts = carried(), "momentum", "gt gt gt"
-    return composed(*parts, numbers, batch, order, steps, solves=("common",))
+    return composed(*parts, numbers, batch, order, steps, lower_levels=("common",))

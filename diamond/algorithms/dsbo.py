@@ -27,7 +27,7 @@ def dsbo(
         batch,
         "atc",
         steps,
-        plan="y*inner z*inner x",
+        update_order="y*inner z*inner x",
         inner=inner,
-        solves=("common",),
+        lower_levels=("common",),
     )

@@ -25,4 +25,4 @@ def dsgd(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"
-    return composed(*parts, numbers, batch, order, steps, solves=("personal", "none"))
+    return composed(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))

@@ -22,4 +22,4 @@ def dsgda_gt(
     """Track all three variables of the penalty of `f2sa`, for a common y; bias of order 1 / lam."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = penalty(lam), "plain", "gt gt gt"
-    return composed(*parts, numbers, batch, "atc", steps, solves=("common",))
+    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("common",))

@@ -24,4 +24,4 @@ def exact_diffusion(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "ed local"
-    return composed(*parts, numbers, batch, "atc", steps, solves=("personal", "none"))
+    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))

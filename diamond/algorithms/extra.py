@@ -24,4 +24,4 @@ def extra(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "extra local"
-    return composed(*parts, numbers, batch, "atc", steps, solves=("personal", "none"))
+    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))

@@ -29,4 +29,4 @@ def f2sa(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = penalty(lam), "plain", "gt local local"
-    return composed(*parts, numbers, batch, order, steps, plan="yz*inner x", inner=inner)
+    return composed(*parts, numbers, batch, order, steps, update_order="yz*inner x", inner=inner)

@@ -33,7 +33,7 @@ class GossipDsbo(Single):
     theta: Schedule
     floor: Any
     batch: int = field(metadata={"static": True})
-    solves: tuple[str, ...] = field(default=("common",), metadata={"static": True})
+    lower_levels: tuple[str, ...] = field(default=("common",), metadata={"static": True})
     STEPS = "alpha", "beta", "theta"
     about = (
         "matrices; average, by gossip; gossip; xy; x+y+f_x+f_y+g_y+g_xy+g_yy; "
@@ -53,9 +53,9 @@ class GossipDsbo(Single):
         return Message(state)
 
     def update(
-        self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
+        self, state: State, estimate: Ingredients, sent: Message, change: Message, t: Number
     ) -> State:
-        x, y, kept = pytrees.add(told.average, change.average)
+        x, y, kept = pytrees.add(sent.average, change.average)
         kept = pytrees.axpy(weight(self.theta, t), pytrees.sub(estimate, kept), kept)
         h = like(hypergradient(kept, self.floor), x)
         moved = pytrees.axpy(-self.beta(t), like(kept.g_y, y), y)

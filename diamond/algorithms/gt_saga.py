@@ -22,4 +22,4 @@ def gt_saga(
     """
     numbers = {"alpha": alpha}
     parts = gradient(), "saga", "gt"
-    return composed(*parts, numbers, batch, order, steps, plan="x", solves=("none",))
+    return composed(*parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",))

@@ -20,4 +20,13 @@ def gt_sarah(
     """Run `svr_interact` without a lower level."""
     numbers = {"alpha": alpha}
     parts = gradient(), "recursive", "gt"
-    return composed(*parts, numbers, batch, order, steps, period=period, plan="x", solves=("none",))
+    return composed(
+        *parts,
+        numbers,
+        batch,
+        order,
+        steps,
+        period=period,
+        update_order="x",
+        lower_levels=("none",),
+    )

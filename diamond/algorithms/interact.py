@@ -25,4 +25,6 @@ def interact(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "full", "gt local"
-    return composed(*parts, numbers, all_rows(batch), order, steps, solves=("personal", "none"))
+    return composed(
+        *parts, numbers, all_rows(batch), order, steps, lower_levels=("personal", "none")
+    )

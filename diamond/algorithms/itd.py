@@ -32,6 +32,6 @@ def itd(
         x=Variable(s["alpha"], gossip()),
         y=Variable(s["beta"], local()),
         batch=all_rows(batch),
-        plan="x y*inner",
+        update_order="x y*inner",
         inner=inner,
     )

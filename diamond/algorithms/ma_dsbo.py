@@ -32,7 +32,7 @@ def ma_dsbo(
         batch,
         "atc",
         steps,
-        plan="y*inner z*inner x",
+        update_order="y*inner z*inner x",
         inner=inner,
-        solves=("common",),
+        lower_levels=("common",),
     )

@@ -30,4 +30,4 @@ def mdbo(
     """
     numbers = {"alpha": alpha, "beta": beta, "theta": theta, "gamma": gamma}
     parts = implicit(hypergradient), "average", "gt gt"
-    return composed(*parts, numbers, batch, "paper", steps, relax=relax, solves=("common",))
+    return composed(*parts, numbers, batch, "paper", steps, relax=relax, lower_levels=("common",))

@@ -20,4 +20,4 @@ def momentum_tracking(
     """Track r_t = (1 - theta) r_{t-1} + theta f_x(x_t; xi) by u_t."""
     numbers = {"alpha": alpha, "theta": theta}
     parts = gradient(), "average", "gt"
-    return composed(*parts, numbers, batch, order, steps, plan="x", solves=("none",))
+    return composed(*parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",))

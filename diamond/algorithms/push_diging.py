@@ -25,4 +25,4 @@ def push_diging(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "push_gt local"
-    return composed(*parts, numbers, batch, "atc", steps, solves=("personal", "none"))
+    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))

@@ -24,9 +24,9 @@ class Rsvrb(Momentum):
     )
 
     def update(
-        self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
+        self, state: State, estimate: Ingredients, sent: Message, change: Message, t: Number
     ) -> State:
-        x = pytrees.add(told.average, change.average)
+        x = pytrees.add(sent.average, change.average)
         y = pytrees.axpy(-self.beta(t), like(estimate.g_y, state.y), state.y)
         return State(x, y, (state.x, state.y), estimate)
 

@@ -24,4 +24,4 @@ def sgp(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "push local"
-    return composed(*parts, numbers, batch, "atc", steps, solves=("personal", "none"))
+    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))

@@ -36,5 +36,5 @@ def sldbo(
         y=Variable(s["beta"], tracking()),
         z=Variable(s["delta"], tracking(prox=kept)),
         batch=all_rows(batch),
-        solves=("common",),
+        lower_levels=("common",),
     )

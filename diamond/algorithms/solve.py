@@ -51,5 +51,5 @@ def solve(batch: int = 64) -> Solver:
         y=Variable(s["beta"], local()),
         z=Variable(s["delta"], local()),
         batch=as_int("batch", batch, 1),
-        solves=("personal", "common", "none"),
+        lower_levels=("personal", "common", "none"),
     )

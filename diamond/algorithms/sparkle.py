@@ -31,4 +31,6 @@ def sparkle(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", f"{x} {yz} {yz}"
-    return composed(*parts, numbers, batch, "atc", steps, plan=plan, solves=("common",))
+    return composed(
+        *parts, numbers, batch, "atc", steps, update_order=plan, lower_levels=("common",)
+    )

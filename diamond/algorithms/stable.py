@@ -41,9 +41,9 @@ class Stable(Momentum):
         return found._replace(**plain), cost._replace(gradients=cost.samples)
 
     def update(
-        self, state: State, estimate: Ingredients, told: Message, change: Message, t: Number
+        self, state: State, estimate: Ingredients, sent: Message, change: Message, t: Number
     ) -> State:
-        x = pytrees.add(told.average, change.average)
+        x = pytrees.add(sent.average, change.average)
         moved = ravel_pytree(pytrees.sub(x, state.x))[0]
         along = jnp.linalg.solve(convex(estimate.g_yy, self.floor), estimate.g_xy.T @ moved)
         step = like(pytrees.axpy(self.beta(t), estimate.g_y, along), state.y)

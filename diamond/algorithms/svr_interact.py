@@ -29,5 +29,5 @@ def svr_interact(
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "recursive", "gt local"
     return composed(
-        *parts, numbers, batch, order, steps, period=period, solves=("personal", "none")
+        *parts, numbers, batch, order, steps, period=period, lower_levels=("personal", "none")
     )

@@ -24,4 +24,4 @@ def ttsa(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"
-    return composed(*parts, numbers, batch, "atc", steps, plan="y x")
+    return composed(*parts, numbers, batch, "atc", steps, update_order="y x")

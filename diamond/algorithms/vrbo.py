@@ -29,7 +29,7 @@ class Vrbo(Single):
     period: Any
     inner: int = field(metadata={"static": True})
     batch: int = field(metadata={"static": True})
-    solves: tuple[str, ...] = field(default=("personal",), metadata={"static": True})
+    lower_levels: tuple[str, ...] = field(default=("personal",), metadata={"static": True})
     about = (
         "implicit; recursive; x gossip, y local; x y*inner; x; "
         "inner times f, g, chain, g_xy on a batch at two points"

@@ -25,4 +25,4 @@ def vrdbo(
     """Run `mdbo` with the momentum of eqs. (6) and (7) instead of averages; the same bias."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gt gt"
-    return composed(*parts, numbers, batch, "paper", steps, relax=relax, solves=("common",))
+    return composed(*parts, numbers, batch, "paper", steps, relax=relax, lower_levels=("common",))

@@ -30,7 +30,7 @@ from ..core.pytrees import Tree
 from ..hardware.compiler import compile_fast
 from ..hypergradient.diagnostics.lipschitz import raised
 from ..problem import Objectives, Rows
-from ..schedules.deferred import Deferred, Found, Measured, Setting
+from ..schedules.deferred import Deferred, Measured, ResolutionContext, ResolvedValue
 
 RISEN, SMALL = 0.1, 0.05  # relative to the decrease of l, and to l: a rise beyond noise
 FACTOR, SHRINKS = 0.25, 8  # factor of the steps per rollback, and most rollbacks if x or y breaks
@@ -43,15 +43,15 @@ ROWS = 256  # maximum rows per agent on which f is evaluated
 MANY = 64  # maximum number of agents whose values are sent
 HUGE = 1e29  # replaces a value that is not finite
 EMPTY = -1e30  # marks another agent's value: below any, and finite to be sent
-Memory = MutableMapping[str, Found]
+Memory = MutableMapping[str, ResolvedValue]
 BEGAN, NOW = "_began", "_losses"  # l after round 1; l now, and the least since the last rollback
 
 
-def _evaluate(setting: Setting) -> Found:
+def _evaluate(setting: ResolutionContext) -> ResolvedValue:
     """Evaluate l at the agents' points, and record it."""
     agents = setting.agents
     if setting.moved is None or setting.round < 1 or agents > MANY:
-        return Found(0.0, lasting=agents > MANY)
+        return ResolvedValue(0.0, lasting=agents > MANY)
 
     def measure() -> Measured:
         look = lambda rows, point, agents: (*_losses(first_rows(rows(1)), *point), agents)
@@ -62,9 +62,9 @@ def _evaluate(setting: Setting) -> Found:
         rows = np.asarray(counts, np.int64)
         return found, Cost(samples=rows, gradients=rows)
 
-    found, cost = setting.talk.largest("loss", measure)
+    found, cost = setting.consensus.maximum("loss", measure)
     note(setting, float(np.mean(found)))
-    return Found(0.0, cost, agreed=agents, talks=1)
+    return ResolvedValue(0.0, cost, agreed=agents, talks=1)
 
 
 loss_monitor = Deferred("_loss_monitor", _evaluate)
@@ -88,11 +88,11 @@ def first_rows(objectives: Objectives) -> Objectives:
     return replace(objectives, train=cut(objectives.train, 0), valid=cut(objectives.valid, 1))
 
 
-def note(setting: Setting, loss: float) -> None:
+def note(setting: ResolutionContext, loss: float) -> None:
     """Record l at a check."""
-    setting.memory.setdefault(BEGAN, Found(loss, lasting=True))
+    setting.memory.setdefault(BEGAN, ResolvedValue(loss, lasting=True))
     least = float(setting.before(NOW, [loss, loss])[1])
-    setting.memory[NOW] = Found(np.array([loss, min(least, loss)]))
+    setting.memory[NOW] = ResolvedValue(np.array([loss, min(least, loss)]))
 
 
 def fallen(memory: Memory) -> bool:
@@ -124,13 +124,13 @@ def risen(memory: Memory) -> str:
 
 def times(memory: Memory) -> int:
     """Return how often the run rolled back because l had risen."""
-    return int(memory.get("risen", Found(0)).value)
+    return int(memory.get("risen", ResolvedValue(0)).value)
 
 
 def calm(memory: Memory, why: str, now: int, back: int) -> str:
     """Record a rollback from round `now` to `back`, with a smaller alpha; return the message."""
-    memory["risen"] = Found(times(memory) + 1, lasting=True)
-    memory["lost"] = Found(lost(memory) + now - back, lasting=True)
+    memory["risen"] = ResolvedValue(times(memory) + 1, lasting=True)
+    memory["lost"] = ResolvedValue(lost(memory) + now - back, lasting=True)
     return f"{why}; back to round {back} with steps {share(memory):g} times as long"
 
 
@@ -169,12 +169,12 @@ def back_to(sizes: Sequence[float], start: float) -> int:
 
 def factor(memory: Memory) -> float:
     """Return the factor of the steps relative to the first."""
-    return float(memory.get("shrunk", Found(1.0)).value)
+    return float(memory.get("shrunk", ResolvedValue(1.0)).value)
 
 
 def lost(memory: Memory) -> int:
     """Return the number of rounds rolled back."""
-    return int(memory.get("lost", Found(0)).value)
+    return int(memory.get("lost", ResolvedValue(0)).value)
 
 
 def smaller(factor: float) -> float | None:
@@ -185,11 +185,11 @@ def smaller(factor: float) -> float | None:
 
 def shrink(memory: Memory, factor: float, rounds: int) -> None:
     """Scale steps to `factor` times the first from the next check on; `rounds` are lost."""
-    memory["shrunk"] = Found(factor, lasting=True)
-    memory["lost"] = Found(lost(memory) + rounds, lasting=True)
+    memory["shrunk"] = ResolvedValue(factor, lasting=True)
+    memory["lost"] = ResolvedValue(lost(memory) + rounds, lasting=True)
 
 
-def shrunk(algorithm: Any, memory: Memory) -> Any:
+def scale_steps(algorithm: Any, memory: Memory) -> Any:
     """Return the algorithm with steps scaled by the factor, and L_g by its inverse."""
     by = factor(memory) * share(memory)
-    return raised(algorithm.shrunk(by), 1 / by) if by < 1 else algorithm
+    return raised(algorithm.with_scaled_steps(by), 1 / by) if by < 1 else algorithm

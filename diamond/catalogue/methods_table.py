@@ -43,9 +43,9 @@ def row(name: str, level: str | None = None) -> Row:
     make = maker(name)
     method = make()
     title, rule = _said(make)
-    solves = ", ".join(method.solves)
+    solves = ", ".join(method.lower_levels)
     if hasattr(method, "specialize"):
-        method = method.specialize(Kind(level or method.solves[0]))
+        method = method.specialize(Kind(level or method.lower_levels[0]))
     method = getattr(method, "method", method)  # without the wrapper that learns numbers
     networks = getattr(method, "networks", NETWORKS[0])
     if not hasattr(method, "directions"):
@@ -57,7 +57,7 @@ def row(name: str, level: str | None = None) -> Row:
     same = len(set(moves.values())) == 1 and len(moves) > 1
     said = next(iter(moves.values())) if same else ", ".join(f"{n} {m}" for n, m in moves.items())
     told, exchanges = [], []
-    for word, _, times in (word.partition("*") for word in method.plan.split()):
+    for word, _, times in (word.partition("*") for word in method.update_order.split()):
         parts = [n * method.variables[n].move.vectors for n in word if n in method.variables]
         if vectors := "".join(parts):
             told.append("+".join(vectors))
@@ -69,7 +69,7 @@ def row(name: str, level: str | None = None) -> Row:
         kind(method.directions),
         kind(method.estimator),
         said,
-        " ".join(_moved(word, method) for word in method.plan.split()),
+        " ".join(_moved(word, method) for word in method.update_order.split()),
         tells,
         networks,
         _calls(method),

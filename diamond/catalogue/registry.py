@@ -15,7 +15,7 @@ from .. import algorithms
 from ..core.suggestions import did_you_mean
 from ..interface.round_interface import NETWORKS
 
-COMPOSED = "method"  # composes any method, and is none itself
+COMPOSED = "compose"  # composes any method, and is none itself
 LEVELS = ("personal", "common", "none")
 
 
@@ -45,5 +45,5 @@ def solving(level: str, network: str = NETWORKS[0]) -> list[str]:
     """Return the methods for this kind of lower level that are correct on such a network."""
     made = {name: maker(name)() for name in names() if name != COMPOSED}
     widest = lambda method: NETWORKS.index(getattr(method, "networks", NETWORKS[0]))
-    found = {name: m for name, m in made.items() if level in m.solves}
+    found = {name: m for name, m in made.items() if level in m.lower_levels}
     return [name for name, m in found.items() if NETWORKS.index(network) <= widest(m)]

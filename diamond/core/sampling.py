@@ -121,7 +121,7 @@ def draw(
     t: Any,
     agent: Any,
     rows: tuple[Any, Any],
-    links: int,
+    hessian_batches: int,
     batch: int,
     sampling: Sampling,
     turn: Any = None,
@@ -137,11 +137,11 @@ def draw(
     """
     train, valid = rows
     round_key = _round_words(key, t, turn)
-    shape = (3 + links,) if sampling == "blocks" else (3 + links, batch)
+    shape = (3 + hessian_batches,) if sampling == "blocks" else (3 + hessian_batches, batch)
     own = threefry.fold_in(round_key, agent + 1)
     bits = threefry.bits(own, shape)
     below = lambda bits, count: (bits % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
-    purposes = lambda: threefry.typed(threefry.fold_in(own, jnp.arange(3 + links)))
+    purposes = lambda: threefry.typed(threefry.fold_in(own, jnp.arange(3 + hessian_batches)))
     upper = below(bits[0], valid) if valid is not None else purposes()[0]
     lower = below(bits[1:], train) if train is not None else purposes()[1:]
     common = threefry.bits(threefry.fold_in(round_key, 0), ())

@@ -27,13 +27,13 @@ class Backend(Protocol):
     objectives: Objectives
     rows: Rows  # rows that metrics are measured on
     agents: int | None  # number of agents, which come before padding; None: no padding
-    abreast: int  # agents of a device that are measured in parallel
+    parallel_agents: int  # agents of a device that are measured in parallel
     budget: Budget
     rounds: Fitted
-    surveys: dict[Any, Fitted]  # compiled programs that measure
+    measurement_programs: dict[Any, Fitted]  # compiled programs that measure
     shared: NamedSharding | None  # sharding that replicates on every device
     groups: Any
-    talk: Consensus
+    consensus: Consensus
 
     @property
     def lanes(self) -> bool: ...  # whether arrays have an axis of runs
@@ -44,7 +44,7 @@ class Backend(Protocol):
     def stack(self, seeds: Sequence[int], make: Callable[[int], Tree]) -> Tree:
         """Stack make(seed) over the runs, as an argument of a program."""
 
-    def start(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
+    def initial_progress(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
         """Return the progress of all agents of all runs before round 0."""
 
     def run_rounds(
@@ -55,20 +55,20 @@ class Backend(Protocol):
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
         """Add the costs of each run to the counters of its agents."""
 
-    def of_run(self, progress: Progress, run: int) -> Progress:
+    def progress_of_run(self, progress: Progress, run: int) -> Progress:
         """Return the progress of one run as arrays of this process."""
 
-    def learned(self, algorithm: Any, state: Any) -> dict[str, Any]:
+    def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
         """Return the step sizes that the runs have learned, with axes of runs and agents."""
 
-    def whole(self, tree: Tree) -> Tree:
+    def gather(self, tree: Tree) -> Tree:
         """Gather arrays of all agents into this process."""
 
-    def spread(self, tree: Tree) -> Tree:
+    def scatter(self, tree: Tree) -> Tree:
         """Distribute arrays of all agents over the devices."""
 
 
-class SingleRun(ABC):
+class SingleRunBackend(ABC):
     """Backend with one run; a subclass lays out its arrays and advances it."""
 
     lanes = False
@@ -81,9 +81,9 @@ class SingleRun(ABC):
         (seed,) = seeds
         return make(seed)
 
-    def start(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
+    def initial_progress(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
         ((x, y),) = starts
-        return self.place(self.begin(algorithm, x, y))
+        return self.scatter_progress(self.initial_run_progress(algorithm, x, y))
 
     def run_rounds(
         self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
@@ -92,23 +92,23 @@ class SingleRun(ABC):
         return after, [None if finite else int(after.t) - 1]
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
-        each = self.spread(cost_counter.each(costs[0], agents))
+        each = self.scatter(cost_counter.each(costs[0], agents))
         return progress._replace(spent=_added(progress.spent, each))
 
-    def of_run(self, progress: Progress, run: int) -> Progress:
-        return Progress(progress.t, *self.whole(tuple(progress[1:])))
+    def progress_of_run(self, progress: Progress, run: int) -> Progress:
+        return Progress(progress.t, *self.gather(tuple(progress[1:])))
 
-    def learned(self, algorithm: Any, state: Any) -> dict[str, Any]:
+    def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
         if not hasattr(algorithm, "learned"):
             return {}
-        return {n: v[None] for n, v in self.whole(algorithm.learned(state)).items()}
+        return {n: v[None] for n, v in self.gather(algorithm.learned(state)).items()}
 
     @abstractmethod
-    def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
+    def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         """Return the progress of all agents before round 0, as arrays of this process."""
 
     @abstractmethod
-    def place(self, progress: Progress) -> Progress:
+    def scatter_progress(self, progress: Progress) -> Progress:
         """Lay out the progress of all agents on the devices."""
 
     @abstractmethod
@@ -118,9 +118,9 @@ class SingleRun(ABC):
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
 
     @abstractmethod
-    def spread(self, tree: Tree) -> Tree:
+    def scatter(self, tree: Tree) -> Tree:
         """Distribute arrays of all agents over the devices."""
 
     @abstractmethod
-    def whole(self, tree: Tree) -> Tree:
+    def gather(self, tree: Tree) -> Tree:
         """Gather arrays of all agents into this process."""

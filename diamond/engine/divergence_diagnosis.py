@@ -16,17 +16,17 @@ from ..metrics.divergence import Diverged, culprit, directions, explain
 from ..problem import Objectives
 from ..records.run import Run
 from ..schedules.deferred import Rows
-from .round_program import Progress, estimate, samples
+from .round_program import Progress, estimate_gradients, draw_samples
 from .step_policy import StepPolicy
 
 
-def diverged(
+def divergence_error(
     steps: StepPolicy, seed: int, sampling: Sampling, good: Progress, after: Progress, run: Run
 ) -> Diverged:
     """Return the error for the round from `good` to `after`; `run` is the run at `good`."""
     t = int(good.t)
-    lost = lambda: (_lost(steps, seed, sampling, good), Cost())
-    quantity = culprit(steps.setting.talk.alone("lost", lost)[0], after.state)
+    measure = lambda: (_measure_nonfinite(steps, seed, sampling, good), Cost())
+    quantity = culprit(steps.setting.consensus.local("lost", measure)[0], after.state)
     cause = explain(steps.setting, steps.algorithm, t, good.state)
     message = (
         f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
@@ -35,18 +35,22 @@ def diverged(
     return Diverged(message, t, quantity, replace(run, status="diverged", message=message))
 
 
-def _lost(steps: StepPolicy, seed: int, sampling: Sampling, good: Progress) -> np.ndarray:
+def _measure_nonfinite(
+    steps: StepPolicy, seed: int, sampling: Sampling, good: Progress
+) -> np.ndarray:
     """Return whether p and v of the next round are not finite, for each agent measured here."""
     algorithm, t = steps.algorithm, int(good.t)
 
-    def look(rows: Rows, state: Any, agents: jax.Array) -> Any:
-        return _broken(algorithm, rows(algorithm.batch), state, key(seed), t, agents, sampling)
+    def check_group(rows: Rows, state: Any, agents: jax.Array) -> Any:
+        return _nonfinite_directions(
+            algorithm, rows(algorithm.batch), state, key(seed), t, agents, sampling
+        )
 
-    return np.stack(steps.setting.each(look, good.state), axis=1)
+    return np.stack(steps.setting.each(check_group, good.state), axis=1)
 
 
 @compile_fast("sampling")
-def _broken(
+def _nonfinite_directions(
     algorithm: Algorithm,
     objectives: Objectives,
     state: Any,
@@ -56,8 +60,11 @@ def _broken(
     sampling: Sampling,
 ) -> list[jax.Array]:
     """Return whether p and v of round t are not finite, for each agent."""
-    drawn = samples(algorithm, objectives, key, t, sampling, agents)
-    found, _ = estimate(algorithm, objectives, state, t, drawn, agents)
-    lost = jax.vmap(lambda part: ~pytrees.finite(part))
-    none = jnp.zeros(len(agents), bool)
-    return [lost(part) if jax.tree.leaves(part) else none for part in directions(found)]
+    samples = draw_samples(algorithm, objectives, key, t, sampling, agents)
+    estimates, _ = estimate_gradients(algorithm, objectives, state, t, samples, agents)
+    is_nonfinite = jax.vmap(lambda part: ~pytrees.finite(part))
+    all_finite = jnp.zeros(len(agents), bool)
+    return [
+        is_nonfinite(part) if jax.tree.leaves(part) else all_finite
+        for part in directions(estimates)
+    ]

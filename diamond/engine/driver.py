@@ -22,10 +22,10 @@ from ..network import Network
 from ..problem import Problem
 from ..records.run import Run
 from ..records.snapshot import Snapshot
-from ..schedules.deferred import Setting
+from ..schedules.deferred import ResolutionContext
 from .backend import Backend
 from .divergence_diagnosis import diverged
-from .measurement_program import Survey
+from .measurement_program import MeasurementProgram
 from .recorder import OnEvaluation, Recorder, RunInputs
 from .rollback_policy import RollbackPolicy, size
 from .round_program import Progress, first_stop
@@ -51,10 +51,13 @@ class Driver:
     ):
         self.problem, self.backend, self.sampling = problem, backend, sampling
         self.seeds = [seed for _, seed in runs]
-        place = {"groups": backend.groups, "talk": backend.talk}
+        place = {"groups": backend.groups, "consensus": backend.consensus}
         self.steps = [
             StepPolicy(
-                a, Setting(problem, network, a.batch, seed, memory=dict(found or {}), **place)
+                a,
+                ResolutionContext(
+                    problem, network, a.batch, seed, memory=dict(found or {}), **place
+                ),
             )
             for a, seed in runs
         ]
@@ -71,7 +74,7 @@ class Driver:
             Recorder(inputs, steps, seed, starts[seed], links[seed])
             for steps, seed in zip(self.steps, self.seeds)
         ]
-        self.survey = Survey(problem, measures, backend, self.seeds)
+        self.survey = MeasurementProgram(problem, measures, backend, self.seeds)
         self.seconds = self.compile_seconds = 0.0
         self.compiled: Any = None  # algorithms that the rounds were last compiled for
 
@@ -139,7 +142,7 @@ class Driver:
 
     def snapshot(self, run: int) -> Snapshot:
         """Return a snapshot from which the run can resume."""
-        arrays = pytrees.named(self.backend.of_run(self.progress, run))
+        arrays = pytrees.named(self.backend.progress_of_run(self.progress, run))
         return self.recorders[run].snapshot(arrays, self.share)
 
     def _run_backend(self, progress: Progress, until: int) -> tuple[Progress, list[int | None]]:
@@ -306,4 +309,4 @@ class SingleDriver(Driver):
         self.recorder.roll_back(int(target.t))
 
     def _whole(self, progress: Progress) -> Progress:
-        return self.backend.of_run(progress, 0)
+        return self.backend.progress_of_run(progress, 0)

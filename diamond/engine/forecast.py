@@ -12,11 +12,11 @@ from ..interface.round_interface import Algorithm
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network
 from ..problem import Problem
-from ..schedules.deferred import Setting, agreed_bytes, reestimation_rounds, talked
+from ..schedules.deferred import ResolutionContext, agreed_bytes, reestimation_rounds, talked
 from .driver import SingleDriver
 from .multi_device import Devices, select_backend
-from .precision import Precision, products
-from .simulate import check
+from .precision import Precision, product_precision
+from .simulate import check_arguments
 
 ENOUGH = 0.1  # seconds of rounds that suffice for a forecast
 
@@ -51,8 +51,8 @@ def forecast(
 
     A run that does not fit its devices, or `memory` bytes of each, is rejected as by `simulate`.
     """
-    check(problem, network, algorithm, rounds, every, sampling)
-    with products(precision), warnings.catch_warnings():
+    check_arguments(problem, network, algorithm, rounds, every, sampling)
+    with product_precision(precision), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will give these warnings
         place = select_backend(
             problem, network, algorithm.batch, sampling, devices, precision, memory
@@ -107,7 +107,7 @@ class _Renewals(NamedTuple):
     talks: int  # number of exchanges
 
 
-def _renewals(setting: Setting, rounds: int) -> _Renewals:
+def _renewals(setting: ResolutionContext, rounds: int) -> _Renewals:
     """Return what later estimates of open numbers will cost an agent, and send over the network."""
     assert setting.network is not None
     times = len(reestimation_rounds(rounds))

@@ -21,18 +21,26 @@ from ..metrics.divergence import unsound
 from ..metrics.evaluations import Every, due
 from ..metrics.measures import Measures
 from ..network import Network
-from ..network.mixing.lossy_mixer import mixing
+from ..network.mixing.lossy_mixer import make_mixer
 from ..problem import Objectives, Problem
 from ..records.run import Run
 from ..schedules.deferred import Consensus, SingleProcess
 from .backend import Start
 from .driver import Driver
-from .round_program import REMEDY, WORK, Mixing, Progress, begin, run_round, together
+from .round_program import (
+    REMEDY,
+    WORK,
+    Mixing,
+    Progress,
+    initial_progress_with_links,
+    run_round,
+    agents_in_parallel,
+)
 
 _added = jax.jit(cost_counter.add)
 
 
-class Lanes:
+class LaneBackend:
     """Backend with parallel runs on one device.
 
     `shape` is (rows, runs per row). The runs of a row have one seed, so that they draw the same
@@ -43,7 +51,7 @@ class Lanes:
     agents: int | None = None
     shared: NamedSharding | None = None
     groups: Any = None
-    talk: Consensus = SingleProcess()
+    consensus: Consensus = SingleProcess()
 
     def __init__(
         self,
@@ -54,26 +62,26 @@ class Lanes:
         sampling: Sampling,
         memory: int | None = None,
     ):
-        self.objectives, self.mixing = problem.objectives(batch), mixing(network)
+        self.objectives, self.mixing = problem.objectives(batch), make_mixer(network)
         self.rows = problem.stack(problem.measured)
-        self.shape, self.sampling, self.abreast = shape, sampling, problem.agents
+        self.shape, self.sampling, self.parallel_agents = shape, sampling, problem.agents
         self.keys: tuple[list[int], Any] = ([], None)  # seeds and their keys
         self.failed = jnp.full(int(np.prod(shape)), -1, jnp.int32)
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
-        size = together(self.objectives.train)
-        self.surveys: dict[Any, Fitted] = {}
+        size = agents_in_parallel(self.objectives.train)
+        self.measurement_programs: dict[Any, Fitted] = {}
         self.rounds = Fitted(_run_rounds, size, self.budget, WORK, REMEDY)
 
     def combine(self, algorithms: Sequence[Algorithm]) -> Any:
         return _stack(algorithms)
 
     def stack(self, seeds: Sequence[int], make: Callable[[int], Any]) -> Any:
-        once = {seed: make(seed) for seed in seeds}
-        return jax.tree.map(lambda *a: np.stack(a), *(once[seed] for seed in seeds))
+        by_seed = {seed: make(seed) for seed in seeds}
+        return jax.tree.map(lambda *a: np.stack(a), *(by_seed[seed] for seed in seeds))
 
-    def start(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
+    def initial_progress(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
         x, y = _stack(starts)
-        progress: Progress = _start(algorithm, self.objectives, self.mixing, x, y)
+        progress: Progress = _initial_progress(algorithm, self.objectives, self.mixing, x, y)
         return progress._replace(t=jnp.int32(0))
 
     def arguments(
@@ -82,35 +90,35 @@ class Lanes:
         """Return the arguments of the compiled rounds."""
         if self.keys[0] != seeds:
             self.keys = list(seeds), jnp.stack([key(seed) for seed in seeds])
-        fixed = algorithm, self.objectives, self.mixing, self.keys[1], jnp.int32(progress.t)
+        inputs = algorithm, self.objectives, self.mixing, self.keys[1], jnp.int32(progress.t)
         options = {"sampling": self.sampling, "shape": self.shape}
-        return (*fixed, (*progress[1:], self.failed), jnp.int32(until)), options
+        return (*inputs, (*progress[1:], self.failed), jnp.int32(until)), options
 
     def run_rounds(
         self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[Progress, list[int | None]]:
-        given, options = self.arguments(algorithm, seeds, progress, until)
-        after = jax.block_until_ready(self.rounds(*given, **options))
+        inputs, options = self.arguments(algorithm, seeds, progress, until)
+        after = jax.block_until_ready(self.rounds(*inputs, **options))
         *arrays, self.failed = after
         failed = [None if t < 0 else t for t in np.asarray(self.failed).tolist()]
         return Progress(jnp.int32(until), *arrays), failed
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
-        each = np.stack([cost_counter.each(spent, agents) for spent in costs])
-        return progress._replace(spent=_added(progress.spent, each))
+        charges = np.stack([cost_counter.each(spent, agents) for spent in costs])
+        return progress._replace(spent=_added(progress.spent, charges))
 
-    def of_run(self, progress: Progress, run: int) -> Progress:
+    def progress_of_run(self, progress: Progress, run: int) -> Progress:
         return Progress(progress.t, *jax.tree.map(lambda a: a[run], tuple(progress[1:])))
 
-    def learned(self, algorithm: Any, state: Any) -> dict[str, Any]:
+    def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
         if not hasattr(algorithm, "learned"):
             return {}
         return dict(jax.vmap(lambda a, s: a.learned(s))(algorithm, state))
 
-    def whole(self, tree: Any) -> Any:
+    def gather(self, tree: Any) -> Any:
         return tree
 
-    def spread(self, tree: Any) -> Any:
+    def scatter(self, tree: Any) -> Any:
         return tree
 
 
@@ -133,23 +141,23 @@ class LaneDriver(Driver):
     ):
         self.failed: list[int | None] = [None] * len(runs)  # round in which each run broke
         self.rerun = np.zeros(len(runs), bool)
-        backend = Lanes(problem, network, runs[0][0].batch, shape, sampling, memory)
+        backend = LaneBackend(problem, network, runs[0][0].batch, shape, sampling, memory)
         super().__init__(problem, network, runs, sampling, backend, measures)
-        given, options = backend.arguments(self.algorithm, self.seeds, self.progress, 0)
-        backend.rounds.begin(*given, **options)
-        self.survey.begin(self.progress)
+        inputs, options = backend.arguments(self.algorithm, self.seeds, self.progress, 0)
+        backend.rounds.begin(*inputs, **options)
+        self.measurement.begin(self.progress)
 
-    def ready(self) -> bool:
+    def wait_for_compiler(self) -> bool:
         """Wait for the compiler; return whether the device has room for as much again."""
         begun = time.perf_counter()
-        rounds, survey = self.backend.rounds, self.survey.program
-        assert isinstance(self.backend, Lanes)
-        given, options = self.backend.arguments(self.algorithm, self.seeds, self.progress, 0)
-        rounds.ready(*given, **options)
-        self.survey.ready(self.progress)
+        rounds, measurement = self.backend.rounds, self.measurement.program
+        assert isinstance(self.backend, LaneBackend)
+        inputs, options = self.backend.arguments(self.algorithm, self.seeds, self.progress, 0)
+        rounds.wait_for_compiler(*inputs, **options)
+        self.measurement.wait_for_compiler(self.progress)
         self.compile_seconds += time.perf_counter() - begun
         left = self.backend.budget.left(0)
-        return left is None or 2 * max(rounds.need or 0, survey.need or 0) < left
+        return left is None or 2 * max(rounds.need or 0, measurement.need or 0) < left
 
     def drive(self, rounds: int, every: Every) -> None:
         """Run all rounds of all runs and measure in between."""
@@ -157,11 +165,16 @@ class LaneDriver(Driver):
         self._check_measures(last=rounds == 0)
         while self.t < rounds:
             self.progress, failed = self.run_rounds(self.next_stop(rounds, every))
-            self.failed = [was if was is not None else now for was, now in zip(self.failed, failed)]
+            self.failed = [
+                before if before is not None else after
+                for before, after in zip(self.failed, failed)
+            ]
             if self.steps[0].due(self.t):
                 self.reestimate()
-                risen = [bool(steps.loss_increase) for steps in self.steps]
-                self.rerun |= [was is None and up for was, up in zip(self.failed, risen)]
+                has_risen = [bool(steps.loss_increase) for steps in self.steps]
+                self.rerun |= [
+                    before is None and risen for before, risen in zip(self.failed, has_risen)
+                ]
             if due(every, self.t, rounds):
                 self.measure()
                 self._check_measures(last=self.t == rounds)
@@ -171,13 +184,13 @@ class LaneDriver(Driver):
 
     def _check_measures(self, last: bool) -> None:
         """End the runs whose measures are not finite, as a single run raises `Diverged`."""
-        metrics = {name for name, _ in self.survey.metrics}
+        metrics = {name for name, _ in self.measurement.metrics}
         entries = [(i, r.entries[-1]) for i, r in enumerate(self.recorders) if self.is_active(i)]
-        wrong = {i: names for i, entry in entries if (names := unsound(entry))}
-        if not wrong:
+        nonfinite = {i: names for i, entry in entries if (names := unsound(entry))}
+        if not nonfinite:
             return
         norms = np.asarray(jax.vmap(pytrees.norm)((self.progress.state.x, self.progress.state.y)))
-        for i, names in wrong.items():
+        for i, names in nonfinite.items():
             if last or self.t == 0 or {*names} <= metrics or norms[i] <= loss_monitor.LOST:
                 self.failed[i] = self.t
 
@@ -190,7 +203,7 @@ class LaneDriver(Driver):
         return [self._run(i) if self.is_active(i) else None for i in range(len(self.steps))]
 
     def _run(self, i: int) -> Run:
-        run = self.recorders[i].run(self.backend.of_run(self.progress, i))
+        run = self.recorders[i].run(self.backend.progress_of_run(self.progress, i))
         return replace(run, snapshot=self.snapshot(i))
 
     def warn_of_standstill(self) -> None:
@@ -211,9 +224,11 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 
 @jax.jit
-def _start(algorithms: Algorithm, problem: Objectives, mixing: Mixing, x: Any, y: Any) -> Progress:
-    one = lambda a, x, y: begin(a, problem, mixing, x, y)
-    return jax.vmap(one)(algorithms, x, y)
+def _initial_progress(
+    algorithms: Algorithm, problem: Objectives, mixing: Mixing, x: Any, y: Any
+) -> Progress:
+    initial_lane_progress = lambda a, x, y: initial_progress_with_links(a, problem, mixing, x, y)
+    return jax.vmap(initial_lane_progress)(algorithms, x, y)
 
 
 @compiled("sampling", "shape", "size")
@@ -234,20 +249,20 @@ def _run_rounds(
     Returns:
         States, counters, link states, and the round in which each lane failed, or -1.
     """
-    table = lambda a: a.reshape(*shape, *a.shape[1:])
-    seeds = table(keys)[:, 0]
-    algorithms, lanes = jax.tree.map(table, (algorithms, lanes))
+    to_table = lambda a: a.reshape(*shape, *a.shape[1:])
+    seeds = to_table(keys)[:, 0]
+    algorithms, lanes = jax.tree.map(to_table, (algorithms, lanes))
 
-    def one(algorithm: Algorithm, key: jax.Array, before: Any, t: Any) -> Any:
+    def run_lane(algorithm: Algorithm, key: jax.Array, before: Any, t: Any) -> Any:
         progress = Progress(t, *before)
         return run_round(algorithm, problem, mixing, key, sampling, progress, size=size)[1:]
 
-    row = jax.vmap(one, (0, None, 0, None))  # one seed: all lanes of the row draw the same
-    each = jax.vmap(row, (0, 0, 0, None))
+    run_row = jax.vmap(run_lane, (0, None, 0, None))  # one seed: all lanes of the row draw the same
+    run_table = jax.vmap(run_row, (0, 0, 0, None))
 
     def body(carry: Any) -> Any:
         t, (*before, failed) = carry
-        state, spent, kept = each(algorithms, seeds, tuple(before), t)
+        state, spent, kept = run_table(algorithms, seeds, tuple(before), t)
         finite = jax.vmap(jax.vmap(pytrees.finite))((state.x, state.y))
         return t + 1, (state, spent, kept, jnp.where((failed < 0) & ~finite, t, failed))
 

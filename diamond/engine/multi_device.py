@@ -22,20 +22,26 @@ from ..hardware.memory import Budget, Fitted
 from ..hardware.sharding import AgentSharding
 from ..interface.round_interface import Algorithm
 from ..network import Network
-from ..network.mixing.device_exchange import AXIS, Exchange, LinkExchange, Way, exchange
+from ..network.mixing.sharded_mixer import (
+    AXIS,
+    ShardedLinkMixer,
+    ShardedMixer,
+    Transport,
+    sharded_mixer,
+)
 from ..problem import Objectives, Problem, Rows
 from ..schedules.deferred import Consensus, SingleProcess
-from .backend import SingleRun
-from .precision import Precision, working
-from .round_program import REMEDY, WORK, Progress, run_round, start
-from .simulated_consensus import Gather
-from .single_device import OneDevice
+from .backend import SingleRunBackend
+from .precision import Precision, working_objectives
+from .round_program import REMEDY, WORK, Progress, initial_progress, run_round
+from .simulated_consensus import GatherConsensus
+from .single_device import SingleDevice
 
 Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
 CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
 
 
-class Spmd(SingleRun):
+class MultiDevice(SingleRunBackend):
     """Backend with the agents sharded over devices."""
 
     def __init__(
@@ -46,98 +52,118 @@ class Spmd(SingleRun):
         sampling: Sampling,
         devices: Devices,
         precision: Precision | None = None,
-        way: Way | None = None,
+        transport: Transport | None = None,
         memory: int | None = None,
     ):
         if network.channels:
             raise ValueError("channels are simulated on one device; leave devices out")
-        chosen = named(devices)
-        self.mesh = Mesh(np.array(chosen), (AXIS,))
-        self.cut, self.sampling = AgentSharding(problem.agents, len(chosen)), sampling
+        mesh_devices = resolve_devices(devices)
+        self.mesh = Mesh(np.array(mesh_devices), (AXIS,))
+        self.sharding, self.sampling = AgentSharding(problem.agents, len(mesh_devices)), sampling
         self.agents, self.shared = problem.agents, NamedSharding(self.mesh, ALL)
-        whose = [self.cut.of(process, chosen) for process in range(jax.process_count())]
-        here = whose[jax.process_index()]
-        problem.load(here)
-        spread = partial(self._rows, problem)
-        numbers = lambda numbers: self._put(numbers[self.cut.places], CUT)
-        part = lambda name: problem.part(name, batch, spread, numbers)
-        train = part("train")
-        valid = train if problem.lower is None else part("valid")
-        kind = problem.upper, problem.lower, problem.lower_level, problem.prox
-        self.objectives = Objectives(train, valid, *kind)
-        self.working = working(self.objectives, precision)
-        self.rows = spread(problem.measured, 1)
-        found = exchange(network, self.cut, way)
-        self.exchange: Exchange | LinkExchange = jax.tree.map(self._put, found, found.specs)
-        self.numbers = self._put(self.cut.places.astype(np.int32), CUT)
-        self.abreast = 1 if chosen[0].platform == "cpu" else self.cut.each  # 1 gives equal bits
-        self.groups = np.split(here, range(self.abreast, len(here), self.abreast))
-        several = len({device.process_index for device in chosen}) > 1
-        self.talk: Consensus = Gather(whose) if several else SingleProcess()
-        self.budget = Budget(chosen, memory)
-        self.surveys: dict[Any, Fitted] = {}
-        self.rounds = Fitted(_advance, self.abreast, self.budget, WORK, REMEDY)
+        agents_of_process = [
+            self.sharding.of(process, mesh_devices) for process in range(jax.process_count())
+        ]
+        local_agents = agents_of_process[jax.process_index()]
+        problem.load(local_agents)
+        load_rows = partial(self._rows, problem)
+        to_agents = lambda values: self._to_devices(values[self.sharding.places], CUT)
+        load_part = lambda name: problem.part(name, batch, load_rows, to_agents)
+        train = load_part("train")
+        valid = train if problem.lower is None else load_part("valid")
+        losses = problem.upper, problem.lower, problem.lower_level, problem.prox
+        self.objectives = Objectives(train, valid, *losses)
+        self.working = working_objectives(self.objectives, precision)
+        self.rows = load_rows(problem.measured, 1)
+        device_exchange = sharded_mixer(network, self.sharding, transport)
+        self.exchange: ShardedMixer | ShardedLinkMixer = jax.tree.map(
+            self._to_devices, device_exchange, device_exchange.specs
+        )
+        self.agent_numbers = self._to_devices(self.sharding.places.astype(np.int32), CUT)
+        self.parallel_agents = (
+            1 if mesh_devices[0].platform == "cpu" else self.sharding.each
+        )  # 1 gives equal bits
+        self.groups = np.split(
+            local_agents, range(self.parallel_agents, len(local_agents), self.parallel_agents)
+        )
+        has_several_processes = len({device.process_index for device in mesh_devices}) > 1
+        self.consensus: Consensus = (
+            GatherConsensus(agents_of_process) if has_several_processes else SingleProcess()
+        )
+        self.budget = Budget(mesh_devices, memory)
+        self.measurement_programs: dict[Any, Fitted] = {}
+        self.rounds = Fitted(_run_rounds, self.parallel_agents, self.budget, WORK, REMEDY)
 
-    def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
+    def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         """Return the progress of all agents before round 0."""
-        return start(algorithm, x, y, self.agents)
+        return initial_progress(algorithm, x, y, self.agents)
 
-    def place(self, progress: Progress) -> Progress:
+    def scatter_progress(self, progress: Progress) -> Progress:
         """Lay out the progress of all agents for `run_until`."""
-        return Progress(self._put(progress.t, ALL), *self.spread(tuple(progress[1:])))
+        return Progress(self._to_devices(progress.t, ALL), *self.scatter(tuple(progress[1:])))
 
-    def spread(self, tree: Tree) -> Tree:
+    def scatter(self, tree: Tree) -> Tree:
         """Distribute arrays of all agents over the devices."""
-        return jax.tree.map(lambda a: self._put(np.asarray(a)[self.cut.places], CUT), tree)
+        return jax.tree.map(
+            lambda a: self._to_devices(np.asarray(a)[self.sharding.places], CUT), tree
+        )
 
-    def whole(self, tree: Tree) -> Tree:
+    def gather(self, tree: Tree) -> Tree:
         """Gather arrays of all agents into this process."""
-        found = jax.jit(_first, static_argnums=1, out_shardings=self.shared)(tree, self.agents)
-        return jax.tree.map(np.asarray, found)
+        gathered = jax.jit(_without_padding, static_argnums=1, out_shardings=self.shared)(
+            tree, self.agents
+        )
+        return jax.tree.map(np.asarray, gathered)
 
     def run_until(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
-        fixed = algorithm, self.working, self.exchange, self.numbers, key
+        inputs = algorithm, self.working, self.exchange, self.agent_numbers, key
         options = {"sampling": self.sampling, "mesh": self.mesh}
-        after, broken = jax.block_until_ready(self.rounds(*fixed, progress, until, **options))
-        first = int(np.min(self.whole(broken)))
-        if first == until:
+        after, failed_rounds = jax.block_until_ready(
+            self.rounds(*inputs, progress, until, **options)
+        )
+        first_failed = int(np.min(self.gather(failed_rounds)))
+        if first_failed == until:
             return after, True
-        after, _ = jax.block_until_ready(self.rounds(*fixed, progress, first + 1, **options))
+        after, _ = jax.block_until_ready(
+            self.rounds(*inputs, progress, first_failed + 1, **options)
+        )
         return after, False
 
-    def _put(self, array: Any, spec: PartitionSpec) -> jax.Array:
-        found = jnp.asarray(array)
-        cut = NamedSharding(self.mesh, spec)
-        return jax.make_array_from_callback(found.shape, cut, lambda where: found[where])
+    def _to_devices(self, array: Any, spec: PartitionSpec) -> jax.Array:
+        host_array = jnp.asarray(array)
+        array_sharding = NamedSharding(self.mesh, spec)
+        return jax.make_array_from_callback(
+            host_array.shape, array_sharding, lambda index: host_array[index]
+        )
 
     def _rows(self, problem: Problem, part: str, batch: int) -> Rows:
         """Load the rows of all agents, each agent's rows on its device."""
         counts = problem.counts(part)
         length = int(counts.max()) + batch - 1
 
-        def of(which: int) -> Any:
+        def load_leaf(leaf_index: int) -> Any:
             """Return leaf number `which` of the agents on this process's devices."""
-            sample = np.asarray(leaves[which])
-            kind = jnp.asarray(sample[:0]).dtype
-            shape = (len(self.cut.places), length, *sample.shape[1:])
+            sample = np.asarray(leaves[leaf_index])
+            dtype = jnp.asarray(sample[:0]).dtype
+            shape = (len(self.sharding.places), length, *sample.shape[1:])
 
-            def here(where: Any) -> np.ndarray:
-                agents = self.cut.places[where[0]]
-                found = np.empty((len(agents), *shape[1:]), kind)
-                for own, agent in zip(found, agents):
-                    rows = jax.tree.leaves(problem.rows[part][agent])[which]
-                    own[:] = np.take(rows, np.arange(length) % len(rows), axis=0)
-                return found
+            def load_shard(index: Any) -> np.ndarray:
+                agents = self.sharding.places[index[0]]
+                shard = np.empty((len(agents), *shape[1:]), dtype)
+                for agent_rows, agent in zip(shard, agents):
+                    rows = jax.tree.leaves(problem.rows[part][agent])[leaf_index]
+                    agent_rows[:] = np.take(rows, np.arange(length) % len(rows), axis=0)
+                return shard
 
-            return jax.make_array_from_callback(shape, NamedSharding(self.mesh, CUT), here)
+            return jax.make_array_from_callback(shape, NamedSharding(self.mesh, CUT), load_shard)
 
         leaves, structure = jax.tree.flatten(problem.rows[part][problem.here[0]])
-        data = jax.tree.unflatten(structure, map(of, range(len(leaves))))
-        own = self._put(counts[self.cut.places].astype(np.int32), CUT)
-        return Rows(data, own, batch, sampled=problem.sampled(part))
+        data = jax.tree.unflatten(structure, map(load_leaf, range(len(leaves))))
+        row_counts = self._to_devices(counts[self.sharding.places].astype(np.int32), CUT)
+        return Rows(data, row_counts, batch, sampled=problem.sampled(part))
 
 
 def select_backend(
@@ -148,26 +174,26 @@ def select_backend(
     devices: Devices | None,
     precision: Precision | None = None,
     memory: int | None = None,
-) -> OneDevice | Spmd:
+) -> SingleDevice | MultiDevice:
     """Select a backend: one device, or the agents sharded over `devices` if given.
 
     `memory` is the number of bytes that the run may use on each device; None: all.
     """
-    given = problem, network, batch, sampling
+    inputs = problem, network, batch, sampling
     if devices is None:
-        return OneDevice(*given, precision, memory)
-    return Spmd(*given, devices, precision, memory=memory)
+        return SingleDevice(*inputs, precision, memory)
+    return MultiDevice(*inputs, devices, precision, memory=memory)
 
 
-def _first(tree: Tree, agents: int) -> Tree:
-    return jax.tree.map(lambda a: a[:agents], tree)
+def _without_padding(tree: Tree, count: int) -> Tree:
+    return jax.tree.map(lambda a: a[:count], tree)
 
 
 @compiled("sampling", "mesh", "size", options=ROUNDS_OF_SEVERAL)
-def _advance(
+def _run_rounds(
     algorithm: Algorithm,
     problem: Objectives,
-    mixing: Exchange | LinkExchange,
+    mixing: ShardedMixer | ShardedLinkMixer,
     agents: jax.Array,
     key: jax.Array,
     progress: Progress,
@@ -181,54 +207,54 @@ def _advance(
     Devices exchange nothing but messages, so none waits to learn whether others are finite.
     """
 
-    def here(
+    def run_local_rounds(
         algorithm: Algorithm,
         problem: Objectives,
-        mixing: Exchange | LinkExchange,
+        mixing: ShardedMixer | ShardedLinkMixer,
         agents: jax.Array,
         key: jax.Array,
         progress: Progress,
         until: jax.Array,
     ) -> tuple[Progress, jax.Array]:
         def body(carry: Any) -> Any:
-            before, broken = carry
+            before, failed = carry
             after = run_round(algorithm, problem, mixing, key, sampling, before, agents, size)
-            lost = ~jax.vmap(pytrees.finite)((after.state.x, after.state.y))
-            return after, jnp.where(lost, jnp.minimum(broken, before.t), broken)
+            is_lost = ~jax.vmap(pytrees.finite)((after.state.x, after.state.y))
+            return after, jnp.where(is_lost, jnp.minimum(failed, before.t), failed)
 
-        fine = jnp.full(agents.shape, until)
-        return jax.lax.while_loop(lambda carry: carry[0].t < until, body, (progress, fine))
+        never_failed = jnp.full(agents.shape, until)
+        return jax.lax.while_loop(lambda carry: carry[0].t < until, body, (progress, never_failed))
 
-    where: Any = Progress(*(ALL, CUT, CUT, CUT))  # type: ignore[arg-type]
-    cut: Callable[..., Any] = jax.shard_map(
-        here,
+    progress_spec: Any = Progress(*(ALL, CUT, CUT, CUT))  # type: ignore[arg-type]
+    sharded_rounds: Callable[..., Any] = jax.shard_map(
+        run_local_rounds,
         mesh=mesh,
-        in_specs=(ALL, CUT, mixing.specs, CUT, ALL, where, ALL),
-        out_specs=(where, CUT),
+        in_specs=(ALL, CUT, mixing.specs, CUT, ALL, progress_spec, ALL),
+        out_specs=(progress_spec, CUT),
         check_vma=False,
     )
-    return cut(algorithm, problem, mixing, agents, key, progress, jnp.int32(until))
+    return sharded_rounds(algorithm, problem, mixing, agents, key, progress, jnp.int32(until))
 
 
-def named(devices: Devices) -> list[jax.Device]:
+def resolve_devices(devices: Devices) -> list[jax.Device]:
     """Return the devices meant: a number of devices, all, the cores of this machine, or a list."""
     if devices == "cores":
-        found = jax.devices("cpu")
-        if len(found) < 2:
+        cores = jax.devices("cpu")
+        if len(cores) < 2:
             raise ValueError(
                 "JAX shows this machine's cores as one device; set JAX_NUM_CPU_DEVICES to the "
                 "number of cores before Python starts, or say `diamond run --devices cores`"
             )
-        return found
+        return cores
     if isinstance(devices, str):
         if devices != "all":
             raise ValueError(f"devices = {devices!r}; there are 'cores', 'all', a number or a list")
         return jax.devices()
     if isinstance(devices, int):
-        there = jax.devices()
-        if not 1 <= devices <= len(there):
+        available = jax.devices()
+        if not 1 <= devices <= len(available):
             raise ValueError(
-                f"devices = {devices}, but JAX has {len(there)} of kind {there[0].device_kind}"
+                f"devices = {devices}, but JAX has {len(available)} of kind {available[0].device_kind}"
             )
-        return there[:devices]
+        return available[:devices]
     return list(devices)

@@ -18,7 +18,7 @@ from ..interface.traffic import messages
 from ..problem import Objectives, Rows
 from ..schedules.deferred import agent_numbers
 
-CACHE = 2**18  # bytes of rows to work on at a time
+CACHE_BYTES = 2**18  # bytes of rows to work on at a time
 WORK, REMEDY = "a round", "a smaller batch, fewer terms K, or more devices"
 
 
@@ -37,7 +37,9 @@ class Mixing(Protocol):
     def exchange(self, message: Message, moment: Moment, kept: Any) -> tuple[Message, Any]: ...
 
 
-def start(algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree, agents: int) -> Progress:
+def initial_progress(
+    algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree, agents: int
+) -> Progress:
     """Return all agents before round 0, at the same point."""
     state = jax.vmap(algorithm.init)(*host_transfer.broadcast_to_agents((x, y), agents))
     return Progress(
@@ -47,12 +49,12 @@ def start(algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree, agents: int) -
     )
 
 
-def begin(
+def initial_progress_with_links(
     algorithm: Algorithm, problem: Objectives, mixer: Mixing, x: pytrees.Tree, y: pytrees.Tree
 ) -> Progress:
     """Return all agents before round 0, with the initial link states."""
     agents = problem.train.count.shape[0]
-    progress = start(algorithm, x, y, agents)
+    progress = initial_progress(algorithm, x, y, agents)
     if not hasattr(mixer, "start"):
         return progress
     return progress._replace(kept=mixer.start(messages(algorithm, problem, x, y)))
@@ -68,14 +70,14 @@ def first_stop(t: int, kept: Any) -> int:
     return t if kept is None else t + 1
 
 
-def samples(
+def draw_samples(
     algorithm: Algorithm,
     problem: Objectives,
     key: jax.Array,
     t: Any,
     sampling: Sampling,
     agents: jax.Array | None = None,
-    number: int = 0,
+    stage_index: int = 0,
     turn: Any = None,
 ) -> Any:
     """Draw the samples of every agent for a stage of round t.
@@ -84,9 +86,11 @@ def samples(
     """
     rows = problem.train.stored, problem.valid.stored
     agents = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
-    links = algorithm.stages[number].links
-    drawn = partial(draw, links=links, batch=algorithm.batch, sampling=sampling, turn=turn)
-    return jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
+    hessian_batches = algorithm.stages[stage_index].hessian_batches
+    draw_agent = partial(
+        draw, hessian_batches=hessian_batches, batch=algorithm.batch, sampling=sampling, turn=turn
+    )
+    return jax.vmap(draw_agent, (None, None, 0, 0), EACH)(key, t, agents, rows)
 
 
 def estimate(
@@ -95,27 +99,27 @@ def estimate(
     state: State,
     t: Any,
     sample: Sample,
-    numbers: jax.Array | None = None,
+    agent_indices: jax.Array | None = None,
     size: int | None = None,
-    number: int = 0,
+    stage_index: int = 0,
 ) -> tuple[Estimate, Cost]:
     """Compute the gradient estimates of all agents in a stage of round t, `size` in parallel.
 
     `numbers` are the agents' numbers, by default 0, 1, ...
     """
 
-    def alone(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
-        own = problem.of(agent)
-        drawn = own.at(drawn._replace(bits=sample.bits))
-        return agent_numbers(algorithm, i).stages[number].estimate(own, state, t, drawn)
+    def estimate_one(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
+        objectives = problem.of(agent)
+        drawn = objectives.at(drawn._replace(bits=sample.bits))
+        return agent_numbers(algorithm, i).stages[stage_index].estimate(objectives, state, t, drawn)
 
     agents = jnp.arange(problem.train.count.shape[0])
-    work = grouped(alone, size or together(problem.train))
-    numbers = agents if numbers is None else numbers
-    return work(agents, numbers, state, sample._replace(bits=None))
+    estimate_all = grouped(estimate_one, size or agents_in_parallel(problem.train))
+    agent_indices = agents if agent_indices is None else agent_indices
+    return estimate_all(agents, agent_indices, state, sample._replace(bits=None))
 
 
-def together(rows: Rows) -> int:
+def agents_in_parallel(rows: Rows) -> int:
     """Return how many agents compute their gradients in parallel.
 
     On a CPU, as many as keep their blocks of rows in its caches: the blocks of 1,024 agents at once
@@ -124,9 +128,9 @@ def together(rows: Rows) -> int:
     agents = rows.count.shape[0]
     if jax.default_backend() != "cpu":
         return agents
-    row = sum(math.prod(a.shape[2:]) * a.dtype.itemsize for a in jax.tree.leaves(rows.data))
-    most = max(1, CACHE // (rows.batch * row))
-    return agents if agents <= 2 * most else even(agents, most)
+    row_bytes = sum(math.prod(a.shape[2:]) * a.dtype.itemsize for a in jax.tree.leaves(rows.data))
+    parallel = max(1, CACHE_BYTES // (rows.batch * row_bytes))
+    return agents if agents <= 2 * parallel else even(agents, parallel)
 
 
 def run_round(
@@ -141,30 +145,36 @@ def run_round(
 ) -> Progress:
     """Run one round, stage by stage: estimate, send, mix, update."""
     t, stages = progress.t, algorithm.stages
-    several = len(stages) > 1 or stages[0].times > 1
-    numbers = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
+    has_several_exchanges = len(stages) > 1 or stages[0].repeats > 1
+    agent_indices = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
 
     def exchange(
-        number: int, turn: Any, before: tuple[State, jax.Array, Any]
+        stage_index: int, exchange_index: Any, before: tuple[State, jax.Array, Any]
     ) -> tuple[State, jax.Array, Any]:
-        state, spent, kept = before
-        sample = samples(algorithm, problem, key, t, sampling, agents, number, turn)
-        estimates, costs = estimate(algorithm, problem, state, t, sample, agents, size, number)
-        tell = lambda i, *each: agent_numbers(algorithm, i).stages[number].outgoing(*each, t)
-        told = jax.vmap(tell)(numbers, state, estimates)
-        change, kept = mixer.exchange(told, Moment(key, t, turn, number), kept)
-        update = lambda i, *each: agent_numbers(algorithm, i).stages[number].update(*each, t)
-        state = jax.vmap(update)(numbers, state, estimates, told, change)
-        return state, jax.vmap(cost_counter.charge)(spent, costs), kept
+        state, spent, link_states = before
+        sample = draw_samples(algorithm, problem, key, t, sampling, agents, stage_index, exchange_index)
+        estimates, costs = estimate_gradients(
+            algorithm, problem, state, t, sample, agents, size, stage_index
+        )
+        outgoing = lambda i, *values: (
+            agent_numbers(algorithm, i).stages[stage_index].outgoing(*values, t)
+        )
+        sent = jax.vmap(outgoing)(agent_indices, state, estimates)
+        change, link_states = mixer.exchange(sent, Moment(key, t, exchange_index, stage_index), link_states)
+        update = lambda i, *values: (
+            agent_numbers(algorithm, i).stages[stage_index].update(*values, t)
+        )
+        state = jax.vmap(update)(agent_indices, state, estimates, sent, change)
+        return state, jax.vmap(cost_counter.charge)(spent, costs), link_states
 
     after, first = progress[1:], 0
-    for number, stage in enumerate(stages):
-        if stage.times == 1:
-            after = exchange(number, first if several else None, after)
+    for stage_index, stage in enumerate(stages):
+        if stage.repeats == 1:
+            after = exchange(stage_index, first if has_several_exchanges else None, after)
         else:
-            turn = lambda k, after: exchange(number, first + k, after)
-            after = jax.lax.fori_loop(0, stage.times, turn, after)
-        first += stage.times
+            repeat = lambda k, after: exchange(stage_index, first + k, after)
+            after = jax.lax.fori_loop(0, stage.repeats, repeat, after)
+        first += stage.repeats
     return Progress(t + 1, *after)
 
 
@@ -187,8 +197,8 @@ def run_rounds(
     """
 
     def unfinished(carry: Any) -> jax.Array:
-        progress, sound = carry
-        return (progress.t < until) & sound
+        progress, is_finite = carry
+        return (progress.t < until) & is_finite
 
     def body(carry: Any) -> Any:
         progress = run_round(algorithm, problem, mixer, key, sampling, carry[0], size=size)

@@ -25,9 +25,9 @@ from ..records.snapshot import Snapshot
 from ..schedules.deferred import specialize, swap
 from ..schedules.learned import learned_names
 from .driver import SingleDriver
-from .multi_device import Devices, Spmd, select_backend
-from .precision import Precision, products
-from .single_device import OneDevice
+from .multi_device import Devices, MultiDevice, select_backend
+from .precision import Precision, product_precision
+from .single_device import SingleDevice
 
 OnDivergence = Literal["stop", "shrink"]
 NAME = "run"  # label of a single run in the progress display
@@ -53,7 +53,7 @@ def simulate(
     on_stage: Callable[[str], None] | None = None,
     progress: bool = True,
     measure: Measure = "exact",
-    backend: OneDevice | Spmd | None = None,
+    backend: SingleDevice | MultiDevice | None = None,
 ) -> Run:
     """Run `rounds` rounds of `algorithm` and measure at the start, every `every`, and at the end.
 
@@ -108,17 +108,17 @@ def simulate(
         diamond.Diverged: the run diverged and may not roll back.
         diamond.hardware.memory.TooLarge: the run does not fit the memory.
     """
-    check(problem, network, algorithm, rounds, every, sampling)
+    check_arguments(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
     seed = as_int("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
-    can = hasattr(algorithm, "shrunk")
-    if on_divergence == "shrink" and not can:
-        raise ValueError("on_divergence='shrink' needs an algorithm with shrunk(factor)")
+    can_shrink = hasattr(algorithm, "with_scaled_steps")
+    if on_divergence == "shrink" and not can_shrink:
+        raise ValueError("on_divergence='shrink' needs an algorithm with with_scaled_steps(factor)")
     if on_divergence is None:
         finds_alpha = "alpha" in learned_names(algorithm) or hasattr(algorithm, "learned")
-        on_divergence = "shrink" if can and finds_alpha else "stop"
+        on_divergence = "shrink" if can_shrink and finds_alpha else "stop"
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)
         before, now = resume.config.get("measure", "exact"), describe_measure(measure)
@@ -126,49 +126,49 @@ def simulate(
             raise ValueError(f"resume: the run has measure={before!r}, not {now!r}: give the same")
         resume = _snapshot_of(resume, seed, sampling)
     measures = parse_measures(measure, problem)
-    own = (*problem.metrics, *(name for name, _ in measures.functions))
-    stop = stopping.checked(stop, own, network.links)
+    own_metrics = (*problem.metrics, *(name for name, _ in measures.functions))
+    stop = stopping.checked(stop, own_metrics, network.links)
     measures.refuse_unmeasured(list(stop), "stop")
-    measured = network.links is not None and network.links.compute is None
-    timed = {"seconds", *(["network_seconds"] if measured else [])} & {*stop}
-    if timed and jax.process_count() > 1:
+    compute_is_measured = network.links is not None and network.links.compute is None
+    timed_targets = {"seconds", *(["network_seconds"] if compute_is_measured else [])} & {*stop}
+    if timed_targets and jax.process_count() > 1:
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
     shows = progress and jax.process_index() == 0
-    with products(precision), displayed([NAME], rounds, shows) as display:
+    with product_precision(precision), displayed([NAME], rounds, shows) as display:
         display.begin(NAME, rounds)
 
-        def tell(stage: str) -> None:
+        def report_stage(stage: str) -> None:
             display.stage(NAME, stage)
             if on_stage:
                 on_stage(stage)
 
-        tell("compiling")
-        place = backend or select_backend(
+        report_stage("compiling")
+        chosen_backend = backend or select_backend(
             problem, network, algorithm.batch, sampling, devices, precision, memory
         )
-        given = problem, network, algorithm, seed, sampling, place, measures
-        run = SingleDriver(*given, shrinks, resume)
-        tell("running")
+        driver_inputs = problem, network, algorithm, seed, sampling, chosen_backend, measures
+        driver = SingleDriver(*driver_inputs, shrinks, resume)
+        report_stage("running")
 
         def evaluate() -> None:
-            run.evaluate(on_evaluation, rounds)
-            display.progress(NAME, run.recorder.entries)
+            driver.evaluate(on_evaluation, rounds)
+            display.progress(NAME, driver.recorder.entries)
             if on_progress:
-                on_progress(run.snapshot())
+                on_progress(driver.snapshot())
 
-        alone = jax.process_count() == 1  # of several processes, only the first has the history
-        if not resume or (alone and not run.recorder.has_measured(run.t)):
+        is_single_process = jax.process_count() == 1  # of several, only the first has the history
+        if not resume or (is_single_process and not driver.recorder.has_measured(driver.t)):
             evaluate()
-        if not resume or alone:
-            run.check_measures(last=run.t == rounds)
-        run.drive(rounds, every, lambda entry: stopping.reached(stop, entry), evaluate)
-        made = run.run()
-        config = made.config | {"rounds": rounds, "every": every, "stop": stop}
+        if not resume or is_single_process:
+            driver.check_measures(last=driver.t == rounds)
+        driver.drive(rounds, every, lambda entry: stopping.reached(stop, entry), evaluate)
+        run = driver.run()
+        config = run.config | {"rounds": rounds, "every": every, "stop": stop}
         if (what := describe_measure(measure)) != "exact":
             config |= {"measure": what}
-        why = stopping.reached(stop, run.recorder.entries[-1]) if run.t < rounds else ""
-        return replace(made, message=why, config=config)
+        reason = stopping.reached(stop, driver.recorder.entries[-1]) if driver.t < rounds else ""
+        return replace(run, message=reason, config=config)
 
 
 def _snapshot_of(run: Run, seed: int, sampling: Sampling) -> Snapshot:
@@ -186,7 +186,7 @@ def _snapshot_of(run: Run, seed: int, sampling: Sampling) -> Snapshot:
     return run.snapshot
 
 
-def check(
+def check_arguments(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
@@ -213,14 +213,14 @@ def check_setting(
             f"diamond.network.ring({problem.agents})"
         )
     as_int("rounds", rounds)
-    often = every if isinstance(every, Sequence) and not isinstance(every, str) else [every]
-    least = min((as_int("every", value) for value in often), default=1)
+    intervals = every if isinstance(every, Sequence) and not isinstance(every, str) else [every]
+    smallest = min((as_int("every", value) for value in intervals), default=1)
     if problem.agents != network.agents:
         raise ValueError(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "
             f"network of {problem.agents}"
         )
-    if rounds < 0 or least < 1:
+    if rounds < 0 or smallest < 1:
         raise ValueError(f"rounds = {rounds} must be 0 or more, every = {every} at least 1")
     if sampling not in ("blocks", "rows"):
         raise ValueError(f"no sampling {sampling!r}; there are 'blocks' and 'rows'")
@@ -238,8 +238,8 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
         )
     if as_int("batch", algorithm.batch) < 1:
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
-    fits(problem, algorithm)
-    suits(network, algorithm, problem)
+    check_lower_level(problem, algorithm)
+    check_network_kind(network, algorithm, problem)
     if problem.streams:  # tracing finds methods that ask for all rows
         outline = swap(specialize(algorithm, problem), lambda open: 1)
         messages(outline, problem.objectives(algorithm.batch), *problem.start(0))
@@ -258,24 +258,28 @@ def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
         )
 
 
-def fits(problem: Problem, algorithm: Algorithm) -> None:
+def check_lower_level(problem: Problem, algorithm: Algorithm) -> None:
     """Reject an algorithm for another kind of lower level, or one that cannot use a prox of x."""
-    if problem.lower_level not in algorithm.solves:
+    if problem.lower_level not in algorithm.lower_levels:
         kind = problem.lower_level
-        has = "no lower level" if kind == "none" else f"a {kind} lower level"
+        description = "no lower level" if kind == "none" else f"a {kind} lower level"
         raise ValueError(
-            f"the problem has {has}, which this algorithm does not solve (it solves: "
-            f"{', '.join(algorithm.solves)}); those that do: {', '.join(solving(kind))}"
+            f"the problem has {description}, which this algorithm does not solve (it solves: "
+            f"{', '.join(algorithm.lower_levels)}); those that do: {', '.join(solving(kind))}"
         )
     specialize(algorithm, problem)
 
 
-def suits(network: Network, algorithm: Algorithm, problem: Problem) -> None:
+def check_network_kind(network: Network, algorithm: Algorithm, problem: Problem) -> None:
     """Reject an algorithm that would converge to a different point on this network."""
-    right = getattr(specialize(algorithm, problem), "networks", "symmetric")
-    if NETWORKS.index(network.kind) <= NETWORKS.index(right):
+    most_general = getattr(specialize(algorithm, problem), "networks", "symmetric")
+    if NETWORKS.index(network.kind) <= NETWORKS.index(most_general):
         return
-    needs = "symmetric weights that stay the same" if right == "symmetric" else "balanced weights"
+    needs = (
+        "symmetric weights that stay the same"
+        if most_general == "symmetric"
+        else "balanced weights"
+    )
     raise ValueError(
         f"{network.name} is {network.kind}, and this algorithm needs {needs}; those that do not: "
         f"{', '.join(solving(problem.lower_level, network.kind))}"

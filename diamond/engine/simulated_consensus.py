@@ -9,18 +9,18 @@ from ..hardware.processes import everyone
 from ..schedules.deferred import Measure, Measured
 
 
-class Gather:
+class GatherConsensus:
     """A `diamond.schedules.deferred.Consensus` between processes; `whose` lists each one's agents."""
 
     def __init__(self, whose: Sequence[np.ndarray]):
         self.whose = whose
 
-    def alone(self, name: str, measure: Measure) -> Measured:
+    def local(self, name: str, measure: Measure) -> Measured:
         """Return the local values of all agents."""
         values, cost = measure()
         return self._all(values), self._costs(cost)
 
-    def largest(self, name: str, measure: Measure) -> Measured:
+    def maximum(self, name: str, measure: Measure) -> Measured:
         """Return the maximum of each number over all agents."""
         values, cost = measure()
         most = np.max(values, axis=0)

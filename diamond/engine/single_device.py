@@ -11,15 +11,22 @@ from ..core.sampling import Sampling
 from ..hardware.memory import Budget, Fitted
 from ..interface.round_interface import Algorithm
 from ..network import Network
-from ..network.mixing.lossy_mixer import mixing
+from ..network.mixing.lossy_mixer import make_mixer
 from ..problem import Problem
 from ..schedules.deferred import Consensus, SingleProcess
-from .backend import SingleRun
-from .precision import Precision, working
-from .round_program import REMEDY, WORK, Progress, begin, run_rounds, together
+from .backend import SingleRunBackend
+from .precision import Precision, working_objectives
+from .round_program import (
+    REMEDY,
+    WORK,
+    Progress,
+    initial_progress_with_links,
+    run_rounds,
+    agents_in_parallel,
+)
 
 
-class OneDevice(SingleRun):
+class SingleDevice(SingleRunBackend):
     """Backend with all agents on one device."""
 
     def __init__(
@@ -31,33 +38,35 @@ class OneDevice(SingleRun):
         precision: Precision | None = None,
         memory: int | None = None,
     ):
-        self.of = problem, network  # keeps both alive as long as the programs
+        self.inputs = problem, network  # keeps both alive as long as the programs
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
-        self.working = working(self.objectives, precision)
-        self.mixing, self.sampling = mixing(network), sampling
-        self.abreast = problem.agents
+        self.working = working_objectives(self.objectives, precision)
+        self.mixing, self.sampling = make_mixer(network), sampling
+        self.parallel_agents = problem.agents
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
-        self.surveys: dict[Any, Fitted] = {}
-        self.rounds = Fitted(run_rounds, together(self.working.train), self.budget, WORK, REMEDY)
+        self.measurement_programs: dict[Any, Fitted] = {}
+        self.rounds = Fitted(
+            run_rounds, agents_in_parallel(self.working.train), self.budget, WORK, REMEDY
+        )
 
     agents: int | None = None  # no padding
     shared: NamedSharding | None = None
     groups: Any = None  # numbers are estimated for all agents at once
-    talk: Consensus = SingleProcess()
+    consensus: Consensus = SingleProcess()
 
-    def begin(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
+    def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         """Return the progress of all agents before round 0."""
-        return begin(algorithm, self.objectives, self.mixing, x, y)
+        return initial_progress_with_links(algorithm, self.objectives, self.mixing, x, y)
 
-    def place(self, progress: Progress) -> Progress:
+    def scatter_progress(self, progress: Progress) -> Progress:
         """Lay out the progress of all agents for `run_until`."""
         return progress
 
-    def spread(self, tree: Tree) -> Tree:
+    def scatter(self, tree: Tree) -> Tree:
         """Distribute arrays of all agents over the devices."""
         return tree
 
-    def whole(self, tree: Tree) -> Tree:
+    def gather(self, tree: Tree) -> Tree:
         """Gather arrays of all agents into this process."""
         return tree
 
@@ -65,6 +74,6 @@ class OneDevice(SingleRun):
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
-        fixed = algorithm, self.working, self.mixing, key, progress
-        after, sound = self.rounds(*fixed, np.int32(until), sampling=self.sampling)
-        return jax.block_until_ready(after), bool(sound)
+        inputs = algorithm, self.working, self.mixing, key, progress
+        after, is_finite = self.rounds(*inputs, np.int32(until), sampling=self.sampling)
+        return jax.block_until_ready(after), bool(is_finite)

@@ -3,7 +3,13 @@
 from ..auto import loss_monitor
 from ..core.pytrees import Tree
 from ..interface.round_interface import Algorithm
-from ..schedules.deferred import Found, Resolved, Setting, reestimation_rounds, resolve
+from ..schedules.deferred import (
+    ResolvedValue,
+    Resolved,
+    ResolutionContext,
+    reestimation_rounds,
+    resolve,
+)
 
 
 class StepPolicy:
@@ -13,16 +19,16 @@ class StepPolicy:
     checkpoint.
     """
 
-    def __init__(self, given: Algorithm, setting: Setting):
+    def __init__(self, given: Algorithm, setting: ResolutionContext):
         self.given, self.setting = given, setting
         self._resolve()
 
     def _resolve(self) -> None:
         self.resolved: Resolved = resolve(self.given, self.setting)
-        self.algorithm: Algorithm = loss_monitor.shrunk(self.resolved.algorithm, self.memory)
+        self.algorithm: Algorithm = loss_monitor.scale_steps(self.resolved.algorithm, self.memory)
 
     @property
-    def memory(self) -> dict[str, Found]:
+    def memory(self) -> dict[str, ResolvedValue]:
         """Estimates by name."""
         return self.setting.memory
 

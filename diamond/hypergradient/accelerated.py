@@ -36,7 +36,7 @@ class Accelerated:
     terms: int = field(metadata={"static": True})  # K
 
     @property
-    def links(self) -> int:
+    def hessian_batches(self) -> int:
         return self.terms - 1
 
     @property
@@ -54,10 +54,12 @@ class Accelerated:
     ) -> tuple[list[Tree], Cost]:
         first, step = self._steps(b, factors(self.lipschitz, problem, points, sample))
         z = first[0]
-        if self.links:  # a chain of one term has no drawn blocks
-            z, _, _ = jax.lax.fori_loop(0, self.links, step, first)
+        if self.hessian_batches:  # a chain of one term has no drawn blocks
+            z, _, _ = jax.lax.fori_loop(0, self.hessian_batches, step, first)
         rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
-        return z, Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
+        return z, Cost(
+            samples=self.hessian_batches * fresh, hvps=len(points) * self.hessian_batches * rows
+        )
 
 
 @pytrees.pytree

@@ -18,7 +18,7 @@ from .implicit import Implicit, pooled
 @pytrees.pytree
 @dataclass(frozen=True)
 class ConjugateGradient:
-    """Solver of g_yy(zeta_1, .., zeta_links) z = b: at most `steps` CG iterations from zero.
+    """Solver of g_yy(zeta_1, .., zeta_K) z = b: at most `steps` CG iterations from zero.
 
     CG stops early at a residual of `tolerance` ||b||; without a tolerance, after as many steps as b
     has numbers, which is exact up to rounding. g_yy is the mean over the drawn blocks; without
@@ -26,17 +26,17 @@ class ConjugateGradient:
     """
 
     steps: int = field(metadata={"static": True})
-    links: int = field(default=1, metadata={"static": True})
+    hessian_batches: int = field(default=1, metadata={"static": True})
     tolerance: float = field(default=0.0, metadata={"static": True})
 
     @property
     def as_int(self) -> bool:
-        return self.links == 0
+        return self.hessian_batches == 0
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        products, rows, fresh = pooled(problem, points, sample, self.links)
+        products, rows, fresh = pooled(problem, points, sample, self.hessian_batches)
         size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
         steps = self.steps if self.tolerance else min(self.steps, size)
         solve = linear_solvers.conjugate_gradient

@@ -15,13 +15,13 @@ class Hypergradient(Protocol):
     """Estimator: a function of one agent's objectives, of points (x, y) and of ONE sample.
 
     All points are given at once because they share all randomness, including the depth k: momentum,
-    eq. (6), and SPIDER differences rely on that. `links` is the number of blocks of training rows
-    needed beside xi and zeta_0 (zeta_1 .. zeta_K of eq. (5)). On `sample.full()` it uses all rows.
-    Returns one gradient per point, and their total cost.
+    eq. (6), and SPIDER differences rely on that. `hessian_batches` is the number of blocks
+    of training rows needed beside xi and zeta_0 (zeta_1 .. zeta_K of eq. (5)). On `sample.full()` it
+    uses all rows. Returns one gradient per point, and their total cost.
     """
 
     @property
-    def links(self) -> int: ...
+    def hessian_batches(self) -> int: ...
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample

@@ -17,21 +17,21 @@ from .implicit import Implicit, pooled
 @pytrees.pytree
 @dataclass(frozen=True)
 class Dense:
-    """Solver z = [g_yy(zeta_1, .., zeta_links)]^-1 b, with g_yy formed column by column.
+    """Solver z = [g_yy(zeta_1, .., zeta_K)]^-1 b, with g_yy formed column by column.
 
     g_yy is the mean over the drawn blocks; without blocks, over all rows.
     """
 
-    links: int = field(default=1, metadata={"static": True})
+    hessian_batches: int = field(default=1, metadata={"static": True})
 
     @property
     def whole(self) -> bool:
-        return self.links == 0
+        return self.hessian_batches == 0
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        products, rows, fresh = pooled(problem, points, sample, self.links)
+        products, rows, fresh = pooled(problem, points, sample, self.hessian_batches)
         z = [linear_solvers.dense(product, b) for product, b in zip(products, b)]
         size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
         return z, Cost(fresh, hvps=len(points) * size * rows)

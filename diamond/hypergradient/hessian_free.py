@@ -27,7 +27,7 @@ class HessianFree:
     terms: int = field(metadata={"static": True})
 
     @property
-    def links(self) -> int:
+    def hessian_batches(self) -> int:
         return self.terms - 1
 
     def __call__(

@@ -23,8 +23,8 @@ class Implicit:
     solve: Any  # (problem, points, b, sample) -> z with g_yy z = b per point, and its cost
 
     @property
-    def links(self) -> int:
-        return self.solve.links
+    def hessian_batches(self) -> int:
+        return self.solve.hessian_batches
 
     @property
     def whole(self) -> bool:
@@ -64,13 +64,13 @@ def hessian(problem: Objectives, point: Point, where: Where) -> Product:
 
 
 def pooled(
-    problem: Objectives, points: Sequence[Point], sample: Sample, links: int
+    problem: Objectives, points: Sequence[Point], sample: Sample, hessian_batches: int
 ) -> tuple[list[Product], Any, Any]:
     """Return w -> g_yy w at every point, averaged over the blocks of the chain or all rows.
 
     Also returns the number of these rows, and how many of them were drawn.
     """
-    if sample.chain is None or links == 1:
+    if sample.chain is None or hessian_batches == 1:
         products = [hessian(problem, point, sample.link(0)) for point in points]
         return products, problem.train.size(sample.chain), problem.train.fresh(sample.chain)
 
@@ -78,7 +78,7 @@ def pooled(
         each = lambda y: jax.vmap(lambda where: jax.grad(problem.g, 1)(x, y, where))(sample.chain)
         return jax.linearize(lambda y: jax.tree.map(lambda a: a.mean(0), each(y)), y)[1]
 
-    rows = links * problem.train.batch
+    rows = hessian_batches * problem.train.batch
     return [mean(*point) for point in points], rows, rows
 
 

@@ -14,7 +14,7 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
-from ..schedules.deferred import Deferred, Found, Setting
+from ..schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ..schedules.learned import Learned
 from ..schedules.step_schedules import Number
 from .estimator_interface import Point
@@ -36,7 +36,7 @@ class Neumann:
     shift: Any = None  # shift of k as a share of K; None: all agents have the same k
 
     @property
-    def links(self) -> int:
+    def hessian_batches(self) -> int:
         return self.terms
 
     @property
@@ -69,7 +69,7 @@ class NeumannSum:
     terms: int = field(metadata={"static": True})  # K
 
     @property
-    def links(self) -> int:
+    def hessian_batches(self) -> int:
         return self.terms - 1
 
     def __call__(
@@ -83,10 +83,12 @@ class NeumannSum:
             return w, pytrees.add(z, w)
 
         z = b
-        if self.links:  # a chain of one term has no drawn blocks
-            _, z = jax.lax.fori_loop(0, self.links, term, (b, b))
+        if self.hessian_batches:  # a chain of one term has no drawn blocks
+            _, z = jax.lax.fori_loop(0, self.hessian_batches, term, (b, b))
         rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
-        spent = Cost(samples=self.links * fresh, hvps=len(points) * self.links * rows)
+        spent = Cost(
+            samples=self.hessian_batches * fresh, hvps=len(points) * self.hessian_batches * rows
+        )
         return [pytrees.scale(1 / self.lipschitz, z) for z in z], spent
 
 
@@ -135,9 +137,9 @@ def neumann(
     return Implicit(Neumann(given(lipschitz), at_least_one(terms), shift))
 
 
-def _spread(setting: Setting) -> Found:
+def _spread(setting: ResolutionContext) -> ResolvedValue:
     """Return i / m for agent i."""
-    return Found(np.asarray(setting.numbers) / setting.agents, lasting=True)
+    return ResolvedValue(np.asarray(setting.numbers) / setting.agents, lasting=True)
 
 
 def neumann_sum(terms: int | None = None, lipschitz: Number | None = None) -> Implicit:

@@ -24,7 +24,7 @@ class Unrolled:
     steps: int = field(metadata={"static": True})
 
     @property
-    def links(self) -> int:
+    def hessian_batches(self) -> int:
         return self.steps
 
     def __call__(

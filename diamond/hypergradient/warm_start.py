@@ -30,7 +30,7 @@ class WarmStart:
     steps: int = field(metadata={"static": True})
 
     @property
-    def links(self) -> int:
+    def hessian_batches(self) -> int:
         return self.steps
 
     def __call__(

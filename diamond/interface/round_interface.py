@@ -35,23 +35,26 @@ class Stage(Protocol):
     """Three pure functions around one exchange, none of which communicates.
 
         estimate = estimate(problem, state, t, sample)        all gradient work; needs no neighbour
-        told     = outgoing(state, estimate, t)               message to the neighbours
-        change   = sum_j M_ij (told_j - told_i)               change by the network
-        state    = update(state, estimate, told, change, t)   a few vector operations
+        sent     = outgoing(state, estimate, t)               message to the neighbours
+        change   = sum_j M_ij (sent_j - sent_i)               change by the network
+        state    = update(state, estimate, sent, change, t)   a few vector operations
 
-    is what the engine runs. `problem` holds this agent's rows only, `sample` all that is random. An
-    `early` message does not depend on the estimate, so that it can travel while gradients are
-    computed. A message without arrays is not sent: such a stage is a local step.
+    is what the engine runs. `problem` holds this agent's rows only, `sample` all that is random. A
+    message that `sends_before_gradient` does not depend on the estimate, so that it can travel
+    while gradients are computed. A message without arrays is not sent: such a stage is a
+    local step.
     """
 
     @property
-    def times(self) -> int: ...  # repeats, each with its own sample
+    def repeats(self) -> int: ...  # exchanges of the stage, each with its own sample
 
     @property
-    def links(self) -> int: ...  # blocks of training rows per sample, beyond zeta and zeta_0
+    def hessian_batches(
+        self,
+    ) -> int: ...  # blocks of training rows per sample, beyond zeta and zeta_0
 
     @property
-    def early(self) -> bool: ...  # whether `outgoing` ignores the estimate
+    def sends_before_gradient(self) -> bool: ...  # whether `outgoing` ignores the estimate
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -60,7 +63,7 @@ class Stage(Protocol):
     def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message: ...
 
     def update(
-        self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
+        self, state: State, estimate: Estimate, sent: Message, change: Message, t: Number
     ) -> State: ...
 
 
@@ -68,13 +71,14 @@ class Algorithm(Protocol):
     """Start of an agent, and the stages of its round; most algorithms have one stage.
 
     A pytree whose leaves are its numbers, which are arguments of the compiled program. Optional:
-    `specialize(problem)` returns the algorithm specialized for the problem; `shrunk(factor)` returns it
-    with smaller steps, without which a diverging run can only stop; `networks` is the widest kind
-    of network on which it is correct, one of `NETWORKS`, by default "symmetric".
+    `specialize(problem)` returns the algorithm specialized for the problem;
+    `with_scaled_steps(factor)` returns it with smaller steps, without which a diverging run can
+    only stop; `networks` is the widest kind of network on which it is correct, one of `NETWORKS`,
+    by default "symmetric".
     """
 
     @property
-    def solves(self) -> tuple[str, ...]: ...  # lower levels: "personal", "common", "none"
+    def lower_levels(self) -> tuple[str, ...]: ...  # supported: "personal", "common", "none"
 
     @property
     def batch(self) -> int: ...  # rows in a mini-batch
@@ -82,6 +86,8 @@ class Algorithm(Protocol):
     @property
     def stages(self) -> tuple[Stage, ...]: ...
 
-    def numbers(self, t: Number) -> dict[str, Number]: ...  # step sizes and weights of round t
+    def schedule_values(
+        self, t: Number
+    ) -> dict[str, Number]: ...  # step sizes and weights of round t
 
     def init(self, x: Tree, y: Tree) -> State: ...

@@ -32,15 +32,18 @@ def traffic(
     told = messages(algorithm, problem, x, y)
     for channel in channels:
         told = [channel.wire(message) for message in told]
-    times = [stage.times * bool(jax.tree.leaves(m)) for stage, m in zip(algorithm.stages, told)]
+    times = [stage.repeats * bool(jax.tree.leaves(m)) for stage, m in zip(algorithm.stages, told)]
     size = lambda m: sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(m))
     each, waits = [], False  # a local step delays the next message
     turns: list[int | None] = []
     first = 0
     for stage, k, m in zip(algorithm.stages, times, told):
-        each += [(size(m), stage.early and not (waits and turn == 0)) for turn in range(k)]
+        each += [
+            (size(m), stage.sends_before_gradient and not (waits and turn == 0))
+            for turn in range(k)
+        ]
         turns += range(first, first + k)
-        waits, first = k == 0, first + stage.times
+        waits, first = k == 0, first + stage.repeats
     if first == 1:
         turns = [None] * len(turns)
     total = sum(k * size(m) for k, m in zip(times, told))
@@ -54,7 +57,7 @@ def _messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list
     for stage in algorithm.stages:
         rows = problem.train.stored, problem.valid.stored
         few = jax.tree.map(lambda count: 1, rows)
-        sample = draw(key(0), 0, 0, few, stage.links, algorithm.batch, "blocks")
+        sample = draw(key(0), 0, 0, few, stage.hessian_batches, algorithm.batch, "blocks")
         estimate, _ = stage.estimate(problem.of(0), state, 0, sample)
         found.append(stage.outgoing(state, estimate, 0))
     return found

@@ -12,7 +12,7 @@ from ..core.cost_counter import Cost
 from ..hypergradient.diagnostics.lipschitz import SAFETY, bends, in_use
 from ..interface.round_interface import Algorithm
 from ..records.run import Run
-from ..schedules.deferred import Setting
+from ..schedules.deferred import ResolutionContext
 from .standard_errors import SUFFIX
 
 ROUGH = "solver_error"  # not finite if the lower level has no solution, which has its own warning
@@ -83,14 +83,14 @@ def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str |
     return None
 
 
-def explain(setting: Setting, algorithm: Algorithm, t: int, state: Any) -> str:
+def explain(setting: ResolutionContext, algorithm: Algorithm, t: int, state: Any) -> str:
     """Explain the likely cause from the curvature of the lower level at the start."""
-    numbers = {name: float(value) for name, value in algorithm.numbers(t).items()}
+    numbers = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
     start = dataclasses.replace(setting, moved=None).point
-    (largest,), _ = setting.talk.largest("start", lambda: (bends(setting, start), Cost()))
+    (largest,), _ = setting.consensus.maximum("start", lambda: (bends(setting, start), Cost()))
     limit = 2 / largest
     said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
-    betas = [(float(algorithm.numbers(s).get("beta", 0.0)), s) for s in (0, t)]
+    betas = [(float(algorithm.schedule_values(s).get("beta", 0.0)), s) for s in (0, t)]
     beta, s = max(betas, key=lambda pair: pair[0])
     if beta > limit:
         return (

@@ -207,7 +207,7 @@ def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | No
 
 def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
     """Return the step sizes and weights of round t."""
-    return {name: float(value) for name, value in algorithm.numbers(t).items()}
+    return {name: float(value) for name, value in algorithm.schedule_values(t).items()}
 
 
 def _lengths(direction: Tree) -> Any:

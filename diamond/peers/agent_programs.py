@@ -22,7 +22,7 @@ from .output_aliasing import rest
 Silent = tuple[tuple[int, int | None], ...]  # silent stages, and their index in the round
 
 
-class Thought(NamedTuple):
+class LocalResult(NamedTuple):
     """Result of an agent's computation for an exchange, before it receives messages."""
 
     state: State  # after the silent stages; None if there are none
@@ -31,7 +31,7 @@ class Thought(NamedTuple):
     told: Message | None  # outgoing message, if it depends on the estimate
 
 
-class Before(NamedTuple):
+class ComputeKey(NamedTuple):
     """Key of the program that leads up to an exchange."""
 
     algorithm: Any  # tree structures
@@ -43,7 +43,7 @@ class Before(NamedTuple):
     tells: bool = False  # whether the message depends on the estimate
 
 
-class After(NamedTuple):
+class FinishKey(NamedTuple):
     """Key of the program that finishes an exchange."""
 
     algorithm: Any
@@ -55,7 +55,7 @@ class After(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def before(plan: Before) -> Callable[..., Any]:
+def before(plan: ComputeKey) -> Callable[..., Any]:
     """Return (numbers, rows, bits, agent, state, spent, t) -> `Thought`, finally (state, spent).
 
     The bits are those of the run's key.
@@ -70,7 +70,7 @@ def before(plan: Before) -> Callable[..., Any]:
 
         def sample(stage: int, number: int | None) -> Sample:
             rows = own.train.stored, own.valid.stored
-            drawn = algorithm.stages[stage].links, algorithm.batch, plan.sampling, number
+            drawn = algorithm.stages[stage].hessian_batches, algorithm.batch, plan.sampling, number
             return own.at(draw(key, t, agent, rows, *drawn))
 
         for number, turn in plan.silent:
@@ -85,13 +85,13 @@ def before(plan: Before) -> Callable[..., Any]:
         estimate, costs = stage.estimate(own, state, t, sample(plan.stage, plan.number))
         told = stage.outgoing(state, estimate, t) if plan.tells else None
         spent = cost_counter.charge(spent, costs)
-        return Thought(state if plan.silent else None, spent, estimate, told)
+        return LocalResult(state if plan.silent else None, spent, estimate, told)
 
     return compile_single_threaded(think)
 
 
 @lru_cache(maxsize=256)
-def after(plan: After) -> Callable[..., Any]:
+def after(plan: FinishKey) -> Callable[..., Any]:
     """Return (numbers, state, estimate, parts, weights, t) -> state, observations, message.
 
     The message is the next one, if it is already known; the barrier makes its bits those of a

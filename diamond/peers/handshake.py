@@ -89,7 +89,9 @@ def _rules(agent: Agent) -> list[str]:
     state, t, rule, found = agent.begin().state, jnp.int32(0), agent.outline, []
     rows = problem.train.stored, problem.valid.stored
     for number, stage in enumerate(rule.stages):
-        blocks = partial(draw, links=stage.links, batch=rule.batch, sampling="blocks")
+        blocks = partial(
+            draw, hessian_batches=stage.hessian_batches, batch=rule.batch, sampling="blocks"
+        )
         sample = jax.eval_shape(blocks, agent.key, t, t, rows)
 
         def before(algorithm: Any, problem: Objectives, state: Any, t: Any, sample: Any) -> Any:
@@ -103,7 +105,7 @@ def _rules(agent: Agent) -> list[str]:
         estimate, mixed, _ = jax.eval_shape(before, rule, problem, state, t, sample)
         first = jax.make_jaxpr(before)(rule, problem, state, t, sample)
         then = jax.make_jaxpr(after)(rule, state, estimate, mixed, t)
-        found += [f"{stage.times}", _plain(first), _plain(then)]
+        found += [f"{stage.repeats}", _plain(first), _plain(then)]
     return found
 
 

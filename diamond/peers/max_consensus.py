@@ -5,7 +5,7 @@ import numpy as np
 from ..schedules.deferred import Measure, Measured
 
 
-class Unsettled(LookupError):
+class NotAgreed(LookupError):
     """Error: the network must agree on a number before estimation continues."""
 
     def __init__(self, name: str, values: np.ndarray):
@@ -24,15 +24,15 @@ class MaxConsensus:
         self.own: dict[str, Measured] = {}
         self.settled: dict[str, np.ndarray] = {}
 
-    def alone(self, name: str, measure: Measure) -> Measured:
+    def local(self, name: str, measure: Measure) -> Measured:
         """Return this agent's measurement, made once."""
         if name not in self.own:
             self.own[name] = measure()
         return self.own[name]
 
-    def largest(self, name: str, measure: Measure) -> Measured:
+    def maximum(self, name: str, measure: Measure) -> Measured:
         """Return the agreed maximum; raises `Unsettled` before."""
-        (values,), cost = self.alone(name, measure)
+        (values,), cost = self.local(name, measure)
         if name not in self.settled:
-            raise Unsettled(name, values)
+            raise NotAgreed(name, values)
         return self.settled[name], cost

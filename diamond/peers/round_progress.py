@@ -7,11 +7,11 @@ import jax
 
 from ..auto import loss_monitor
 from ..interface.round_interface import Algorithm, State
-from ..schedules.deferred import Found
+from ..schedules.deferred import ResolvedValue
 from .wire_format import Layout
 
 
-class Mark(NamedTuple):
+class RollbackState(NamedTuple):
     """Earlier state of the agent, for rollbacks."""
 
     t: int
@@ -19,7 +19,7 @@ class Mark(NamedTuple):
     kept: Any = None
 
 
-class Progress(NamedTuple):
+class AgentProgress(NamedTuple):
     """Everything that an agent's later rounds depend on.
 
     The clock of peers continues after a rollback, so that no two messages have the same name.
@@ -29,12 +29,12 @@ class Progress(NamedTuple):
     state: State
     spent: jax.Array  # counter of oracle calls
     algorithm: Any  # with the numbers in use
-    found: dict[str, Found]  # numbers left to the run
+    found: dict[str, ResolvedValue]  # numbers left to the run
     kept: Any = None  # channel state of the sources
     base: int = 0  # offset of the clock at round 0
-    start: Mark | None = None  # initial state, if not the usual one
-    lowest: Mark | None = None  # state of the lowest objective; None: the start
-    recent: tuple[Mark, ...] = ()  # states of the last rounds that are multiples of `EVERY`
+    start: RollbackState | None = None  # initial state, if not the usual one
+    lowest: RollbackState | None = None  # state of the lowest objective; None: the start
+    recent: tuple[RollbackState, ...] = ()  # states of the last rounds that are multiples of `EVERY`
     anew: bool = False  # after a rollback: discard the estimates
 
     @property
@@ -48,12 +48,12 @@ class Progress(NamedTuple):
         return self.t + loss_monitor.lost(self.found)
 
 
-def mark(progress: Progress) -> Mark:
+def mark(progress: AgentProgress) -> RollbackState:
     """Return the current state for rollbacks."""
-    return Mark(progress.t, progress.state, progress.kept)
+    return RollbackState(progress.t, progress.state, progress.kept)
 
 
-class Turn(NamedTuple):
+class RoundExchange(NamedTuple):
     """One exchange of a round: its stage, its index in the round, and silent stages before it."""
 
     stage: int
@@ -63,15 +63,15 @@ class Turn(NamedTuple):
 
 def turns_of(
     algorithm: Algorithm, layouts: Sequence[Layout]
-) -> tuple[list[Turn], tuple[tuple[int, int], ...]]:
+) -> tuple[list[RoundExchange], tuple[tuple[int, int], ...]]:
     """Return the exchanges of a round, and the stages after the last one."""
-    turns: list[Turn] = []
+    turns: list[RoundExchange] = []
     silent: tuple[tuple[int, int], ...] = ()
     number = 0
     for stage, (each, told) in enumerate(zip(algorithm.stages, layouts)):
-        for _ in range(each.times):
+        for _ in range(each.repeats):
             if told:
-                turns.append(Turn(stage, number, silent))
+                turns.append(RoundExchange(stage, number, silent))
                 silent = ()
             else:
                 silent = (*silent, (stage, number))

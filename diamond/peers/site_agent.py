@@ -18,7 +18,7 @@ from ..network import Network
 from ..problem import Problem
 from ..schedules.deferred import (
     Consensus,
-    Setting,
+    ResolutionContext,
     SingleProcess,
     reestimation_rounds,
     resolve,
@@ -26,9 +26,9 @@ from ..schedules.deferred import (
     swap,
 )
 from . import agent_programs
-from .agent_programs import After, Before, Thought
-from .channel_codec import channel_ends
-from .round_progress import Progress, mark, turns_of
+from .agent_programs import FinishKey, ComputeKey, LocalResult
+from .channel_codec import make_channel_codec
+from .round_progress import AgentProgress, mark, turns_of
 from .wire_format import Layout, layout
 
 LocalMeasure = Literal["exact", "cheap"]
@@ -69,18 +69,20 @@ class Agent:
         self.heard = [int(j) for j in row.indices]
         self.neighbours = [j for j in self.heard if j != number]
         self.weights = jnp.asarray(row.data)
-        self.ends = channel_ends(network)
+        self.ends = make_channel_codec(network)
         self.told = messages(self.outline, self.objectives, *problem.start(seed))
         told = self.told if self.ends is None else [self.ends.wire(one) for one in self.told]
         self._structures = [jax.tree.structure(message) for message in told]
         self.layouts = [layout(jax.tree.leaves(message)) for message in told]
         self.turns, self.after = turns_of(self.outline, self.layouts)
-        self.several = sum(stage.times for stage in self.outline.stages) > 1
+        self.several = sum(stage.repeats for stage in self.outline.stages) > 1
         self._rows, self._objectives = jax.tree.flatten(self.objectives)
         self._bits = jax.random.key_data(self.key)  # typed keys are slow to pass to a program
         self._place = jnp.asarray(np.int32(number))
         stages = self.outline.stages
-        self._early = [not turn.before and stages[turn.stage].early for turn in self.turns]
+        self._early = [
+            not turn.before and stages[turn.stage].sends_before_gradient for turn in self.turns
+        ]
         self._thens = [self._then(turn) for turn in range(len(self.turns))]
         self._numbers: tuple[Any, Any, Any] = None, None, None  # algorithm, its leaves, structure
         self._ahead: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message
@@ -91,7 +93,7 @@ class Agent:
         """Return the number of exchanges of a round."""
         return len(self.turns)
 
-    def tick(self, progress: Progress, turn: int = 0) -> int:
+    def tick(self, progress: AgentProgress, turn: int = 0) -> int:
         """Return the number of exchanges before this one: the clock of peers."""
         return progress.clock * self.exchanges + turn
 
@@ -113,20 +115,20 @@ class Agent:
         """Return whether the message of that exchange is known before its gradients."""
         return self._early[turn]
 
-    def begin(self) -> Progress:
+    def begin(self) -> AgentProgress:
         """Return the progress before round 0, before anything is estimated."""
         state = self.outline.init(*self.problem.start(self.seed))
         kept = self.ends and tuple(self.ends.start(one, len(self.heard)) for one in self.told)
-        return Progress(0, state, cost_counter.zeros(), self.given, {}, kept)
+        return AgentProgress(0, state, cost_counter.zeros(), self.given, {}, kept)
 
-    def begin_at(self, x: Tree, y: Tree) -> Progress:
+    def begin_at(self, x: Tree, y: Tree) -> AgentProgress:
         """Return the initial progress at another point."""
         there = self.begin()._replace(state=self.outline.init(x, y))
         return there._replace(start=mark(there))
 
-    def find(self, progress: Progress, talk: Consensus) -> Progress:
+    def find(self, progress: AgentProgress, consensus: Consensus) -> AgentProgress:
         """Estimate the numbers that the algorithm leaves open, at the agent's current point."""
-        setting = self._setting(progress, talk)
+        setting = self._setting(progress, consensus)
         if progress.clock or progress.start:
             state = jax.tree.map(lambda a: a[None], progress.state)
             setting = setting.at(state.x, state.y, progress.anew, progress.t)
@@ -137,38 +139,47 @@ class Agent:
         if not progress.t:  # the size of the kept state may depend on the estimates
             state = resolved.algorithm.init(progress.state.x, progress.state.y)
             progress = progress._replace(state=state)
-        found, algorithm = setting.memory, loss_monitor.shrunk(resolved.algorithm, setting.memory)
+        found, algorithm = (
+            setting.memory,
+            loss_monitor.scale_steps(resolved.algorithm, setting.memory),
+        )
         progress = progress._replace(spent=counter, algorithm=algorithm, found=found, anew=False)
         if loss_monitor.lowest(found):
             progress = progress._replace(lowest=mark(progress) if progress.t else None)
         return progress
 
-    def renews(self, progress: Progress) -> bool:
+    def renews(self, progress: AgentProgress) -> bool:
         """Return whether numbers are to be estimated again in this round."""
         lasting = all(found.lasting for found in progress.found.values())
         return not lasting and progress.t in reestimation_rounds(progress.t)
 
-    def numbered(self, progress: Progress) -> Progress:
+    def numbered(self, progress: AgentProgress) -> AgentProgress:
         """Put the numbers estimated earlier into the algorithm."""
         resolved = resolve(self.given, self._setting(progress))
-        return progress._replace(algorithm=loss_monitor.shrunk(resolved.algorithm, progress.found))
+        return progress._replace(
+            algorithm=loss_monitor.scale_steps(resolved.algorithm, progress.found)
+        )
 
-    def _setting(self, progress: Progress, talk: Consensus = SingleProcess()) -> Setting:
+    def _setting(
+        self, progress: AgentProgress, consensus: Consensus = SingleProcess()
+    ) -> ResolutionContext:
         fixed = self.problem, self.network, self.outline.batch, self.seed
-        return Setting(*fixed, memory=dict(progress.found), agent=self.number, talk=talk)
+        return ResolutionContext(
+            *fixed, memory=dict(progress.found), agent=self.number, consensus=consensus
+        )
 
-    def think(self, progress: Progress, turn: int) -> Thought:
+    def think(self, progress: AgentProgress, turn: int) -> LocalResult:
         """Compute everything up to that exchange: silent stages, then the gradients for it."""
         stage, number, silent = self.turns[turn]
         numbers, structure = self._flat(progress.algorithm)
         ways = tuple((one, self._which(turn_of_it)) for one, turn_of_it in silent)
         fixed = structure, self._objectives, self.sampling, ways, stage, self._which(number)
-        plan = Before(*fixed, tells=not self.early(turn))
-        thought: Thought = agent_programs.before(plan)(*self._given(numbers, progress))
-        thought.spent.block_until_ready()  # waits for the whole program
-        return thought if silent else thought._replace(state=progress.state)
+        plan = ComputeKey(*fixed, tells=not self.early(turn))
+        local_result: LocalResult = agent_programs.before(plan)(*self._given(numbers, progress))
+        local_result.spent.block_until_ready()  # waits for the whole program
+        return local_result if silent else local_result._replace(state=progress.state)
 
-    def _given(self, numbers: Any, progress: Progress) -> tuple[Any, ...]:
+    def _given(self, numbers: Any, progress: AgentProgress) -> tuple[Any, ...]:
         """Return the arguments of a program up to an exchange."""
         where = progress.state, progress.spent, np.int32(progress.t)
         return numbers, self._rows, self._bits, self._place, *where
@@ -184,19 +195,19 @@ class Agent:
             self._numbers = algorithm, [jnp.asarray(leaf) for leaf in leaves], structure
         return self._numbers[1:]
 
-    def message(self, progress: Progress, turn: int, thought: Thought | None) -> Message:
+    def message(self, progress: AgentProgress, turn: int, local_result: LocalResult | None) -> Message:
         """Return the outgoing message; `thought` may be None if the message is early."""
-        if thought is not None and thought.told is not None:
-            return thought.told
+        if local_result is not None and local_result.told is not None:
+            return local_result.told
         if self._ahead[0] is progress.algorithm and self._ahead[1] is progress.state:
             return self._ahead[2]
         numbers, structure = self._flat(progress.algorithm)
         tell = agent_programs.outgoing(structure, self.turns[turn].stage)
         return tell(numbers, progress.state, np.int32(progress.t))
 
-    def tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[np.ndarray]:
+    def tell(self, progress: AgentProgress, turn: int, local_result: LocalResult | None) -> list[np.ndarray]:
         """Return the arrays to send."""
-        message = self.message(progress, turn, thought)
+        message = self.message(progress, turn, local_result)
         if self.ends is not None:
             own = progress.kept[self.turns[turn].stage][self.heard.index(self.number)]
             message = self.ends.encode(own, message, self._moment(progress.t, turn), self.number)
@@ -212,7 +223,7 @@ class Agent:
         """Restore the message, or its compressed form, from arrays."""
         return jax.tree.unflatten(self._structures[self.turns[turn].stage], arrays)
 
-    def last(self, progress: Progress, told: Mapping[int, Any], turn: int) -> dict[int, Message]:
+    def last(self, progress: AgentProgress, told: Mapping[int, Any], turn: int) -> dict[int, Message]:
         """Return the messages of all sources in that exchange of the last round, as decoded."""
         found = {j: self.unpacked(arrays, turn) for j, arrays in told.items()}
         if self.ends is None:
@@ -226,21 +237,21 @@ class Agent:
 
     def step(
         self,
-        progress: Progress,
+        progress: AgentProgress,
         turn: int,
-        thought: Thought,
+        local_result: LocalResult,
         messages: Mapping[int, Sequence[np.ndarray]],
-    ) -> Progress:
+    ) -> AgentProgress:
         """Finish the exchange with the messages of all neighbours and the agent's own."""
         here, stage = self.heard.index(self.number), self.turns[turn].stage
         t, kept, then = np.int32(progress.t), progress.kept, self._thens[turn]
         if self.ends is None:
             numbers, structure = self._flat(progress.algorithm)
-            plan = After(structure, self._structures[stage], stage, here, then, self.clip)
+            plan = FinishKey(structure, self._structures[stage], stage, here, then, self.clip)
             known, leaves = self._told  # its own message, already on the device
             heard = [leaves if messages[j] is known else messages[j] for j in self.heard]
             parts = tuple(map(tuple, heard))
-            given = thought.state, thought.estimate
+            given = local_result.state, local_result.estimate
             rest, seen, told = agent_programs.after(plan)(numbers, *given, parts, self.weights, t)
             state = rest.whole(given)
             total, *spread = agent_programs.apart(np.asarray(seen), len(parts))
@@ -249,21 +260,21 @@ class Agent:
             ahead = told and (progress.algorithm, state, told.whole(state))
             self._ahead = ahead or (None, None, None)
         else:
-            own = self.message(progress, turn, None if self.early(turn) else thought)
+            own = self.message(progress, turn, None if self.early(turn) else local_result)
             wires = [self.unpacked(messages[j], turn) for j in self.heard]
             moment = self._moment(progress.t, turn)
             said, now = self.ends.hear(kept[stage], own, here, wires, moment, self.heard)
             kept = (*kept[:stage], now, *kept[stage + 1 :])
             change = agent_programs.alone(said, self.weights, here)
             mixed = own, pytrees.scale(self.ends.share(progress.t), change)
-            given = thought.state, thought.estimate
+            given = local_result.state, local_result.estimate
             state, sound = agent_programs.update(progress.algorithm, *given, mixed, t, stage)
         if not sound:
             raise FloatingPointError(
                 f"agent {self.number} diverged in round {progress.t}: x or y is not finite; "
                 f"start again with smaller steps"
             )
-        return progress._replace(state=state, spent=thought.spent, kept=kept)
+        return progress._replace(state=state, spent=local_result.spent, kept=kept)
 
     def _then(self, turn: int) -> tuple[int, int] | None:
         """Return (stage, rounds ahead) of the message known at the end of that exchange, if any.
@@ -276,13 +287,13 @@ class Agent:
             return None
         return self.turns[following].stage, int(last)
 
-    def end(self, progress: Progress) -> Progress:
+    def end(self, progress: AgentProgress) -> AgentProgress:
         """Finish the round: run the stages after its last exchange."""
         state, spent = progress.state, progress.spent
         if self.after:
             numbers, structure = self._flat(progress.algorithm)
             ways = tuple((stage, self._which(number)) for stage, number in self.after)
-            plan = Before(structure, self._objectives, self.sampling, ways, None)
+            plan = ComputeKey(structure, self._objectives, self.sampling, ways, None)
             state, spent = agent_programs.before(plan)(*self._given(numbers, progress))
         return progress._replace(t=progress.t + 1, state=state, spent=spent)
 

@@ -18,9 +18,9 @@ import jax
 import numpy as np
 
 from ..auto import loss_monitor
-from ..schedules.deferred import Found
+from ..schedules.deferred import ResolvedValue
 from ..schedules.learned import learned_names
-from .round_progress import Mark, Progress, mark
+from .round_progress import RollbackState, AgentProgress, mark
 from .site_agent import Agent
 
 MOST = 1e30  # largest number that is sent, finite
@@ -30,11 +30,11 @@ SPARE = 3  # rounds of the clock besides those of the run: see `Clock`
 NEVER = 2**31  # beyond any clock
 
 
-class WentBack(Exception):
+class NeighbourRolledBack(Exception):
     """Error: a neighbour has rolled back, so its next message will not come."""
 
 
-class Clock:
+class RunClock:
     """Clock of a run that may roll back: each attempt takes `span` rounds.
 
     After the rounds of the run, one round confirms that all are finished, and one negotiates a
@@ -54,15 +54,15 @@ class Clock:
         """Return the round of an exchange."""
         return tick // self.exchanges % self.span
 
-    def done(self, progress: Progress) -> int:
+    def done(self, progress: AgentProgress) -> int:
         """Return the exchange in which all agents confirm that they have finished."""
         return (progress.base + self.rounds + 1) * self.exchanges
 
-    def talk(self, progress: Progress) -> int:
+    def talk(self, progress: AgentProgress) -> int:
         """Return the exchange in which agents negotiate a rollback."""
         return (progress.base + self.rounds + 2) * self.exchanges
 
-    def shrinks(self, progress: Progress) -> bool:
+    def shrinks(self, progress: AgentProgress) -> bool:
         """Return whether a diverged run may roll back once more."""
         return self.back and loss_monitor.smaller(loss_monitor.factor(progress.found)) is not None
 
@@ -73,11 +73,11 @@ def states(agent: Agent, alone: bool) -> int:
     It is 0 if the agent may not roll back: alpha was given, or rounds continue without absent
     agents.
     """
-    open = "alpha" in learned_names(agent.given) and hasattr(agent.outline, "shrunk")
+    open = "alpha" in learned_names(agent.given) and hasattr(agent.outline, "with_scaled_steps")
     return loss_monitor.RECENT + 2 if open and not alone else 0
 
 
-def low(agent: Agent, progress: Progress, span: int) -> tuple[Progress, str]:
+def low(agent: Agent, progress: AgentProgress, span: int) -> tuple[AgentProgress, str]:
     """Roll back from a risen objective to its lowest state; return a description too."""
     to, found = progress.lowest or start(agent, progress), dict(progress.found)
     said = loss_monitor.calm(found, loss_monitor.risen(found), progress.t, to.t)
@@ -85,8 +85,8 @@ def low(agent: Agent, progress: Progress, span: int) -> tuple[Progress, str]:
 
 
 def lost(
-    agent: Agent, progress: Progress, broken: int, sizes: Sequence[float], span: int
-) -> tuple[Progress, str]:
+    agent: Agent, progress: AgentProgress, broken: int, sizes: Sequence[float], span: int
+) -> tuple[AgentProgress, str]:
     """Roll back from divergence in round `broken` to the last state that was not large.
 
     `sizes` are those of the start and of `marks`, maxima over the agents.
@@ -104,8 +104,8 @@ def lost(
 
 
 def _back(
-    progress: Progress, to: Mark, found: dict[str, Found], recent: Sequence[Mark], span: int
-) -> Progress:
+    progress: AgentProgress, to: RollbackState, found: dict[str, ResolvedValue], recent: Sequence[RollbackState], span: int
+) -> AgentProgress:
     return progress._replace(
         t=to.t,
         state=to.state,
@@ -117,38 +117,38 @@ def _back(
     )
 
 
-def start(agent: Agent, progress: Progress) -> Mark:
+def start(agent: Agent, progress: AgentProgress) -> RollbackState:
     """Return the initial state of the agent."""
     return progress.start or mark(agent.begin())
 
 
-def marks(progress: Progress, broken: int) -> list[Mark]:
+def marks(progress: AgentProgress, broken: int) -> list[RollbackState]:
     """Return the states kept up to that round."""
     return [one for one in progress.recent if one.t <= broken][-loss_monitor.RECENT :]
 
 
-def sizes(agent: Agent, progress: Progress, broken: int) -> np.ndarray:
+def sizes(agent: Agent, progress: AgentProgress, broken: int) -> np.ndarray:
     """Return the sizes of x and y at the start and in those states."""
     return _sizes(start(agent, progress), *marks(progress, broken))
 
 
-def now(agent: Agent, progress: Progress) -> np.ndarray:
+def now(agent: Agent, progress: AgentProgress) -> np.ndarray:
     """Return the sizes of x and y now, at the start, and in the last kept state."""
     here = mark(progress)
     return _sizes(here, start(agent, progress), *(progress.recent or (here,))[-1:])
 
 
-def _sizes(*each: Mark) -> np.ndarray:
+def _sizes(*each: RollbackState) -> np.ndarray:
     points = [jax.tree.map(lambda a: a[None], (one.state.x, one.state.y)) for one in each]
     return np.minimum([loss_monitor.size(point) for point in points], MOST)
 
 
-def marks_here(progress: Progress) -> bool:
+def marks_here(progress: AgentProgress) -> bool:
     """Return whether the current state is to be checked and kept for rollbacks."""
     return progress.t > 0 and progress.t % loss_monitor.EVERY == 0
 
 
-def marked(progress: Progress) -> Progress:
+def marked(progress: AgentProgress) -> AgentProgress:
     """Keep the current state if it is due; one more than needed, since some agents are ahead."""
     if not marks_here(progress):
         return progress

@@ -18,7 +18,15 @@ from ..schedules.step_schedules import Constant
 FEW = 16  # arrays of more numbers are described by a digest
 DIGITS = 9  # of the weights: other machines may round the last digits differently
 STEPS = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
-Description = dict[str, str]  # text by place, such as {"class": "Loop", "alpha": "0.05"}
+EARLIER_NAMES = {  # of classes and fields, in descriptions written before
+    "Loop": "ComposedAlgorithm",
+    "plan": "update_order",
+    "solves": "lower_levels",
+    "links": "hessian_batches",
+}
+Description = dict[
+    str, str
+]  # text by place, such as {"class": "ComposedAlgorithm", "alpha": "0.05"}
 
 
 def describe(network: Network, algorithm: Algorithm) -> dict[str, Description]:
@@ -58,13 +66,19 @@ def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm
         names = [one["network"]["name"] for one in (before, now)]
         said = ", not ".join(names) if names[0] != names[1] else "; ".join(changed)
         found.append(f"another network ({said})")
-    if changed := _changes(before["algorithm"], now["algorithm"]):
+    if changed := _changes(_with_current_names(before["algorithm"]), now["algorithm"]):
         found.append(f"another method or other constants ({'; '.join(changed)})")
     if found:
         raise ValueError(
             f"resume: the run has {' and '.join(found)}; give what it was made with, or "
             f"leave out resume to begin at round 0"
         )
+
+
+def _with_current_names(algorithm: Mapping[str, str]) -> Description:
+    """Return the description of an algorithm with earlier names replaced by the current ones."""
+    renamed = lambda place: ".".join(EARLIER_NAMES.get(name, name) for name in place.split("."))
+    return {renamed(place): EARLIER_NAMES.get(text, text) for place, text in algorithm.items()}
 
 
 def flatten(node: Any, place: str = "") -> Description:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..schedules.deferred import Found
+from ..schedules.deferred import ResolvedValue
 from . import resolved_values
 
 
@@ -13,7 +13,7 @@ class Snapshot(NamedTuple):
     """State that later rounds depend on, and the measurements so far."""
 
     arrays: dict[str, Any]  # state and counters of all agents, including the round, by name
-    found: dict[str, Found]  # numbers that the run estimated, by name
+    found: dict[str, ResolvedValue]  # numbers that the run estimated, by name
     seconds: float  # of the rounds so far
     entries: list[dict[str, float]]  # history, one entry per evaluation
     own: list[dict[str, np.ndarray]]  # values of each agent, one entry per evaluation

@@ -26,7 +26,7 @@ from ..problem import Objectives, Problem
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Own:
+class PerAgent:
     """A per-agent number in the algorithm of all agents."""
 
     values: jax.Array  # (agents,)
@@ -34,14 +34,14 @@ class Own:
 
 def agent_numbers(algorithm: Any, agent: Any) -> Any:
     """Return the algorithm of `agent`, with its own numbers."""
-    pick = lambda leaf: leaf.values[agent] if isinstance(leaf, Own) else leaf
-    return jax.tree.map(pick, algorithm, is_leaf=lambda leaf: isinstance(leaf, Own))
+    pick = lambda leaf: leaf.values[agent] if isinstance(leaf, PerAgent) else leaf
+    return jax.tree.map(pick, algorithm, is_leaf=lambda leaf: isinstance(leaf, PerAgent))
 
 
 PAID = "_paid"  # key of the costs of earlier estimates
 
 
-class Found(NamedTuple):
+class ResolvedValue(NamedTuple):
     """A resolved number, and the cost of estimating it."""
 
     value: Any  # an array with one entry per agent if each has its own
@@ -59,38 +59,40 @@ Rows = Callable[[int], Objectives]  # objectives by batch size
 class Consensus(Protocol):
     """Communication of measurements between agents: by name, measured once."""
 
-    def alone(self, name: str, measure: Measure) -> Measured:
+    def local(self, name: str, measure: Measure) -> Measured:
         """Return each agent's own measurement."""
 
-    def largest(self, name: str, measure: Measure) -> Measured:
+    def maximum(self, name: str, measure: Measure) -> Measured:
         """Return the maximum of each number over all agents of the network."""
 
 
 class SingleProcess:
     """Communication within a single process, which has all agents."""
 
-    def alone(self, name: str, measure: Measure) -> Measured:
+    def local(self, name: str, measure: Measure) -> Measured:
         return measure()
 
-    def largest(self, name: str, measure: Measure) -> Measured:
+    def maximum(self, name: str, measure: Measure) -> Measured:
         values, cost = measure()
         return np.max(values, axis=0), cost
 
 
 @dataclass(frozen=True)
-class Setting:
+class ResolutionContext:
     """Context in which numbers are resolved: problem, network, and the agents' points."""
 
     problem: Problem
     network: Network | None  # None: nothing to agree on
     batch: int
     seed: int
-    memory: dict[str, Found] = field(default_factory=dict)
-    past: dict[str, Found] = field(default_factory=dict)  # earlier values, to be estimated again
+    memory: dict[str, ResolvedValue] = field(default_factory=dict)
+    past: dict[str, ResolvedValue] = field(
+        default_factory=dict
+    )  # earlier values, to be estimated again
     moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: the start
     agent: int | None = None  # owner of the problem's rows; None: all agents
     groups: Sequence[np.ndarray] | None = None  # groups of agents to measure here, in turn
-    talk: Consensus = field(default_factory=SingleProcess)
+    consensus: Consensus = field(default_factory=SingleProcess)
     round: int = 0  # rounds completed
 
     @property
@@ -127,27 +129,29 @@ class Setting:
             found.append(jax.tree.map(np.asarray, look(rows, there, jnp.asarray(group))))
         return jax.tree.map(lambda *a: np.concatenate(a), *found)
 
-    def once(self, name: str, compute: Callable[["Setting"], Found]) -> Any:
+    def once(self, name: str, compute: Callable[["ResolutionContext"], ResolvedValue]) -> Any:
         """Return the value of `compute`, evaluated and charged on first use."""
         if name not in self.memory:
             self.memory[name] = compute(self)
         return self.memory[name].value
 
-    def at(self, x: Tree, y: Tree, forget: bool = False, round: int = 0) -> "Setting":
+    def at(self, x: Tree, y: Tree, forget: bool = False, round: int = 0) -> "ResolutionContext":
         """Return the context after `round` rounds: numbers that do not last are estimated again.
 
         `forget` drops earlier values, which come from a run that broke. The costs so far become one
         entry, including those of numbers that are no longer requested, so that no cost is lost.
         """
-        paid = Found(0, spent(self.memory), *talked(self.memory), lasting=True)
-        lasting = {n: Found(f.value, lasting=True) for n, f in self.memory.items() if f.lasting}
-        past = {n: Found(math.nan if forget else f.value) for n, f in self.memory.items()}
+        paid = ResolvedValue(0, spent(self.memory), *talked(self.memory), lasting=True)
+        lasting = {
+            n: ResolvedValue(f.value, lasting=True) for n, f in self.memory.items() if f.lasting
+        }
+        past = {n: ResolvedValue(math.nan if forget else f.value) for n, f in self.memory.items()}
         memory = lasting | {PAID: paid}
         return dataclasses.replace(self, memory=memory, past=past, moved=(x, y), round=round)
 
     def before(self, name: str, default: Any) -> Any:
         """Return the earlier value for `name`, or `default`."""
-        value = self.past.get(name, Found(math.nan)).value
+        value = self.past.get(name, ResolvedValue(math.nan)).value
         return value if np.isfinite(value).all() else default
 
     @property
@@ -166,7 +170,7 @@ class Deferred:
     """A number to be computed before the run."""
 
     name: str
-    compute: Callable[[Setting], Found]
+    compute: Callable[[ResolutionContext], ResolvedValue]
 
 
 class Resolved(NamedTuple):
@@ -184,7 +188,7 @@ def specialize(algorithm: Any, problem: Problem) -> Any:
     return algorithm.specialize(problem) if hasattr(algorithm, "specialize") else algorithm
 
 
-def resolve(algorithm: Any, setting: Setting) -> Resolved:
+def resolve(algorithm: Any, setting: ResolutionContext) -> Resolved:
     """Replace every `Deferred` in leaves and static fields of `algorithm` by its number.
 
     The agents agree on a number by max-consensus: each sends its neighbours the largest known
@@ -213,7 +217,7 @@ def _plain(number: Any) -> Any:
     return found.astype(jax.dtypes.canonicalize_dtype(found.dtype))
 
 
-def by_name(memory: Mapping[str, Found]) -> dict[str, float]:
+def by_name(memory: Mapping[str, ResolvedValue]) -> dict[str, float]:
     """Return every number by name, without internal ones such as "_upper".
 
     For per-agent numbers, the smallest, and the largest as "most_" plus the name.
@@ -227,7 +231,7 @@ def by_name(memory: Mapping[str, Found]) -> dict[str, float]:
     return numbers
 
 
-def spent(memory: Mapping[str, Found]) -> Cost:
+def spent(memory: Mapping[str, ResolvedValue]) -> Cost:
     """Return the total cost of the numbers in `memory`."""
     total = Cost()
     for found in memory.values():
@@ -242,26 +246,26 @@ class Talked(NamedTuple):
     talks: int
 
 
-def talked(memory: Mapping[str, Found]) -> Talked:
+def talked(memory: Mapping[str, ResolvedValue]) -> Talked:
     """Count the exchanges that the numbers in `memory` needed."""
     found = memory.values()
     return Talked(sum(one.agreed for one in found), sum(one.talks for one in found))
 
 
-def agreed_bytes(memory: Mapping[str, Found]) -> int:
+def agreed_bytes(memory: Mapping[str, ResolvedValue]) -> int:
     """Return the bytes of agreed numbers in `memory`, per round and neighbour."""
     size: int = jax.dtypes.canonicalize_dtype(float).itemsize
     return talked(memory).agreed * size
 
 
-def fill(node: Any, setting: Setting) -> Any:
+def fill(node: Any, setting: ResolutionContext) -> Any:
     """Return `node` with its `Deferred`s replaced by their numbers."""
 
     def number(open: Deferred) -> Any:
         value = setting.once(open.name, open.compute)
         if not np.ndim(value):
             return value
-        return Own(host_transfer.to_device(value)) if setting.agent is None else value[0]
+        return PerAgent(host_transfer.to_device(value)) if setting.agent is None else value[0]
 
     return swap(node, number)
 

@@ -37,7 +37,7 @@ def scatter(
     rows = objectives.train.stored, objectives.valid.stored
 
     def gradients(t: jax.Array) -> tuple[dict[str, Tree], Cost]:
-        drawn = partial(draw, links=chain.links, batch=batch, sampling=sampling)
+        drawn = partial(draw, hessian_batches=chain.hessian_batches, batch=batch, sampling=sampling)
         sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
 
         def one(

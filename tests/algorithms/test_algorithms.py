@@ -21,9 +21,9 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core import cost_counter
 from diamond.core.sampling import key
-from diamond.engine.round_program import run_round, start
+from diamond.engine.round_program import initial_progress, run_round
 from diamond.network.mixing.mixer import mixer
-from diamond.schedules.deferred import Setting, agent_numbers, resolve
+from diamond.schedules.deferred import ResolutionContext, agent_numbers, resolve
 
 
 def test_the_folder_is_the_catalogue():
@@ -34,8 +34,8 @@ def test_the_folder_is_the_catalogue():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
-    algorithm = resolve(ALGORITHMS[name](), Setting(quad(), ring(4), 4, 0)).algorithm
-    assert algorithm.batch >= 1 and algorithm.stages[0].links >= 0
+    algorithm = resolve(ALGORITHMS[name](), ResolutionContext(quad(), ring(4), 4, 0)).algorithm
+    assert algorithm.batch >= 1 and algorithm.stages[0].hessian_batches >= 0
     x, y = quad().start(0)
     learned = agent_numbers(algorithm, 3).learned(algorithm.init(x, y))
     assert learned.keys() == {"alpha", "beta"}
@@ -50,8 +50,8 @@ def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     problem = logistic(dtype=dtype)
     steps = dict(alpha=0.1, beta=0.1, eta=0.5, gamma=0.5)
     algorithm = build(name, batch=2, hypergradient=hg.neumann_sum(3, 3.0), period=2, **steps)
-    algorithm = resolve(algorithm, Setting(problem, None, 2, 0)).algorithm
-    first = start(algorithm, *problem.start(0), problem.agents)
+    algorithm = resolve(algorithm, ResolutionContext(problem, None, 2, 0)).algorithm
+    first = initial_progress(algorithm, *problem.start(0), problem.agents)
     step = partial(run_round, algorithm, problem.objectives(algorithm.batch), mixer(ring(3)))
     described = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), a)
     with jax.numpy_rank_promotion("raise"):  # the core relies on no silent broadcast
@@ -62,7 +62,7 @@ def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     assert jax.tree.structure(after.state.x) == jax.tree.structure(x)
     assert jax.tree.structure(after.state.y) == jax.tree.structure(y)
     (stage,) = algorithm.stages
-    assert stage.early
+    assert stage.sends_before_gradient
     told = jax.vmap(partial(stage.outgoing, estimate=None, t=0))
     messages = [jax.eval_shape(told, p.state) for p in (first, after)]
     assert described(messages[0]) == described(messages[1])
@@ -84,8 +84,8 @@ def test_every_estimator_works_in_single_precision(name, float32):
     problem = logistic(dtype="float32")
     steps = dict(alpha=0.1, beta=0.1, eta=0.5, gamma=0.5)
     given = build("diamond", batch=2, hypergradient=estimator, **steps)
-    algorithm = resolve(given, Setting(problem, None, 2, 0)).algorithm
-    first = start(algorithm, *problem.start(0), problem.agents)
+    algorithm = resolve(given, ResolutionContext(problem, None, 2, 0)).algorithm
+    first = initial_progress(algorithm, *problem.start(0), problem.agents)
     step = partial(run_round, algorithm, problem.objectives(2), mixer(ring(3)), key(0), "blocks")
     kinds = {leaf.dtype.name for leaf in jax.tree.leaves(jax.eval_shape(step, first).state)}
     assert kinds == {"float32"}

@@ -32,7 +32,7 @@ from diamond.engine.round_program import run_rounds
 from diamond.network import from_graph
 from diamond.network.mixing.mixer import mixer
 from diamond.problem import Problem
-from diamond.schedules.deferred import Setting, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve
 
 ALPHA, BETA, ETA, GAMMA, BATCH, ROUNDS = 0.05, 0.2, 0.3, 0.6, 3, 8
 STEPS = dict(alpha=ALPHA, beta=BETA, eta=ETA, gamma=GAMMA, batch=BATCH, period=3)
@@ -205,7 +205,7 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
     options = STEPS | {"period": 100, "hypergradient": hypergradient.neumann_sum(3, 3.0)}
     spider = steps(problem, network, build("svr_interact", **options), ROUNDS)
     momentum = build("diamond", **options | {"eta": 0.0, "gamma": 0.0})
-    momentum = resolve(momentum, Setting(problem, None, BATCH, 0)).algorithm
+    momentum = resolve(momentum, ResolutionContext(problem, None, BATCH, 0)).algorithm
     fixed = momentum, problem.objectives(BATCH), mixer(network), key(0)
     found, _ = run_rounds(*fixed, spider[1], jnp.int32(ROUNDS), sampling="blocks")
     for name in ("x", "y", "p", "v", "u"):

@@ -20,10 +20,10 @@ from diamond.algorithms.parts import ComposedAlgorithm
 from diamond.algorithms.parts.communication import Gossip, Push
 from diamond.algorithms.parts.directions import Implicit, Penalty
 from diamond.core.sampling import key
-from diamond.engine.round_program import run_round, start
-from diamond.engine.simulate import check
+from diamond.engine.round_program import initial_progress, run_round
+from diamond.engine.simulate import check_arguments
 from diamond.network.mixing.mixer import mixer
-from diamond.schedules.deferred import Setting, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve
 
 GIVEN = dict(alpha=0.04, beta=0.2, delta=0.2, eta=0.5, gamma=0.5, theta=0.5, period=3, inner=2)
 ROUNDS = 1500
@@ -43,7 +43,7 @@ def kind(name):
         return "steps"
     if not isinstance(method, ComposedAlgorithm):
         return "exact"
-    if method.solves == ("common",) and isinstance(method.directions, Implicit):
+    if method.lower_levels == ("common",) and isinstance(method.directions, Implicit):
         return "elsewhere"  # each agent's own inverse
     if isinstance(method.directions, Penalty):
         return "lam"
@@ -51,7 +51,7 @@ def kind(name):
 
 
 def level(name):
-    return METHODS[name]().solves[0]
+    return METHODS[name]().lower_levels[0]
 
 
 def problem(name, **options):
@@ -147,8 +147,8 @@ def test_state_and_messages_keep_tree_shape_and_type(name):
     """
     known = logistic(rows=4, dtype="float32", lower_level=level(name))
     algorithm = made(name, hypergradient=hg.neumann_sum(3, 3.0))
-    algorithm = resolve(algorithm, Setting(known, None, algorithm.batch, 0)).algorithm
-    first = start(algorithm, *known.start(0), known.agents)
+    algorithm = resolve(algorithm, ResolutionContext(known, None, algorithm.batch, 0)).algorithm
+    first = initial_progress(algorithm, *known.start(0), known.agents)
     step = partial(
         run_round, algorithm, known.objectives(algorithm.batch), mixer(ring(known.agents))
     )
@@ -167,10 +167,10 @@ def test_the_wrong_lower_level_is_refused_with_the_names_of_those_that_solve_it(
     assert len(right) >= 10
     for name, make in METHODS.items():
         if name in right:
-            check(known, network, make(), 1, 1, "blocks")
+            check_arguments(known, network, make(), 1, 1, "blocks")
         else:
             with pytest.raises(ValueError, match="lower level, which this algorithm") as refused:
-                check(known, network, make(), 1, 1, "blocks")
+                check_arguments(known, network, make(), 1, 1, "blocks")
             assert all(other in str(refused.value) for other in right)
 
 

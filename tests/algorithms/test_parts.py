@@ -14,7 +14,7 @@ from diamond.algorithms.parts import communication
 from diamond.core.cost_counter import total
 from diamond.interface.round_interface import Message
 from diamond.network import from_graph
-from diamond.schedules.deferred import Setting, fill
+from diamond.schedules.deferred import ResolutionContext, fill
 
 ALPHA, ROUNDS = 0.1, 12
 
@@ -93,11 +93,11 @@ def test_single_precision_does_not_drift(name, float32):
 def test_a_matrix_that_corrections_cannot_take_is_refused():
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
     assert network.min_eigenvalue < -1 / 3
-    setting = Setting(quad(agents=6), network, 1, 0)
+    setting = ResolutionContext(quad(agents=6), network, 1, 0)
     assert fill(communication.diffusion(), setting).share == 0.5  # by itself, it takes (I + M) / 2
     with pytest.raises(ValueError, match=r"an eigenvalue -0\.\d+; exact diffusion needs"):
         fill(communication.diffusion(lazy=False), setting)
-    fine = Setting(quad(agents=6), ring(6), 1, 0)
+    fine = ResolutionContext(quad(agents=6), ring(6), 1, 0)
     assert fill(communication.diffusion(lazy=False), fine).share == 1
     assert (
         communication.extra().share == 1 and communication.extra(lazy=True).share == 0.5
@@ -109,8 +109,8 @@ def growth(move, value, curvature=0.0):
 
     def one_round(s, memory):
         given = communication.Given(s, memory, curvature * s, None, 1.0)
-        told = move.tell(given)
-        return move.hear(given, told, Message((value - 1) * told.average))
+        told = move.outgoing(given)
+        return move.incoming(given, told, Message((value - 1) * told.average))
 
     columns = [one_round(*unit) for unit in np.eye(2)]
     return np.abs(np.linalg.eigvals(np.transpose(columns))).max()
@@ -152,7 +152,7 @@ STEPS = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
 
 
 def test_sparkle_with_local_y_and_z_is_lopa():
-    composed = diamond.method("carried", "average", x="gt", y="local", **STEPS)
+    composed = diamond.compose("carried", "average", x="gt", y="local", **STEPS)
     assert composed == diamond.lopa(**STEPS, order="atc")
     one, two = (end(quad(), ring(4), m, 5) for m in (composed, diamond.lopa(**STEPS)))
     assert not same_bits(one.state.x, two.state.x)  # which mixes before the step
@@ -162,15 +162,15 @@ def test_sparkle_with_local_y_and_z_is_lopa():
 def test_composed_methods_are_those_of_the_catalogue():
     plain = dict(alpha=0.05, beta=0.2, batch=3, hypergradient=hg.neumann())
     momentum = plain | dict(eta=0.3, gamma=0.3)
-    assert diamond.method(**plain) == diamond.gt_sgd(**plain, order="atc")
-    assert diamond.method(estimator="momentum", **momentum) == diamond.diamond(
+    assert diamond.compose(**plain) == diamond.gt_sgd(**plain, order="atc")
+    assert diamond.compose(estimator="momentum", **momentum) == diamond.diamond(
         **momentum, order="atc"
     )
-    assert diamond.method("carried", "average", y="ed", **STEPS) == diamond.sparkle(**STEPS)
-    assert diamond.method("carried", "average", "gossip", "gossip", **STEPS) == diamond.d_soba(
+    assert diamond.compose("carried", "average", y="ed", **STEPS) == diamond.sparkle(**STEPS)
+    assert diamond.compose("carried", "average", "gossip", "gossip", **STEPS) == diamond.d_soba(
         **STEPS
     )
-    assert diamond.method("gradient", x="ed", alpha=0.1).solves == ("none",)
+    assert diamond.compose("gradient", x="ed", alpha=0.1).lower_levels == ("none",)
 
 
 @pytest.mark.parametrize("yz", ["gt", "ed", "extra"])
@@ -217,22 +217,22 @@ def test_one_after_another_the_later_sees_the_earlier():
         (dict(directions="upwards"), "no directions 'upwards'; there are implicit, carried"),
         (dict(estimator="guess"), "no estimator 'guess'; there are plain, full, average"),
         (dict(x="hop"), "no move 'hop'; there are local, gossip, gt, extra, ed"),
-        (dict(plan="y y x"), "plan 'y y x' must move each of x, y once"),
-        (dict(plan="yx*0"), "plan 'yx\\*0': how often is a whole number"),
-        (dict(plan="xw y"), "plan 'xw y' must move each of x, y once"),
-        (dict(y="gt", solves="personal"), "a personal lower level is each agent's own"),
-        (dict(y="local", solves="common"), "a common lower level must be agreed upon"),
+        (dict(update_order="y y x"), "update_order 'y y x' must move each of x, y once"),
+        (dict(update_order="yx*0"), "update_order 'yx\\*0': how often is a whole number"),
+        (dict(update_order="xw y"), "update_order 'xw y' must move each of x, y once"),
+        (dict(y="gt", lower_level="personal"), "a personal lower level is each agent's own"),
+        (dict(y="local", lower_level="common"), "a common lower level must be agreed upon"),
         (dict(estimator="saga"), "a table of blocks needs directions carried, penalty or gradient"),
         (dict(order="late"), "no order 'late'; there are 'paper' and 'atc'"),
         (dict(theta=0.5), "theta is no number of these parts; they have alpha, beta"),
         (dict(x="local"), "x must be agreed upon: it cannot be 'local'"),
-        (dict(inner=0, plan="y*inner x"), "inner = 0 must be a whole number, 1 or more"),
+        (dict(inner=0, update_order="y*inner x"), "inner = 0 must be a whole number, 1 or more"),
         (dict(estimator="recursive", period=0), "period = 0: a full gradient every so many"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(options, said):
     with pytest.raises(ValueError, match=said):
-        diamond.method(**options)
+        diamond.compose(**options)
 
 
 def test_a_table_needs_blocks_that_divide_the_rows():

@@ -39,7 +39,7 @@ def test_places_of_learned_numbers_are_found_and_filled():
     method = diamond.diamond(alpha=0.1)
     assert learned_names(method) == {"beta", "lipschitz", "z"}
     filled = with_numbers(method, {"beta": 0.3, "lipschitz": 2.0, "z": jnp.zeros(2)})
-    assert learned_names(filled) == set() and filled.numbers(0)["beta"] == 0.3
+    assert learned_names(filled) == set() and filled.schedule_values(0)["beta"] == 0.3
     assert jax.tree.leaves(Learned("alpha")) == []
     given = diamond.gt_sgd(alpha=0.1, beta=0.1, hypergradient=hg.exact())
     assert given.specialize(quad()) == given
@@ -120,8 +120,8 @@ def test_steps_do_not_depend_on_units(name):
 def test_a_rollback_shortens_learned_and_given_steps():
     method = diamond.gt_sgd(beta=0.4).specialize(quad())
     assert isinstance(method, LearnedNumbers)
-    shorter = method.shrunk(0.25)
-    assert shorter.caution == 4 and float(shorter.method.numbers(0)["beta"]) == 0.1
+    shorter = method.with_scaled_steps(0.25)
+    assert shorter.caution == 4 and float(shorter.method.schedule_values(0)["beta"]) == 0.1
     assert learned_names(shorter.method) == learned_names(method.method)
 
 

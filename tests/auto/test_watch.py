@@ -7,14 +7,14 @@ import pytest
 from helpers import quad, ring
 
 from diamond.auto import loss_monitor
-from diamond.schedules.deferred import Found, Setting
+from diamond.schedules.deferred import ResolutionContext, ResolvedValue
 
 pytestmark = pytest.mark.quick
 
 
 def looked(*losses, forget=()):
     """What is remembered after looks that found these; the run went back before some."""
-    setting = Setting(quad(), ring(4), 2, 0)
+    setting = ResolutionContext(quad(), ring(4), 2, 0)
     for i, loss in enumerate(losses):
         if i:
             setting = setting.at(None, None, forget=i in forget)
@@ -59,4 +59,4 @@ def test_steps_are_a_quarter_each_time_twice_at_most():
     assert loss_monitor.factor(memory) == 1  # of a run that was lost
     loss_monitor.shrink(memory, 0.25, 7)
     assert loss_monitor.factor(memory) == 0.25 and memory["lost"].value == 57
-    assert loss_monitor.times({"risen": Found(2)}) == 2
+    assert loss_monitor.times({"risen": ResolvedValue(2)}) == 2

@@ -11,7 +11,7 @@ from helpers import ESTIMATORS, build, flat, logistic, quad, ring, same_bits
 
 import diamond
 from diamond.algorithms.solve import solve
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.problem import Problem
 from diamond.schedules.step_schedules import constant, paper
 
@@ -86,7 +86,7 @@ def test_side_by_side_runs_learn_the_same_numbers(monkeypatch):
     losses_only(monkeypatch)
     monkeypatch.setattr("diamond.engine.many_runs.LANES", 2)
     algorithm = diamond.diamond(batch=4, hypergradient=SUM)
-    (batched,) = many(logistic(), ring(3), [(algorithm, 3)], 30, 30, batched=True)
+    (batched,) = simulate_many(logistic(), ring(3), [(algorithm, 3)], 30, 30, batched=True)
     alone = diamond.simulate(logistic(), ring(3), algorithm, 30, seed=3, every=30)
     for name in ("upper_loss", "metric", "samples", "bytes", "hvps", "alpha", "beta"):
         np.testing.assert_allclose(batched.history[name], alone.history[name], rtol=1e-6)

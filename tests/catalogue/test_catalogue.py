@@ -28,11 +28,11 @@ def test_the_table_of_the_docs_is_that_of_the_code():
 def test_packages_bring_methods_by_entry_points(monkeypatch):
     from importlib.metadata import EntryPoint, EntryPoints
 
-    from diamond.config.components import algorithm
+    from diamond.config.components import read_algorithm
 
     group = "diamond.algorithms"
     brought = EntryPoint("theirs", "diamond.algorithms.gt_sgd:gt_sgd", group)
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([brought]))
     monkeypatch.setattr(registry, "_brought", registry._brought.__wrapped__)
     assert "theirs" in catalogue.names() and catalogue.maker("theirs") is diamond.gt_sgd
-    assert algorithm({"name": "theirs", "alpha": 0.1}).build() == diamond.gt_sgd(alpha=0.1)
+    assert read_algorithm({"name": "theirs", "alpha": 0.1}).build() == diamond.gt_sgd(alpha=0.1)

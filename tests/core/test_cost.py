@@ -12,7 +12,7 @@ from diamond import hypergradient as hg
 from diamond.algorithms.parts.directions import Penalty
 from diamond.core import cost_counter
 from diamond.core.cost_counter import Cost
-from diamond.schedules.deferred import Setting, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve
 
 BATCH, TRAIN, VALID, ROUNDS, PERIOD, TERMS, STEPS = 2, 7, 5, 6, 4, 5, 4
 ONE = diamond.network.path(1)
@@ -58,10 +58,12 @@ def test_every_method_counts_what_it_makes(name):
     """Also where the lower level is common, or there is none."""
     given = dict(alpha=0.01, beta=0.1, delta=0.1, eta=0.3, gamma=0.3, theta=0.3, inner=2)
     method = build(name, hypergradient=ESTIMATORS["neumann_sum"], batch=1, period=PERIOD, **given)
-    known = oracle.problem(TRAIN, VALID, method.solves[0])
-    method = resolve(method, Setting(known, ONE, 1, 0)).algorithm  # what that costs is no round's
+    known = oracle.problem(TRAIN, VALID, method.lower_levels[0])
+    method = resolve(
+        method, ResolutionContext(known, ONE, 1, 0)
+    ).algorithm  # what that costs is no round's
     said, seen = spent(known, method)
-    words = getattr(method, "plan", "xyz").split()
+    words = getattr(method, "update_order", "xyz").split()
     apart = any("z" in word and "x" not in word for word in words)
     penalty = isinstance(getattr(method, "directions", None), Penalty)
     seen = oracle.counted(f_apart=apart, g_together=penalty and not apart)

@@ -16,8 +16,8 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core import cost_counter
 from diamond.core.cost_counter import Cost
-from diamond.engine.many_runs import many
-from diamond.schedules.deferred import Found, Setting, resolve, talked
+from diamond.engine.many_runs import simulate_many
+from diamond.schedules.deferred import ResolutionContext, ResolvedValue, resolve, talked
 
 AGENTS = 4
 POINT = jnp.zeros((AGENTS, 1))
@@ -54,7 +54,7 @@ def test_what_finding_cost_is_never_taken_back(looks, forget):
     """Numbers asked for at one look and not at the next, lasting or not: the counters, the bytes
     and the talks are those of everything that was ever computed."""
     network = diamond.network.ring(AGENTS)
-    setting = Setting(None, network, 1, 0)
+    setting = ResolutionContext(None, network, 1, 0)
     counter = np.zeros((AGENTS, 2, 4), np.uint32)
     truth, agreed, talks = np.zeros((AGENTS, 4), np.uint64), 0, 0
     for i, look in enumerate(looks):
@@ -62,7 +62,7 @@ def test_what_finding_cost_is_never_taken_back(looks, forget):
             setting = setting.at(POINT, POINT, forget)
         for name, (samples, *rest), numbers, times, lasting in look:
             spent = Cost(np.arange(AGENTS) + samples, *rest)  # each agent its own, or all the same
-            found = Found(1.0, spent, numbers, times, lasting)
+            found = ResolvedValue(1.0, spent, numbers, times, lasting)
             if name not in setting.memory:
                 truth += np.stack([np.broadcast_to(c, AGENTS) for c in spent], 1).astype(np.uint64)
                 agreed, talks = agreed + numbers, talks + times
@@ -92,7 +92,7 @@ def open_or_given(name, numbers):
 def test_every_set_of_given_numbers_of_every_algorithm(name, numbers):
     """Found at the start and anew at two more places: every charge is a cost, none a refund."""
     problem, network, algorithm = quad(), ring(AGENTS), open_or_given(name, numbers)
-    setting, bytes, rounds = Setting(problem, network, algorithm.batch, 0), 0, 0
+    setting, bytes, rounds = ResolutionContext(problem, network, algorithm.batch, 0), 0, 0
     for place in range(3):
         if place:
             move = lambda a, by=0.1 * place: a + by
@@ -116,7 +116,7 @@ def test_every_runtime_counts_the_same(monkeypatch):
     grows(run.history)
     assert np.diff(run.history["bytes"])[-1] < np.diff(run.history["bytes"])[-3]  # of the look
     cut = diamond.simulate(problem, network, OPEN, ROUNDS, every=5, devices=2)
-    (side,) = many(problem, network, [(OPEN, 0)], ROUNDS, every=5, batched=True)
+    (side,) = simulate_many(problem, network, [(OPEN, 0)], ROUNDS, every=5, batched=True)
     for name in GROWING:
         np.testing.assert_array_equal(cut.history[name], run.history[name])
         np.testing.assert_array_equal(side.history[name], run.history[name])

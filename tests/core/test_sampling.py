@@ -10,7 +10,7 @@ from helpers import ESTIMATORS, agent_of, build, quad, same_bits, sample_of
 from scipy.stats import chisquare
 
 from diamond.core.sampling import draw, key
-from diamond.engine.round_program import samples
+from diamond.engine.round_program import draw_samples
 from diamond.problem import Problem
 
 ROUNDS = 6000
@@ -21,9 +21,9 @@ STEPS = dict(alpha=0.1, beta=0.1, eta=0.5, gamma=0.5)
 
 @pytest.mark.parametrize("sampling", ["blocks", "rows"])
 def test_an_agents_draw_depends_on_nothing_but_seed_round_and_agent(sampling):
-    one = draw(key(5), 3, 2, (11, 7), links=2, batch=4, sampling=sampling)
+    one = draw(key(5), 3, 2, (11, 7), hessian_batches=2, batch=4, sampling=sampling)
     assert same_bits(one, draw(key(5), 3, 2, (11, 7), 2, 4, sampling))
-    more = draw(key(5), 3, 2, (11, 7), links=9, batch=4, sampling=sampling)
+    more = draw(key(5), 3, 2, (11, 7), hessian_batches=9, batch=4, sampling=sampling)
     assert same_bits(one._replace(chain=None), more._replace(chain=None))
     np.testing.assert_array_equal(one.chain, more.chain[:2])
     for other in [(key(6), 3, 2), (key(5), 4, 2), (key(5), 3, 1)]:
@@ -32,7 +32,7 @@ def test_an_agents_draw_depends_on_nothing_but_seed_round_and_agent(sampling):
 
 @pytest.mark.parametrize("sampling", ["blocks", "rows"])
 def test_all_runs_draw_alike_whatever_the_number_of_agents_and_links(sampling):
-    drawn = jax.jit(samples, static_argnums=4)
+    drawn = jax.jit(draw_samples, static_argnums=4)
     few, many = quad(agents=2), quad(agents=4)
     runs = [
         (few, "diamond", ESTIMATORS["neumann"]),
@@ -67,7 +67,7 @@ def test_the_depth_is_common_to_all_agents_and_uniform():
 
 @pytest.mark.parametrize("agent", [0, 1])
 def test_draws_are_not_correlated_within_or_between_rounds(agent):
-    sample = partial(draw, rows=(64, 64), links=2, batch=1, sampling="blocks")
+    sample = partial(draw, rows=(64, 64), hessian_batches=2, batch=1, sampling="blocks")
     s = jax.vmap(sample, (None, 0, None))(key(3), jnp.arange(ROUNDS), agent)
     columns = np.stack([s.upper, s.lower, s.cross, *s.chain.T, s.bits % 64]).astype(float)
     table = np.corrcoef(np.concatenate([columns[:, 1:], columns[:, :-1]]))

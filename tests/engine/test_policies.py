@@ -13,7 +13,7 @@ from diamond.engine import rollback_policy
 from diamond.engine.rollback_policy import RollbackPolicy
 from diamond.engine.round_program import Progress
 from diamond.engine.step_policy import StepPolicy
-from diamond.schedules.deferred import Setting
+from diamond.schedules.deferred import ResolutionContext
 
 pytestmark = pytest.mark.quick
 
@@ -59,7 +59,7 @@ def test_steps_shrink_so_often_and_no_more():
 def test_numbers_shrink_with_the_run_and_count_what_was_lost():
     problem = quad(agents=3)
     given = diamond.dsgd(alpha=0.4, beta=0.2, batch=2, hypergradient=diamond.hypergradient.exact())
-    steps = StepPolicy(given, Setting(problem, ring(3), given.batch, 0))
+    steps = StepPolicy(given, ResolutionContext(problem, ring(3), given.batch, 0))
     alpha = lambda: float(steps.algorithm.variables["x"].step(0))
     assert alpha() == 0.4 and steps.scale == 1 and not steps.due(25)
     x, y = problem.start(0)

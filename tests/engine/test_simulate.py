@@ -16,7 +16,7 @@ from diamond.engine import round_program as _round
 from diamond.engine.round_program import run_rounds
 from diamond.network.mixing.mixer import mixer
 from diamond.problem import Problem
-from diamond.schedules.deferred import Setting, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
 
@@ -126,7 +126,7 @@ def diverged():
 
 def test_divergence_names_round_quantity_and_cause(diverged):
     _, algorithm, error = diverged
-    said, beta = str(error), float(algorithm.numbers(0)["beta"])
+    said, beta = str(error), float(algorithm.schedule_values(0)["beta"])
     assert f"diverged in round {error.round}:" in said
     assert error.quantity in said and " of agent " in said
     assert f"beta_0 = {beta:.3g} exceeds 2/L_g = 2" in said
@@ -176,9 +176,9 @@ def test_groups_of_agents_give_the_same_round():
     """Agents are taken through their gradients side by side, or in groups that fit a cache."""
     problem = quad(agents=7, rows=(4, 9, 5, 1, 8, 6, 3))
     algorithm = build("svr_interact", hypergradient=ESTIMATORS["neumann"], **OPTIONS)
-    algorithm = resolve(algorithm, Setting(problem, None, 3, 0)).algorithm
+    algorithm = resolve(algorithm, ResolutionContext(problem, None, 3, 0)).algorithm
     fixed = algorithm, problem.objectives(3), mixer(ring(7)), key(0), "blocks"
-    first = _round.start(algorithm, *problem.start(0), 7)
+    first = _round.initial_progress(algorithm, *problem.start(0), 7)
     found = []
     for size in (7, 3, 1):  # 3 leaves one agent over
         once = jax.jit(partial(_round.run_round, *fixed, size=size))

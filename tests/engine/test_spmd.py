@@ -12,9 +12,9 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
 from diamond.engine import multi_device as spmd
-from diamond.engine.multi_device import Spmd
-from diamond.engine.round_program import start
-from diamond.schedules.deferred import Setting, resolve
+from diamond.engine.multi_device import MultiDevice
+from diamond.engine.round_program import initial_progress
+from diamond.schedules.deferred import ResolutionContext, resolve
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 NETWORK = diamond.network.erdos_renyi(5, 0.6, seed=2)
@@ -25,11 +25,13 @@ def given(name):
     return build(name, batch=3, hypergradient=hg.neumann(4, 1.6), **numbers)
 
 
-def cut(problem, network, algorithm, rounds, devices, way=None):
+def cut(problem, network, algorithm, rounds, devices, transport=None):
     """Where the run stands after `rounds` rounds over devices; no measuring."""
-    algorithm = resolve(algorithm, Setting(problem, network, algorithm.batch, 0)).algorithm
-    place = Spmd(problem, network, algorithm.batch, "blocks", devices, way=way)
-    first = start(algorithm, *problem.start(0), problem.agents)
+    algorithm = resolve(
+        algorithm, ResolutionContext(problem, network, algorithm.batch, 0)
+    ).algorithm
+    place = MultiDevice(problem, network, algorithm.batch, "blocks", devices, transport=transport)
+    first = initial_progress(algorithm, *problem.start(0), problem.agents)
     after, sound = place.run_until(algorithm, key(0), place.place(first), rounds)
     assert sound and int(after.t) == rounds
     return place.whole((after.state, after.spent))
@@ -61,7 +63,9 @@ def test_agents_with_unequal_rows_and_nested_numbers_are_cut_too():
     problem, algorithm = logistic(agents=3, rows=(5, 9, 12)), given("diamond")
     with quickly():
         wanted = end(problem, ring(3), algorithm, 6)
-        found = [cut(problem, ring(3), algorithm, 6, 2, way) for way in ("gather", "permute")]
+        found = [
+            cut(problem, ring(3), algorithm, 6, 2, transport) for transport in ("gather", "permute")
+        ]
     np.testing.assert_allclose(flat(found[0][0]), flat(wanted.state), atol=1e-13)
     assert same_bits(*found)
 
@@ -108,13 +112,13 @@ COLLECTIVE = re.compile(r"= [^=]*? (all-\w+|collective-\w+|reduce-scatter)(?:-st
 @pytest.mark.parametrize(("way", "kind", "times"), [
     ("gather", "all-gather", 2), ("permute", "collective-permute", 4),
 ])  # fmt: skip
-def test_nothing_but_the_message_travels(way, kind, times):
+def test_nothing_but_the_message_travels(transport, kind, times):
     problem, algorithm = quad(agents=8), given("diamond")
-    place = Spmd(problem, ring(8), algorithm.batch, "blocks", 4, way=way)
+    place = MultiDevice(problem, ring(8), algorithm.batch, "blocks", 4, transport=transport)
     algorithm = jax.tree.map(jax.numpy.asarray, algorithm)
-    first = place.place(start(algorithm, *problem.start(0), 8))
+    first = place.place(initial_progress(algorithm, *problem.start(0), 8))
     fixed = algorithm, place.objectives, place.exchange, place.numbers, key(0), first, 5
-    options = {"sampling": "blocks", "mesh": place.mesh, "size": place.abreast}
+    options = {"sampling": "blocks", "mesh": place.mesh, "size": place.parallel_agents}
     text = spmd._advance.lower(*fixed, **options).compile().as_text()
     found = COLLECTIVE.findall(text)
     assert set(found) == {kind} and len(found) <= times  # x and u; of a ring, to either side

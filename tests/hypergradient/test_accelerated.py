@@ -112,7 +112,7 @@ def test_mu_is_what_the_terms_reach_where_none_is_given():
     assert hg.chebyshev(4, LARGE).solve.least == pytest.approx(4 / 16 * LARGE)
     assert hg.nesterov(1, LARGE).solve.least == LARGE
     sums = NeumannSum(LARGE, 4)
-    assert hg.nesterov(4, LARGE, SMALL).links == sums.links
+    assert hg.nesterov(4, LARGE, SMALL).hessian_batches == sums.hessian_batches
 
 
 @pytest.mark.parametrize("kind", ["chebyshev", "nesterov"])

@@ -185,7 +185,7 @@ def test_all_starts_of_a_block_average_to_all_rows(q, point, name):
     estimator, mine = ESTIMATORS[name], agent_of(q.objectives(5), AGENT)
 
     def at(start, bits):
-        chain = jnp.full(estimator.links, start)
+        chain = jnp.full(estimator.hessian_batches, start)
         return estimator(mine, [point], Sample(start, start, start, chain, bits))[0][0]
 
     each = jax.vmap(jax.vmap(at, (None, 0)), (0, None))
@@ -207,7 +207,7 @@ def test_two_points_of_one_sample_meet_and_of_two_samples_do_not(curved, name):
     moved = lambda d: (jax.tree.map(lambda a: a + d, x), jax.tree.map(lambda a: a - d, y))
     run = jax.jit(lambda d, s: estimator(mine, [(x, y), moved(d)], s)[0])
     apart = []
-    samples = [sample_of(problem, AGENT, estimator.links, 2, t) for t in range(4)]
+    samples = [sample_of(problem, AGENT, estimator.hessian_batches, 2, t) for t in range(4)]
     for sample in samples:
         gaps = []
         for d in (1e-2, 1e-3, 1e-4):

@@ -8,7 +8,7 @@ from helpers import ESTIMATORS, build, quad
 import diamond
 from diamond.interface.round_interface import Message
 from diamond.interface.traffic import messages, traffic
-from diamond.schedules.deferred import Setting, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve
 
 pytestmark = pytest.mark.quick
 
@@ -33,10 +33,10 @@ def test_the_messages_of_a_round_are_known_by_their_shapes():
     given = q.objectives(2), *q.start(0)
     for name, inner in (("sparkle", 1), ("ma_dsbo", 2)):
         made = build(name, alpha=0.1, beta=0.1, delta=0.1, theta=0.5, batch=2, inner=inner)
-        made = resolve(made, Setting(q, diamond.network.star(4), 2, 0)).algorithm
+        made = resolve(made, ResolutionContext(q, diamond.network.star(4), 2, 0)).algorithm
         told = messages(made, *given)
         assert all(isinstance(message, Message) for message in told)
         each = [sum(leaf.size for leaf in jax.tree.leaves(message)) for message in told]
-        times = [stage.times for stage in made.stages]
+        repeats = [stage.repeats for stage in made.stages]
         found = traffic(made, *given)
-        assert found.bytes == 8 * np.dot(times, each) and found.exchanges == sum(times)
+        assert found.bytes == 8 * np.dot(repeats, each) and found.exchanges == sum(repeats)

@@ -15,12 +15,12 @@ import diamond
 from diamond import hypergradient as hg
 from diamond import network
 from diamond.core.sampling import Moment, key
-from diamond.engine.many_runs import many
-from diamond.engine.round_program import begin, run_round
+from diamond.engine.many_runs import simulate_many
+from diamond.engine.round_program import initial_progress_with_links, run_round
 from diamond.interface.round_interface import Message
 from diamond.network import channels
 from diamond.network.mixing.link_mixer import link_mixer
-from diamond.network.mixing.lossy_mixer import LossyMixer, mixing
+from diamond.network.mixing.lossy_mixer import LossyMixer, make_mixer
 from diamond.network.mixing.mixer import Mixer
 
 STEPS = dict(alpha=0.02, beta=0.2, eta=0.5, gamma=0.5)
@@ -81,7 +81,7 @@ SIZES = Message((4, 3), (4,))
 
 def agreeing(net, count, seed=0):
     """After `count` exchanges: the message, what it was, and by how much totals moved at most."""
-    mixer = mixing(net)
+    mixer = make_mixer(net)
     random = np.random.default_rng(seed)
     first = Message(*(jnp.asarray(random.normal(size=(net.agents, *s))) for s in SIZES))
 
@@ -117,7 +117,7 @@ def test_totals_are_kept_through_ten_thousand_rounds_of_drops_on_changing_digrap
     each = [network.random_digraph(5, 0.4, seed=seed % 1000 + k) for k in range(3)]
     burst = max(burst, 1.01 * loss / (1 - loss))
     net = network.changing(each).through(channels.drops(loss, burst))
-    _, message, start = _long(mixing(net), key(seed))
+    _, message, start = _long(make_mixer(net), key(seed))
     np.testing.assert_allclose(message.total["w"].sum(0), 5, rtol=1e-9)
     np.testing.assert_allclose(message.total["u"].sum(0), start, rtol=1e-9, atol=1e-9)
     assert np.ptp(np.asarray(message.average), axis=0).max() < 1e-9  # and all agree
@@ -140,12 +140,12 @@ def _long(mixer, random):
 
 
 def test_losses_are_as_frequent_and_as_long_as_asked_and_the_same_at_both_ends():
-    mixer = mixing(ring(5).through(channels.drops(0.3, burst=5)))
+    mixer = make_mixer(ring(5).through(channels.drops(0.3, burst=5)))
 
     @jax.jit
     def play(kept):
         def one(kept, t):
-            _, kept = mixer.channels[0].gates(kept, mixer._drawn(Moment(key(1), t), 0), 5)
+            _, kept = mixer.channels[0].gates(kept, mixer._link_draw(Moment(key(1), t), 0), 5)
             return kept, kept
 
         return jax.lax.scan(one, kept, jnp.arange(20_000))[1]
@@ -192,8 +192,10 @@ def test_noise_ends_where_linear_analysis_says():
 
 def _play(q, net, method):
     """Where a run begins, and what a round makes of it."""
-    fixed = jax.tree.map(jnp.asarray, method), q.objectives(2), mixing(net)
-    return begin(*fixed, *q.start(0)), partial(run_round, *fixed, key(7), "blocks")
+    fixed = jax.tree.map(jnp.asarray, method), q.objectives(2), make_mixer(net)
+    return initial_progress_with_links(*fixed, *q.start(0)), partial(
+        run_round, *fixed, key(7), "blocks"
+    )
 
 
 def wandering(q, net, method, count):
@@ -290,7 +292,7 @@ def test_a_mistake_is_said_in_one_sentence(name):
 
 
 def test_perfect_links_are_the_program_that_was_there():
-    assert type(mixing(ring(4))) is type(mixing(ring(4).through())) is Mixer
+    assert type(make_mixer(ring(4))) is type(make_mixer(ring(4).through())) is Mixer
     assert ring(4).through().damping == 1.0
 
 
@@ -316,7 +318,7 @@ def test_a_run_goes_on_bit_for_bit_and_counts_what_travels():
     assert same_bits(whole.state, again.state)
     # Of x and of u: one number of 8 bytes and its place of 2, to 2 neighbours of 4 agents.
     assert whole.history["bytes"][-1] == 12 * 4 * 2 * 2 * (8 + 2)
-    (lane,) = many(*fixed[:2], [(algorithm, 0)], 12, every=6, batched=True)
+    (lane,) = simulate_many(*fixed[:2], [(algorithm, 0)], 12, every=6, batched=True)
     np.testing.assert_allclose(lane.history["metric"], whole.history["metric"], rtol=1e-9)
     np.testing.assert_array_equal(lane.history["bytes"], whole.history["bytes"])
 
@@ -357,10 +359,10 @@ def test_error_feedback_delivers_every_entry_in_the_mean_over_rounds():
     rounds = 2000
 
     def one(kept, t):
-        heard, kept = channel.tell(kept, message, key(0))
+        heard, kept = channel.outgoing(kept, message, key(0))
         return kept, heard
 
-    owed, heard = jax.lax.scan(one, channel.start(message), jnp.arange(rounds))
+    owed, heard = jax.lax.scan(one, channel.start_sender(message), jnp.arange(rounds))
     assert np.all(np.sum(np.asarray(heard) != 0, axis=1) == 2)  # half of the entries at a time
     np.testing.assert_allclose(heard.mean(0), message, atol=2 * 4.0 / rounds)
     np.testing.assert_allclose(heard.sum(0) + owed, rounds * message, rtol=1e-12)
@@ -373,7 +375,7 @@ def test_unfitted_levels_are_right_in_the_mean_and_gamma_may_decrease():
     told = jax.vmap(lambda k: codec.unpack(k, codec.pack(k, a), a))(keys)
     np.testing.assert_allclose(told.mean(0), a, atol=5 * float(jnp.abs(a).max()) / 4000**0.5)
     net = ring(5).through(channels.noise(sigma=0.1), gamma=diamond.schedule.power(1.0, 1.0, 1.0))
-    mixer, message = mixing(net), Message(jnp.eye(5), jnp.eye(5))
+    mixer, message = make_mixer(net), Message(jnp.eye(5), jnp.eye(5))
     kept = mixer.start([Message(jnp.zeros(5), jnp.zeros(5))])
     first, later = (mixer.exchange(message, Moment(key(0), t), kept)[0] for t in (0, 99))
     assert np.abs(later.average).max() < 0.05 * np.abs(first.average).max()

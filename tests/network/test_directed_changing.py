@@ -129,7 +129,7 @@ MORE = ["k_free", "adasdbo", "ma_dsbo", "gt_sgd", "lopa", "sldbo"]
 def test_tracking_is_exact_on_digraphs_that_change(name):
     """One program for every such network: matrices are arguments."""
     method = build(name, hypergradient=hg.exact(), batch=2, **GIVEN)
-    q = quad(agents=6, rows=4, noise=0.0, lower_level=method.solves[0])
+    q = quad(agents=6, rows=4, noise=0.0, lower_level=method.lower_levels[0])
     state = end(q, ONE_WAY["digraphs"], method, 4000).state
     assert np.abs(np.asarray(state.x) - q.minimizer()).max() < 1e-6 * np.abs(q.minimizer()).max()
 
@@ -223,7 +223,7 @@ def test_a_mistake_is_said_in_one_sentence(name):
     ("sparkle", "matchings", "needs symmetric weights.*: .*diamond_common"),
 ])  # fmt: skip
 def test_a_method_that_would_end_elsewhere_is_refused(method, name, said):
-    level = build(method).solves[0]
+    level = build(method).lower_levels[0]
     with pytest.raises(ValueError, match=said):
         diamond.simulate(quad(agents=6, lower_level=level), ONE_WAY[name], build(method), 1)
 

@@ -9,7 +9,7 @@ from compiling import unmeasured
 from helpers import ESTIMATORS, build, quad, ring
 
 import diamond
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.network import complete, path, star
 from diamond.network.links.link_clock import Clock
 from diamond.network.links.link_properties import revised
@@ -254,7 +254,7 @@ def run(linked):
 
 def test_the_history_of_a_run(linked, run):
     found = Clock(linked.links, [(SIZE, True)], 5)
-    assert dsgd().stages[0].early
+    assert dsgd().stages[0].sends_before_gradient
     wanted = [found.seconds(t) for t in (0, 3, 6, 9, 12)]
     assert run.history["network_seconds"].tolist() == wanted and wanted[-1] > 12 * 0.02
     joules = run.history["bytes"] * 8 * 1e-6 / 0.95
@@ -272,7 +272,7 @@ def test_the_same_after_a_stop_side_by_side_and_on_devices(linked, run):
     kept = []
     diamond.simulate(*given[:3], 6, every=3, seed=5, on_progress=kept.append)
     gone_on = diamond.simulate(*given, every=3, seed=5, resume=kept[-1])
-    lanes = many(*given[:2], [(dsgd(), 5)], 12, every=3, batched=True)[0]
+    lanes = simulate_many(*given[:2], [(dsgd(), 5)], 12, every=3, batched=True)[0]
     cut = diamond.simulate(*given, every=3, seed=5, devices=2)
     for history in (gone_on.history, lanes.history, cut.history):
         for name in ("network_seconds", "joules"):

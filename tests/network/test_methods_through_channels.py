@@ -10,7 +10,7 @@ from helpers import METHODS, build, end, quad, ring
 from diamond.core.sampling import Moment, key
 from diamond.interface.traffic import messages
 from diamond.network import channels
-from diamond.network.mixing.lossy_mixer import mixing
+from diamond.network.mixing.lossy_mixer import make_mixer
 from diamond.schedules.deferred import specialize, swap
 
 OPTIONS = {
@@ -33,7 +33,7 @@ def distinct_messages():
     """The messages of all stages of all methods, on each lower level they solve: {shapes: who}."""
     found = {}
     for name, make in METHODS.items():
-        for level in make().solves:
+        for level in make().lower_levels:
             problem = quad(lower_level=level)
             outline = swap(specialize(make(), problem), lambda number: 1)
             objectives = problem.objectives(outline.batch)
@@ -55,7 +55,7 @@ def test_every_method_goes_through_every_channel():
     stages = jax.tree.map(lambda a: jax.ShapeDtypeStruct((4, *a.shape), a.dtype), told)
     assert set(OPTIONS) == set(channels.__all__)
     for name, options in ((name, one) for name, several in OPTIONS.items() for one in several):
-        mixer = mixing(ring(4).through(getattr(channels, name)(**options)))
+        mixer = make_mixer(ring(4).through(getattr(channels, name)(**options)))
 
         def one_round(stages):
             first = kept = mixer.start(told)

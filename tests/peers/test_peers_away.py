@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from leaving import FOREVER, LABOUR, LIMITS, PATH, ROUNDS, Town, team
 
 from diamond.peers import wire_format
-from diamond.peers.edge_journal import DOWN, UP, YES, EdgeJournal, Words
+from diamond.peers.edge_journal import DOWN, UP, YES, EdgeJournal, VoteLog
 from diamond.peers.handshake import differing, digest
 
 
@@ -193,13 +193,13 @@ def test_ends_of_different_minds_refuse_each_other():
 
 
 def test_a_word_once_given_is_kept(tmp_path):
-    ledger = EdgeJournal([1, 2], "run", tmp_path)
-    ledger.write(1, 0, UP, b"message")
-    ledger.write(2, 0, YES)
-    ledger.write(2, 0, DOWN)
-    ledger.write(1, 1, YES)
+    journal = EdgeJournal([1, 2], "run", tmp_path)
+    journal.write(1, 0, UP, b"message")
+    journal.write(2, 0, YES)
+    journal.write(2, 0, DOWN)
+    journal.write(1, 1, YES)
     with pytest.raises(ValueError, match="round 0 is up, it cannot become down"):
-        ledger.write(1, 0, DOWN)
+        journal.write(1, 0, DOWN)
     path = tmp_path / "0000000000.log"
     whole = path.read_bytes()
     for cut in range(3):
@@ -209,17 +209,17 @@ def test_a_word_once_given_is_kept(tmp_path):
         assert [again.word(1, t) for t in range(3)] == [UP, YES, ""]
         assert again.word(2, 0) == DOWN and again.heard == {(1, 0): b"message"}
         again.close()
-    ledger.close()
+    journal.close()
 
 
 def test_the_ledger_forgets_what_nobody_can_be_set_back_to(tmp_path):
-    ledger = EdgeJournal([1], "run", tmp_path)
+    journal = EdgeJournal([1], "run", tmp_path)
     for t in range(100):
-        ledger.write(1, t, UP if t % 10 else DOWN, b"m")
+        journal.write(1, t, UP if t % 10 else DOWN, b"m")
         if t % 5 == 4:
-            ledger.turn(t + 1, safe=max(0, t - 4), wanted=max(0, t - 20))
-    ledger.close()
-    assert len(list(tmp_path.iterdir())) == 2 and len(ledger.words[1].runs) <= 8
+            journal.turn(t + 1, safe=max(0, t - 4), wanted=max(0, t - 20))
+    journal.close()
+    assert len(list(tmp_path.iterdir())) == 2 and len(journal.words[1].runs) <= 8
     again = EdgeJournal([1], "run", tmp_path)
     again.restore(96)
     words = [again.word(1, t) for t in range(80, 101)]
@@ -229,7 +229,7 @@ def test_the_ledger_forgets_what_nobody_can_be_set_back_to(tmp_path):
 
 
 def test_words_are_kept_as_runs():
-    words = Words()
+    words = VoteLog()
     for t in range(1000):
         words.put(t, DOWN if 300 <= t < 700 else UP)
     assert words.runs == [(0, UP), (300, DOWN), (700, UP)]

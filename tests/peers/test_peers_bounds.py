@@ -9,7 +9,7 @@ from sites import federation
 
 from diamond.peers import admission, message_store, roster
 from diamond.peers.outbox import Outbox
-from diamond.peers.packet_stream import ANSWER, ASK, Packets
+from diamond.peers.packet_stream import ANSWER, ASK, PacketStream
 from diamond.peers.server import Server
 from diamond.peers.tls import context
 from diamond.peers.wire_format import pack
@@ -31,7 +31,7 @@ def kept(tmp_path):
 
 async def connected(one, two, heard=lambda *given: None, **options):
     """A connection of the site of the bundle `one` to that of `two`, proved; its packets."""
-    packets = Packets(2**24, heard)
+    packets = PacketStream(2**24, heard)
     host, port = two.me.address.split(":")
     secured = {"ssl": context(one, serves=False)}
     secured["server_hostname"] = roster.host(two.me.fingerprint)
@@ -61,18 +61,18 @@ def test_answers_that_a_neighbour_never_reads_take_little_memory(bundles, kept, 
             held = tracemalloc.get_traced_memory()[0]
             last = await connected(one, two)  # it is not shut out
             await asyncio.sleep(0.1)
-            assert server.visits[-1].member.name == "site0" and not last.lost.done()
+            assert server.sessions[-1].member.name == "site0" and not last.lost.done()
             for packets in (*opened, last):
                 packets.transport.abort()
             await asyncio.sleep(0.1)
-            return held, tracemalloc.get_traced_memory()[0], len(server.visits)
+            return held, tracemalloc.get_traced_memory()[0], len(server.sessions)
 
     tracemalloc.start()
     try:
-        held, after, visits = asyncio.run(attempt())
+        held, after, sessions = asyncio.run(attempt())
     finally:
         tracemalloc.stop()
-    assert held < 40e6 and after < 8e6 and visits == 0
+    assert held < 40e6 and after < 8e6 and sessions == 0
     assert "site0 at 127.0.0.1" in caplog.text and "answers that it does not read" in caplog.text
 
 

@@ -16,11 +16,11 @@ import diamond
 from diamond.interface.round_interface import Message
 from diamond.peers import agent_programs
 from diamond.peers.audit import Audit
-from diamond.peers.call_errors import Stopped
+from diamond.peers.call_errors import RunFailed
 from diamond.peers.handshake import differing, digest
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
-from diamond.peers.outlier_detection import FAR, ROUNDS, Suspicion
+from diamond.peers.outlier_detection import FAR, ROUNDS, OutlierDetector
 from diamond.peers.site_agent import Agent
 from diamond.problem import Problem
 
@@ -45,34 +45,34 @@ def run(team, lie=None, rounds=16, clip=None):
     """The nodes after their rounds, and what each came to; the liar tells `lie` of its message."""
 
     async def everyone():
-        wire, works = Wire(), []
+        wire, works = InProcessNetwork(), []
         for agent in team:
             one = copy.copy(agent)
             one.clip = clip
             if lie and agent.number == LIAR:
                 one.tell = lambda *given, tell=agent.tell: lie(tell(*given))
             if lie is LIES["huge"] and agent.number == LIAR:
-                one.step = lambda progress, turn, thought, messages: progress  # it does not care
-            node = Node(one, rounds, wire.end(one.number), work=inline, names=NAMES)
+                one.step = lambda progress, turn, local_result, messages: progress  # it does not care
+            node = Node(one, rounds, wire.end(one.number), work=run_inline, names=NAMES)
             wire.nodes[one.number] = node
             works.append(node.run())
         ends = await asyncio.gather(*works, return_exceptions=True)
         return list(wire.nodes.values()), ends
 
     with quickly():
-        return play(everyone())
+        return run_simulated(everyone())
 
 
 def test_nobody_is_suspected_who_tells_the_truth(team):
     nodes, _ = run(team)
-    assert all(set(node.exchanges.suspicion.counts.values()) == {0} for node in nodes)
+    assert all(set(node.exchanges.outlier_detector.counts.values()) == {0} for node in nodes)
 
 
 @pytest.mark.parametrize("name", ["flipped", "constant"])
 def test_a_liar_is_named_by_those_who_hear_it(team, name, caplog):
     nodes, _ = run(team, LIES[name])
     for number in (1, 3):
-        counts = nodes[number].exchanges.suspicion.counts
+        counts = nodes[number].exchanges.outlier_detector.counts
         assert counts[LIAR] > 0 and counts[2] == 0
     assert "north: its message of round" in caplog.text and "times as far" in caplog.text
 
@@ -80,7 +80,7 @@ def test_a_liar_is_named_by_those_who_hear_it(team, name, caplog):
 def test_whose_message_made_a_site_diverge_is_said(team):
     _, ends = run(team, LIES["huge"])
     own = [str(end) for end in ends if isinstance(end, FloatingPointError)]
-    assert own and all(isinstance(end, FloatingPointError | Stopped) for end in ends)
+    assert own and all(isinstance(end, FloatingPointError | RunFailed) for end in ends)
     assert all("; north has told 1 absurd messages" in said for said in own)
 
 
@@ -103,7 +103,7 @@ def clinics():
 def test_honest_sites_whose_rows_differ_are_not_accused(clinics, caplog):
     nodes, ends = run(clinics, rounds=100)
     assert [end.t for end in ends] == [100] * 3
-    assert [set(node.exchanges.suspicion.counts.values()) for node in nodes] == [{0}] * 3
+    assert [set(node.exchanges.outlier_detector.counts.values()) for node in nodes] == [{0}] * 3
     assert "its message of round" not in caplog.text
 
 
@@ -112,7 +112,7 @@ def test_one_that_scales_by_a_thousand_is_named_and_nobody_else_is(clinics, sinc
     lie = lambda arrays, rounds=count(): [(1000 if next(rounds) >= since else 1) * arrays[0]]
     nodes, _ = run(clinics, lambda arrays: lie(arrays) + arrays[1:], rounds=30)
     for number, other in ((1, 2), (2, 1)):
-        counts = nodes[number].exchanges.suspicion.counts
+        counts = nodes[number].exchanges.outlier_detector.counts
         assert counts[LIAR] > 0 and counts[other] == 0
 
 
@@ -155,7 +155,7 @@ def test_clipping_is_part_of_what_all_agree_on(team):
 
 def test_a_jump_is_noticed_where_there_is_no_other_to_compare_with():
     lines = []
-    alone = Suspicion([0, 1], 0, ["me", "west"], Audit(lines.append))
+    alone = OutlierDetector([0, 1], 0, ["me", "west"], Audit(lines.append))
     own = np.array([1.0])
     for t in range(ROUNDS):
         assert alone.look(t, np.array([[0.0, 0.5]]), own) == {}

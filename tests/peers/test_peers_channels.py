@@ -19,8 +19,16 @@ from diamond.peers.node import Node
 
 ONE = diamond.gt_sgd(0.05, batch=3, order="paper"), "none"
 TWO = (
-    diamond.method(  # exchanges a round, the first of two arrays
-        "carried", "full", "gt", "gt", plan="yz x", alpha=0.05, beta=0.2, delta=0.2, order="paper"
+    diamond.compose(  # exchanges a round, the first of two arrays
+        "carried",
+        "full",
+        "gt",
+        "gt",
+        update_order="yz x",
+        alpha=0.05,
+        beta=0.2,
+        delta=0.2,
+        order="paper",
     ),
     "common",
 )

@@ -22,14 +22,14 @@ from helpers import same_bits
 from peering import given, lockstep
 
 from diamond.engine.site_rehearsal import rehearse
-from diamond.peers.call_errors import Refused, Stopped, Unreachable
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.call_errors import Refused, RunFailed, Unreachable
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
-from diamond.peers.outbox import Gone, Outbox
+from diamond.peers.outbox import MessageDiscarded, Outbox
 from diamond.peers.site_agent import Agent
 from diamond.peers.site_checkpoint import OtherRun
-from diamond.peers.timeouts import GaveUp
-from diamond.peers.wire_format import Ask, FrameError, encode_ask, pack
+from diamond.peers.timeouts import NeighbourTimeout
+from diamond.peers.wire_format import MessageRequest, FrameError, encode_request, pack
 
 VICTIM = 1  # in the middle of a path of three
 
@@ -173,12 +173,12 @@ def test_where_no_checkpoint_is_left_the_start_is_refused(tmp_path):
 
 
 def test_a_neighbour_that_stays_away_is_named_with_the_time_waited(tmp_path):
-    wire = Wire()
+    wire = InProcessNetwork()
     agent = team()[0]
-    node = Node(agent, ROUNDS, wire.end(0), tmp_path, EVERY, LIMITS, inline)
+    node = Node(agent, ROUNDS, wire.end(0), tmp_path, EVERY, LIMITS, run_inline)
     said = r"waited 36\d\d s for the greeting of agent 1 \(agent 1 is down\)"
-    with pytest.raises(GaveUp, match=said):
-        play(node.run())
+    with pytest.raises(NeighbourTimeout, match=said):
+        run_simulated(node.run())
 
 
 def refusal(request, sender=0, asked=1):
@@ -186,18 +186,18 @@ def refusal(request, sender=0, asked=1):
 
     async def ask():
         agent = team()[asked]
-        node = Node(agent, ROUNDS, Wire().end(asked), None, EVERY, LIMITS, inline)
+        node = Node(agent, ROUNDS, InProcessNetwork().end(asked), None, EVERY, LIMITS, run_inline)
         kept = node.service.outbox
         kept.durable = dict.fromkeys(kept.durable, 4)
         await node.answer(sender, request(node))
 
     with pytest.raises((Refused, FrameError)) as said:
-        play(ask())
+        run_simulated(ask())
     return str(said.value)
 
 
 def ask(**changes):
-    return lambda node: encode_ask(Ask(node.run_digest, 0, 5, 4)._replace(**changes))
+    return lambda node: encode_request(MessageRequest(node.run_digest, 0, 5, 4)._replace(**changes))
 
 
 def hello(**changes):
@@ -225,10 +225,10 @@ def test_a_request_is_refused_with_its_reason(request_, options, reason):
 def test_when_one_diverges_all_stop_and_know_who(tmp_path, monkeypatch):
     step = Agent.step
 
-    def broken(self, progress, turn, thought, messages):
+    def broken(self, progress, turn, local_result, messages):
         if self.number == 2 and progress.t == 3:
             messages = messages | {2: [np.full_like(a, np.inf) for a in messages[2]]}
-        return step(self, progress, turn, thought, messages)
+        return step(self, progress, turn, local_result, messages)
 
     monkeypatch.setattr(Agent, "step", broken)
     cluster = Cluster(tmp_path)
@@ -237,9 +237,9 @@ def test_when_one_diverges_all_stop_and_know_who(tmp_path, monkeypatch):
         lives = (cluster.live(agent) for agent in cluster.team)
         return await asyncio.gather(*lives, return_exceptions=True)
 
-    found = play(everyone())
+    found = run_simulated(everyone())
     assert all(str(error).startswith("agent 2 diverged in round 3") for error in found)
-    assert [type(error) for error in found] == [Stopped, Stopped, FloatingPointError]
+    assert [type(error) for error in found] == [RunFailed, RunFailed, FloatingPointError]
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path):
@@ -261,13 +261,13 @@ def test_a_message_is_kept_exactly_as_long_as_a_neighbour_may_ask_for_it():
     store.heard(2, 1)  # an old request, late
     assert kept() == [3, 4, 5] and store.get(3) == b"\3" and store.get(6) is None
     assert store.get(3, talk=2) == b"\x0d" and store.get(3, talk=1) is None
-    with pytest.raises(Gone, match="round 2 is no longer kept, only rounds from 3 on"):
+    with pytest.raises(MessageDiscarded, match="round 2 is no longer kept, only rounds from 3 on"):
         store.get(2)
     again = Outbox([0, 2])
     again.restore(store.frames, {"0": 4, "2": 3}, since=4)
     assert again.frames == store.frames and again.durable == store.durable
     again.durable, again.frames = {0: 2, 2: 2}, {}
-    with pytest.raises(Gone, match="round 3 is damaged on the disk"):
+    with pytest.raises(MessageDiscarded, match="round 3 is damaged on the disk"):
         again.get(3)
 
 

@@ -9,11 +9,11 @@ from crashing import Cluster, team
 
 from diamond.peers import site_checkpoint
 from diamond.peers.edge_journal import DOWN, LENGTH, UP, DamagedJournal, EdgeJournal
-from diamond.peers.in_process_transport import Wire
+from diamond.peers.in_process_transport import InProcessNetwork
 from diamond.peers.node import Node
 from diamond.peers.outbox import Outbox
 from diamond.peers.site_checkpoint import OtherRun
-from diamond.peers.site_run_folder import SiteFolder
+from diamond.peers.site_run_folder import SiteRunFolder
 from diamond.records import checkpoint
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import Origin
@@ -21,22 +21,22 @@ from diamond.records.manifest import Origin
 
 def written(folder, rounds=6):
     """A journal of so many rounds, and where each of its entries begins."""
-    ledger, starts = EdgeJournal([1], "run", folder), []
+    journal, starts = EdgeJournal([1], "run", folder), []
     path = folder / "0000000000.log"
     for t in range(rounds):
         starts.append(path.stat().st_size if path.exists() else 0)
-        ledger.write(1, t, DOWN if t == 2 else UP, b"DMND message %d" % t)
-    ledger.close()
+        journal.write(1, t, DOWN if t == 2 else UP, b"DMND message %d" % t)
+    journal.close()
     return path, starts
 
 
 def restored(folder):
-    ledger = EdgeJournal([1], "run", folder)
+    journal = EdgeJournal([1], "run", folder)
     try:
-        ledger.restore(0)
-        return [ledger.word(1, t) for t in range(6)]
+        journal.restore(0)
+        return [journal.word(1, t) for t in range(6)]
     finally:
-        ledger.close()
+        journal.close()
 
 
 def test_a_flipped_bit_anywhere_in_a_journal_is_refused_and_named(tmp_path):
@@ -119,14 +119,14 @@ def test_damaged_lines_of_metrics_and_a_missing_manifest_are_logged(tmp_path, ca
             writer.metrics.append({"round": round, "seconds": 0.0, "waited": 0.0}, {})
         path = writer.metrics.path
         path.write_bytes(path.read_bytes().replace(b'"round": 2', b'"round": @', 1))
-        node = Node(agent, 7, Wire().end(0), every=1)
-        SiteFolder(writer, node, origin, "")._open(agent.begin()._replace(t=2))
+        node = Node(agent, 7, InProcessNetwork().end(0), every=1)
+        SiteRunFolder(writer, node, origin, "")._open(agent.begin()._replace(t=2))
     assert "metrics.jsonl has damaged lines; a copy is in metrics.jsonl.damaged-1" in caplog.text
     assert "measurements of those rounds are lost, the run itself is not" in caplog.text
     assert "manifest.json is missing" in caplog.text and "written again" in caplog.text
     caplog.clear()
     with Writer(tmp_path) as writer, quickly():
-        SiteFolder(writer, node, origin, "")._open(agent.begin()._replace(t=2))
+        SiteRunFolder(writer, node, origin, "")._open(agent.begin()._replace(t=2))
     assert "metrics.jsonl lacks round 2" in caplog.text
 
 
@@ -135,7 +135,7 @@ def test_a_damaged_manifest_is_set_aside_and_written_anew(tmp_path, caplog):
     (tmp_path / "manifest.json").write_text('{"status": "run')
     with Writer(tmp_path) as writer, quickly():
         writer.metrics.path.write_bytes(b"")
-        diary = SiteFolder(writer, Node(agent, 7, Wire().end(0)), origin, "")
+        diary = SiteRunFolder(writer, Node(agent, 7, InProcessNetwork().end(0)), origin, "")
         diary._open(agent.begin()._replace(t=2))
         assert writer.manifest()["site"] == {"name": "north", "agent": 0}
     assert (tmp_path / "manifest.json.damaged-1").read_text() == '{"status": "run'

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from diamond import cli
 from diamond.cli.net_progress import SiteProgress
 from diamond.hardware import compilation_cache
-from diamond.peers.in_process_transport import Wire
+from diamond.peers.in_process_transport import InProcessNetwork
 from diamond.peers.node import Node
 from diamond.records.folder_reader import runs
 from diamond.templates import sites_demo
@@ -79,11 +79,11 @@ def test_a_site_that_fails_is_named_with_its_log(monkeypatch, tmp_path):
 @pytest.fixture
 def waiting():
     """A node that has heard agent 0 in round 19 and awaits agent 2, which is down."""
-    node = Node(team()[1], 60, Wire().end(1), None, 10, LIMITS)
+    node = Node(team()[1], 60, InProcessNetwork().end(1), None, 10, LIMITS)
     node.heard[0].round = node.t = 19
     with node.heard[2].awaited():
         node.heard[2].since -= 12
-        node.waits[2].last = "nothing listens there"
+        node.wait_records[2].last = "nothing listens there"
         yield node
 
 

@@ -8,9 +8,9 @@ import pytest
 from compiling import quickly
 
 import diamond
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
-from diamond.peers.resource_estimate import room_for
+from diamond.peers.resource_estimate import estimate_resources
 from diamond.peers.site_agent import Agent
 from diamond.records import checkpoint
 
@@ -49,7 +49,7 @@ def on_disk(folder):
 
 @pytest.mark.parametrize("missing", ["wait", "continue"])
 def test_the_forecast_is_kept_and_not_far_off(tmp_path, team, monkeypatch, missing):
-    disk, memory, wire = [], [], Wire()
+    disk, memory, wire = [], [], InProcessNetwork()
     replace = checkpoint.replace
 
     def watched(path, *content, settle=True):
@@ -59,14 +59,14 @@ def test_the_forecast_is_kept_and_not_far_off(tmp_path, team, monkeypatch, missi
     async def everyone():
         for agent in team:
             fixed = agent, ROUNDS, wire.end(agent.number), tmp_path / str(agent.number), EVERY
-            node = Node(*fixed, work=inline, missing=missing)
+            node = Node(*fixed, work=run_inline, missing=missing)
             node.on_round = lambda _: memory.append(held(wire.nodes[0]))
             wire.nodes[agent.number] = node
         await asyncio.gather(*(node.run() for node in wire.nodes.values()))
 
     monkeypatch.setattr(checkpoint, "replace", watched)
     with quickly():
-        play(everyone())
-    forecast = room_for(team[0], EVERY, missing)
+        run_simulated(everyone())
+    forecast = estimate_resources(team[0], EVERY, missing)
     assert forecast.disk / 3 < max(disk) <= forecast.disk + NOTES
     assert forecast.memory / 5 < max(memory) <= forecast.memory

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.peers.call_errors import Stopped
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.call_errors import RunFailed
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
-from diamond.peers.site_run_folder import SiteFolder
+from diamond.peers.site_run_folder import SiteRunFolder
 from diamond.records.export import columns, export
 from diamond.records.folder_reader import open_run, runs
 from diamond.records.folder_writer import Writer
@@ -36,8 +36,8 @@ async def life(wire, agent, folder, until=None):
     """One life of an agent: to the end, or to a kill just after its line of round `until`."""
     name = SITES[agent.number]
     with Writer(folder / name) as writer:
-        node = Node(agent, ROUNDS, wire.end(agent.number), folder / name, EVERY, LIMITS, inline)
-        diary = SiteFolder(writer, node, origin(name), "rounds = 7\n")
+        node = Node(agent, ROUNDS, wire.end(agent.number), folder / name, EVERY, LIMITS, run_inline)
+        diary = SiteRunFolder(writer, node, origin(name), "rounds = 7\n")
 
         def note(progress):
             diary.note(progress)
@@ -62,11 +62,11 @@ def run(folder, killed=()):
         await life(wire, agent, folder)
 
     async def everyone():
-        wire = Wire()
+        wire = InProcessNetwork()
         await asyncio.gather(*(lives(wire, agent) for agent in team()))
 
     with quickly():
-        play(everyone())
+        run_simulated(everyone())
     return runs([folder])
 
 
@@ -138,7 +138,7 @@ def test_a_killed_site_writes_the_lines_of_one_that_was_not(tmp_path, calm, kill
     ("error", "status", "message"),
     [
         (FloatingPointError("agent 0 diverged"), "diverged", "agent 0 diverged"),
-        (Stopped("agent 2 diverged"), "diverged", "agent 2 diverged"),
+        (RunFailed("agent 2 diverged"), "diverged", "agent 2 diverged"),
         (KeyboardInterrupt(), "interrupted", ""),
         (OSError("disk full"), "interrupted", "OSError: disk full"),
     ],
@@ -146,7 +146,7 @@ def test_a_killed_site_writes_the_lines_of_one_that_was_not(tmp_path, calm, kill
 def test_how_a_run_ended_is_said(tmp_path, error, status, message):
     agent = team()[0]
     with Writer(tmp_path) as writer, quickly():
-        diary = SiteFolder(writer, Node(agent, 7, Wire().end(0)), origin("north"), "")
+        diary = SiteRunFolder(writer, Node(agent, 7, InProcessNetwork().end(0)), origin("north"), "")
         with pytest.raises(type(error)), diary.closed():
             diary.note(agent.begin())
             raise error

@@ -7,12 +7,12 @@ from crashing import EVERY, LIMITS, ROUNDS, team
 from helpers import same_bits
 from peering import lockstep
 
-from diamond.peers.call_errors import Stopped
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.call_errors import RunFailed
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
 from diamond.peers.packet_stream import CHUNK
-from diamond.peers.session import Visit
-from diamond.peers.subscription import AHEAD, Feed, Following
+from diamond.peers.session import Session
+from diamond.peers.subscription import AHEAD, Publisher, Subscription
 from diamond.peers.wire_format import unpack
 
 
@@ -26,16 +26,16 @@ def ran(*faults):
         return content
 
     async def everyone():
-        wire = Wire(note, *faults)
+        wire = InProcessNetwork(note, *faults)
         for agent in team():
-            fixed = agent, ROUNDS, wire.end(agent.number), None, EVERY, LIMITS, inline
+            fixed = agent, ROUNDS, wire.end(agent.number), None, EVERY, LIMITS, run_inline
             wire.nodes[agent.number] = Node(*fixed)
         clock = asyncio.get_running_loop().time
         begun = clock()
         ended = await asyncio.gather(*(node.run() for node in wire.nodes.values()))
         return ended, clock() - begun
 
-    found, seconds = play(everyone())
+    found, seconds = run_simulated(everyone())
     assert faults or seconds < LIMITS.round / 4  # the last word is asked for at once
     calm = lockstep(team(), ROUNDS)
     assert all(same_bits(one, other) for one, other in zip(found, calm, strict=True))
@@ -63,21 +63,21 @@ def test_what_cannot_be_read_is_asked_for_and_ordered_anew():
 
 def test_an_order_ends_by_silence_by_a_refusal_and_by_too_many():
     async def silence():
-        one = Following(5)
+        one = Subscription(5)
         assert one.heard(b"5") and await one.take(3.0) == b"5" and one.next == 6
         begun = asyncio.get_running_loop().time()
         assert await one.take(3.0) is None and one.ended
         assert asyncio.get_running_loop().time() == pytest.approx(begun + 3.0)
         assert one.heard(b"6") and await one.take(3.0) is None  # late: it was asked for
-        refused = Following(0)
-        asyncio.get_running_loop().call_later(1.0, refused.end, Stopped("diverged"))
-        with pytest.raises(Stopped, match="diverged"):
+        refused = Subscription(0)
+        asyncio.get_running_loop().call_later(1.0, refused.end, RunFailed("diverged"))
+        with pytest.raises(RunFailed, match="diverged"):
             await refused.take(3.0)
-        flooded = Following(0)
+        flooded = Subscription(0)
         assert [flooded.heard(b"") for _ in range(AHEAD + 1)] == [True] * AHEAD + [False]
         assert flooded.ended
 
-    play(silence())
+    run_simulated(silence())
 
 
 def test_whoever_does_not_read_loses_the_order_and_takes_no_memory():
@@ -92,7 +92,7 @@ def test_whoever_does_not_read_loses_the_order_and_takes_no_memory():
         def writelines(self, parts):
             self.sent += sum(map(len, parts))
 
-    class Door:
+    class SessionServer:
         def begin(self, work):
             return asyncio.ensure_future(work)
 
@@ -100,7 +100,7 @@ def test_whoever_does_not_read_loses_the_order_and_takes_no_memory():
             assert visit.queued <= AHEAD
 
     async def push():
-        visit, feed = Visit(Door(), "here:1"), Feed(0)
+        visit, feed = Session(SessionServer(), "here:1"), Publisher(0)
         visit.packets.connection_made(way := Stuck())
         visit.carry(1, feed)
         assert feed.send(b"m" * 1000) and way.sent > 1000  # at once
@@ -119,4 +119,4 @@ def test_whoever_does_not_read_loses_the_order_and_takes_no_memory():
         visit.packets.connection_lost(None)
         assert not feed.send(b"m")
 
-    play(push())
+    run_simulated(push())

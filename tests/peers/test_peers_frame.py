@@ -9,7 +9,7 @@ import pytest
 from frames import fuzz, reseal
 
 from diamond.peers import wire_format
-from diamond.peers.wire_format import Ask, Envelope, FrameError, Leaf, decode, encode, layout
+from diamond.peers.wire_format import MessageRequest, Envelope, FrameError, ArraySpec, decode, encode, layout
 
 pytestmark = pytest.mark.quick
 
@@ -86,7 +86,7 @@ def test_a_message_of_another_round_sender_or_run_is_refused(other, reason):
 
 
 def test_other_arrays_are_refused_before_they_are_made():
-    huge = (Leaf("float32", (10**9,)),)
+    huge = (ArraySpec("float32", (10**9,)),)
     raw = wire_format.pack(
         {"kind": "message", **HERE._asdict(), "arrays": [["float32", [10**9]]]}, b"tiny"
     )
@@ -117,14 +117,14 @@ def test_only_floats_travel():
 
 
 def test_requests_are_checked_too():
-    ask = Ask("d1ce", 3, 7, 5)
-    header, _ = wire_format.unpack(wire_format.encode_ask(ask), 1000)
-    assert wire_format.decode_ask(header) == ask
+    ask = MessageRequest("d1ce", 3, 7, 5)
+    header, _ = wire_format.unpack(wire_format.encode_request(ask), 1000)
+    assert wire_format.decode_request(header) == ask
     for change in ({"round": 4}, {"durable": -1}, {"round": True}, {"run": 1}, {"round": 2**40}):
         with pytest.raises(FrameError):
-            wire_format.decode_ask(header | change)
+            wire_format.decode_request(header | change)
     with pytest.raises(FrameError, match="fields"):
-        wire_format.decode_ask(header | {"more": 1})
+        wire_format.decode_request(header | {"more": 1})
 
 
 def test_ten_thousand_mutated_frames_raise_nothing_else():

@@ -18,12 +18,12 @@ from diamond.core import pytrees
 from diamond.engine import rollback_policy as _rewind
 from diamond.engine.site_rehearsal import rehearse
 from diamond.peers import site_agent, site_checkpoint, site_rollback
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.local_measures import sent
 from diamond.peers.node import Node
 from diamond.peers.outbox import Outbox
-from diamond.peers.round_progress import Mark
-from diamond.peers.site_run_folder import SiteFolder
+from diamond.peers.round_progress import RollbackState
+from diamond.peers.site_run_folder import SiteRunFolder
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import Origin
 from diamond.schedules.deferred import by_name
@@ -130,21 +130,21 @@ def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, hasty):
 
 def test_the_folder_of_a_site_has_what_was_not_undone(tmp_path, hasty):
     async def everyone():
-        wire, runs = Wire(), []
+        wire, runs = InProcessNetwork(), []
         for one in team():
             place = tmp_path / str(one.number)
-            node = Node(one, ROUNDS, wire.end(one.number), place, 2, work=inline)
+            node = Node(one, ROUNDS, wire.end(one.number), place, 2, work=run_inline)
             wire.nodes[one.number] = node
             runs.append(node.run())
         node = wire.nodes[VICTIM]
         with Writer(node.folder) as writer:
-            diary = SiteFolder(writer, node, Origin("b", "", "", "", "", {}, "", {}), "")
+            diary = SiteRunFolder(writer, node, Origin("b", "", "", "", "", {}, "", {}), "")
             node.on_round = diary.note
             with diary.closed():
                 found = await asyncio.gather(*runs)
             return found[VICTIM], writer.metrics.lines()
 
-    found, measured = play(everyone())
+    found, measured = run_simulated(everyone())
     assert same_bits(found, hasty[VICTIM]) and found.made > 2 * ROUNDS
     lines = {name: np.array([line[name] for line in measured]) for name in measured[-1]}
     np.testing.assert_array_equal(lines["round"], [0, 2, 4, 6, 7])
@@ -156,7 +156,7 @@ def test_states_to_go_back_to_travel_with_a_checkpoint_and_the_start_is_ones_own
     one = team()[VICTIM]
     x, y = jax.tree.map(lambda a: a + 1, one.problem.start(0))
     there = one.begin_at(x, y)  # as a run that goes on from another does
-    kept = [Mark(t, jax.tree.map(lambda a, t=t: a + t, there.state), None) for t in (100, 200, 300)]
+    kept = [RollbackState(t, jax.tree.map(lambda a, t=t: a + t, there.state), None) for t in (100, 200, 300)]
     progress = there._replace(t=25, base=33, recent=tuple(kept[:2]), lowest=kept[2])
     site_checkpoint.save(tmp_path, "run", progress, Outbox([0, 2]))
     found = site_checkpoint.restore(tmp_path, "run", one.begin(), Outbox([0, 2]))

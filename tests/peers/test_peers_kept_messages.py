@@ -8,7 +8,7 @@ from helpers import same_bits
 from peering import lockstep
 
 from diamond.peers import message_store
-from diamond.peers.message_store import Written
+from diamond.peers.message_store import StoredMessage
 from diamond.peers.site_checkpoint import MESSAGES, STATES
 from diamond.peers.wire_format import Envelope, encode
 from diamond.records import checkpoint
@@ -62,7 +62,7 @@ def test_checkpoints_hold_no_messages_and_disk_and_memory_are_bounded(tmp_path):
             held = node.service.outbox.frames.values()
             folder = self.folder / str(node.agent.number) / MESSAGES
             files = len(list(folder.glob("*"))) if folder.exists() else 0
-            seen.append((sum(not isinstance(one, Written) for one in held), files))
+            seen.append((sum(not isinstance(one, StoredMessage) for one in held), files))
 
     found = Watched(tmp_path).run()
     assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))

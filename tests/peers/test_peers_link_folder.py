@@ -12,14 +12,14 @@ import diamond
 from diamond import cli
 from diamond.config import federation_file
 from diamond.metrics.link_costs import LinkCosts
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
-from diamond.peers.site_run_folder import SiteFolder
+from diamond.peers.site_run_folder import SiteRunFolder
 from diamond.records.folder_reader import open_run
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import Origin
 from diamond.report.report_payload import payload
-from diamond.schedules.deferred import Found, Setting, resolve
+from diamond.schedules.deferred import ResolutionContext, ResolvedValue, resolve
 
 ROUNDS, EVERY = 4, 2
 LINKS = {"rate": 1e4, "latency": 0.01, "loss": 0.2, "timeout": 0.05, "joules_per_bit": 1e-6}
@@ -34,7 +34,7 @@ FILE = {
 
 def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
     unmeasured(monkeypatch)
-    network = federation_file.read(FILE, "trial.toml").graph()
+    network = federation_file.validate(FILE, "trial.toml").graph()
     problem = quad(agents=3)
     algorithm = given("gt_sgd")
     diaries = {}
@@ -42,20 +42,20 @@ def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
     async def life(wire, agent):
         place = tmp_path / str(agent.number)
         with Writer(place) as writer:
-            node = Node(agent, ROUNDS, wire.end(agent.number), place, EVERY, work=inline)
+            node = Node(agent, ROUNDS, wire.end(agent.number), place, EVERY, work=run_inline)
             origin = Origin(place.name, "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
-            diary = diaries[agent.number] = SiteFolder(writer, node, origin, "")
+            diary = diaries[agent.number] = SiteRunFolder(writer, node, origin, "")
             node.on_round = diary.note
             wire.nodes[agent.number] = node
             with diary.closed():
                 await node.run()
 
     async def everyone():
-        wire = Wire()
+        wire = InProcessNetwork()
         await asyncio.gather(*(life(wire, agent) for agent in agents(problem, network, algorithm)))
 
     with quickly():
-        play(everyone())
+        run_simulated(everyone())
         run = diamond.simulate(problem, network, algorithm, ROUNDS, every=EVERY)
     for place in map(str, range(3)):
         found = [line["network_seconds"] for line in open_run(tmp_path / place).lines]
@@ -63,8 +63,8 @@ def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
     assert list(payload([tmp_path])["axes"])[-1] == "network_seconds"
     assert "network seconds" in CliRunner().invoke(cli.app, ["show", str(tmp_path)]).stdout
     # Finding a number takes as many exchanges as the network is wide, here two.
-    found = {"alpha": Found(0.1, agreed=3, talks=1)}
-    setup = resolve(algorithm, Setting(problem, network, 3, 0, memory=dict(found)))
+    found = {"alpha": ResolvedValue(0.1, agreed=3, talks=1)}
+    setup = resolve(algorithm, ResolutionContext(problem, network, 3, 0, memory=dict(found)))
     assert setup.rounds == 2
     wanted = LinkCosts(network, diaries[0].link_costs.traffic, 0).after(ROUNDS, setup, 0.0)
     told = diaries[0]._on_links(diaries[0].progress._replace(found=found), 0.0)

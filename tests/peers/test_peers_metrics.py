@@ -7,7 +7,7 @@ import pytest
 from crashing import EVERY, LIMITS, ROUNDS, team
 from sites import ports
 
-from diamond.peers.in_process_transport import Wire
+from diamond.peers.in_process_transport import InProcessNetwork
 from diamond.peers.metrics_endpoint import METRICS, READERS, served
 from diamond.peers.node import Node
 
@@ -27,7 +27,7 @@ async def fetched(port, request=b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"):
 
 
 def test_it_is_read_while_the_run_goes_on(tmp_path):
-    wire, names, heard = Wire(delay=0.0), {0: "a", 1: 'the "middle"', 2: "c"}, []
+    wire, names, heard = InProcessNetwork(delay=0.0), {0: "a", 1: 'the "middle"', 2: "c"}, []
 
     async def everyone():
         for agent in team():

@@ -14,9 +14,9 @@ from peering import NAMES, agents, lockstep, stacked
 import diamond
 from diamond.auto import loss_monitor
 from diamond.peers import site_agent, wire_format
-from diamond.peers.call_errors import Stopped
-from diamond.peers.in_process_transport import Wire, inline, play
-from diamond.peers.max_consensus import Unsettled
+from diamond.peers.call_errors import RunFailed
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
+from diamond.peers.max_consensus import NotAgreed
 from diamond.peers.node import Node
 from diamond.schedules.deferred import by_name, talked
 
@@ -88,12 +88,12 @@ def test_what_it_costs_is_what_the_simulation_counts():
         return content
 
     async def everyone():
-        wire = Wire(note)
+        wire = InProcessNetwork(note)
         for one in agents(problem, NETWORK, SOME):
-            wire.nodes[one.number] = Node(one, PAST, wire.end(one.number), work=inline)
+            wire.nodes[one.number] = Node(one, PAST, wire.end(one.number), work=run_inline)
         return await asyncio.gather(*(node.run() for node in wire.nodes.values()))
 
-    found = play(everyone())
+    found = run_simulated(everyone())
     wanted = diamond.simulate(problem, NETWORK, SOME, PAST, every=PAST)
     assert sum(arrived.values()) == wanted.history["bytes"][-1]
     assert len(arrived) == wanted.messages
@@ -159,20 +159,20 @@ def test_a_measurement_that_is_not_finite_stops_everyone_and_all_know_whose(monk
     def broken(self, progress, largest):
         try:
             return find(self, progress, largest)
-        except Unsettled as open:
+        except NotAgreed as open:
             values = open.values * (np.nan if self.number == 2 else 1)
-            raise Unsettled(open.name, values) from None
+            raise NotAgreed(open.name, values) from None
 
     monkeypatch.setattr(site_agent.Agent, "find", broken)
 
     async def everyone():
-        wire = Wire()
+        wire = InProcessNetwork()
         for one in team():
-            wire.nodes[one.number] = Node(one, 3, wire.end(one.number), work=inline)
+            wire.nodes[one.number] = Node(one, 3, wire.end(one.number), work=run_inline)
         runs = (node.run() for node in wire.nodes.values())
         return await asyncio.gather(*runs, return_exceptions=True)
 
-    found = play(everyone())
-    assert [type(error) for error in found] == [Stopped, Stopped, FloatingPointError]
+    found = run_simulated(everyone())
+    assert [type(error) for error in found] == [RunFailed, RunFailed, FloatingPointError]
     said = "agent 2 diverged in round 1: what it measures has numbers that are not finite"
     assert all(str(error).startswith(said) for error in found)

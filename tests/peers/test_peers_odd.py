@@ -9,15 +9,15 @@ from helpers import quad
 from peering import agents, given
 
 import diamond
-from diamond.peers.call_errors import Differs
+from diamond.peers.call_errors import RunMismatch
 from diamond.peers.handshake import differing
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
-from diamond.peers.timeouts import GaveUp, Limits
+from diamond.peers.timeouts import NeighbourTimeout, Timeouts
 from diamond.templates import sites_demo
 
 NAMES = {0: "north", 1: "south", 2: "west"}
-LIMITS = Limits(connect=1.0, round=30.0, give_up=600.0)
+LIMITS = Timeouts(connect=1.0, round=30.0, give_up=600.0)
 ROUNDS = 2
 
 
@@ -31,7 +31,7 @@ def sites():
 
 
 def placed(wire, agent):
-    node = Node(agent, ROUNDS, wire.end(agent.number), limits=LIMITS, work=inline, names=NAMES)
+    node = Node(agent, ROUNDS, wire.end(agent.number), limits=LIMITS, work=run_inline, names=NAMES)
     wire.nodes[agent.number] = node
     return asyncio.ensure_future(node.run())
 
@@ -40,21 +40,21 @@ def test_the_odd_one_out_is_told_and_the_others_wait_for_it(sites):
     right, odd = sites
 
     async def story():
-        wire = Wire()
+        wire = InProcessNetwork()
         others = [placed(wire, agent) for agent in right[:2]]
-        with pytest.raises(Differs) as told:
+        with pytest.raises(RunMismatch) as told:
             await placed(wire, odd)
         del wire.nodes[2]  # it has stopped
         await asyncio.sleep(300)
         assert not any(task.done() for task in others)
-        waits = [wire.nodes[i].waits[2].last for i in (0, 1)]
+        wait_records = [wire.nodes[i].wait_records[2].last for i in (0, 1)]
         ends = await asyncio.gather(*others, placed(wire, right[2]))
-        return str(told.value), waits, [progress.t for progress in ends]
+        return str(told.value), wait_records, [progress.t for progress in ends]
 
-    told, waits, ends = play(story())
+    told, wait_records, ends = run_simulated(story())
     assert told.startswith("west runs something else than all its neighbours: north runs something")
     assert "another seed (0 at north, 1 at west)" in told and "start it again" in told
-    assert all("it ran something else: another seed" in said for said in waits)
+    assert all("it ran something else: another seed" in said for said in wait_records)
     assert ends == [ROUNDS] * 3
 
 
@@ -62,10 +62,10 @@ def test_who_stays_away_is_named(sites):
     (north, *_), _ = sites
 
     async def alone():
-        await placed(Wire(), north)
+        await placed(InProcessNetwork(), north)
 
-    with pytest.raises(GaveUp, match=r"for the greeting of (south|west)"):
-        play(alone())
+    with pytest.raises(NeighbourTimeout, match=r"for the greeting of (south|west)"):
+        run_simulated(alone())
 
 
 def test_what_differs_is_told_with_whose_it_is():

@@ -16,15 +16,15 @@ from diamond.engine.site_rehearsal import run
 from diamond.peers import roster
 from diamond.peers.call_errors import Refused, Unreachable
 from diamond.peers.handshake import digest
-from diamond.peers.rpc import Client
+from diamond.peers.rpc import RpcClient
 from diamond.peers.server import Server
-from diamond.peers.timeouts import GaveUp, Limits
+from diamond.peers.timeouts import NeighbourTimeout, Timeouts
 from diamond.peers.wire_format import (
     REQUEST,
-    Ask,
+    MessageRequest,
     Envelope,
     encode,
-    encode_ask,
+    encode_request,
     limit,
     pack,
     unpack,
@@ -107,14 +107,14 @@ def test_a_member_that_is_no_neighbour_is_refused(places):
 
 def test_asking_in_the_name_of_another_is_refused(places):
     _, one, two, _ = places
-    request = encode_ask(Ask("any", 2, 0, 0))
+    request = encode_request(MessageRequest("any", 2, 0, 0))
     kind, said = refusal(two, one, request)
     assert kind is Refused and "agent 0 asks in the name of agent 2" in said
 
 
 def test_another_configuration_is_refused(places):
     _, one, two, _ = places
-    kind, said = refusal(two, one, encode_ask(Ask("beef", 0, 0, 0)))
+    kind, said = refusal(two, one, encode_request(MessageRequest("beef", 0, 0, 0)))
     assert kind is Refused and "agent 1 runs something else" in said
 
 
@@ -124,8 +124,8 @@ def test_a_round_that_is_past_or_not_to_come_is_refused(places):
     async def attempt(round):
         async with site(two) as node:
             node.service.outbox.durable[0] = node.service.outbox.durable[2] = 4
-            async with Client(one, limit(layout()), SOON) as caller:
-                await caller.call(1, encode_ask(Ask(node.run_digest, 0, round, 0)))
+            async with RpcClient(one, limit(layout()), SOON) as caller:
+                await caller.call(1, encode_request(MessageRequest(node.run_digest, 0, round, 0)))
 
     with pytest.raises(Refused, match="agent 1: round 3 is no longer kept, only rounds from 4 on"):
         asyncio.run(attempt(3))
@@ -145,10 +145,10 @@ def test_an_answer_of_another_round_is_not_taken_for_this_one(places):
         return pack({"kind": "hello", "durable": 0}) if greets else old
 
     async def attempt():
-        async with Server(two, replay), site(one, limits=Limits(1.0, 1.0, 1.0)) as node:
+        async with Server(two, replay), site(one, limits=Timeouts(1.0, 1.0, 1.0)) as node:
             await node.run()
 
-    with pytest.raises(GaveUp, match=r"of agent 1 .round is 3 where 0 belongs"):
+    with pytest.raises(NeighbourTimeout, match=r"of agent 1 .round is 3 where 0 belongs"):
         asyncio.run(attempt())
 
 
@@ -161,7 +161,7 @@ def test_an_oversized_request_or_answer_is_refused(places):
         return b"\0" * (limit(layout()) + 1)
 
     async def attempt():
-        async with Server(two, huge), Client(one, limit(layout()), SOON) as caller:
+        async with Server(two, huge), RpcClient(one, limit(layout()), SOON) as caller:
             await caller.call(1, b"anything")
 
     with pytest.raises(Unreachable, match="larger than any message of this run"):
@@ -220,10 +220,10 @@ def test_what_does_not_listen_is_waited_for_and_then_named(places):
     _, one, _, _ = places
 
     async def alone():
-        async with site(one, limits=Limits(connect=0.2, round=1.0, give_up=1.0)) as node:
+        async with site(one, limits=Timeouts(connect=0.2, round=1.0, give_up=1.0)) as node:
             await node.run()
 
-    with pytest.raises(GaveUp, match=r"for the greeting of agent 1 \(nothing listens there\)"):
+    with pytest.raises(NeighbourTimeout, match=r"for the greeting of agent 1 \(nothing listens there\)"):
         asyncio.run(alone())
 
 

@@ -56,11 +56,11 @@ def test_sites_go_on_without_one_that_is_killed_and_it_catches_up(tmp_path, calm
         site = trial.sites[name]
         kept = checkpoint.load(site.folder / "checkpoint", ROUNDS)
         states.append(kept.arrays)
-        ledger = EdgeJournal([j for j in (i - 1, i + 1) if 0 <= j < 3], kept.notes["run"])
-        ledger.folder = site.folder / "journal"
-        ledger.restore(ROUNDS)
-        words |= {(i, j): [own.get(t) for t in range(ROUNDS)] for j, own in ledger.words.items()}
-        ledger.close()
+        journal = EdgeJournal([j for j in (i - 1, i + 1) if 0 <= j < 3], kept.notes["run"])
+        journal.folder = site.folder / "journal"
+        journal.restore(ROUNDS)
+        words |= {(i, j): [own.get(t) for t in range(ROUNDS)] for j, own in journal.words.items()}
+        journal.close()
     assert words[0, 1] == words[1, 0] and words[1, 2] == words[2, 1]
     assert words[0, 1][:4] == [UP] * 4 and words[0, 1][-1] == words[1, 2][-1] == DOWN
     kept = (".state.memory.x", ".state.old.x")  # u and p

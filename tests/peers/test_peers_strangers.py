@@ -11,15 +11,15 @@ from peering import lockstep
 from sites import SOON, federation, layout, site
 
 from diamond.peers import admission, roster, session
-from diamond.peers.admission import Gate
+from diamond.peers.admission import AdmissionQueue
 from diamond.peers.audit import LINES, Audit
 from diamond.peers.call_errors import Refused, Unreachable
-from diamond.peers.packet_stream import ASK, Packets
-from diamond.peers.rpc import Client
+from diamond.peers.packet_stream import ASK, PacketStream
+from diamond.peers.rpc import RpcClient
 from diamond.peers.server import HELD, Server
 from diamond.peers.text_sanitizing import printable
 from diamond.peers.tls import context
-from diamond.peers.wire_format import Ask, encode_ask, limit, pack
+from diamond.peers.wire_format import MessageRequest, encode_request, limit, pack
 
 SILENT = 60
 
@@ -87,7 +87,7 @@ def test_who_proves_nothing_in_time_is_closed_and_named(bundles, monkeypatch, ca
 
 
 def test_of_a_flood_the_oldest_go_and_each_address_has_its_share():
-    gone, door = [], Gate(all=6, each=4)
+    gone, door = [], AdmissionQueue(all=6, each=4)
     for n in range(10):
         door.enter("flood", lambda n=n: gone.append(n))
     assert gone == [0, 1, 2, 3, 4, 5]
@@ -104,8 +104,8 @@ def test_a_neighbour_that_asks_too_much_at_once_is_closed(bundles, caplog):
     one, two, _ = bundles
 
     async def attempt():
-        async with site(two) as node, Client(one, limit(layout()), SOON) as caller:
-            later = encode_ask(Ask(node.run_digest, 0, 3, 0))  # held until round 3 is there
+        async with site(two) as node, RpcClient(one, limit(layout()), SOON) as caller:
+            later = encode_request(MessageRequest(node.run_digest, 0, 3, 0))  # held until round 3 is there
             asked = [asyncio.ensure_future(caller.call(1, later)) for _ in range(HELD + 1)]
             found = await asyncio.gather(*asked, return_exceptions=True)
             assert {type(one) for one in found} == {Unreachable}
@@ -125,11 +125,11 @@ def test_a_member_has_few_connections_and_the_newest_count(bundles, monkeypatch)
             return b"here"
 
         async with Server(two, answer) as server:
-            callers = [Client(one, 100, SOON) for _ in range(5)]
+            callers = [RpcClient(one, 100, SOON) for _ in range(5)]
             for caller in callers:
                 assert await caller.call(1, ping) == b"here"
             await asyncio.sleep(0.05)
-            assert len(server.visits) == 3
+            assert len(server.sessions) == 3
             assert await callers[0].call(1, ping) == b"here"  # it dials again
             for caller in callers:
                 await caller.__aexit__()
@@ -145,8 +145,8 @@ def test_a_slow_reader_costs_no_memory_and_nobody_else_waits(bundles):
         async def answer(sender, request):
             return b"\0" * size if len(request) == 1 else b"here"
 
-        async with Server(two, answer) as server, Client(one, size, SOON) as other:
-            packets = Packets(size, lambda *heard: None)
+        async with Server(two, answer) as server, RpcClient(one, size, SOON) as other:
+            packets = PacketStream(size, lambda *heard: None)
             loop, (host, port) = asyncio.get_running_loop(), two.me.address.split(":")
             transport, _ = await loop.create_connection(
                 lambda: packets,
@@ -160,7 +160,7 @@ def test_a_slow_reader_costs_no_memory_and_nobody_else_waits(bundles):
             for number in range(8):
                 packets.put(number, ASK, b"!")
             await asyncio.sleep(0.3)
-            (slow,) = server.visits
+            (slow,) = server.sessions
             held = slow.packets.transport.get_write_buffer_size()
             assert len(slow.replies) == 8 and held < 2**21
             assert await other.call(1, b"ping") == b"here"
@@ -180,7 +180,7 @@ def test_an_expired_certificate_ends_a_connection_that_was_open(bundles, monkeyp
             await asyncio.sleep(1.0)
             return b"late"
 
-        async with Server(two, answer), Client(one, 100, SOON) as caller:
+        async with Server(two, answer), RpcClient(one, 100, SOON) as caller:
             with pytest.raises(Unreachable):
                 await caller.call(1, b"anything")
 
@@ -213,7 +213,7 @@ def test_every_refused_connection_leaves_a_line_with_its_address(bundles, tmp_pa
                 await plainly(ssl=bare, server_hostname=roster.host(two.me.fingerprint))
             else:
                 with pytest.raises((Refused, Unreachable)):
-                    async with Client(three if who == "no neighbour" else one, 100, SOON) as caller:
+                    async with RpcClient(three if who == "no neighbour" else one, 100, SOON) as caller:
                         await caller.call(1, b"")
             await asyncio.sleep(0.1)
 

@@ -16,7 +16,7 @@ from compiling import unchecked
 
 import diamond
 from diamond.engine import simulated_consensus as _gather
-from diamond.engine.simulated_consensus import Gather
+from diamond.engine.simulated_consensus import GatherConsensus
 from diamond.hardware.sharding import AgentSharding
 from diamond.hypergradient import neumann
 
@@ -133,14 +133,14 @@ def test_what_processes_measure_is_put_in_the_order_of_the_agents(monkeypatch):
     values = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
     counts = np.array([10, 11, 12, 13])
     heard = lambda of: [of[agents].tobytes() for agents in whose]
-    talk, cost = Gather(whose), diamond.cost.Cost(samples=counts[:3], hvps=5)
+    consensus, cost = GatherConsensus(whose), diamond.cost.Cost(samples=counts[:3], hvps=5)
     answers = iter([heard(values), heard(counts[:, None])])
     monkeypatch.setattr(_gather, "everyone", lambda said: next(answers))
-    found, paid = talk.alone("mu", lambda: (values[:3], cost))
+    found, paid = consensus.local("mu", lambda: (values[:3], cost))
     np.testing.assert_array_equal(found, values)
     assert found.dtype == np.float32
     assert paid.samples.tolist() == counts.tolist() and paid.hvps == 5
-    largest = [values[agents].max(0).tobytes() for agents in whose]
-    monkeypatch.setattr(_gather, "everyone", lambda said: largest)
-    found, _ = talk.largest("mu", lambda: (values[:3], diamond.cost.Cost()))
+    maximum = [values[agents].max(0).tobytes() for agents in whose]
+    monkeypatch.setattr(_gather, "everyone", lambda said: maximum)
+    found, _ = consensus.maximum("mu", lambda: (values[:3], diamond.cost.Cost()))
     np.testing.assert_array_equal(found, values[3])

@@ -53,7 +53,7 @@ METHODS: list[Callable[..., Algorithm]] = [
     diamond.ma_dsbo,
     diamond.ma_soba,
     diamond.mdbo,
-    diamond.method,
+    diamond.compose,
     diamond.momentum_tracking,
     diamond.mrbo,
     diamond.prometheus,
@@ -153,7 +153,7 @@ def logged(problem: Problem, network: Network, algorithm: Algorithm, folder: Pat
 class HeavyBall:
     """The stage of a method of one's own: `Stage` is a protocol."""
 
-    times, links, early = 1, 0, False
+    repeats, hessian_batches, sends_before_gradient = 1, 0, False
 
     def estimate(self, problem: Any, state: Any, t: Number, sample: Any) -> tuple[Any, Cost]:
         return tree.zeros(state.x), Cost(samples=1)
@@ -161,14 +161,14 @@ class HeavyBall:
     def outgoing(self, state: Any, estimate: Any, t: Number) -> Message:
         return Message(average=state.x)
 
-    def update(self, state: Any, estimate: Any, told: Message, change: Message, t: Number) -> Any:
+    def update(self, state: Any, estimate: Any, sent: Message, change: Message, t: Number) -> Any:
         return state._replace(x=diamond.tree.add(state.x, change.average))
 
 
 def main(folder: Path) -> Comparison:
     """A run, a comparison and the theory of a small problem."""
     stage: Stage = HeavyBall()
-    assert not stage.early and box(0, 1) and simplex() and diamond.prox.l1(0.1)
+    assert not stage.sends_before_gradient and box(0, 1) and simplex() and diamond.prox.l1(0.1)
     problem, network = quadratic(agents=4, upper=2, lower=2, rows=8), diamond.network.ring(4)
     inverse = diamond.hypergradient.conjugate_gradient(2)
     algorithm = diamond.diamond(0.05, 0.1, batch=4, hypergradient=inverse)

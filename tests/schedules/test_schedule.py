@@ -69,7 +69,7 @@ def test_numbers_are_leaves_and_functions_are_not():
 def test_an_optax_schedule_is_a_step_size():
     decaying = optax.exponential_decay(init_value=0.05, transition_steps=3, decay_rate=0.5)
     algorithm = diamond.interact(decaying, 0.1, hypergradient=ESTIMATORS["neumann_sum"])
-    assert algorithm.numbers(3)["alpha"] == pytest.approx(0.025)
+    assert algorithm.schedule_values(3)["alpha"] == pytest.approx(0.025)
     x = np.asarray(end(quad(), ring(4), algorithm, 9).state.x)
     own = diamond.interact(
         lambda t: 0.05 * 0.5 ** (t / 3), 0.1, hypergradient=ESTIMATORS["neumann_sum"]
@@ -97,6 +97,6 @@ def test_a_negative_step_size_is_refused_wherever_it_is_given():
     with pytest.raises(ValueError, match=r"^omega = 'a' must be a finite number"):
         power(0.1, omega="a")
     frozen = diamond.gt_sgd(alpha=0.0, beta=jax.numpy.float32(0.1))  # 0 leaves x where it is
-    assert frozen.numbers(3)["alpha"] == 0
-    traced = jax.jit(lambda step: diamond.gt_sgd(step, 0.1).numbers(0)["alpha"])
+    assert frozen.schedule_values(3)["alpha"] == 0
+    traced = jax.jit(lambda step: diamond.gt_sgd(step, 0.1).schedule_values(0)["alpha"])
     assert traced(0.25) == 0.25

@@ -13,13 +13,18 @@ import diamond
 from diamond import catalogue
 from diamond import hypergradient as hg
 from diamond.core.sampling import Sample, draw, key
-from diamond.engine.round_program import Progress, begin, run_rounds, together
+from diamond.engine.round_program import (
+    Progress,
+    agents_in_parallel,
+    initial_progress_with_links,
+    run_rounds,
+)
 from diamond.gallery import quadratic
-from diamond.network.mixing.lossy_mixer import mixing
+from diamond.network.mixing.lossy_mixer import make_mixer
 from diamond.problem import Problem
-from diamond.schedules.deferred import Setting, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve
 
-METHODS = {name: catalogue.maker(name) for name in catalogue.names() if name != "method"}
+METHODS = {name: catalogue.maker(name) for name in catalogue.names() if name != catalogue.COMPOSED}
 # Those of the paper and its kin, for what is tested round by round.
 FAMILY = ["diamond", "dsgd", "gt_sgd", "interact", "k_free", "m_sgd", "svr_interact"]
 ALGORITHMS = {name: METHODS[name] for name in FAMILY}
@@ -121,11 +126,14 @@ def _drawn(key, t, agent, rows, links, batch, sampling):
 
 def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> list[Progress]:
     """Where the run stands after 0, 1, .., `rounds` rounds; no measuring."""
-    setting = Setting(problem, network, algorithm.batch, seed)
+    setting = ResolutionContext(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, setting).algorithm
-    fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
-    options = {"sampling": sampling, "size": together(fixed[1].train)}  # those of `simulate`
-    found = [begin(*fixed[:3], *problem.start(seed))]
+    fixed = algorithm, problem.objectives(algorithm.batch), make_mixer(network), key(seed)
+    options = {
+        "sampling": sampling,
+        "size": agents_in_parallel(fixed[1].train),
+    }  # those of `simulate`
+    found = [initial_progress_with_links(*fixed[:3], *problem.start(seed))]
     for t in range(rounds):
         after, sound = run_rounds(*fixed, found[-1], jnp.int32(t + 1), **options)
         assert sound
@@ -135,11 +143,14 @@ def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> lis
 
 def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progress:
     """Where the run stands after `rounds` rounds; no measuring."""
-    setting = Setting(problem, network, algorithm.batch, seed)
+    setting = ResolutionContext(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, setting).algorithm
-    fixed = algorithm, problem.objectives(algorithm.batch), mixing(network), key(seed)
-    options = {"sampling": sampling, "size": together(fixed[1].train)}  # those of `simulate`
-    first = begin(*fixed[:3], *problem.start(seed))
+    fixed = algorithm, problem.objectives(algorithm.batch), make_mixer(network), key(seed)
+    options = {
+        "sampling": sampling,
+        "size": agents_in_parallel(fixed[1].train),
+    }  # those of `simulate`
+    first = initial_progress_with_links(*fixed[:3], *problem.start(seed))
     after, sound = run_rounds(*fixed, first, jnp.int32(rounds), **options)
     assert sound
     return after

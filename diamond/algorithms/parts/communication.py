@@ -33,7 +33,7 @@ from ...core import pytrees
 from ...core.pytrees import Tree
 from ...core.suggestions import did_you_mean
 from ...interface.round_interface import Message
-from ...schedules.deferred import Deferred, Found, Setting
+from ...schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ...schedules.step_schedules import Number
 from .variables import STATIC
 
@@ -47,7 +47,7 @@ class Given(NamedTuple):
 
     s: Tree
     memory: Any  # state of the move between rounds
-    d: Tree  # None in `tell` of an early move
+    d: Tree  # None in `outgoing` of a move that sends before the gradient
     old: Tree  # d of the previous round, if the move needs it
     step: Number
 
@@ -71,7 +71,7 @@ class Move:
     vectors: ClassVar[Any] = 1  # number of vectors sent
     share_of_step: ClassVar[Any] = 1.0  # step of a y with this move, relative to 1 / (1.5 L)
     networks: ClassVar[Any] = "directed"  # widest kind of network on which the move is correct
-    early: ClassVar[Any] = False  # whether it sends before d is known
+    sends_before_gradient: ClassVar[Any] = False  # whether it sends before d is known
     keeps: ClassVar[Any] = False  # whether it needs the previous d
 
     def init(self, s: Tree) -> Any:
@@ -90,12 +90,12 @@ class Local(Move):
 
     prox: Any = None
     vectors = 0
-    early = True
+    sends_before_gradient = True
 
-    def tell(self, given: Given) -> Message:
+    def outgoing(self, given: Given) -> Message:
         return Message()
 
-    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+    def incoming(self, given: Given, sent: Message, change: Message) -> tuple[Tree, Any]:
         return _along(given, given.d, self.prox, None), None
 
 
@@ -110,15 +110,17 @@ class Gossip(Move):
     networks = "balanced"
 
     @property
-    def early(self) -> bool:
+    def sends_before_gradient(self) -> bool:
         return self.order == "paper"
 
-    def tell(self, given: Given) -> Message:
-        return Message(given.s if self.early else _along(given, given.d, self.prox, self.relax))
+    def outgoing(self, given: Given) -> Message:
+        return Message(
+            given.s if self.sends_before_gradient else _along(given, given.d, self.prox, self.relax)
+        )
 
-    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
-        moved = pytrees.add(told.average, change.average)
-        if self.early:
+    def incoming(self, given: Given, sent: Message, change: Message) -> tuple[Tree, Any]:
+        moved = pytrees.add(sent.average, change.average)
+        if self.sends_before_gradient:
             moved = _relaxed(given, pytrees.axpy(-given.step, given.d, moved), self.relax)
         return moved, None
 
@@ -140,7 +142,7 @@ class Tracking(Move):
     keeps = True
 
     @property
-    def early(self) -> bool:
+    def sends_before_gradient(self) -> bool:
         return self.order == "paper"
 
     @property
@@ -154,15 +156,15 @@ class Tracking(Move):
     def tracker(self, memory: Any) -> Tree | None:
         return memory
 
-    def tell(self, given: Given) -> Message:
-        if self.early:
+    def outgoing(self, given: Given) -> Message:
+        if self.sends_before_gradient:
             return Message(given.s, given.memory)
         u = pytrees.add(given.memory, pytrees.sub(given.d, given.old))
         return Message(_along(given, u, self.prox, self.relax), u)
 
-    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
-        moved, u = pytrees.add(told, change)
-        if not self.early:
+    def incoming(self, given: Given, sent: Message, change: Message) -> tuple[Tree, Any]:
+        moved, u = pytrees.add(sent, change)
+        if not self.sends_before_gradient:
             return moved, u
         u = pytrees.add(u, pytrees.sub(given.d, given.old))
         return _relaxed(given, pytrees.axpy(-given.step, u, moved), self.relax), u
@@ -182,12 +184,12 @@ class Diffusion(Move):
     def init(self, s: Tree) -> Any:
         return pytrees.zeros(s)
 
-    def tell(self, given: Given) -> Message:
+    def outgoing(self, given: Given) -> Message:
         return Message(pytrees.sub(pytrees.axpy(-given.step, given.d, given.s), given.memory))
 
-    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+    def incoming(self, given: Given, sent: Message, change: Message) -> tuple[Tree, Any]:
         c = pytrees.scale(self.share, change.average)
-        return pytrees.add(told.average, c), pytrees.sub(given.memory, c)
+        return pytrees.add(sent.average, c), pytrees.sub(given.memory, c)
 
 
 @pytrees.pytree
@@ -203,15 +205,15 @@ class Extra(Move):
     share: Any = 1.0
     share_of_step = 0.5
     networks = "symmetric"
-    early = True
+    sends_before_gradient = True
 
     def init(self, s: Tree) -> Any:
         return pytrees.zeros(s)
 
-    def tell(self, given: Given) -> Message:
+    def outgoing(self, given: Given) -> Message:
         return Message(given.s)
 
-    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
+    def incoming(self, given: Given, sent: Message, change: Message) -> tuple[Tree, Any]:
         c = pytrees.scale(self.share, change.average)
         moved = pytrees.sub(
             pytrees.axpy(-given.step, given.d, pytrees.add(given.s, c)), given.memory
@@ -242,12 +244,12 @@ class Push(Move):
     def init(self, s: Tree) -> Any:
         return Pushed(s, _one(s))
 
-    def tell(self, given: Given) -> Message:
+    def outgoing(self, given: Given) -> Message:
         q, w = given.memory
         return Message(None, Pushed(pytrees.axpy(-given.step, given.d, q), w))
 
-    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
-        pushed = pytrees.add(told.total, change.total)
+    def incoming(self, given: Given, sent: Message, change: Message) -> tuple[Tree, Any]:
+        pushed = pytrees.add(sent.total, change.total)
         return _quotient(pushed), pushed
 
 
@@ -266,24 +268,24 @@ class PushTracking(Move):
     def tracker(self, memory: Any) -> Tree | None:
         return memory[1]
 
-    def tell(self, given: Given) -> Message:
+    def outgoing(self, given: Given) -> Message:
         (q, w), u = given.memory
         u = pytrees.add(u, pytrees.sub(given.d, given.old))
         return Message(None, (Pushed(pytrees.axpy(-given.step, u, q), w), u))
 
-    def hear(self, given: Given, told: Message, change: Message) -> tuple[Tree, Any]:
-        pushed, u = pytrees.add(told.total, change.total)
+    def incoming(self, given: Given, sent: Message, change: Message) -> tuple[Tree, Any]:
+        pushed, u = pytrees.add(sent.total, change.total)
         return _quotient(pushed), (pushed, u)
 
 
-def _share(setting: Setting) -> Found:
+def _share(setting: ResolutionContext) -> ResolvedValue:
     """Return 1 if M has no negative eigenvalue, else 1/2: (I + M) / 2 has none."""
     if setting.network is None:
-        return Found(1.0, lasting=True)
-    return Found(0.5 if setting.network.min_eigenvalue < -1e-12 else 1.0, lasting=True)
+        return ResolvedValue(1.0, lasting=True)
+    return ResolvedValue(0.5 if setting.network.min_eigenvalue < -1e-12 else 1.0, lasting=True)
 
 
-def _whole_share(setting: Setting) -> Found:
+def _whole_share(setting: ResolutionContext) -> ResolvedValue:
     """Return 1; reject M with an eigenvalue of -1/3 or less, where diffusion diverges."""
     if setting.network is not None and setting.network.min_eigenvalue <= LEAST:
         raise ValueError(
@@ -291,7 +293,7 @@ def _whole_share(setting: Setting) -> Found:
             f"{setting.network.min_eigenvalue:.2f}; exact diffusion needs all above -1/3: leave "
             f"lazy out, or take mixing='laplacian'"
         )
-    return Found(1.0, lasting=True)
+    return ResolvedValue(1.0, lasting=True)
 
 
 def local() -> Local:

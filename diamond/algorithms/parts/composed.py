@@ -1,12 +1,12 @@
-"""Composed methods: a plan of which variables move, in which order, and how often.
+"""Composed methods: which variables move, in which order, and how often.
 
 A method consists of five choices:
 
     directions   gradient: x      implicit(h): x, y      carried, penalty: x, y, z
     estimator    plain, average, momentum, recursive, saga
     x, y, z      Variable(step, move), move one of local, gossip, tracking, extra, diffusion
-    plan         "xyz": all at once; "y z x": one after another; "y*10 z*10 x": in inner loops
-    solves       personal, common, none: supported kinds of lower level
+    update_order "xyz": all at once; "y z x": one after another; "y*10 z*10 x": in inner loops
+    lower_levels personal, common, none: supported kinds of lower level
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class State(NamedTuple):
     x: Tree
     y: Tree
     z: Tree
-    last: tuple[Point | None, ...]  # per part of the plan, the point of its last directions
+    last: tuple[Point | None, ...]  # per word of the update order, the point of its last directions
     old: Point  # p, v, w: last directions of x, y, z
     memory: Point  # states of the moves: a tracker u, ...
     table: Any  # state of the estimator
@@ -74,9 +74,9 @@ class ComposedAlgorithm:
     y: Variable | None = None
     z: Variable | None = None
     batch: int = field(default=64, metadata=STATIC)
-    plan: str = field(default="xyz", metadata=STATIC)
-    inner: Any = field(default=1, metadata=STATIC)  # value of "*inner" in the plan
-    solves: tuple[str, ...] = field(default=("personal",), metadata=STATIC)
+    update_order: str = field(default="xyz", metadata=STATIC)
+    inner: Any = field(default=1, metadata=STATIC)  # value of "*inner" in the update order
+    lower_levels: tuple[str, ...] = field(default=("personal",), metadata=STATIC)
 
     def __post_init__(self) -> None:
         wanted, given = self.directions.variables, "".join(self.variables)
@@ -85,12 +85,16 @@ class ComposedAlgorithm:
                 f"these directions are of {', '.join(wanted)}; moves were given for "
                 f"{', '.join(given)}"
             )
-        words = [word.partition("*") for word in self.plan.split()]
+        words = [word.partition("*") for word in self.update_order.split()]
         letters = "".join(name for name, _, _ in words)
         if sorted(n for n in letters if n in given) != list(given) or set(letters) - set("xyz"):
-            raise ValueError(f"plan {self.plan!r} must move each of {', '.join(given)} once")
+            raise ValueError(
+                f"update_order {self.update_order!r} must move each of {', '.join(given)} once"
+            )
         if any(k not in ("", "inner") and (not k.isdigit() or int(k) < 1) for _, _, k in words):
-            raise ValueError(f"plan {self.plan!r}: how often is a whole number, as in 'y*10 x'")
+            raise ValueError(
+                f"update_order {self.update_order!r}: how often is a whole number, as in 'y*10 x'"
+            )
         if isinstance(self.estimator, estimators.Saga) and not self.directions.splits:
             raise ValueError("a table of blocks needs directions carried, penalty or gradient")
 
@@ -110,13 +114,13 @@ class ComposedAlgorithm:
 
     @property
     def stages(self) -> tuple["Part", ...]:
-        words = [word.partition("*") for word in self.plan.split()]
+        words = [word.partition("*") for word in self.update_order.split()]
         names = ["".join(n for n in word if n in self.variables) for word, _, _ in words]
-        times = [self.inner if k == "inner" else int(k or 1) for _, _, k in words]
-        kept = [(n, k) for n, k in zip(names, times) if n]
+        repeats = [self.inner if k == "inner" else int(k or 1) for _, _, k in words]
+        kept = [(n, k) for n, k in zip(names, repeats) if n]
         return tuple(Part(self, i, n, k) for i, (n, k) in enumerate(kept))
 
-    def specialize(self, problem: Problem) -> "Loop":
+    def specialize(self, problem: Problem) -> "ComposedAlgorithm":
         """Specialize the method for this problem.
 
         Without a lower level, x moves along the gradient of f; if x is regularized, its move ends
@@ -124,21 +128,21 @@ class ComposedAlgorithm:
         """
         method = self
         if problem.lower_level == "none" and self.y is not None:
-            method = replace(self, directions=Gradient(), y=None, z=None, plan="x")
+            method = replace(self, directions=Gradient(), y=None, z=None, update_order="x")
         if problem.prox is not None:
             method = replace(method, x=_with_prox(method.x, problem.prox))
         share = 1.0 if method.y is None else method.y.move.share_of_step
         return with_learned_numbers(method, problem, share)
 
-    def shrunk(self, factor: Number) -> "Loop":
+    def with_scaled_steps(self, factor: Number) -> "ComposedAlgorithm":
         """Return the method with steps `factor` times as long, except learned steps."""
         given = {n: v for n, v in self.variables.items() if not learned_names(v.step)}
         smaller = lambda v: replace(v, step=Scaled(factor, v.step))
         return replace(self, **{name: smaller(v) for name, v in given.items()})
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         steps = {STEPS[name]: v.step(t) for name, v in self.variables.items()}
-        return steps | self.estimator.numbers(t)
+        return steps | self.estimator.schedule_values(t)
 
     def auxiliary(self, state: State) -> Tree | None:
         """Return z if z solves g_yy z = f_y."""
@@ -159,12 +163,12 @@ class ComposedAlgorithm:
     @property
     def statistics_weight(self) -> float:
         plain = isinstance(self.estimator, estimators.Plain) and not self.estimator.full
-        return 0.3 if plain and self.directions.links else 1.0
+        return 0.3 if plain and self.directions.hessian_batches else 1.0
 
     def smoothing_delay(self, t: Number) -> Number:
         """Return the number of rounds by which averaged directions lag."""
         average = isinstance(self.estimator, estimators.Average)
-        return 1 / self.estimator.numbers(t)["theta"] - 1 if average else 0.0
+        return 1 / self.estimator.schedule_values(t)["theta"] - 1 if average else 0.0
 
     def init(self, x: Tree, y: Tree) -> State:
         point = self.directions.start(x, y)
@@ -180,7 +184,7 @@ class ComposedAlgorithm:
 
 
 def _with_prox(x: Variable, prox: Any) -> Variable:
-    takes = hasattr(x.move, "prox") and not (x.move.early and x.move.vectors)
+    takes = hasattr(x.move, "prox") and not (x.move.sends_before_gradient and x.move.vectors)
     if not takes:
         raise ValueError(
             f"x of this problem has a prox, which {type(x.move).__name__.lower()}"
@@ -191,20 +195,20 @@ def _with_prox(x: Variable, prox: Any) -> Variable:
 
 
 class Part(NamedTuple):
-    """One word of the plan: variables that move at once, and the number of repeats."""
+    """One word of the update order: variables that move at once, and the number of repeats."""
 
     loop: ComposedAlgorithm
     number: int
     names: str
-    times: int
+    repeats: int
 
     @property
     def variables(self) -> dict[str, Variable]:
         return {n: v for n, v in self.loop.variables.items() if n in self.names}
 
     @property
-    def links(self) -> int:
-        return self.loop.directions.links if self.moves_x else 0
+    def hessian_batches(self) -> int:
+        return self.loop.directions.hessian_batches if self.moves_x else 0
 
     @property
     def moves_x(self) -> bool:
@@ -224,8 +228,8 @@ class Part(NamedTuple):
         return self.loop.x.move.tracker(state.memory.x)
 
     @property
-    def early(self) -> bool:
-        return all(v.move.early for v in self.variables.values())
+    def sends_before_gradient(self) -> bool:
+        return all(v.move.sends_before_gradient for v in self.variables.values())
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -249,18 +253,18 @@ class Part(NamedTuple):
             yield name, v.move, communication.Given(s, memory, d, old, v.step(t))
 
     def outgoing(self, state: State, estimate: Estimate | None, t: Number) -> Message:
-        told = {name: move.tell(given) for name, move, given in self._each(state, estimate, t)}
-        half = lambda k: {name: m[k] for name, m in told.items() if m[k] is not None}
+        sent = {name: move.outgoing(given) for name, move, given in self._each(state, estimate, t)}
+        half = lambda k: {name: m[k] for name, m in sent.items() if m[k] is not None}
         return Message(half(0), half(1))
 
     def update(
-        self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
+        self, state: State, estimate: Estimate, sent: Message, change: Message, t: Number
     ) -> State:
         loop, old, memory, moved = self.loop, state.old, state.memory, {}
         found, table = estimate
         for name, move, given in self._each(state, estimate, t):
             of = lambda m: Message(m.average.get(name), m.total.get(name))
-            moved[name], kept = move.hear(given, of(told), of(change))
+            moved[name], kept = move.incoming(given, of(sent), of(change))
             memory = memory.put(**{name: kept})
             if name in loop.estimator.keeps or move.keeps:
                 old = old.put(**{name: getattr(found, name)})

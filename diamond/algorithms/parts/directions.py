@@ -32,7 +32,7 @@ Found = tuple[list[Point], Cost]
 class Gradient:
     """Direction f_x(xi) of x."""
 
-    links: ClassVar[int] = 0
+    hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "x"
     splits: ClassVar[bool] = True  # into parts of f and of g
     hypergradient: ClassVar[None] = None
@@ -64,8 +64,8 @@ class Implicit:
     splits: ClassVar[bool] = False
 
     @property
-    def links(self) -> int:
-        return self.hypergradient.links
+    def hessian_batches(self) -> int:
+        return self.hypergradient.hessian_batches
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y)
@@ -96,7 +96,7 @@ class Carried:
     """
 
     differences: bool = field(default=False, metadata=STATIC)
-    links: ClassVar[int] = 0
+    hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "xyz"
     splits: ClassVar[bool] = True
     hypergradient: ClassVar[None] = None
@@ -167,7 +167,7 @@ class Penalty:
     """
 
     lam: Schedule
-    links: ClassVar[int] = 0
+    hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "xyz"
     splits: ClassVar[bool] = True
     hypergradient: ClassVar[None] = None

@@ -22,7 +22,7 @@ from ...core.pytrees import Tree
 from ...core.sampling import Sample, endless
 from ...core.suggestions import did_you_mean
 from ...core.validation import as_int
-from ...schedules.deferred import Deferred, Found, Measured, Setting
+from ...schedules.deferred import Deferred, Measured, ResolutionContext, ResolvedValue
 from ...schedules.step_schedules import Number, Schedule, schedule, weight
 from .variables import STATIC, Point, over
 
@@ -70,7 +70,7 @@ class Plain:
     recalls: ClassVar[bool] = False  # whether it needs the previous point
     keeps: ClassVar[str] = ""  # variables whose previous direction it needs
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         return {}
 
     def init(self, point: Point) -> Any:
@@ -94,7 +94,7 @@ class Average:
     def keeps(self) -> str:
         return "x" if self.gamma is None else "xyz"
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         found = {"theta": weight(self.theta, t)}
         return found if self.gamma is None else found | {"gamma": weight(self.gamma, t)}
 
@@ -120,7 +120,7 @@ class Momentum:
     recalls: ClassVar[bool] = True
     keeps: ClassVar[str] = "xyz"
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         return {"eta": weight(self.eta, t), "gamma": weight(self.gamma, t)}
 
     def init(self, point: Point) -> Any:
@@ -148,7 +148,7 @@ class Recursive:
     recalls: ClassVar[bool] = True
     keeps: ClassVar[str] = "xyz"
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         return {"period": self.period}
 
     def init(self, point: Point) -> Any:
@@ -192,7 +192,7 @@ class Saga:
     recalls: ClassVar[bool] = False
     keeps: ClassVar[str] = ""
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         return {}
 
     def init(self, point: Point) -> Table:
@@ -223,7 +223,7 @@ class Saga:
         return found, Table(*map(over, given.memory, new)), cost
 
 
-def _blocks(setting: Setting) -> Found:
+def _blocks(setting: ResolutionContext) -> ResolvedValue:
     """Return the number of blocks of the largest agent; reject rows that batches do not divide."""
 
     def measure() -> Measured:
@@ -240,8 +240,8 @@ def _blocks(setting: Setting) -> Found:
         most = np.max(counts, axis=0) // setting.batch
         return most.astype(jnp.zeros(()).dtype)[:, None], Cost()
 
-    (found,), cost = setting.talk.largest("blocks", measure)
-    return Found(int(found), cost, agreed=1, talks=1, lasting=True)
+    (found,), cost = setting.consensus.maximum("blocks", measure)
+    return ResolvedValue(int(found), cost, agreed=1, talks=1, lasting=True)
 
 
 def plain(full: bool = False) -> Plain:
@@ -271,13 +271,13 @@ def saga() -> Saga:
     return Saga(Deferred("blocks", _blocks))
 
 
-def _root_of_rows(setting: Setting) -> Found:
+def _root_of_rows(setting: ResolutionContext) -> ResolvedValue:
     def measure() -> Measured:
         roots = np.ceil(np.sqrt(setting.problem.all_rows("train")))
         return roots.astype(jnp.zeros(()).dtype)[:, None], Cost()
 
-    (found,), cost = setting.talk.largest("period", measure)
-    return Found(int(found), cost, agreed=1, talks=1, lasting=True)
+    (found,), cost = setting.consensus.maximum("period", measure)
+    return ResolvedValue(int(found), cost, agreed=1, talks=1, lasting=True)
 
 
 def estimated(name: str, weights: Mapping[str, Schedule], period: int | None) -> Any:

@@ -97,7 +97,7 @@ class Momentum(Single):
     eta: Schedule
     floor: Any
     batch: int = field(metadata={"static": True})
-    solves: tuple[str, ...] = field(default=("personal",), metadata={"static": True})
+    lower_levels: tuple[str, ...] = field(default=("personal",), metadata={"static": True})
     STEPS = "alpha", "beta", "eta"
 
     def init(self, x: Tree, y: Tree) -> State:

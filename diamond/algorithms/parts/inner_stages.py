@@ -30,8 +30,8 @@ class Outer(NamedTuple):
     """Stage that moves x along p; every `period` rounds p and v use all rows."""
 
     method: Any  # alpha, beta, along, period
-    times: int = 1
-    early: bool = False
+    repeats: int = 1
+    sends_before_gradient: bool = False
     moves_x: bool = True
 
     def x_direction(self, estimate: Any, state: State) -> Tree:
@@ -44,8 +44,8 @@ class Outer(NamedTuple):
         return None
 
     @property
-    def links(self) -> int:
-        return self.method.along.links
+    def hessian_batches(self) -> int:
+        return self.method.along.hessian_batches
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -64,23 +64,23 @@ class Outer(NamedTuple):
         return Message(pytrees.axpy(-self.method.alpha(t), estimate[0].x, state.x))
 
     def update(
-        self, state: State, estimate: Any, told: Message, change: Message, t: Number
+        self, state: State, estimate: Any, sent: Message, change: Message, t: Number
     ) -> State:
         directions, last = estimate
-        return State(pytrees.add(told.average, change.average), state.y, last, directions)
+        return State(pytrees.add(sent.average, change.average), state.y, last, directions)
 
 
 class Inner(NamedTuple):
     """Stage that updates p and v to the current x and y, and moves y along v."""
 
     method: Any  # alpha, beta, along, period
-    times: int
-    early: bool = True
+    repeats: int
+    sends_before_gradient: bool = True
     moves_x: bool = False
 
     @property
-    def links(self) -> int:
-        return self.method.along.links
+    def hessian_batches(self) -> int:
+        return self.method.along.hessian_batches
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -93,7 +93,7 @@ class Inner(NamedTuple):
         return Message()
 
     def update(
-        self, state: State, estimate: Any, told: Message, change: Message, t: Number
+        self, state: State, estimate: Any, sent: Message, change: Message, t: Number
     ) -> State:
         directions, now = estimate
         y = pytrees.axpy(-self.method.beta(t), directions.y, state.y)

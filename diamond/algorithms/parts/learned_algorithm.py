@@ -29,7 +29,7 @@ from ...core.pytrees import Tree
 from ...core.sampling import Sample
 from ...interface.round_interface import Message
 from ...problem import Objectives, Problem
-from ...schedules.deferred import Deferred, Found, Setting
+from ...schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ...schedules.learned import learned_names, with_numbers
 from ...schedules.step_schedules import Number
 from .learned_step import LearnedStep, StepMemory, initial_memory
@@ -111,8 +111,8 @@ class LearnedNumbers:
         return int(self.method.batch)
 
     @property
-    def solves(self) -> tuple[str, ...]:
-        return tuple(self.method.solves)
+    def lower_levels(self) -> tuple[str, ...]:
+        return tuple(self.method.lower_levels)
 
     @property
     def networks(self) -> str:
@@ -129,7 +129,7 @@ class LearnedNumbers:
     @property
     def lower_steps(self) -> int:
         """Steps of y per round."""
-        return max(stage.times for stage in self.method.stages)
+        return max(stage.repeats for stage in self.method.stages)
 
     @property
     def carries_z(self) -> bool:
@@ -151,13 +151,15 @@ class LearnedNumbers:
         """Factor by which steps of y and z are shorter after rollbacks."""
         return jnp.minimum(self.caution, MOST_CAUTION)
 
-    def shrunk(self, factor: Number) -> "LearnedNumbers":
+    def with_scaled_steps(self, factor: Number) -> "LearnedNumbers":
         """Return the method with steps `factor` times as long."""
-        return replace(self, method=self.method.shrunk(factor), caution=self.caution / factor)
+        return replace(
+            self, method=self.method.with_scaled_steps(factor), caution=self.caution / factor
+        )
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         """Return the numbers that are not learned."""
-        given = self.method.numbers(t)
+        given = self.method.schedule_values(t)
         return {name: value for name, value in given.items() if not learned_names(value)}
 
     def learned(self, state: State) -> dict[str, jax.Array]:
@@ -204,16 +206,16 @@ class LearnedStage(NamedTuple):
         return self.algorithm.method.stages[self.number]
 
     @property
-    def times(self) -> int:
-        return int(self.stage.times)
+    def repeats(self) -> int:
+        return int(self.stage.repeats)
 
     @property
-    def links(self) -> int:
-        return int(self.stage.links)
+    def hessian_batches(self) -> int:
+        return int(self.stage.hessian_batches)
 
     @property
-    def early(self) -> bool:
-        return bool(self.stage.early)
+    def sends_before_gradient(self) -> bool:
+        return bool(self.stage.sends_before_gradient)
 
     def filled(self, curvature: Curvature | None, step: StepMemory | None) -> Any:
         """Return the stage of the method with its numbers."""
@@ -284,11 +286,11 @@ class LearnedStage(NamedTuple):
         )
 
     def outgoing(self, state: State, estimate: Estimate | None, t: Number) -> Message:
-        if estimate is None or self.early:
+        if estimate is None or self.sends_before_gradient:
             found, before, curvature, step = None, state.method, state.curvature, state.step
         else:
             found, before, curvature, step = estimate
-        told = self.filled(curvature, step).outgoing(before, found, t)
+        sent = self.filled(curvature, step).outgoing(before, found, t)
         extra: dict[str, Any] = {}
         if self.stage.moves_x and step is not None:
             extra["step"] = step.scalars
@@ -296,10 +298,10 @@ class LearnedStage(NamedTuple):
                 extra["direction"] = step.tracked
         if self.stage.moves_x and self.algorithm.level == "common" and curvature is not None:
             extra["curvature"] = curvature.largest
-        return Message({"method": told.average} | extra, told.total) if extra else told
+        return Message({"method": sent.average} | extra, sent.total) if extra else sent
 
     def update(
-        self, state: State, estimate: Estimate, told: Message, change: Message, t: Number
+        self, state: State, estimate: Estimate, sent: Message, change: Message, t: Number
     ) -> State:
         found, before, curvature, step = estimate
         stage = self.filled(curvature, step)
@@ -313,8 +315,8 @@ class LearnedStage(NamedTuple):
             if self.algorithm.level == "common" and curvature is not None:
                 largest = curvature.largest + changes["curvature"]
                 curvature = curvature._replace(largest=largest)
-            told, change = (Message(m.average["method"], m.total) for m in (told, change))
-        method = stage.update(before, found, told, change, t)
+            sent, change = (Message(m.average["method"], m.total) for m in (sent, change))
+        method = stage.update(before, found, sent, change, t)
         if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
             solved = curvature.work.solved & jnp.asarray(t > 0)
             kept = {
@@ -340,10 +342,10 @@ def with_learned_numbers(method: Any, problem: Problem, share: float) -> Any:
     return LearnedNumbers(method, stable, monitor=monitor, level=problem.lower_level)
 
 
-def _stable_share(setting: Setting, share: float) -> Found:
+def _stable_share(setting: ResolutionContext, share: float) -> ResolvedValue:
     """Return the share of 1 / (MARGIN L) that is stable for gradient tracking on this network."""
     if setting.network is None or share == 1.0:
-        return Found(share, lasting=True)
+        return ResolvedValue(share, lasting=True)
     network = setting.network.damped(0, 25)
     stable = MARGIN * network.tracking["atc"] / 2
-    return Found(min(share / network.step_inflation, stable), lasting=True)
+    return ResolvedValue(min(share / network.step_inflation, stable), lasting=True)

@@ -14,9 +14,9 @@ from .learned_algorithm import with_learned_numbers
 class Single:
     """A method whose round is one stage, the method itself, sent after it is computed."""
 
-    times: ClassVar[int] = 1
-    links: ClassVar[int] = 0
-    early: ClassVar[bool] = False
+    repeats: ClassVar[int] = 1
+    hessian_batches: ClassVar[int] = 0
+    sends_before_gradient: ClassVar[bool] = False
     STEPS: ClassVar[tuple[str, ...]] = ("alpha", "beta")  # schedules among its fields
     networks: ClassVar[str] = "balanced"  # widest kind of network on which it is correct
     about: ClassVar[str]  # directions; estimator; moves; plan; exchanges; calls
@@ -25,10 +25,10 @@ class Single:
     def stages(self) -> tuple[Any, ...]:
         return (self,)
 
-    def numbers(self, t: Number) -> dict[str, Number]:
+    def schedule_values(self, t: Number) -> dict[str, Number]:
         return {name: getattr(self, name)(t) for name in self.STEPS}
 
-    def shrunk(self, factor: Number) -> Any:
+    def with_scaled_steps(self, factor: Number) -> Any:
         """Return the method with steps `factor` times as long, except learned steps."""
         steps = {name: getattr(self, name) for name in ("alpha", "beta")}
         given = {name: Scaled(factor, s) for name, s in steps.items() if not learned_names(s)}

@@ -13,7 +13,7 @@ from ...core.pytrees import Tree
 from ...core.sampling import EACH, Sampling
 from ...hardware.compiler import MEASURES, compiled
 from ...problem import Objectives, Problem
-from ...schedules.deferred import Setting, agent_numbers, resolve
+from ...schedules.deferred import ResolutionContext, agent_numbers, resolve
 from ...schedules.learned import with_numbers
 from ..estimator_interface import Hypergradient
 from ..exact_hypergradient import exact
@@ -78,7 +78,7 @@ def check(
         bound, _ = lipschitz(problem, *point, batch, seed)
         known = {"lipschitz": bound, "beta": 1 / bound, "z": jax.tree.map(jnp.zeros_like, point[1])}
         estimator = with_numbers(estimator, known)
-        estimator = resolve(estimator, Setting(problem, None, batch, seed)).algorithm
+        estimator = resolve(estimator, ResolutionContext(problem, None, batch, seed)).algorithm
         objectives = problem.objectives(batch)
         found = _moments(estimator, objectives, point, draws, _key(seed), batch, sampling)
         norm, bias, error, deviation, cost = jax.tree.map(np.asarray, found)
@@ -97,7 +97,9 @@ def _moments(
 ) -> tuple:
     agents = jnp.arange(objectives.train.count.shape[0])
     rows = objectives.train.stored, objectives.valid.stored
-    drawn = partial(_draw, links=estimator.links, batch=batch, sampling=sampling)
+    drawn = partial(
+        _draw, hessian_batches=estimator.hessian_batches, batch=batch, sampling=sampling
+    )
 
     def estimate(t: jax.Array) -> tuple[Tree, Cost]:
         sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)

@@ -13,7 +13,7 @@ from ...core.linear_solvers import power_iteration
 from ...core.pytrees import Tree
 from ...hardware.compiler import compile_fast
 from ...problem import Objectives, Problem
-from ...schedules.deferred import Setting
+from ...schedules.deferred import ResolutionContext
 from ..implicit import hessian
 
 BATCHES = 8  # sampled Hessians per agent
@@ -82,7 +82,7 @@ def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.A
     return jax.vmap(of_agent)(agents, probes, x, y)
 
 
-def bends(setting: Setting, point: tuple[Tree, Tree]) -> np.ndarray:
+def bends(setting: ResolutionContext, point: tuple[Tree, Tree]) -> np.ndarray:
     """Estimate `curvature` on 8 mini-batches of each agent measured here, one row per agent."""
     key = sampling.key(setting.seed)
 

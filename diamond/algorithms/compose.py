@@ -9,22 +9,22 @@ from ._composition import Order, Step, Steps, composed
 from .parts import ComposedAlgorithm
 from .parts.directions import along
 
-__all__ = ["method"]
+__all__ = ["compose"]
 
 Directions = Literal["implicit", "carried", "penalty", "gradient"]
 Estimator = Literal["plain", "full", "average", "momentum", "recursive", "saga"]
 Move = Literal["local", "gossip", "gt", "extra", "ed", "push", "push_gt"]
-Solves = Literal["personal", "common", "none"]
+LowerLevel = Literal["personal", "common", "none"]
 
 
-def method(
+def compose(
     directions: Directions = "implicit",
     estimator: Estimator = "plain",
     x: Move = "gt",
     y: Move = "local",
     z: Move | None = None,
-    plan: str = "xyz",
-    solves: Solves | None = None,
+    update_order: str = "xyz",
+    lower_level: LowerLevel | None = None,
     alpha: Step = None,
     beta: Step = None,
     delta: Step = None,
@@ -48,9 +48,9 @@ def method(
             "recursive" (all rows every `period` rounds), "saga".
         x, y, z: move of each variable: "local", "gossip", "gt", "extra", "ed", "push", "push_gt"; z
             by default as y.
-        plan: "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops; "y*inner x"
-            uses `inner`, by default 10.
-        solves: "personal", "common" or "none"; by default derived from the move of y.
+        update_order: "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops;
+            "y*inner x" uses `inner`, by default 10.
+        lower_level: "personal", "common" or "none"; by default derived from the move of y.
         alpha, beta, delta: steps of x, y and z, numbers or schedules; None: learned.
         eta, gamma, theta: weights of the estimator, numbers or schedules.
         lam: penalty weight, a number or a schedule.
@@ -63,15 +63,15 @@ def method(
     """
     alone = directions == "gradient"
     z = y if z is None else z
-    solves = solves or ("none" if alone else "personal" if y == "local" else "common")
-    if solves == "personal" and (y, z) != ("local", "local"):
+    lower_level = lower_level or ("none" if alone else "personal" if y == "local" else "common")
+    if lower_level == "personal" and (y, z) != ("local", "local"):
         raise ValueError("a personal lower level is each agent's own: y and z must be 'local'")
-    if solves == "common" and "local" in (y, z):
+    if lower_level == "common" and "local" in (y, z):
         raise ValueError("a common lower level must be agreed upon: y and z cannot be 'local'")
     if x == "local":
         raise ValueError("x must be agreed upon: it cannot be 'local'")
-    fixed = re.search(r"y\w*\*(\d+)", plan)  # steps of y per step of x
-    times = inner if "inner" in plan else int(fixed.group(1)) if fixed else 1
+    fixed = re.search(r"y\w*\*(\d+)", update_order)  # steps of y per step of x
+    times = inner if "inner" in update_order else int(fixed.group(1)) if fixed else 1
     lags = 2 if directions in ("carried", "penalty") else 1
     named: dict[str, Any] = {"alpha": alpha} | ({} if alone else {"beta": beta})
     named |= {"delta": delta} if lags == 2 else {}
@@ -89,7 +89,9 @@ def method(
         order,
         steps,
         period=period,
-        plan="x" if alone else plan,
+        update_order="x" if alone else update_order,
         inner=times,
-        solves=(solves,) if solves != "personal" or lags == 2 else ("personal", "none"),
+        lower_levels=(lower_level,)
+        if lower_level != "personal" or lags == 2
+        else ("personal", "none"),
     )
