@@ -43,14 +43,14 @@ def read_algorithm(value: Any, base: Path | None = None) -> Component:
 
     The name may refer to the user's own function, "mine.py:make", relative to `base`.
     """
-    given = as_table(value, "name", '{name = "diamond", alpha = 0.1}')
-    name, label = given.pop("name"), given.pop("label", None)
+    table = as_table(value, "name", '{name = "diamond", alpha = 0.1}')
+    name, label = table.pop("name"), table.pop("label", None)
     written = name.lower().replace("-", "_")
     canonical = EARLIER_NAMES.get(written, written)
     earlier = EARLIER_OPTIONS.get(canonical, {})
-    given = {earlier.get(key, key): option for key, option in given.items()}
-    mine = None if base is None else user_function(name, base, "name")
-    if mine is None and canonical not in algorithm_names():
+    table = {earlier.get(key, key): option for key, option in table.items()}
+    function = None if base is None else user_function(name, base, "name")
+    if function is None and canonical not in algorithm_names():
         near = did_you_mean(name, algorithm_names())
         raise config_error(f'no algorithm {name!r}; {near}, or your own as "mine.py:make"', "name")
 
@@ -59,34 +59,37 @@ def read_algorithm(value: Any, base: Path | None = None) -> Component:
             raise config_error(f"must be text in quotes, not {label!r}", "label")
 
     def make() -> tuple[Any, Options]:
-        if mine is not None:
-            found, options = _call_user_function(mine, given)
+        if function is not None:
+            algorithm, options = _call_user_function(function, table)
         else:
-            found, options = build_with_options(canonical, catalogue.maker(canonical), given)
+            algorithm, options = build_with_options(canonical, catalogue.maker(canonical), table)
         try:
-            as_int("batch", found.batch, 1)
+            as_int("batch", algorithm.batch, 1)
         except ValueError as cause:
             raise config_error(str(cause), "batch") from None
-        return found, options
+        return algorithm, options
 
-    _, (found, options) = collect_errors(check_label, make)
-    if mine is not None:
-        named = label or (mine.path.stem if mine.make.__name__ == "make" else mine.make.__name__)
-        return Component(mine.spelled, options.spelled, lambda: found, named, mine.sources)
-    return Component(canonical, options.spelled, lambda: found, label or written)
+    _, (algorithm, options) = collect_errors(check_label, make)
+    if function is not None:
+        function_name = function.make.__name__
+        label = label or (function.path.stem if function_name == "make" else function_name)
+        return Component(
+            function.reference, options.toml_values, lambda: algorithm, label, function.sources
+        )
+    return Component(canonical, options.toml_values, lambda: algorithm, label or written)
 
 
-def _call_user_function(mine: UserFunction, given: dict[str, Any]) -> tuple[Any, Options]:
-    """Call the user's function with `given` and check that it returns an algorithm."""
-    found, options = build_with_options(mine.name, mine.called, given)
-    wanted = [name for name in vars(Algorithm) if not name.startswith("_")]
-    if missing := [name for name in wanted if not hasattr(found, name)]:
+def _call_user_function(function: UserFunction, table: dict[str, Any]) -> tuple[Any, Options]:
+    """Call the user's function with the options in `table`; check that it returns an algorithm."""
+    algorithm, options = build_with_options(function.name, function.wrapped, table)
+    required = [name for name in vars(Algorithm) if not name.startswith("_")]
+    if missing := [name for name in required if not hasattr(algorithm, name)]:
         raise config_error(
-            f"{mine.name} returned {type(found).__name__}, which lacks {', '.join(missing)}; "
-            f"return an algorithm, as diamond.diamond(...) is one",
+            f"{function.name} returned {type(algorithm).__name__}, which lacks "
+            f"{', '.join(missing)}; return an algorithm, as diamond.diamond(...) is one",
             "name",
         )
-    return found, options
+    return algorithm, options
 
 
 def graph_names() -> list[str]:
@@ -97,46 +100,50 @@ def graph_names() -> list[str]:
 def read_network(value: Any) -> Component:
     """Read a network from "er:9,p=0.3,seed=0", "ring:5", "torus:3x3", or a table with `graph`."""
     raw = parse_spec(value, "graph") if isinstance(value, str) else value
-    given = as_table(raw, "graph", '"er:9,p=0.3,seed=0" or {graph = "ring", agents = 5}')
-    name = given.pop("graph")
+    table = as_table(raw, "graph", '"er:9,p=0.3,seed=0" or {graph = "ring", agents = 5}')
+    name = table.pop("graph")
     canonical = ALIASES.get(name.lower(), name.lower().replace("-", "_"))
     if canonical not in graph_names():
         known = [*graph_names(), *ALIASES]
         raise config_error(f"no graph {name!r}; {did_you_mean(name, known)}", *_graph_key(value))
-    channels, gamma = given.pop("channel", []), given.pop("gamma", None)
+    channels, gamma = table.pop("channel", []), table.pop("gamma", None)
     make = getattr(network, canonical)
     taken = parameters(make)
-    positions = given.pop("", [])
+    positions = table.pop("", [])
     if len(positions) > len(taken):
         raise config_error(
             f"{value!r} gives more numbers than {canonical} takes ({', '.join(taken)})"
         )
-    given = dict(zip(taken, positions)) | given
-    costs = given.pop("links", None)
+    table = dict(zip(taken, positions)) | table
+    costs = table.pop("links", None)
     if isinstance(value, str):  # text holds no tables, so tables of links are separate
         flat = [
             key
-            for key in given
+            for key in table
             if key in parameters(network.Network.with_links, ["self"]) and key not in taken
         ]
-        costs = {key: given.pop(key) for key in flat} or costs
-    _, (found, options), (parts, said) = collect_errors(
+        costs = {key: table.pop(key) for key in flat} or costs
+    _, (network_built, options), (channel_objects, channel_tables) = collect_errors(
         lambda: _check_gamma(gamma),
-        lambda: build_with_options(canonical, make, given),
+        lambda: build_with_options(canonical, make, table),
         lambda: _read_channels(channels),
     )
-    spelled = options.spelled
+    toml_values = options.toml_values
     if costs is not None:
-        found, more = nest_errors("links", lambda: _add_links(found, costs))
-        spelled = spelled | {"links": more.spelled}
-    if parts or gamma is not None:
+        network_built, link_options = nest_errors("links", lambda: _add_links(network_built, costs))
+        toml_values = toml_values | {"links": link_options.toml_values}
+    if channel_objects or gamma is not None:
         try:
-            found = found.through(*parts, gamma=gamma)
+            network_built = network_built.through(*channel_objects, gamma=gamma)
         except ValueError as cause:
             raise config_error(str(cause), "channel") from None
-        spelled = spelled | ({"channel": said} if said else {}) | {"gamma": found.damping}
-    label = value if isinstance(value, str) else found.title
-    return Component(canonical, spelled, lambda: found, label)
+        toml_values = (
+            toml_values
+            | ({"channel": channel_tables} if channel_tables else {})
+            | {"gamma": network_built.damping}
+        )
+    label = value if isinstance(value, str) else network_built.title
+    return Component(canonical, toml_values, lambda: network_built, label)
 
 
 def _check_gamma(gamma: Any) -> None:
@@ -146,11 +153,11 @@ def _check_gamma(gamma: Any) -> None:
 
 def _read_channels(value: Any) -> tuple[list[Any], list[dict[str, Any]]]:
     """Read channels from names or tables with `name`; return them with all their options."""
-    given = value if isinstance(value, list) else [value]
-    each = enumerate(given)
-    read = [partial(nest_errors, i, partial(_read_channel, one)) for i, one in each]
-    made = nest_errors("channel", lambda: collect_errors(*read))
-    return [one for one, _ in made], [said for _, said in made]
+    tables = value if isinstance(value, list) else [value]
+    numbered = enumerate(tables)
+    readers = [partial(nest_errors, i, partial(_read_channel, channel)) for i, channel in numbered]
+    channels = nest_errors("channel", lambda: collect_errors(*readers))
+    return [channel for channel, _ in channels], [table for _, table in channels]
 
 
 def _read_channel(value: Any) -> tuple[Any, dict[str, Any]]:
@@ -159,15 +166,15 @@ def _read_channel(value: Any) -> tuple[Any, dict[str, Any]]:
     names = network.channels.__all__
     if name not in names:
         raise config_error(f"no channel {name!r}; {did_you_mean(name, names)}", "name")
-    made, found = build_with_options(name, getattr(network.channels, name), options)
-    return made, {"name": name, **found.spelled}
+    channel, channel_options = build_with_options(name, getattr(network.channels, name), options)
+    return channel, {"name": name, **channel_options.toml_values}
 
 
-def _add_links(made: network.Network, costs: Any) -> tuple[network.Network, Options]:
+def _add_links(network_built: network.Network, costs: Any) -> tuple[network.Network, Options]:
     """Return the network with the links that the table `costs` describes."""
     if not isinstance(costs, dict):
         raise config_error(f"must be a table, as in {{rate = 1e6, latency = 0.01}}, not {costs!r}")
-    return build_with_options("links", made.with_links, costs)
+    return build_with_options("links", network_built.with_links, costs)
 
 
 def as_table(value: Any, key: str, example: str) -> dict[str, Any]:
@@ -190,17 +197,17 @@ def _graph_key(value: Any) -> tuple[str, ...]:
 def parse_spec(text: str, key: str) -> dict[str, Any]:
     """Parse "name:3x3,option=value" into {key: name, "": positions, option: value}."""
     name, _, rest = text.partition(":")
-    found: dict[str, Any] = {key: name.strip()}
+    options: dict[str, Any] = {key: name.strip()}
     positions: list[Any] = []
     for word in filter(None, (word.strip() for word in rest.split(","))):
         option, equals, value = word.partition("=")
         if equals:
-            found[option.strip()] = parse_literal(value.strip())
+            options[option.strip()] = parse_literal(value.strip())
         elif re.fullmatch(r"\d+(x\d+)+", word):
             positions += [int(side) for side in word.split("x")]
         else:
             positions.append(parse_literal(word))
-    return found | {"": positions} if positions else found
+    return options | {"": positions} if positions else options
 
 
 def parse_literal(text: str) -> Any:

@@ -12,9 +12,9 @@ from .. import data
 from ..core.suggestions import did_you_mean
 from ..data import Dataset
 from ..data.dataset import SHOWN
-from .validation_errors import wrong
+from .validation_errors import config_error
 
-KNOWN: dict[str, Callable[..., Dataset]] = {
+DATASETS: dict[str, Callable[..., Dataset]] = {
     "a9a": data.a9a,
     "cifar10": data.cifar10,
     "digits": lambda folder=None: data.digits(),
@@ -22,14 +22,16 @@ KNOWN: dict[str, Callable[..., Dataset]] = {
     "mnist": data.mnist,
 }
 
-TABLES: dict[str, Callable[..., Dataset]] = {
+TABLE_READERS: dict[str, Callable[..., Dataset]] = {
     ".csv": data.csv,
     ".tsv": data.csv,
     ".parquet": data.parquet,
 }
-AGENT = "{agent}"  # placeholder in a pattern of file names
+AGENT_PLACEHOLDER = "{agent}"  # placeholder in a pattern of file names
 Files = str | list[str] | dict[str, str]  # the same, as in a file
-Place = str | Sequence[str] | Mapping[str, str]  # a name or path, several, or several by site
+DataLocation = (
+    str | Sequence[str] | Mapping[str, str]
+)  # a name or path, several, or several by site
 
 
 @dataclass(frozen=True)
@@ -52,38 +54,38 @@ class Columns:
     missing: Literal["refuse", "drop", "keep"] = "refuse"
 
 
-def load(dataset: Place, folder: str | None, columns: Columns) -> Dataset:
+def load_dataset(dataset: DataLocation, folder: str | None, columns: Columns) -> Dataset:
     """Load the data set of that name, or csv, npz, Parquet, LIBSVM or text files, one per site."""
-    return several({"": dataset}, folder, columns)[""]
+    return load_parts({"": dataset}, folder, columns)[""]
 
 
-def several(
-    places: Mapping[str, Place], folder: str | None, columns: Columns
+def load_parts(
+    places: Mapping[str, DataLocation], folder: str | None, columns: Columns
 ) -> dict[str, Dataset]:
     """Load the data sets of several parts, with the same features and classes."""
-    known = [name for name in places.values() if isinstance(name, str) and name in KNOWN]
-    if known:
+    built_in = [name for name in places.values() if isinstance(name, str) and name in DATASETS]
+    if built_in:
         if columns.real:
-            raise data.DataError(f"{known[0]} has classes; take a problem that takes classes")
+            raise data.DataError(f"{built_in[0]} has classes; take a problem that takes classes")
         if len(places) > 1:
-            raise data.DataError(f"{known[0]} is one data set; name it by dataset")
-        return {part: KNOWN[known[0]](folder) for part in places}
+            raise data.DataError(f"{built_in[0]} is one data set; name it by dataset")
+        return {part: DATASETS[built_in[0]](folder) for part in places}
     stamps = tuple(
         (part, site, path, os.stat(path).st_mtime_ns)
         for part, place in places.items()
-        for site, path in _by_site(place)
+        for site, path in _files_by_site(place)
     )
-    return dict(zip(places, _read(stamps, tuple(places), columns), strict=True))
+    return dict(zip(places, _read_files(stamps, tuple(places), columns), strict=True))
 
 
-def _by_site(place: Place) -> list[tuple[str | None, str]]:
+def _files_by_site(place: DataLocation) -> list[tuple[str | None, str]]:
     """Pair every file with its site: "" if the site has the file's name, None if it is no site."""
     if isinstance(place, str):
         return [(None, place)]
     return list(place.items() if isinstance(place, Mapping) else (("", path) for path in place))
 
 
-def files(dataset: Place) -> list[str]:
+def file_paths(dataset: DataLocation) -> list[str]:
     """Return the paths of a data set."""
     if isinstance(dataset, str):
         return [dataset]
@@ -91,52 +93,56 @@ def files(dataset: Place) -> list[str]:
 
 
 @lru_cache(maxsize=2)  # checking, running and tuning each read the experiment
-def _read(
+def _read_files(
     stamps: tuple[tuple[str, str | None, str, int], ...], parts: tuple[str, ...], columns: Columns
 ) -> list[Dataset]:
     """Read one data set per part from all files of the part."""
 
-    def one(site: str | None, path: str, width: int | None = None) -> Dataset:
+    def read_one(site: str | None, path: str, width: int | None = None) -> Dataset:
         try:
-            return _file_of(path, columns, width)
+            return _read_file(path, columns, width)
         except data.DataError as cause:
             raise data.DataError(f"site {site}: {cause}" if site else str(cause)) from None
 
-    found = _all_or_every_error([partial(one, site, path) for _, site, path, _ in stamps])
-    width = max((one.shape[0] for one in found), default=0)
+    datasets = _read_all([partial(read_one, site, path) for _, site, path, _ in stamps])
+    width = max((read_one.shape[0] for read_one in datasets), default=0)
     for k, (_, site, path, _) in enumerate(stamps):  # the last features may all be 0 in a file
-        if _sparse(path, columns) and found[k].shape != (width,):
-            found[k] = one(site, path, width)
-    sets = []
+        if _is_libsvm(path, columns) and datasets[k].shape != (width,):
+            datasets[k] = read_one(site, path, width)
+    joined_sets = []
     for part in parts:
-        own = [k for k, stamp in enumerate(stamps) if stamp[0] == part]
-        sites = [stamps[k][1] for k in own]
-        named = [site for site in sites if site]
-        alone = sites == [None]
-        sets.append(found[own[0]] if alone else data.joined([found[k] for k in own], named))
-    return data.alike(sets, columns.labels)
+        indices = [k for k, stamp in enumerate(stamps) if stamp[0] == part]
+        sites = [stamps[k][1] for k in indices]
+        site_names = [site for site in sites if site]
+        is_single_file = sites == [None]
+        joined_sets.append(
+            datasets[indices[0]]
+            if is_single_file
+            else data.joined([datasets[k] for k in indices], site_names)
+        )
+    return data.alike(joined_sets, columns.labels)
 
 
-def _all_or_every_error(readers: Sequence[Callable[[], Dataset]]) -> list[Dataset]:
+def _read_all(readers: Sequence[Callable[[], Dataset]]) -> list[Dataset]:
     """Call all readers; if any fail, raise one error with the messages of all."""
-    found, said = [], []
+    datasets, messages = [], []
     for read in readers:
         try:
-            found.append(read())
+            datasets.append(read())
         except data.DataError as cause:
-            said.append(str(cause))
-    if said:
-        more = [f"and {len(said) - SHOWN} more files"] if len(said) > SHOWN else []
-        raise data.DataError("\n    ".join([*said[:SHOWN], *more]))
-    return found
+            messages.append(str(cause))
+    if messages:
+        more = [f"and {len(messages) - SHOWN} more files"] if len(messages) > SHOWN else []
+        raise data.DataError("\n    ".join([*messages[:SHOWN], *more]))
+    return datasets
 
 
-def _file_of(path: str, columns: Columns, width: int | None) -> Dataset:
+def _read_file(path: str, columns: Columns, width: int | None) -> Dataset:
     """Read the rows of one file."""
     kind, real, hashed = Path(path).suffix, columns.real, columns.hashed
-    if kind in TABLES:
+    if kind in TABLE_READERS:
         used = columns.features, hashed, columns.text, columns.missing
-        return TABLES[kind](path, columns.label, columns.site, real, *used)
+        return TABLE_READERS[kind](path, columns.label, columns.site, real, *used)
     if columns.features is not None:
         raise data.DataError(f"{path}: its columns have no names; leave features out")
     if hashed and kind != ".npz":
@@ -146,58 +152,62 @@ def _file_of(path: str, columns: Columns, width: int | None) -> Dataset:
     )
 
 
-def _sparse(path: str, columns: Columns) -> bool:
+def _is_libsvm(path: str, columns: Columns) -> bool:
     """Return whether the file is LIBSVM text, which does not state the number of features."""
-    return Path(path).suffix not in (*TABLES, ".npz") and not columns.hashed
+    return Path(path).suffix not in (*TABLE_READERS, ".npz") and not columns.hashed
 
 
-def found_at(dataset: Any, base: Path, key: str = "dataset") -> str | list[str] | dict[str, str]:
+def resolve_paths(
+    dataset: Any, base: Path, key: str = "dataset"
+) -> str | list[str] | dict[str, str]:
     """Return the name of a data set or the full paths of its files, also of a list or a pattern.
 
     A table names the sites; in a pattern, the text that replaces {agent} does.
     """
     if isinstance(dataset, dict):
         if not dataset:
-            raise wrong("is an empty table; name one site or more", key)
-        return {name: _file(path, base, key) for name, path in dataset.items()}
-    if AGENT in str(dataset) and isinstance(dataset, str):
-        return _numbered(dataset, base, key)
+            raise config_error("is an empty table; name one site or more", key)
+        return {name: _require_file(path, base, key) for name, path in dataset.items()}
+    if AGENT_PLACEHOLDER in str(dataset) and isinstance(dataset, str):
+        return _match_agent_pattern(dataset, base, key)
     if isinstance(dataset, list):
         if not dataset:
-            raise wrong("is an empty list; name one file or more", key)
-        return [_file(name, base, key) for name in dataset]
-    if dataset in KNOWN:
+            raise config_error("is an empty list; name one file or more", key)
+        return [_require_file(name, base, key) for name in dataset]
+    if dataset in DATASETS:
         return str(dataset)
     if any(c in str(dataset) for c in "*?[") and not (base / str(dataset)).is_file():
-        found = sorted(glob(str(base / str(dataset)), recursive=True))
-        if not found:
-            raise wrong(f"no file matches {dataset!r}; correct the pattern", key)
-        return [os.path.normpath(path) for path in found]
-    return _file(dataset, base, key)
+        paths = sorted(glob(str(base / str(dataset)), recursive=True))
+        if not paths:
+            raise config_error(f"no file matches {dataset!r}; correct the pattern", key)
+        return [os.path.normpath(path) for path in paths]
+    return _require_file(dataset, base, key)
 
 
-def _numbered(pattern: str, base: Path, key: str) -> dict[str, str]:
+def _match_agent_pattern(pattern: str, base: Path, key: str) -> dict[str, str]:
     """Find the files of a pattern such as "site_{agent}.csv", in numeric or alphabetical order."""
-    if pattern.count(AGENT) > 1:
-        raise wrong(f"has {AGENT} more than once; one of them names the site", key)
+    if pattern.count(AGENT_PLACEHOLDER) > 1:
+        raise config_error(
+            f"has {AGENT_PLACEHOLDER} more than once; one of them names the site", key
+        )
     path = os.path.normpath(base / pattern)
-    before, after = path.split(AGENT)
-    found = glob(f"{escape(before)}*{escape(after)}")
-    named = {one[len(before) : len(one) - len(after)]: one for one in found}
-    if not named:
-        raise wrong(f"no file matches {pattern!r}; correct the pattern", key)
-    if not all(name.isdecimal() for name in named):
-        return dict(sorted(named.items()))
-    numbers = sorted(map(int, named))
+    before, after = path.split(AGENT_PLACEHOLDER)
+    matches = glob(f"{escape(before)}*{escape(after)}")
+    path_by_name = {match[len(before) : len(match) - len(after)]: match for match in matches}
+    if not path_by_name:
+        raise config_error(f"no file matches {pattern!r}; correct the pattern", key)
+    if not all(name.isdecimal() for name in path_by_name):
+        return dict(sorted(path_by_name.items()))
+    numbers = sorted(map(int, path_by_name))
     if gap := sorted(set(range(numbers[0], numbers[-1])) - set(numbers)):
-        said = f"matches files {numbers[0]} to {numbers[-1]}, but none numbered {gap[0]}"
-        raise wrong(f"{said}; add it, or name the files in a list", key)
-    return dict(sorted(named.items(), key=lambda one: int(one[0])))
+        message = f"matches files {numbers[0]} to {numbers[-1]}, but none numbered {gap[0]}"
+        raise config_error(f"{message}; add it, or name the files in a list", key)
+    return dict(sorted(path_by_name.items(), key=lambda match: int(match[0])))
 
 
-def _file(name: Any, base: Path, key: str) -> str:
+def _require_file(name: Any, base: Path, key: str) -> str:
     path = Path(os.path.normpath(base / str(name)))
     if not path.is_file():
-        said = f"no data set {name!r} and no such file; {did_you_mean(str(name), KNOWN)}"
-        raise wrong(said, key)
+        message = f"no data set {name!r} and no such file; {did_you_mean(str(name), DATASETS)}"
+        raise config_error(message, key)
     return str(path)

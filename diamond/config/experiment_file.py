@@ -11,66 +11,91 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from .components import Part, graph, literal
-from .problem_section import problem
-from .sweeps import swept
-from .validation_errors import BadExperiment, Mistake, gather, mistakes_of, within
+from .components import Component, parse_literal, read_network
+from .problem_section import read_problem
+from .sweeps import read_algorithms
+from .validation_errors import BadExperiment, Mistake, collect_errors, nest_errors, translate_errors
 
-Whole = Annotated[int, Field(ge=0)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
 
 
-def _several(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     """Wrap a single value in a list."""
     return value if isinstance(value, list) else [value]
 
 
-def _problem(value: Any, info: ValidationInfo) -> Part:
-    return value if isinstance(value, Part) else problem(value, _base(info))
+def _read_problem(value: Any, info: ValidationInfo) -> Component:
+    return value if isinstance(value, Component) else read_problem(value, _base_folder(info))
 
 
-def _base(info: ValidationInfo) -> Path:
+def _base_folder(info: ValidationInfo) -> Path:
     """Return the folder that relative paths start at."""
-    found: Path = (info.context or {}).get("base", Path())
-    return found
+    folder: Path = (info.context or {}).get("base", Path())
+    return folder
 
 
-def _network(value: Any) -> Part:
-    return value if isinstance(value, Part) else graph(value)
+def _read_network(value: Any) -> Component:
+    return value if isinstance(value, Component) else read_network(value)
 
 
-def _algorithms(value: Any, info: ValidationInfo) -> list[Part]:
+def _read_algorithms(value: Any, info: ValidationInfo) -> list[Component]:
     """Read one or several algorithms and expand lists of options into sweeps."""
-    of = lambda one: [one] if isinstance(one, Part) else swept(one, _base(info))
-    each = enumerate(_several(value))
-    found = gather(*(partial(within, i, partial(of, one)) for i, one in each))
-    return [part for parts in found for part in parts]
+    read_one = lambda one: (
+        [one] if isinstance(one, Component) else read_algorithms(one, _base_folder(info))
+    )
+    numbered = enumerate(_as_list(value))
+    components = collect_errors(
+        *(partial(nest_errors, i, partial(read_one, one)) for i, one in numbered)
+    )
+    return [part for group in components for part in group]
 
 
 class Experiment(BaseModel):
-    """Validated experiment: every algorithm on every network from every seed."""
+    """Validated experiment: every algorithm on every network from every seed.
+
+    Attributes:
+        name: Name of the run's folder; by default that of the file.
+        rounds: Number of rounds.
+        every: Rounds between evaluations.
+        seed: Seed of the start and of every mini-batch.
+        sampling: How mini-batches are drawn: "blocks" takes successive rows and is fast; "rows"
+            draws each row independently.
+        precision: Precision of the numbers; "tf32" and "bf16" apply to the products inside the
+            losses only.
+        devices: Devices to shard the agents over; by default one device.
+        stop: Targets and budgets that end the run early, as in {metric = 1e-3, samples = 1e6} or
+            {accuracy = ">= 0.9"}.
+        measure: Measures of an evaluation: "exact", "loss", "cheap", or a list of columns.
+        on_divergence: "shrink" rolls back and continues with smaller steps, "stop" ends the run; by
+            default "shrink" if alpha is learned.
+        checkpoint_seconds: Least time between checkpoints, in seconds.
+        problem: The problem: one of the gallery, or your own function.
+        network: The network.
+        algorithm: The method, or several for `diamond compare`.
+    """
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
     )
 
     name: Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
-    rounds: Whole
+    rounds: NonNegativeInt
     every: Annotated[int, Field(ge=1)] = 100
-    seed: Annotated[list[Whole], BeforeValidator(_several), Field(min_length=1)] = [0]
+    seed: Annotated[list[NonNegativeInt], BeforeValidator(_as_list), Field(min_length=1)] = [0]
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64", "tf32", "bf16"] = "float32"
     devices: Annotated[int, Field(ge=1)] | Literal["cores", "all"] | None = None
     stop: dict[str, float | str] = {}
-    measure: Annotated[list[str], BeforeValidator(_several), Field(min_length=1)] = ["exact"]
+    measure: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)] = ["exact"]
     on_divergence: Literal["stop", "shrink"] | None = None
     checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
-    problem: Annotated[Part, BeforeValidator(_problem)]
+    problem: Annotated[Component, BeforeValidator(_read_problem)]
     network: Annotated[
-        list[Annotated[Part, BeforeValidator(_network)]],
-        BeforeValidator(_several),
+        list[Annotated[Component, BeforeValidator(_read_network)]],
+        BeforeValidator(_as_list),
         Field(min_length=1),
     ]
-    algorithm: Annotated[list[Part], BeforeValidator(_algorithms), Field(min_length=1)]
+    algorithm: Annotated[list[Component], BeforeValidator(_read_algorithms), Field(min_length=1)]
 
     @property
     def single(self) -> bool:
@@ -88,27 +113,31 @@ class Experiment(BaseModel):
         """Return the precision of matrix products in the losses, None if that of the numbers."""
         return self.precision if self.precision in ("tf32", "bf16") else None
 
-    def toml(self, folder: Path) -> str:
+    def to_toml(self, folder: Path) -> str:
         """Format the experiment in full as a file in `folder` that `load` reads as the same."""
         import tomli_w
 
-        one = lambda found: found[0] if len(found) == 1 else found
-        kind = relative(self.problem.name, folder)
-        options = {key: relative(value, folder) for key, value in self.problem.options.items()}
+        unwrap = lambda values: values[0] if len(values) == 1 else values
+        kind = make_relative(self.problem.name, folder)
+        options = {key: make_relative(value, folder) for key, value in self.problem.options.items()}
         scalars = ["name", "rounds", "every", "sampling", "precision", "checkpoint_seconds"]
-        chosen = {name: getattr(self, name) for name in ("on_divergence", "devices")}
-        chosen |= {"stop": self.stop or None}
-        chosen |= {"measure": None if self.measure == ["exact"] else one(self.measure)}
+        optional = {name: getattr(self, name) for name in ("on_divergence", "devices")}
+        optional |= {"stop": self.stop or None}
+        optional |= {"measure": None if self.measure == ["exact"] else unwrap(self.measure)}
         return tomli_w.dumps(
             {name: getattr(self, name) for name in scalars}
-            | {name: value for name, value in chosen.items() if value is not None}
-            | {"seed": one(self.seed)}
+            | {name: value for name, value in optional.items() if value is not None}
+            | {"seed": unwrap(self.seed)}
             | {"problem": {"kind": kind, **options}}
-            | {"network": one([{"graph": part.name, **part.options} for part in self.network])}
+            | {"network": unwrap([{"graph": part.name, **part.options} for part in self.network])}
             | {
-                "algorithm": one(
+                "algorithm": unwrap(
                     [
-                        {"name": relative(part.name, folder), "label": part.label, **part.options}
+                        {
+                            "name": make_relative(part.name, folder),
+                            "label": part.label,
+                            **part.options,
+                        }
                         for part in self.algorithm
                     ]
                 )
@@ -116,10 +145,10 @@ class Experiment(BaseModel):
         )
 
 
-def relative(value: Any, folder: Path) -> Any:
+def make_relative(value: Any, folder: Path) -> Any:
     """Make absolute paths relative to `folder`, so that the files can be moved together."""
     if isinstance(value, list):
-        return [relative(one, folder) for one in value]
+        return [make_relative(item, folder) for item in value]
     if isinstance(value, str) and os.path.isabs(value):
         return Path(os.path.relpath(value, folder.absolute())).as_posix()
     return value
@@ -130,65 +159,65 @@ def load(path: Path, changes: Sequence[str] = ()) -> Experiment:
 
     Raises `BadExperiment` with every mistake.
     """
-    return read(parsed(path, changes), path.parent, str(path))
+    return validate(parse_file(path, changes), path.parent, str(path))
 
 
-def parsed(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
+def parse_file(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     """Parse the file at `path` into tables, with its name and `changes`, without validation."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
-        said = cause.strerror if isinstance(cause, OSError) else str(cause)
+        reason = cause.strerror if isinstance(cause, OSError) else str(cause)
         kind = "cannot be read" if isinstance(cause, OSError) else "is not valid TOML"
-        raise BadExperiment(str(path), [Mistake("", f"{kind}: {said}")]) from None
-    raw.setdefault("name", named(path.stem))
+        raise BadExperiment(str(path), [Mistake("", f"{kind}: {reason}")]) from None
+    raw.setdefault("name", experiment_name(path.stem))
     for change in changes:
-        _change(raw, change, str(path))
+        _apply_change(raw, change, str(path))
     return raw
 
 
-def named(stem: str) -> str:
+def experiment_name(stem: str) -> str:
     """Turn a file name into the name of an experiment: "my first try" becomes my-first-try."""
     plain = re.sub(r"[^\w.+-]+", "-", unicodedata.normalize("NFC", stem)).strip("-.+")
     return plain or "experiment"
 
 
-def read(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:
+def validate(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:
     """Validate the experiment in `raw`; relative paths start at `base`."""
     try:
         return Experiment.model_validate(dict(raw), context={"base": base.absolute()})
     except ValidationError as error:
         raise BadExperiment(
-            source, mistakes_of(error, raw, list(Experiment.model_fields))
+            source, translate_errors(error, raw, list(Experiment.model_fields))
         ) from None
 
 
-def _change(raw: dict[str, Any], change: str, source: str) -> None:
+def _apply_change(raw: dict[str, Any], change: str, source: str) -> None:
     """Set "a.b=value" in `raw`; if a is a list of tables, in each of them."""
     key, equals, text = change.partition("=")
     steps = key.strip().split(".")
     if not equals or not all(steps):
-        said = f"--set {change}: write it as key=value, as in --set rounds=500"
-        raise BadExperiment(source, [Mistake("", said)])
-    places: list[Any] = [raw]
+        message = f"--set {change}: write it as key=value, as in --set rounds=500"
+        raise BadExperiment(source, [Mistake("", message)])
+    tables: list[Any] = [raw]
     for step in steps[:-1]:
-        inside = [_opened(place, step) for place in places]
-        places = [
-            one for found in inside for one in (found if isinstance(found, list) else [found])
+        entries = [_open_table(table, step) for table in tables]
+        tables = [
+            inner for entry in entries for inner in (entry if isinstance(entry, list) else [entry])
         ]
-        if not all(isinstance(place, dict) for place in places):
-            said = f"--set {change}: {step} is no table, so it has no {steps[-1]}"
-            raise BadExperiment(source, [Mistake("", said)])
-    for place in places:
-        place[steps[-1]] = literal(text.strip())
+        if not all(isinstance(table, dict) for table in tables):
+            message = f"--set {change}: {step} is no table, so it has no {steps[-1]}"
+            raise BadExperiment(source, [Mistake("", message)])
+    for table in tables:
+        table[steps[-1]] = parse_literal(text.strip())
 
 
-def _opened(place: dict[str, Any], step: str) -> Any:
+def _open_table(table: dict[str, Any], step: str) -> Any:
     """Return the table at `step`; a component given by its name alone becomes a table."""
-    found = place.setdefault(step, {})
-    first = {"problem": "kind", "algorithm": "name", "hypergradient": "name"}.get(step)
-    if first and isinstance(found, str):
-        place[step] = {first: found}
-    if first and isinstance(found, list):
-        place[step] = [{first: one} if isinstance(one, str) else one for one in found]
-    return place[step]
+    entry = table.setdefault(step, {})
+    key_name = {"problem": "kind", "algorithm": "name", "hypergradient": "name"}.get(step)
+    if key_name and isinstance(entry, str):
+        table[step] = {key_name: entry}
+    if key_name and isinstance(entry, list):
+        table[step] = [{key_name: item} if isinstance(item, str) else item for item in entry]
+    return table[step]

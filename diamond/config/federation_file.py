@@ -9,16 +9,33 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ..network import Network
 from ..records.manifest import Origin
-from .components import Part, algorithm, graph
-from .site_problem import stated
-from .validation_errors import BadExperiment, Mistake, mistakes_of
+from .components import Component, read_algorithm, read_network
+from .site_problem import check_federated_problem
+from .validation_errors import BadExperiment, Mistake, translate_errors
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}$")]
 
 
 class Federation(BaseModel):
-    """Settings that all sites share; the sites are agents 0, 1, ... in their order."""
+    """Settings that all sites share; the sites are agents 0, 1, ... in their order.
+
+    Attributes:
+        name: Name of the federation; by default that of the file.
+        rounds: Number of rounds.
+        every: Rounds between checkpoints and between measurements.
+        seed: Seed of the start and of every mini-batch.
+        sampling: How mini-batches are drawn, as in an experiment.
+        precision: Precision of the numbers.
+        missing: Handling of an absent neighbour: "wait" for it, or "continue" without it.
+        clip: Limit of the influence of one neighbour, in multiples of the median difference.
+        measure: "cheap" never solves the lower level for a measurement; the default is "exact".
+        network: The network, with one agent per site.
+        algorithm: The method.
+        sites: Table of the sites: name = "host:port".
+        problem: Problem of the gallery on files at each site; without it, `--problem` names a
+            function of your own.
+    """
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
@@ -33,23 +50,23 @@ class Federation(BaseModel):
     missing: Literal["wait", "continue"] = "wait"  # how to handle an absent neighbour
     clip: Annotated[float, Field(ge=1)] | None = None  # limit in multiples of the usual
     measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
-    network: Annotated[Part, BeforeValidator(graph)]
-    algorithm: Annotated[Part, BeforeValidator(algorithm)]
+    network: Annotated[Component, BeforeValidator(read_network)]
+    algorithm: Annotated[Component, BeforeValidator(read_algorithm)]
     sites: dict[Site, Address]
-    problem: Annotated[dict[str, Any] | None, BeforeValidator(stated)] = None
+    problem: Annotated[dict[str, Any] | None, BeforeValidator(check_federated_problem)] = None
 
     def mistakes(self) -> list[Mistake]:
         """List inconsistencies between the components."""
-        found, network = [], self.graph()
+        mistakes, network = [], self.build_network()
         if network.agents != len(self.sites):
-            said = f"{len(self.sites)} are listed, the network has {network.agents} agents"
-            found.append(Mistake("sites", said))
-        return found
+            message = f"{len(self.sites)} are listed, the network has {network.agents} agents"
+            mistakes.append(Mistake("sites", message))
+        return mistakes
 
-    def graph(self) -> Network:
+    def build_network(self) -> Network:
         """Build the network."""
-        made: Network = self.network.build()
-        return made
+        network: Network = self.network.build()
+        return network
 
     def terms(self) -> dict[str, Any]:
         """Return the terms that the sites agree on as plain data, which `agreed` reads."""
@@ -64,14 +81,14 @@ class Federation(BaseModel):
             }
         )
 
-    def toml(self) -> str:
+    def to_toml(self) -> str:
         """Format the federation in full as a file that reads as the same federation."""
         import tomli_w
 
         return tomli_w.dumps({"name": self.name, **self.terms(), "sites": dict(self.sites)})
 
 
-def origin(federation: Federation, site: str, problem: Part, command: str) -> Origin:
+def origin(federation: Federation, site: str, problem: Component, command: str) -> Origin:
     """Describe the origin of a site's run for the manifest."""
     part = federation.algorithm
     return Origin(
@@ -93,22 +110,22 @@ def load(path: Path) -> Federation:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
         raise BadExperiment(str(path), [Mistake("", f"cannot be read: {cause}")]) from None
     raw.setdefault("name", path.stem)
-    return read(raw, str(path))
+    return validate(raw, str(path))
 
 
-def agreed(name: str, terms: Mapping[str, Any], sites: Mapping[str, str]) -> Federation:
+def from_terms(name: str, terms: Mapping[str, Any], sites: Mapping[str, str]) -> Federation:
     """Build the federation with these terms."""
-    return read({"name": name, **terms, "sites": dict(sites)}, f"the roster of {name}")
+    return validate({"name": name, **terms, "sites": dict(sites)}, f"the roster of {name}")
 
 
-def read(raw: Mapping[str, Any], source: str) -> Federation:
+def validate(raw: Mapping[str, Any], source: str) -> Federation:
     """Validate the federation in `raw`."""
     try:
-        found = Federation.model_validate(dict(raw))
+        federation = Federation.model_validate(dict(raw))
     except ValidationError as error:
         raise BadExperiment(
-            source, mistakes_of(error, raw, list(Federation.model_fields))
+            source, translate_errors(error, raw, list(Federation.model_fields))
         ) from None
-    if mistakes := found.mistakes():
+    if mistakes := federation.mistakes():
         raise BadExperiment(source, mistakes)
-    return found
+    return federation

@@ -21,10 +21,10 @@ from ..data.missing_values import (
     parse_rule,
 )
 from ..data.standardize import federated, told
-from .components import spec
-from .dataset_section import Columns, Files, several
-from .options import parameters, read
-from .validation_errors import within, wrong
+from .components import parse_spec
+from .dataset_section import Columns, Files, load_parts
+from .options import parameters, parse_options
+from .validation_errors import config_error, nest_errors
 
 PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "by_label": data.partition.by_label,
@@ -33,14 +33,14 @@ PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "unequal": data.partition.unequal,
 }
 PARTS = ("train", "valid", "test")
-MISSING: dict[Reading, Literal["refuse", "drop", "keep"]] = {
+MISSING_CELLS: dict[Reading, Literal["refuse", "drop", "keep"]] = {
     Reading(): "refuse",
     Reading(drops=True): "drop",
     Reading(keeps=True): "keep",
 }
 SHARES = (0.4, 0.4, 0.2)  # shares of training, validation and test rows
 IID, AGENTS = "iid", 9  # defaults
-ALREADY = ("labels", "labels_or_n", "agents", "seed")  # arguments that the caller supplies
+SUPPLIED = ("labels", "labels_or_n", "agents", "seed")  # arguments that the caller supplies
 
 
 class Partition(NamedTuple):
@@ -80,52 +80,90 @@ def partition_rows(
     """Assign the training rows of `dataset`, all or `rows` of them, to the agents.
 
     If there are sites, each site is an agent: several files are one site each, a csv file may have
-    a column `site`, an npz file an array `sites`. Otherwise `partition` (default "iid") assigns the
-    rows to `agents` (default 9).
+    a column `site`, an npz file an array `sites`. Otherwise `partition` assigns the rows.
 
-    `shares` of each agent's rows are for training, validation and test, unless `train`, `valid` and
-    perhaps `test` name separate files. In a table, `label` is the column of labels, `features` are
-    the columns to use, and the words of the column `text` are hashed into `hashed` features. `real`
-    labels are numbers to regress on; other labels become classes in the order of `labels`.
-
-    `scale` "standard" subtracts the mean of every feature and divides by its standard deviation,
-    both over the training rows of all agents, who share only sums; a table gives [mean, deviation]
-    by feature. `missing_values` are refused, dropped with their rows ("drop"), or filled before
-    scaling: by the "mean" of the column over the agent's own training rows, by one number, or by a
-    number for each column. `first` is the number of the first agent.
+    Args:
+        dataset: Data set: digits, mnist, cifar10, a9a, ijcnn1; a .csv, .tsv, .parquet, .npz or
+            LIBSVM file; or several files, one per site: a list, a pattern such as
+            "site_{agent}.csv" or "sites/*.csv", or a table {north = "n.csv", south = "s.csv"}.
+        agents: Number of agents; by default the number of sites, or 9.
+        partition: Assignment of rows to agents where there are no sites: iid (the default),
+            by_label, dirichlet or unequal, as text or as a table.
+        shares: Shares of each agent's rows for training, validation and test.
+        rows: Number of rows to use, drawn at random; by default all.
+        seed: Seed of the drawn rows, the partition and the shares.
+        folder: Folder of mnist and the other data sets; by default DIAMOND_DATA, or a download.
+        label: Column of the labels or targets in a table.
+        site: Column of a table that names the site of each row.
+        features: Columns of a table to use as features; by default all others.
+        scale: "standard" subtracts the mean of every feature and divides by its standard deviation,
+            both over the training rows of all agents, who share only sums; a table gives the [mean,
+            deviation] of each feature.
+        train: File or files of the training rows, instead of `dataset`.
+        valid: File or files of the validation rows.
+        test: File or files of the test rows; may be absent.
+        hashed: Number of features to hash the words of the text column into.
+        text: Column of the text in a table.
+        labels: All classes in their order; by default those found.
+        missing_values: Treatment of missing values: refused, dropped with their rows ("drop"), or
+            filled before scaling: by the "mean" of the column over the agent's own training rows,
+            by one number, or by a number for each column.
+        real: Whether labels are numbers to regress on.
+        first: Number of the first agent.
     """
     places = {"train": train, "valid": valid, "test": test} if dataset is None else {"": dataset}
-    given = {part: place for part, place in places.items() if place is not None}
-    said: dict[str, Any] = {"label": label, "site": site, "real": real, "features": features}
-    said |= {"hashed": hashed, "text": text, "labels": labels, "missing_values": missing_values}
-    found = several(given, folder, columns_of(said))
-    if rows is not None:
-        found = {part: sample_rows(one, rows, seed) for part, one in found.items()}
-    one = next(iter(found.values()))
-    own = {part: _agents(each, one.places, partition, agents, seed) for part, each in found.items()}
-    if dataset is not None:
-        cut = data.partition.split(own[""], shares, seed, first)
-        found, own = dict.fromkeys(PARTS, one), dict(zip(PARTS, cut, strict=True))
-    sites = one.places if one.sites is not None and partition is None else ()
-    called = sites or [f"agent {first + k}" for k in range(len(own["train"]))]
-    tables = {part: [each.train[0][i] for i in own[part]] for part, each in found.items()}
-    dropped = [one] if dataset is not None else found.values()
-    missing = [cells for each in dropped for cells in each.missing]
-    if parse_rule(missing_values).keeps:
-        tables, missing = _fill_agents(tables, one.names, missing_values, called)
-    scaled = _scale(scale, tables["train"], one.names)
-    made = {
-        part: [
-            {"a": scaled(rows), "b": each.train[1][i]} for rows, i in zip(tables[part], own[part])
-        ]
-        for part, each in found.items()
+    locations = {part: place for part, place in places.items() if place is not None}
+    column_options: dict[str, Any] = {
+        "label": label,
+        "site": site,
+        "real": real,
+        "features": features,
+        "hashed": hashed,
+        "text": text,
+        "labels": labels,
+        "missing_values": missing_values,
     }
-    names, notes = one.names, describe_missing(missing, missing_values)
-    if hashed and len(called) > 1:  # one site alone cannot tell: others may have the words
-        names, empty = mark_unused(names, [*tables["train"], *tables["valid"]], hashed)
+    datasets = load_parts(locations, folder, parse_columns(column_options))
+    if rows is not None:
+        datasets = {part: sample_rows(source, rows, seed) for part, source in datasets.items()}
+    first_source = next(iter(datasets.values()))
+    rows_of = {
+        part: _rows_by_agent(source, first_source.places, partition, agents, seed)
+        for part, source in datasets.items()
+    }
+    if dataset is not None:
+        splits = data.partition.split(rows_of[""], shares, seed, first)
+        datasets = dict.fromkeys(PARTS, first_source)
+        rows_of = dict(zip(PARTS, splits, strict=True))
+    sites = first_source.places if first_source.sites is not None and partition is None else ()
+    agent_names = sites or [f"agent {first + k}" for k in range(len(rows_of["train"]))]
+    features_by_part = {
+        part: [source.train[0][i] for i in rows_of[part]] for part, source in datasets.items()
+    }
+    dropped = [first_source] if dataset is not None else datasets.values()
+    missing = [cells for source in dropped for cells in source.missing]
+    if parse_rule(missing_values).keeps:
+        features_by_part, missing = _fill_agents(
+            features_by_part, first_source.names, missing_values, agent_names
+        )
+    scale_rows = _scale(scale, features_by_part["train"], first_source.names)
+    rows_by_part = {
+        part: [
+            {"a": scale_rows(rows), "b": source.train[1][i]}
+            for rows, i in zip(features_by_part[part], rows_of[part])
+        ]
+        for part, source in datasets.items()
+    }
+    names, notes = first_source.names, describe_missing(missing, missing_values)
+    if hashed and len(agent_names) > 1:  # one site alone cannot tell: others may have the words
+        names, empty = mark_unused(
+            names, [*features_by_part["train"], *features_by_part["valid"]], hashed
+        )
         notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
-    about = len(one.classes), names, sites, notes
-    return Partition(made["train"], made["valid"], made.get("test"), *about)
+    description = len(first_source.classes), names, sites, notes
+    return Partition(
+        rows_by_part["train"], rows_by_part["valid"], rows_by_part.get("test"), *description
+    )
 
 
 def _fill_agents(
@@ -136,10 +174,16 @@ def _fill_agents(
 ) -> tuple[dict[str, list[np.ndarray]], list[MissingCells]]:
     """Fill missing cells in every agent's features of all parts, and count them."""
     order = [part for part in PARTS if part in tables]  # training rows first
-    each = [[tables[part][k] for part in order] for k in range(len(agents))]
-    counts = [count_missing(own, names, agent) for own, agent in zip(each, agents)]
-    whole = [fill_missing(own, names, rule, agent) for own, agent in zip(each, agents)]
-    return dict(zip(order, map(list, zip(*whole)))), counts
+    parts_by_agent = [[tables[part][k] for part in order] for k in range(len(agents))]
+    counts = [
+        count_missing(agent_parts, names, agent)
+        for agent_parts, agent in zip(parts_by_agent, agents)
+    ]
+    filled = [
+        fill_missing(agent_parts, names, rule, agent)
+        for agent_parts, agent in zip(parts_by_agent, agents)
+    ]
+    return dict(zip(order, map(list, zip(*filled)))), counts
 
 
 def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> Callable[[Any], Any]:
@@ -149,32 +193,36 @@ def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> Cal
     return told(scale, names).__call__ if scale != "none" else lambda table: table
 
 
-def sample_rows(found: Dataset, rows: int, seed: int) -> Dataset:
+def sample_rows(dataset: Dataset, rows: int, seed: int) -> Dataset:
     """Draw `rows` rows of the data set at random."""
-    chosen = np.random.default_rng(seed).permutation(len(found.train[1]))[:rows]
-    sites = None if found.sites is None else found.sites[chosen]
-    return replace(found, train=(found.train[0][chosen], found.train[1][chosen]), sites=sites)
+    indices = np.random.default_rng(seed).permutation(len(dataset.train[1]))[:rows]
+    sites = None if dataset.sites is None else dataset.sites[indices]
+    return replace(
+        dataset, train=(dataset.train[0][indices], dataset.train[1][indices]), sites=sites
+    )
 
 
-def _agents(
-    found: Dataset, places: Sequence[str], partition: Any, agents: int | None, seed: int
+def _rows_by_agent(
+    dataset: Dataset, places: Sequence[str], partition: Any, agents: int | None, seed: int
 ) -> list[np.ndarray]:
     """Return each agent's rows: those of its site, in the order of `places`, or a partition."""
-    if found.sites is None or partition is not None:
-        return partition_options(partition or IID)[0](found.train[1], agents or AGENTS, seed=seed)
-    order = places if {*places} == {*found.places} else found.places  # match by name, or by order
-    return [np.flatnonzero(found.sites == place) for place in order]
+    if dataset.sites is None or partition is not None:
+        return partition_options(partition or IID)[0](dataset.train[1], agents or AGENTS, seed=seed)
+    order = (
+        places if {*places} == {*dataset.places} else dataset.places
+    )  # match by name, or by order
+    return [np.flatnonzero(dataset.sites == place) for place in order]
 
 
-def columns_of(given: Mapping[str, Any]) -> Columns:
+def parse_columns(options: Mapping[str, Any]) -> Columns:
     """Return the columns of the files from the options of `partition_rows`."""
     names = [field.name for field in fields(Columns)]
-    found = {k: given[k] for k in names if given.get(k) is not None}
+    columns = {k: options[k] for k in names if options.get(k) is not None}
     for key in ("features", "labels"):
-        if key in found:
-            found[key] = tuple(map(str, found[key]))
-    rule = parse_rule(given.get("missing_values", "refuse"))
-    return Columns(**found | {"missing": MISSING[rule]})
+        if key in columns:
+            columns[key] = tuple(map(str, columns[key]))
+    rule = parse_rule(options.get("missing_values", "refuse"))
+    return Columns(**columns | {"missing": MISSING_CELLS[rule]})
 
 
 def partition_options(partition: Any) -> tuple[Callable[..., list[np.ndarray]], dict[str, Any]]:
@@ -183,14 +231,18 @@ def partition_options(partition: Any) -> tuple[Callable[..., list[np.ndarray]], 
     `partition` is such a table, as {kind = "dirichlet", concentration = 0.3}, or in short "iid",
     "dirichlet:concentration=0.3", "by_label:2".
     """
-    given = spec(partition, "kind") if isinstance(partition, str) else dict(partition)
-    kind, positions = given.pop("kind", None), given.pop("", [])
+    table = parse_spec(partition, "kind") if isinstance(partition, str) else dict(partition)
+    kind, positions = table.pop("kind", None), table.pop("", [])
     if kind not in PARTITIONS:
-        raise wrong(f"no partition {kind!r}; {did_you_mean(str(kind), PARTITIONS)}", "partition")
-    taken = parameters(PARTITIONS[kind], without=ALREADY)
+        raise config_error(
+            f"no partition {kind!r}; {did_you_mean(str(kind), PARTITIONS)}", "partition"
+        )
+    taken = parameters(PARTITIONS[kind], without=SUPPLIED)
     if len(positions) > len(taken):
-        said = f"{partition!r} gives more numbers than {kind} takes ({', '.join(taken) or 'none'})"
-        raise wrong(said, "partition")
-    given = dict(zip(taken, positions)) | given
-    options = within("partition", lambda: read(f"the partition {kind}", taken, given))
-    return partial(PARTITIONS[kind], **options.objects), {"kind": kind, **options.spelled}
+        message = (
+            f"{partition!r} gives more numbers than {kind} takes ({', '.join(taken) or 'none'})"
+        )
+        raise config_error(message, "partition")
+    table = dict(zip(taken, positions)) | table
+    options = nest_errors("partition", lambda: parse_options(f"the partition {kind}", taken, table))
+    return partial(PARTITIONS[kind], **options.arguments), {"kind": kind, **options.toml_values}

@@ -12,65 +12,65 @@ from ..data.missing_values import count_missing, describe_missing, parse_rule
 from ..data.search_folders import where
 from ..network import Network
 from . import partition_section, site_agents
-from .components import Part, algorithm, graph, literal
-from .dataset_section import Columns, found_at, load
-from .validation_errors import BadExperiment, mistakes_of
+from .components import Component, parse_literal, read_algorithm, read_network
+from .dataset_section import Columns, load_dataset, resolve_paths
+from .validation_errors import BadExperiment, translate_errors
 
 T = TypeVar("T")
 
 
-def network_of(text: str) -> tuple[Network, dict[str, Any]]:
+def preview_network(text: str) -> tuple[Network, dict[str, Any]]:
     """Build the network that `text` names and describe it."""
-    made: Network = _read(text, lambda: graph(text)).build()
-    matrix = made.matrix
-    if made.kind == "symmetric":
-        more = {"smallest_eigenvalue": float(np.linalg.eigvalsh(matrix)[0])}
+    network: Network = _report_mistakes(text, lambda: read_network(text)).build()
+    matrix = network.matrix
+    if network.kind == "symmetric":
+        extra = {"smallest_eigenvalue": float(np.linalg.eigvalsh(matrix)[0])}
     else:
-        pi = made.perron
-        more = {"perron_least": float(pi.min()), "perron_most": float(pi.max())}
-    return made, {
-        "agents": made.agents,
-        "kind": made.kind,
-        "edges": len(made.edges),
-        "mixing": made.mixing,
-        "lam": made.lam,
-        "gap": 1 - made.lam,
-        "diameter": made.diameter,
-        "rounds_to_mix": made.rounds_to_mix(),
-        "degree_least": int(made.degrees.min()),
-        "degree_most": int(made.degrees.max()),
-        "drawn": made.draws,
+        pi = network.perron
+        extra = {"perron_least": float(pi.min()), "perron_most": float(pi.max())}
+    return network, {
+        "agents": network.agents,
+        "kind": network.kind,
+        "edges": len(network.edges),
+        "mixing": network.mixing,
+        "lam": network.lam,
+        "gap": 1 - network.lam,
+        "diameter": network.diameter,
+        "rounds_to_mix": network.rounds_to_mix(),
+        "degree_least": int(network.degrees.min()),
+        "degree_most": int(network.degrees.max()),
+        "drawn": network.draws,
         "symmetric": bool(np.array_equal(matrix, matrix.T)),
         "rows_sum_to_1": bool(np.abs(matrix.sum(1) - 1).max() < 1e-9),
         "non_negative": bool((matrix >= 0).all()),
-        **more,
-        **_links(made),
+        **extra,
+        **_describe_links(network),
     }
 
 
-def _links(made: Network) -> dict[str, Any]:
+def _describe_links(network: Network) -> dict[str, Any]:
     """Describe the links of a network, if it has any."""
-    links = made.links
-    if links is None or not made.edges:
+    links = network.links
+    if links is None or not network.edges:
         return {}
-    found: dict[str, Any] = {"rate_least": links.rate.min(), "rate_most": links.rate.max()}
-    found |= {"latency_most": links.latency.max(), "loss_most": links.loss.max()}
-    found = {name: float(value) for name, value in found.items()}
-    return found | ({"turns": int(links.turns.max()) + 1} if links.takes_turns else {})
+    description: dict[str, Any] = {"rate_least": links.rate.min(), "rate_most": links.rate.max()}
+    description |= {"latency_most": links.latency.max(), "loss_most": links.loss.max()}
+    description = {name: float(value) for name, value in description.items()}
+    return description | ({"turns": int(links.turns.max()) + 1} if links.takes_turns else {})
 
 
-def algorithm_of(text: str) -> Part:
+def read_named_algorithm(text: str) -> Component:
     """Read the algorithm that `text` names, perhaps a function of a file in the current folder."""
-    return _read(text, lambda: algorithm(text, Path.cwd()))
+    return _report_mistakes(text, lambda: read_algorithm(text, Path.cwd()))
 
 
-def data_at_hand(folder: Path | None) -> dict[str, str | None]:
+def locate_datasets(folder: Path | None) -> dict[str, str | None]:
     """Return the location of each known data set; None if it is not on this machine."""
     found = {name: None if place is None else str(place) for name, place in where(folder).items()}
     return {"digits": "in the package", **found}
 
 
-def dealt_out(
+def preview_partition(
     files: Sequence[str],
     agents: int | None,
     partition: str | None,
@@ -86,50 +86,56 @@ def dealt_out(
 ) -> tuple[str, dict[str, Any]]:
     """Describe the rows that each agent would get, as text and as numbers."""
     source = " ".join(files)
-    place = _read(source, lambda: found_at(files[0] if len(files) == 1 else [*files], Path.cwd()))
+    place = _report_mistakes(
+        source, lambda: resolve_paths(files[0] if len(files) == 1 else [*files], Path.cwd())
+    )
     used = None if columns is None else tuple(columns)
-    rule = literal(missing_values)
-    keeps = partition_section.MISSING[parse_rule(rule)]
-    said = Columns(label, site, real, used, hashed, text, missing=keeps)
-    found = load(place, str(folder) if folder else None, said)
-    asked = {"dataset": place, "agents": agents, "partition": partition and literal(partition)}
-    given = {k: v for k, v in (asked | {"site": site}).items() if v is not None}
-    settings = _read(source, lambda: site_agents.resolve_agents(given, found))
-    features, labels = found.train
+    rule = parse_literal(missing_values)
+    keeps = partition_section.MISSING_CELLS[parse_rule(rule)]
+    columns_read = Columns(label, site, real, used, hashed, text, missing=keeps)
+    dataset = load_dataset(place, str(folder) if folder else None, columns_read)
+    options = {
+        "dataset": place,
+        "agents": agents,
+        "partition": partition and parse_literal(partition),
+    }
+    table = {k: v for k, v in (options | {"site": site}).items() if v is not None}
+    settings = _report_mistakes(source, lambda: site_agents.resolve_agents(table, dataset))
+    features, labels = dataset.train
     if "partition" in settings:
         parts = partition_section.partition_options(settings["partition"])[0](
             labels, settings["agents"], seed=seed
         )
         names = [str(k) for k in range(len(parts))]
     else:
-        parts = [np.flatnonzero(found.sites == one) for one in found.places]
-        names = list(found.places)
-    title = f"{found.name}: {len(labels):,} rows of {features.shape[1]} features"
-    missing = [*found.missing]
+        parts = [np.flatnonzero(dataset.sites == site_name) for site_name in dataset.places]
+        names = list(dataset.places)
+    title = f"{dataset.name}: {len(labels):,} rows of {features.shape[1]} features"
+    missing = [*dataset.missing]
     if keeps == "keep":
         tables = [features[part] for part in parts]
-        missing = [count_missing([own], found.names, k) for own, k in zip(tables, names)]
+        missing = [count_missing([table], dataset.names, k) for table, k in zip(tables, names)]
     title = "\n".join([title, *describe_missing(missing, rule)])
     numbers: dict[str, Any] = {
         "missing": {site: cells for site, cells, _ in missing if cells},
-        "dataset": found.name,
+        "dataset": dataset.name,
         "rows": len(labels),
         "features": features.shape[1],
-        "classes": list(found.classes),
+        "classes": list(dataset.classes),
         "names": names,
     }
     if real:
-        each = [
+        row_stats = [
             [len(part), float(labels[part].mean()), float(labels[part].std())] for part in parts
         ]
-        numbers |= {"agents": each}
-        return f"{title}\n{data.columns(['rows', 'mean', 'deviation'], names, each)}", numbers
+        numbers |= {"agents": row_stats}
+        return f"{title}\n{data.columns(['rows', 'mean', 'deviation'], names, row_stats)}", numbers
     numbers |= {"agents": data.counts(parts, labels).tolist()}
-    return f"{title}\n{data.table(parts, labels, found.classes, names)}", numbers
+    return f"{title}\n{data.table(parts, labels, dataset.classes, names)}", numbers
 
 
-def _read(source: str, reader: Callable[[], T]) -> T:
+def _report_mistakes(source: str, reader: Callable[[], T]) -> T:
     try:
         return reader()
     except ValidationError as error:
-        raise BadExperiment(source, mistakes_of(error, {}, ())) from None
+        raise BadExperiment(source, translate_errors(error, {}, ())) from None

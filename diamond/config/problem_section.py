@@ -12,118 +12,123 @@ from ..data import DataError, Dataset
 from ..data.missing_values import check_names
 from ..data.standardize import told
 from ..problem import Problem
-from .components import Part, table
-from .dataset_section import KNOWN, files, found_at, several
+from .components import Component, as_table
+from .dataset_section import DATASETS, file_paths, load_parts, resolve_paths
 from .digits import digits
-from .options import parameters, read
-from .partition_section import PARTS, columns_of, partition_options, partition_rows
+from .options import parameters, parse_options
+from .partition_section import PARTS, parse_columns, partition_options, partition_rows
 from .site_agents import check_partition, check_same_sites, resolve_agents
 from .user_functions import UserFunction, digests, user_function
-from .validation_errors import gather, wrong
+from .validation_errors import collect_errors, config_error
 
 FILES = str | list | dict
 IN_PYTHON = ("representation",)  # takes functions, which a file cannot express
 EXAMPLE = '{kind = "my_problem.py:make"}'
 
 
-def names() -> list[str]:
+def problem_names() -> list[str]:
     """List the problems of the package."""
-    found = [name for name in gallery.__all__ if inspect.isfunction(getattr(gallery, name))]
-    return sorted({*found, "digits"} - {*IN_PYTHON})
+    functions = [name for name in gallery.__all__ if inspect.isfunction(getattr(gallery, name))]
+    return sorted({*functions, "digits"} - {*IN_PYTHON})
 
 
-def problem(value: Any, base: Path, first: int = 0) -> Part:
+def read_problem(value: Any, base: Path, first: int = 0) -> Component:
     """Read a problem from its kind, or from a table with `kind` and options; paths start at `base`.
 
     `first` is the number of the first agent, which differs from 0 at a single site.
     """
-    given = table(value, "kind", EXAMPLE)
-    kind = given.pop("kind")
-    if found := user_function(kind, base, "kind"):
-        return _own(found, given)
+    table = as_table(value, "kind", EXAMPLE)
+    kind = table.pop("kind")
+    if function := user_function(kind, base, "kind"):
+        return _read_user_problem(function, table)
     canonical = kind.lower().replace("-", "_")
-    if canonical not in names():
-        said = f"no problem {kind!r}; {did_you_mean(kind, names())}"
-        raise wrong(f"{said}, or your own as {EXAMPLE}", "kind")
+    if canonical not in problem_names():
+        message = f"no problem {kind!r}; {did_you_mean(kind, problem_names())}"
+        raise config_error(f"{message}, or your own as {EXAMPLE}", "kind")
     make: Callable[..., Any] = digits
     if canonical != "digits":
         make = getattr(gallery, canonical)
     if "train" in parameters(make):
-        return _on_rows(canonical, make, given, base, first)
-    options = read(canonical, parameters(make), given)
-    return Part(canonical, options.spelled, lambda: _checked(make(**options.objects), canonical))
-
-
-def _on_rows(
-    name: str, make: Callable[..., Any], given: dict[str, Any], base: Path, first: int
-) -> Part:
-    """Read a problem that takes rows, on a data set partitioned over the agents."""
-    dealt, rest = (
-        parameters(partition_rows, without=("real", "first")),
-        parameters(make, without=PARTS),
+        return _read_rows_problem(canonical, make, table, base, first)
+    options = parse_options(canonical, parameters(make), table)
+    return Component(
+        canonical, options.toml_values, lambda: _as_problem(make(**options.arguments), canonical)
     )
-    real = "classes" not in rest  # labels are numbers to regress on
-    files_of = {k: given[k] for k in ("dataset", *PARTS) if isinstance(given.get(k), FILES)}
+
+
+def _read_rows_problem(
+    name: str, make: Callable[..., Any], table: dict[str, Any], base: Path, first: int
+) -> Component:
+    """Read a problem that takes rows, on a data set partitioned over the agents."""
+    row_options = parameters(partition_rows, without=("real", "first"))
+    problem_options = parameters(make, without=PARTS)
+    real = "classes" not in problem_options  # labels are numbers to regress on
+    files_of = {k: table[k] for k in ("dataset", *PARTS) if isinstance(table.get(k), FILES)}
     readers: list[Callable[[], Any]] = [
-        lambda: read(name, {**dealt, **rest}, given),
-        lambda: check_partition(given),
+        lambda: parse_options(name, {**row_options, **problem_options}, table),
+        lambda: check_partition(table),
     ]
-    if isinstance(given.get("partition"), str | dict):
-        readers.append(lambda: partition_options(given["partition"]))
-    readers += [partial(found_at, place, base, key) for key, place in files_of.items()]
-    options = gather(*readers)[0]
-    of = lambda taken: {k: v for k, v in options.objects.items() if k in taken}
-    places = {key: found_at(value, base, key) for key, value in files_of.items()}
-    rows, inner = of(dealt) | places | {"real": real, "first": first}, of(rest)
+    if isinstance(table.get("partition"), str | dict):
+        readers.append(lambda: partition_options(table["partition"]))
+    readers += [partial(resolve_paths, place, base, key) for key, place in files_of.items()]
+    options = collect_errors(*readers)[0]
+    select = lambda taken: {k: v for k, v in options.arguments.items() if k in taken}
+    places = {key: resolve_paths(value, base, key) for key, value in files_of.items()}
+    row_arguments = select(row_options) | places | {"real": real, "first": first}
+    problem_arguments = select(problem_options)
 
     def build() -> Problem:
-        partition = partition_rows(**rows)
+        partition = partition_rows(**row_arguments)
         train, valid, test, classes, names = partition[:5]
-        known: dict[str, Any] = {"classes": classes} if "classes" in rest else {}
-        known |= {"names": names} if "names" in rest and names else {}
+        known: dict[str, Any] = {"classes": classes} if "classes" in problem_options else {}
+        known |= {"names": names} if "names" in problem_options and names else {}
         sites = partition.sites or None
-        known |= {"agent_names": sites} if "agent_names" in rest and sites else {}
-        made = _checked(make(train, valid, test, **known | inner), name)
-        return made.annotate(sites, partition.notes)
+        known |= {"agent_names": sites} if "agent_names" in problem_options and sites else {}
+        problem = _as_problem(make(train, valid, test, **known | problem_arguments), name)
+        return problem.annotate(sites, partition.notes)
 
-    spelled = {k: v for k, v in options.spelled.items() if k not in ("agents", "partition")}
-    if "dataset" not in given:
-        spelled.pop("shares", None)
-    asked = given | places
-    resolve_agents(asked, None)  # mistakes that do not depend on the files
-    spelled |= places | resolve_agents(asked, _at_hand(rows, places))
-    if "classes" not in given:
-        spelled.pop("classes", None)  # the data set determines the number
-    used = [Path(path) for place in places.values() for path in files(place)]
-    return Part(name, spelled, build, sources=digests(*used))
+    toml_values = {k: v for k, v in options.toml_values.items() if k not in ("agents", "partition")}
+    if "dataset" not in table:
+        toml_values.pop("shares", None)
+    options_resolved = table | places
+    resolve_agents(options_resolved, None)  # mistakes that do not depend on the files
+    toml_values |= places | resolve_agents(
+        options_resolved, _load_user_dataset(row_arguments, places)
+    )
+    if "classes" not in table:
+        toml_values.pop("classes", None)  # the data set determines the number
+    used = [Path(path) for place in places.values() for path in file_paths(place)]
+    return Component(name, toml_values, build, sources=digests(*used))
 
 
-def _at_hand(rows: dict[str, Any], places: dict[str, Any]) -> Dataset | None:
+def _load_user_dataset(rows: dict[str, Any], places: dict[str, Any]) -> Dataset | None:
     """Load the data set, or its training part if parts have separate files, if it is the user's."""
     first = next(iter(places))
-    if isinstance(places[first], str) and places[first] in KNOWN:
+    if isinstance(places[first], str) and places[first] in DATASETS:
         return None
     try:
-        found = several(places, rows.get("folder"), columns_of(rows))
-        check_names(rows.get("missing_values", "refuse"), found[first].names)
+        datasets = load_parts(places, rows.get("folder"), parse_columns(rows))
+        check_names(rows.get("missing_values", "refuse"), datasets[first].names)
         if isinstance(rows.get("scale"), dict):
-            told(rows["scale"], found[first].names)
+            told(rows["scale"], datasets[first].names)
     except (DataError, OSError) as cause:
-        raise wrong(str(cause), first) from None
+        raise config_error(str(cause), first) from None
     if "train" in places:
-        check_same_sites(found, any(isinstance(place, dict) for place in places.values()))
-    return found[first]
+        check_same_sites(datasets, any(isinstance(place, dict) for place in places.values()))
+    return datasets[first]
 
 
-def _own(found: UserFunction, given: dict[str, Any]) -> Part:
+def _read_user_problem(function: UserFunction, table: dict[str, Any]) -> Component:
     """Read a problem made by a function of the user's own file."""
-    options = read(found.name, parameters(found.make), given)
-    build = lambda: _checked(found.called(**options.objects), found.name)
-    return Part(found.spelled, options.spelled, build, sources=found.sources)
+    options = parse_options(function.name, parameters(function.make), table)
+    build = lambda: _as_problem(function.wrapped(**options.arguments), function.name)
+    return Component(function.reference, options.toml_values, build, sources=function.sources)
 
 
-def _checked(made: Any, name: str) -> Problem:
-    found = getattr(made, "problem", made)
-    if not isinstance(found, Problem):
-        raise ValueError(f"{name} returned {type(made).__name__}; it must return a diamond.Problem")
-    return found
+def _as_problem(result: Any, name: str) -> Problem:
+    problem = getattr(result, "problem", result)
+    if not isinstance(problem, Problem):
+        raise ValueError(
+            f"{name} returned {type(result).__name__}; it must return a diamond.Problem"
+        )
+    return problem

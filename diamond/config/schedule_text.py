@@ -32,17 +32,17 @@ def parse(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float | str | dict):
         raise ValueError(f"{value!r} is no schedule; {EXAMPLE}")
     if isinstance(value, int | float):
-        return _finite(value)
+        return _require_finite(value)
     if isinstance(value, dict):
         return _from_table(value)
     try:
         body = ast.parse(value.strip(), mode="eval").body
     except SyntaxError:
         raise ValueError(f"{value!r} is no schedule; {EXAMPLE}") from None
-    return _evaluated(body, value)
+    return _evaluate(body, value)
 
 
-def several(value: Any) -> Any:
+def parse_schedules(value: Any) -> Any:
     """Parse schedules by name: "auto", a table, or "paper(0.3, 3, 10, 10)" of Theorem 1."""
     if value == "auto":
         return value
@@ -55,31 +55,33 @@ def several(value: Any) -> Any:
 
 def _paper(numbers: str, text: str) -> dict[str, Any]:
     """Build `schedule.paper` from numbers in order."""
-    taken = _fields(step_schedules.paper)
+    taken = _parameter_names(step_schedules.paper)
     try:
-        given = [float(_finite(float(word))) for word in numbers.split(",")]
+        given = [float(_require_finite(float(word))) for word in numbers.split(",")]
         return step_schedules.paper(*given)
     except (TypeError, ValueError):
         raise ValueError(f"{text!r}: paper takes the numbers {', '.join(taken)}") from None
 
 
-def spell(made: Any) -> Any:
-    """Return the text from which `parse` makes `made`; None if a file cannot express it."""
-    if isinstance(made, int | float):
-        return made
-    name = CLASSES.get(type(made))
+def format_schedule(schedule: Any) -> Any:
+    """Return the text from which `parse` makes `schedule`; None if a file cannot express it."""
+    if isinstance(schedule, int | float):
+        return schedule
+    name = CLASSES.get(type(schedule))
     if name is None:
         return None
-    inner = {name: spell(getattr(made, name)) for name in _fields(KINDS[name])}
+    inner = {
+        name: format_schedule(getattr(schedule, name)) for name in _parameter_names(KINDS[name])
+    }
     if any(value is None for value in inner.values()):
         return None
-    said = ", ".join(f"{k}={v}" for k, v in inner.items())
-    return f"{name}({said})"
+    arguments = ", ".join(f"{k}={v}" for k, v in inner.items())
+    return f"{name}({arguments})"
 
 
-def _evaluated(node: ast.expr, text: str) -> Any:
+def _evaluate(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return _finite(node.value)
+        return _require_finite(node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_number(node.operand, text)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -88,9 +90,9 @@ def _evaluated(node: ast.expr, text: str) -> Any:
             raise ValueError(f"{text!r} divides by 0")
         return above / below
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        given = [_evaluated(argument, text) for argument in node.args]
-        named = {k.arg: _evaluated(k.value, text) for k in node.keywords if k.arg}
-        return _made(node.func.id, given, named)
+        given = [_evaluate(argument, text) for argument in node.args]
+        named = {k.arg: _evaluate(k.value, text) for k in node.keywords if k.arg}
+        return _build_schedule(node.func.id, given, named)
     if isinstance(node, ast.Name) and node.id in KINDS:
         raise ValueError(f"{text!r} lacks its numbers; {EXAMPLE}")
     if isinstance(node, ast.Name):
@@ -99,10 +101,10 @@ def _evaluated(node: ast.expr, text: str) -> Any:
 
 
 def _number(node: ast.expr, text: str) -> float:
-    found = _evaluated(node, text)
-    if not isinstance(found, int | float):
+    value = _evaluate(node, text)
+    if not isinstance(value, int | float):
         raise ValueError(f"{text!r}: only numbers have a sign or are divided")
-    return found
+    return value
 
 
 def _from_table(table: dict[str, Any]) -> Any:
@@ -110,13 +112,13 @@ def _from_table(table: dict[str, Any]) -> Any:
     name = options.pop("name", None)
     if not isinstance(name, str):
         raise ValueError('a schedule as a table needs its name: {name = "power", c = 0.3}')
-    return _made(name, [], {key: parse(value) for key, value in options.items()})
+    return _build_schedule(name, [], {key: parse(value) for key, value in options.items()})
 
 
-def _made(name: str, given: list[Any], named: dict[str, Any]) -> Any:
+def _build_schedule(name: str, given: list[Any], named: dict[str, Any]) -> Any:
     if name not in KINDS:
         raise ValueError(f"no schedule {name!r}; {did_you_mean(name, KINDS)}")
-    fields = _fields(KINDS[name])
+    fields = _parameter_names(KINDS[name])
     if unknown := [key for key in named if key not in fields]:
         raise ValueError(f"{name} has no {unknown[0]!r}; {did_you_mean(unknown[0], fields)}")
     try:
@@ -129,11 +131,11 @@ def _made(name: str, given: list[Any], named: dict[str, Any]) -> Any:
     return KINDS[name](*bound.args, **bound.kwargs)
 
 
-def _fields(make: Callable[..., Any]) -> list[str]:
+def _parameter_names(make: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(make).parameters)
 
 
-def _finite(value: float) -> float:
+def _require_finite(value: float) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{value} is not a finite number")
     return value

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.suggestions import did_you_mean
-from .validation_errors import wrong
+from .validation_errors import config_error
 
-SPELLED = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
+REFERENCE = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 
 
 class UserFunction(NamedTuple):
@@ -30,17 +30,17 @@ class UserFunction(NamedTuple):
         return f"{self.path.name}:{self.make.__name__}"
 
     @property
-    def spelled(self) -> str:
+    def reference(self) -> str:
         """Return the name for a file, independent of that file's folder."""
         return f"{self.path}:{self.make.__name__}"
 
     @property
     def sources(self) -> dict[str, str]:
         """Return the digests of the file and of the user's other files that it imported."""
-        return digests(self.path, *_beside(self.path))
+        return digests(self.path, *_imported_siblings(self.path))
 
     @property
-    def called(self) -> Callable[..., Any]:
+    def wrapped(self) -> Callable[..., Any]:
         """Return the function with its file's folder importable."""
 
         @wraps(self.make)
@@ -57,11 +57,11 @@ def digests(*paths: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _beside(path: Path) -> list[Path]:
+def _imported_siblings(path: Path) -> list[Path]:
     """List the user's other imported files: modules in or below the same folder."""
     files = [Path(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))]
-    own = [file for file in files if file.suffix == ".py" and path.parent in file.parents]
-    return sorted(file for file in own if file != path and "site-packages" not in file.parts)
+    siblings = [file for file in files if file.suffix == ".py" and path.parent in file.parents]
+    return sorted(file for file in siblings if file != path and "site-packages" not in file.parts)
 
 
 def user_function(text: str, base: Path, key: str) -> UserFunction | None:
@@ -69,24 +69,26 @@ def user_function(text: str, base: Path, key: str) -> UserFunction | None:
 
     Errors are reported as mistakes of `key`.
     """
-    found = SPELLED.fullmatch(text)
-    if found is None:
+    match = REFERENCE.fullmatch(text)
+    if match is None:
         return None
-    path = Path(os.path.normpath(base / found["file"]))
-    module = _module(path, key)
-    make = getattr(module, found["function"], None)
+    path = Path(os.path.normpath(base / match["file"]))
+    module = _execute_file(path, key)
+    make = getattr(module, match["function"], None)
     if not callable(make):
-        there = [name for name, inner in vars(module).items() if inspect.isfunction(inner)]
-        said = f"{path.name} has no function {found['function']!r}"
-        raise wrong(f"{said}; {did_you_mean(found['function'], there)}", key)
+        functions = [name for name, inner in vars(module).items() if inspect.isfunction(inner)]
+        message = f"{path.name} has no function {match['function']!r}"
+        raise config_error(f"{message}; {did_you_mean(match['function'], functions)}", key)
     return UserFunction(path, make)
 
 
-def _module(path: Path, key: str) -> Any:
+def _execute_file(path: Path, key: str) -> Any:
     """Execute the user's file as a module."""
     if not path.is_file():
-        near = [found.name for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise wrong(f"there is no file {path}; {did_you_mean(path.name, near)}", key)
+        candidates = (
+            [file.name for file in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        )
+        raise config_error(f"there is no file {path}; {did_you_mean(path.name, candidates)}", key)
     name = f"diamond_own_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -96,7 +98,9 @@ def _module(path: Path, key: str) -> Any:
         with _importable(path.parent):
             spec.loader.exec_module(module)
     except Exception as cause:
-        raise wrong(f"{path.name} cannot be run: {type(cause).__name__}: {cause}", key) from None
+        raise config_error(
+            f"{path.name} cannot be run: {type(cause).__name__}: {cause}", key
+        ) from None
     return module
 
 

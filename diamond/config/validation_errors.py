@@ -16,10 +16,10 @@ class Mistake(NamedTuple):
     """One mistake: its key, and what to do."""
 
     key: str
-    said: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.said}" if self.key else self.said
+        return f"{self.key}: {self.message}" if self.key else self.message
 
 
 class BadExperiment(ValueError):
@@ -30,81 +30,83 @@ class BadExperiment(ValueError):
         super().__init__("\n".join([f"{source}:", *(f"  {m}" for m in self.mistakes)]))
 
 
-def wrong(said: str, *place: str | int, value: Any = None) -> ValidationError:
+def config_error(message: str, *place: str | int, value: Any = None) -> ValidationError:
     """Make an error at `place` within the component being read, for pydantic to collect."""
-    return several([(place, said, value)])
+    return config_errors([(place, message, value)])
 
 
-def several(found: Iterable[tuple[tuple[str | int, ...], str, Any]]) -> ValidationError:
+def config_errors(mistakes: Iterable[tuple[tuple[str | int, ...], str, Any]]) -> ValidationError:
     """Make an error of several mistakes (place, words, value) within the component being read."""
-    lines = [
+    details = [
         InitErrorDetails(
-            type=PydanticCustomError("mistake", "{said}", {"said": said}), loc=place, input=value
+            type=PydanticCustomError("mistake", "{message}", {"message": message}),
+            loc=place,
+            input=value,
         )
-        for place, said, value in found
+        for place, message, value in mistakes
     ]
-    return ValidationError.from_exception_data("experiment", lines)
+    return ValidationError.from_exception_data("experiment", details)
 
 
-def gather(*readers: Callable[[], Any]) -> list[Any]:
+def collect_errors(*readers: Callable[[], Any]) -> list[Any]:
     """Call all readers; if any finds mistakes, raise those of all, each once."""
     results: list[Any] = []
-    found: list[tuple[tuple[str | int, ...], str, Any]] = []
+    mistakes: list[tuple[tuple[str | int, ...], str, Any]] = []
     for reader in readers:
         try:
             results.append(reader())
         except ValidationError as error:
-            new = [(e["loc"], e["ctx"]["said"], e["input"]) for e in error.errors()]
-            known = [(place, said) for place, said, _ in found]
-            found += [one for one in new if one[:2] not in known]
-    if found:
-        raise several(found)
+            new_mistakes = [(e["loc"], e["ctx"]["message"], e["input"]) for e in error.errors()]
+            seen = [(place, message) for place, message, _ in mistakes]
+            mistakes += [mistake for mistake in new_mistakes if mistake[:2] not in seen]
+    if mistakes:
+        raise config_errors(mistakes)
     return results
 
 
-def within(key: str | int, reader: Callable[[], T]) -> T:
+def nest_errors(key: str | int, reader: Callable[[], T]) -> T:
     """Call `reader`; its mistakes are placed below `key`."""
     try:
         return reader()
     except ValidationError as error:
-        found = [((key, *e["loc"]), e["ctx"]["said"], e["input"]) for e in error.errors()]
-        raise several(found) from None
+        mistakes = [((key, *e["loc"]), e["ctx"]["message"], e["input"]) for e in error.errors()]
+        raise config_errors(mistakes) from None
 
 
-def mistakes_of(
+def translate_errors(
     error: ValidationError, raw: Mapping[str, Any], known: Collection[str]
 ) -> list[Mistake]:
     """Translate pydantic's errors; `raw` is the input, `known` its valid top-level keys."""
-    return [Mistake(_key(e["loc"], raw), _said(e, known)) for e in error.errors()]
+    return [Mistake(_format_key(e["loc"], raw), _error_message(e, known)) for e in error.errors()]
 
 
-def _key(place: tuple[str | int, ...], raw: Any) -> str:
+def _format_key(place: tuple[str | int, ...], raw: Any) -> str:
     """Format a key as the user wrote it: a single table in place of a list has no index."""
-    said = ""
+    text = ""
     for step in place:
         if isinstance(step, int):
             if not isinstance(raw, list):
                 continue
-            said += f"[{step}]"
+            text += f"[{step}]"
         else:
-            said += f".{step}" if said else step
+            text += f".{step}" if text else step
         try:
             raw = raw[step]
         except (KeyError, IndexError, TypeError):
             raw = None
-    return said
+    return text
 
 
-def _said(error: Any, known: Collection[str]) -> str:
-    kind, given, context = error["type"], error["input"], error.get("ctx", {})
+def _error_message(error: Any, known: Collection[str]) -> str:
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
     last = error["loc"][-1] if error["loc"] else ""
     if kind == "mistake":
-        return str(context["said"])
+        return str(context["message"])
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
         return f"is not a known key; {did_you_mean(str(last), known)}"
-    wanted = {
+    requirement = {
         "int_type": "a whole number",
         "float_type": "a number",
         "string_type": "text in quotes",
@@ -116,5 +118,7 @@ def _said(error: Any, known: Collection[str]) -> str:
     }.get(kind)
     if kind == "literal_error":
         choices = [word.strip("'") for word in re.split(", | or ", context["expected"])]
-        return f"no {last} {given!r}; {did_you_mean(str(given), choices)}"
-    return f"must be {wanted}, not {given!r}" if wanted else f"{error['msg']}, not {given!r}"
+        return f"no {last} {value!r}; {did_you_mean(str(value), choices)}"
+    return (
+        f"must be {requirement}, not {value!r}" if requirement else f"{error['msg']}, not {value!r}"
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tiny import TINY, Silent, run, tiny
 
-from diamond.config.experiment_file import load, read
+from diamond.config.experiment_file import load, validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
 
@@ -27,7 +27,7 @@ def test_a_file_is_written_back_in_full_and_its_run_resumed_bit_for_bit(tmp_path
     (part,) = experiment.network
     assert part.build().name == "ring(3) through quantized(3), delay(1)"
     assert part.options["channel"][0] == {"name": "quantized", "bits": 3, "feedback": "difference"}
-    (tmp_path / "again.toml").write_text(experiment.toml(tmp_path))
+    (tmp_path / "again.toml").write_text(experiment.to_toml(tmp_path))
     assert load(tmp_path / "again.toml").network == experiment.network
     whole = run(experiment, tmp_path / "whole")
     assert whole["network"]["channels"] == ["quantized(3)", "delay(1)"]
@@ -58,7 +58,7 @@ MISTAKES = {
 def test_a_mistake_is_named_with_its_key(name):
     given, said = MISTAKES[name]
     with pytest.raises(BadExperiment) as error:
-        read(TINY | {"network": {"graph": "ring", "agents": 3} | given}, Path(), "tiny.toml")
+        validate(TINY | {"network": {"graph": "ring", "agents": 3} | given}, Path(), "tiny.toml")
     assert said in str(error.value)
 
 
@@ -66,4 +66,4 @@ def test_a_method_that_would_end_elsewhere_is_refused_before_the_run():
     given = {"network": "random_digraph:3,p=0.6,seed=2", "algorithm": ["diamond", "dsgd"]}
     experiment = tiny(**given)
     with pytest.raises(BadExperiment, match=r"algorithm\[1\]: dsgd: .* needs balanced weights"):
-        jobs.build(experiment, "tiny.toml")
+        jobs.build_problem(experiment, "tiny.toml")

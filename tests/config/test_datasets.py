@@ -11,7 +11,7 @@ from compiling import unchecked
 from tiny import TINY
 
 from diamond import data
-from diamond.config.experiment_file import read
+from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.data import DataError
 from diamond.data.standardize import federated
@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 
 def problem(here, **table):
-    experiment = read(TINY | {"problem": {"kind": "hyperparameter", **table}}, here, "x.toml")
+    experiment = validate(TINY | {"problem": {"kind": "hyperparameter", **table}}, here, "x.toml")
     return experiment, experiment.problem.build()
 
 
@@ -48,9 +48,11 @@ def counts(made):
 
 def recorded(experiment, here):
     """The problem as config.toml has it, and the same read again."""
-    text = experiment.toml(here / "runs")
+    text = experiment.to_toml(here / "runs")
     (here / "runs").mkdir(exist_ok=True)
-    return tomllib.loads(text)["problem"], read(tomllib.loads(text), here / "runs", "config.toml")
+    return tomllib.loads(text)["problem"], validate(
+        tomllib.loads(text), here / "runs", "config.toml"
+    )
 
 
 FILES = [f"{city}.csv" for city in CITIES]
@@ -115,7 +117,9 @@ def test_what_was_used_is_recorded(here):
 ])  # fmt: skip
 def test_what_does_not_fit_is_said_before_anything_runs(here, table, said):
     with pytest.raises(BadExperiment) as found:
-        read(TINY | {"problem": {"kind": "hyperparameter", "label": "ill"} | table}, here, "x.toml")
+        validate(
+            TINY | {"problem": {"kind": "hyperparameter", "label": "ill"} | table}, here, "x.toml"
+        )
     assert said in str(found.value)
 
 

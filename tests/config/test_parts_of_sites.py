@@ -6,7 +6,7 @@ from compiling import unchecked
 from tiny import TINY
 
 from diamond import data
-from diamond.config.experiment_file import read
+from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 
 SIZES = {"train": 5, "valid": 4, "test": 3}
@@ -32,7 +32,7 @@ def here(tmp_path, monkeypatch):
 
 def made(here, sites=3, **table):
     given = {"kind": "hyperparameter", "label": "ill"} | table
-    part = read(TINY | {"problem": given, "network": f"ring:{sites}"}, here, "x.toml").problem
+    part = validate(TINY | {"problem": given, "network": f"ring:{sites}"}, here, "x.toml").problem
     return part, part.build()
 
 

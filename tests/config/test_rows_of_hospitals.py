@@ -9,8 +9,8 @@ from compiling import quickly, unchecked, unmeasured
 from tiny import TINY
 
 import diamond
-from diamond.config.experiment_file import read
-from diamond.config.site_problem import at_site
+from diamond.config.experiment_file import validate
+from diamond.config.site_problem import read_site_problem
 from diamond.config.validation_errors import BadExperiment
 from diamond.report.report_payload import payload
 
@@ -62,7 +62,7 @@ def given(**table):
 
 def made(here, **table):
     raw = TINY | {"problem": given(**table), "network": "ring:4"}
-    return read(raw, here, "x.toml").problem.build()
+    return validate(raw, here, "x.toml").problem.build()
 
 
 def refused(here, **table):
@@ -110,7 +110,7 @@ def test_rows_are_dropped_and_a_site_on_its_own_has_the_same(here):
         whole = made(here, missing_values=rule)
         table = given(missing_values=rule, dataset="{agent}.csv")
         for k in (0, 1):
-            alone = at_site(table, CITIES[k], k, None, here).build()
+            alone = read_site_problem(table, CITIES[k], k, None, here).build()
             for part in whole.rows:
                 for leaf in "ab":
                     np.testing.assert_array_equal(

@@ -7,7 +7,7 @@ from compiling import unchecked
 from tiny import TINY
 
 from diamond import data
-from diamond.config.experiment_file import read
+from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.data import DataError
 from diamond.data.standardize import federated, told
@@ -31,7 +31,7 @@ def here(tmp_path, monkeypatch):
 def problem(here, agents=11, **table):
     given = {"kind": "regression", "label": "days", "features": ["age", "dose"]} | table
     raw = TINY | {"problem": given, "network": f"ring:{agents}"}
-    part = read(raw, here, "x.toml").problem
+    part = validate(raw, here, "x.toml").problem
     return part, part.build()
 
 
@@ -123,7 +123,7 @@ def test_sites_without_headers(here):
     (here / "two.txt").write_text("1 1:2\n-1 2:1\n" * 3)
     given = {"kind": "hyperparameter", "dataset": ["one.txt", "two.txt"], "label": "label"}
     raw = TINY | {"problem": given, "network": "ring:2"}
-    made = read(raw, here, "x.toml").problem.build()
+    made = validate(raw, here, "x.toml").problem.build()
     assert made.rows["train"][1]["a"].shape[1] == 3
     assert "no names; leave features out" in refused(here, dataset=["one.txt"])
 

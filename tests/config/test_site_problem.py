@@ -10,7 +10,7 @@ from tiny import TINY
 
 from diamond.config import experiment_file as config
 from diamond.config import federation_file
-from diamond.config.site_problem import at_site
+from diamond.config.site_problem import read_site_problem
 from diamond.config.validation_errors import BadExperiment
 from diamond.peers.handshake import digest
 from diamond.peers.site_agent import Agent
@@ -52,12 +52,12 @@ def here(tmp_path, monkeypatch):
 
 def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here):
     found = federation_file.load(here / "trial.toml")
-    assert tomllib.loads(found.toml())["problem"] == found.problem == found.terms()["problem"]
-    parts = [at_site(found.problem, site, i, None, here) for i, site in enumerate(SITES)]
+    assert tomllib.loads(found.to_toml())["problem"] == found.problem == found.terms()["problem"]
+    parts = [read_site_problem(found.problem, site, i, None, here) for i, site in enumerate(SITES)]
     alone = [part.build() for part in parts]
     table = found.problem | {"dataset": {site: f"{site}.csv" for site in SITES}}
     raw = TINY | {"problem": table, "network": "ring:2"}
-    whole = config.read(raw, here, "x.toml").problem.build()
+    whole = config.validate(raw, here, "x.toml").problem.build()
     for part in ("train", "valid", "test"):
         for i in range(2):
             for leaf in "ab":
@@ -65,15 +65,15 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
                     np.sort(alone[i].rows[part][0][leaf], axis=0),
                     np.sort(whole.rows[part][i][leaf], axis=0),
                 )
-    given = found.graph(), found.algorithm.build()
+    given = found.build_network(), found.algorithm.build()
     said = [digest(Agent(own, *given, i), 3) for i, own in enumerate(alone)]
     assert said[0] == said[1]
-    named = at_site(found.problem, "north", 0, here / "south.csv", here).build()
+    named = read_site_problem(found.problem, "north", 0, here / "south.csv", here).build()
     np.testing.assert_array_equal(named.rows["train"][0]["b"], 1)
 
 
 @pytest.mark.parametrize("old, new, said", [
-    ('labels = ["no", "yes"]', "", "problem.labels: is missing: tell all classes in their order"),
+    ('labels = ["no", "yes"]', "", "problem.labels: is missing: list all classes in their order"),
     ("scale = {age = [50.0, 15.0]}", 'scale = "standard"', "problem.scale: no site sees the rows"),
     ('label = "ill"', 'lable = "ill"', "problem.lable: is no option of hyperparameter; did you"),
     ('label = "ill"', "agents = 2", "problem.agents: every site has its own rows; leave it out"),
