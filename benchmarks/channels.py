@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from gpu import best, meta, rounds
 
 import diamond
-from diamond.core.sampling import Moment, key
+from diamond.core.sampling import ExchangeId, key
 from diamond.interface.round_interface import Message
 from diamond.network import channels
-from diamond.network.mixing.lossy_mixer import LossyMixer, mixing
+from diamond.network.mixing.lossy_mixer import LossyMixer, make_mixer
 
 AGENTS, SIZE, COUNT = 64, 100_000, 20
-EACH = {
+AGENT_AXES = {
     "none": [],
     "drops(0.05)": [channels.drops(0.05)],
     "delay(1)": [channels.delay(1)],
@@ -33,7 +33,7 @@ EACH = {
 
 def exchange(given):
     """Seconds of one exchange."""
-    mixer = mixing(diamond.network.ring(AGENTS).through(*given))
+    mixer = make_mixer(diamond.network.ring(AGENTS).through(*given))
     shape = jax.ShapeDtypeStruct((SIZE,), jnp.float32)
     kept = mixer.start([Message(shape, shape)]) if isinstance(mixer, LossyMixer) else None
     told = Message(*jax.random.normal(key(0), (2, AGENTS, SIZE)))
@@ -42,7 +42,7 @@ def exchange(given):
     def go(mixer, told, kept):
         def one(t, carry):
             told, kept = carry
-            change, kept = mixer.exchange(told, Moment(key(0), t), kept)
+            change, kept = mixer.exchange(told, ExchangeId(key(0), t), kept)
             return jax.tree.map(jnp.add, told, change), kept
 
         return jax.lax.fori_loop(0, COUNT, one, (told, kept))
@@ -58,8 +58,8 @@ if __name__ == "__main__":
         go, _ = rounds(meta(AGENTS, (1024, 1024)), 256, "float32", COUNT)
         whole = best(go) / COUNT
         print(f"a round of the wide problem: {1e3 * whole:.2f} ms", flush=True)
-    plain = exchange(EACH["none"])
-    for name, given in EACH.items():
+    plain = exchange(AGENT_AXES["none"])
+    for name, given in AGENT_AXES.items():
         seconds = exchange(given)
         beside = f", {100 * (seconds - plain) / whole:5.1f} % of it more" if whole else ""
         print(f"{name:13} {1e3 * seconds:8.3f} ms an exchange{beside}", flush=True)

@@ -13,7 +13,7 @@ to CONSENSUS = sum_i ||x_i - xbar||^2. Steps are constant, and those of each met
 grid: the fewest rounds to the target, on another seed and the geometric graph, uncompressed. Shown
 are network seconds, the median over the seeds, where nobody else within range may talk (`shared`)
 and where all may (`wired`), and how far the same rounds get through noise of an SNR of 0 to 30 dB.
-Writes docs/links.json and docs/links.png. All topologies are one program: M is dense for all.
+Writes docs/results/links.json and links.png. All topologies are one program: M is dense for all.
 """
 
 import argparse
@@ -26,10 +26,10 @@ import numpy as np
 
 import diamond
 from diamond import data, network
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.hypergradient import neumann
 from diamond.network import Network, channels
-from diamond.network.links.link_clock import Clock
+from diamond.network.links.link_clock import LinkClock
 
 AGENTS, ROWS, BATCH, EVERY, WIDTH = 20, 200, 16, 20, 16
 ACCURACY, CONSENSUS = 0.68, 1.0
@@ -57,7 +57,7 @@ METHODS = {
     "SPARKLE": lambda a, b: diamond.sparkle(a, b, b, WEIGHT, batch=BATCH),
     "D-SGD": lambda a, b: diamond.dsgd(a, b, **OWN),
 }
-OUT = Path(__file__).parent.parent / "docs"
+OUT = Path(__file__).parent.parent / "docs" / "results"
 
 
 def digits(folder: Path | None) -> tuple[str, np.ndarray, np.ndarray]:
@@ -102,7 +102,9 @@ def tuned(name: str, problem: diamond.Problem, rounds: int) -> tuple[float, floa
         met = there(outcome.history)
         return np.inf if met is None else met, -outcome.history["accuracy"][-1]
 
-    found = [rank(one) for one in many(problem, TOPOLOGIES["geometric"](), runs, rounds, EVERY)]
+    found = [
+        rank(one) for one in simulate_many(problem, TOPOLOGIES["geometric"](), runs, rounds, EVERY)
+    ]
     return grid[min(range(len(grid)), key=found.__getitem__)]
 
 
@@ -112,7 +114,7 @@ def seconds(made: Network, size: int, rounds: int | None) -> dict[str, float]:
         return dict.fromkeys(MEDIA, np.inf)
     on = {medium: made.with_links(**LINKS, **turns).links for medium, turns in MEDIA.items()}
     return {
-        medium: Clock(links, [(size, False)], 0).seconds(rounds) for medium, links in on.items()
+        medium: LinkClock(links, [(size, False)], 0).seconds(rounds) for medium, links in on.items()
     }
 
 
@@ -125,7 +127,7 @@ def to_target(steps, given, asked) -> list[dict]:
         made, problem, algorithm = make(), given[name], METHODS[name](*steps[name])
         made = made.through(*channel) if channel else made
         runs = [(algorithm, seed) for seed in range(asked.seeds)]
-        outcomes = many(problem, made, runs, asked.rounds, EVERY)
+        outcomes = simulate_many(problem, made, runs, asked.rounds, EVERY)
         met = [None if o.diverged is not None else there(o.history) for o in outcomes]
         history = outcomes[0].history
         sent = history["bytes"][-1] - history["bytes"][0]
@@ -148,7 +150,7 @@ def through_noise(steps, given, asked) -> list[dict]:
         if snr is not None:
             made = made.through(channels.noise(snr=snr), gamma=gamma)
         runs = [(METHODS[name](*steps[name]), seed) for seed in range(asked.seeds)]
-        outcomes = many(given[name], made, runs, asked.rounds, EVERY)
+        outcomes = simulate_many(given[name], made, runs, asked.rounds, EVERY)
         end = lambda o, key: float(np.mean(o.history[key][-3:]))
         lost = any(o.diverged is not None for o in outcomes)
         found = {

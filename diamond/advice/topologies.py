@@ -29,7 +29,7 @@ def topologies(network: Network) -> dict[str, Network]:
     if _alike(links):
         make = (graphs.ring, graphs.star, graphs.complete, graphs.exponential)
         found = [one(network.agents, mixing=rule) for one in make]
-        found = [one.with_links(**links.table()) for one in found]
+        found = [one.with_links(**links.to_options()) for one in found]
     else:
         found = [_kept(network, edges, name, rule) for name, edges in _fastest(network, links)]
     distinct: dict[frozenset[tuple[int, int]], Network] = {frozenset(network.edges): network}
@@ -61,7 +61,7 @@ def _kept(network: Network, edges: Sequence[tuple[int, int]], name: str, rule: s
     graph = nx.Graph(name=name)
     graph.add_nodes_from(network.graph.nodes(data=True))
     graph.add_edges_from(edges)
-    made, table = from_graph(graph, rule), network.links.table()
+    made, table = from_graph(graph, rule), network.links.to_options()
     place = {edge: e for e, edge in enumerate(network.edges)}
     for key in OF_LINKS:
         if isinstance(table.get(key), list):

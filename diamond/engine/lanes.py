@@ -14,8 +14,8 @@ from ..auto import loss_monitor
 from ..core import cost_counter, pytrees
 from ..core.cost_counter import Cost
 from ..core.sampling import Sampling, key
-from ..hardware.compiler import compiled
-from ..hardware.memory import Budget, Fitted
+from ..hardware.compiler import compile_program
+from ..hardware.memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..metrics.divergence import unsound
 from ..metrics.evaluations import Every, due
@@ -32,9 +32,9 @@ from .round_program import (
     WORK,
     Mixing,
     Progress,
+    agents_in_parallel,
     initial_progress_with_links,
     run_round,
-    agents_in_parallel,
 )
 
 _added = jax.jit(cost_counter.add)
@@ -69,8 +69,8 @@ class LaneBackend:
         self.failed = jnp.full(int(np.prod(shape)), -1, jnp.int32)
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
         size = agents_in_parallel(self.objectives.train)
-        self.measurement_programs: dict[Any, Fitted] = {}
-        self.rounds = Fitted(_run_rounds, size, self.budget, WORK, REMEDY)
+        self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
+        self.rounds = MemoryBoundedProgram(_run_rounds, size, self.budget, WORK, REMEDY)
 
     def combine(self, algorithms: Sequence[Algorithm]) -> Any:
         return _stack(algorithms)
@@ -104,7 +104,7 @@ class LaneBackend:
         return Progress(jnp.int32(until), *arrays), failed
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
-        charges = np.stack([cost_counter.each(spent, agents) for spent in costs])
+        charges = np.stack([cost_counter.agent_counters(spent, agents) for spent in costs])
         return progress._replace(spent=_added(progress.spent, charges))
 
     def progress_of_run(self, progress: Progress, run: int) -> Progress:
@@ -144,8 +144,8 @@ class LaneDriver(Driver):
         backend = LaneBackend(problem, network, runs[0][0].batch, shape, sampling, memory)
         super().__init__(problem, network, runs, sampling, backend, measures)
         inputs, options = backend.arguments(self.algorithm, self.seeds, self.progress, 0)
-        backend.rounds.begin(*inputs, **options)
-        self.measurement.begin(self.progress)
+        backend.rounds.start_compiling(*inputs, **options)
+        self.measurement.start_compiling(self.progress)
 
     def wait_for_compiler(self) -> bool:
         """Wait for the compiler; return whether the device has room for as much again."""
@@ -157,7 +157,7 @@ class LaneDriver(Driver):
         self.measurement.wait_for_compiler(self.progress)
         self.compile_seconds += time.perf_counter() - begun
         left = self.backend.budget.left(0)
-        return left is None or 2 * max(rounds.need or 0, measurement.need or 0) < left
+        return left is None or 2 * max(rounds.memory_need or 0, measurement.memory_need or 0) < left
 
     def drive(self, rounds: int, every: Every) -> None:
         """Run all rounds of all runs and measure in between."""
@@ -169,7 +169,7 @@ class LaneDriver(Driver):
                 before if before is not None else after
                 for before, after in zip(self.failed, failed)
             ]
-            if self.steps[0].due(self.t):
+            if self.steps[0].is_due(self.t):
                 self.reestimate()
                 has_risen = [bool(steps.loss_increase) for steps in self.steps]
                 self.rerun |= [
@@ -191,7 +191,7 @@ class LaneDriver(Driver):
             return
         norms = np.asarray(jax.vmap(pytrees.norm)((self.progress.state.x, self.progress.state.y)))
         for i, names in nonfinite.items():
-            if last or self.t == 0 or {*names} <= metrics or norms[i] <= loss_monitor.LOST:
+            if last or self.t == 0 or {*names} <= metrics or norms[i] <= loss_monitor.EXPLODED:
                 self.failed[i] = self.t
 
     def histories(self) -> list[dict[str, np.ndarray]]:
@@ -231,7 +231,7 @@ def _initial_progress(
     return jax.vmap(initial_lane_progress)(algorithms, x, y)
 
 
-@compiled("sampling", "shape", "size")
+@compile_program("sampling", "shape", "size")
 def _run_rounds(
     algorithms: Algorithm,
     problem: Objectives,

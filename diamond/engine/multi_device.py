@@ -17,8 +17,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..core import pytrees
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
-from ..hardware.compiler import ROUNDS_OF_SEVERAL, compiled
-from ..hardware.memory import Budget, Fitted
+from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
+from ..hardware.memory import Budget, MemoryBoundedProgram
 from ..hardware.sharding import AgentSharding
 from ..interface.round_interface import Algorithm
 from ..network import Network
@@ -62,12 +62,13 @@ class MultiDevice(SingleRunBackend):
         self.sharding, self.sampling = AgentSharding(problem.agents, len(mesh_devices)), sampling
         self.agents, self.shared = problem.agents, NamedSharding(self.mesh, ALL)
         agents_of_process = [
-            self.sharding.of(process, mesh_devices) for process in range(jax.process_count())
+            self.sharding.agents_of_process(process, mesh_devices)
+            for process in range(jax.process_count())
         ]
         local_agents = agents_of_process[jax.process_index()]
         problem.load(local_agents)
         load_rows = partial(self._rows, problem)
-        to_agents = lambda values: self._to_devices(values[self.sharding.places], CUT)
+        to_agents = lambda values: self._to_devices(values[self.sharding.agent_at_place], CUT)
         load_part = lambda name: problem.part(name, batch, load_rows, to_agents)
         train = load_part("train")
         valid = train if problem.lower is None else load_part("valid")
@@ -79,9 +80,9 @@ class MultiDevice(SingleRunBackend):
         self.exchange: ShardedMixer | ShardedLinkMixer = jax.tree.map(
             self._to_devices, device_exchange, device_exchange.specs
         )
-        self.agent_numbers = self._to_devices(self.sharding.places.astype(np.int32), CUT)
+        self.agent_numbers = self._to_devices(self.sharding.agent_at_place.astype(np.int32), CUT)
         self.parallel_agents = (
-            1 if mesh_devices[0].platform == "cpu" else self.sharding.each
+            1 if mesh_devices[0].platform == "cpu" else self.sharding.places_per_device
         )  # 1 gives equal bits
         self.groups = np.split(
             local_agents, range(self.parallel_agents, len(local_agents), self.parallel_agents)
@@ -91,8 +92,10 @@ class MultiDevice(SingleRunBackend):
             GatherConsensus(agents_of_process) if has_several_processes else SingleProcess()
         )
         self.budget = Budget(mesh_devices, memory)
-        self.measurement_programs: dict[Any, Fitted] = {}
-        self.rounds = Fitted(_run_rounds, self.parallel_agents, self.budget, WORK, REMEDY)
+        self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
+        self.rounds = MemoryBoundedProgram(
+            _run_rounds, self.parallel_agents, self.budget, WORK, REMEDY
+        )
 
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         """Return the progress of all agents before round 0."""
@@ -105,7 +108,7 @@ class MultiDevice(SingleRunBackend):
     def scatter(self, tree: Tree) -> Tree:
         """Distribute arrays of all agents over the devices."""
         return jax.tree.map(
-            lambda a: self._to_devices(np.asarray(a)[self.sharding.places], CUT), tree
+            lambda a: self._to_devices(np.asarray(a)[self.sharding.agent_at_place], CUT), tree
         )
 
     def gather(self, tree: Tree) -> Tree:
@@ -148,10 +151,10 @@ class MultiDevice(SingleRunBackend):
             """Return leaf number `which` of the agents on this process's devices."""
             sample = np.asarray(leaves[leaf_index])
             dtype = jnp.asarray(sample[:0]).dtype
-            shape = (len(self.sharding.places), length, *sample.shape[1:])
+            shape = (len(self.sharding.agent_at_place), length, *sample.shape[1:])
 
             def load_shard(index: Any) -> np.ndarray:
-                agents = self.sharding.places[index[0]]
+                agents = self.sharding.agent_at_place[index[0]]
                 shard = np.empty((len(agents), *shape[1:]), dtype)
                 for agent_rows, agent in zip(shard, agents):
                     rows = jax.tree.leaves(problem.rows[part][agent])[leaf_index]
@@ -162,7 +165,7 @@ class MultiDevice(SingleRunBackend):
 
         leaves, structure = jax.tree.flatten(problem.rows[part][problem.here[0]])
         data = jax.tree.unflatten(structure, map(load_leaf, range(len(leaves))))
-        row_counts = self._to_devices(counts[self.sharding.places].astype(np.int32), CUT)
+        row_counts = self._to_devices(counts[self.sharding.agent_at_place].astype(np.int32), CUT)
         return Rows(data, row_counts, batch, sampled=problem.sampled(part))
 
 
@@ -189,7 +192,7 @@ def _without_padding(tree: Tree, count: int) -> Tree:
     return jax.tree.map(lambda a: a[:count], tree)
 
 
-@compiled("sampling", "mesh", "size", options=ROUNDS_OF_SEVERAL)
+@compile_program("sampling", "mesh", "size", options=MULTI_DEVICE_ROUND_OPTIONS)
 def _run_rounds(
     algorithm: Algorithm,
     problem: Objectives,

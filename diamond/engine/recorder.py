@@ -71,15 +71,15 @@ class Recorder:
             spent: counters of every agent.
             seconds: time of the rounds.
         """
-        resolved, made = self.steps.resolved, t + self.steps.rounds_rolled_back
-        sent = self.inputs.network.count_messages(made) * self.inputs.traffic.bytes
+        resolved, rounds_made = self.steps.resolved, t + self.steps.rounds_rolled_back
+        bytes_sent = self.inputs.network.count_messages(rounds_made) * self.inputs.traffic.bytes
         entry = {
             "round": t,
             **{name: float(value) for name, value in measured.items()},
             **{name: float(v) for name, v in zip(Cost._fields, spent.mean(0))},
-            "bytes": resolved.bytes + sent,
+            "bytes": resolved.bytes + bytes_sent,
             "seconds": seconds,
-            **self.links.after(made, resolved, seconds),
+            **self.links.after(rounds_made, resolved, seconds),
         }
         self.entries.append(entry)
         self.per_agent.append(dict(per_agent))
@@ -102,7 +102,7 @@ class Recorder:
         first, last = self.entries[0], self.entries[-1]
         if "stationarity" not in first:
             return
-        about = (
+        inputs = (
             self.warnings.start,
             x,
             last,
@@ -110,7 +110,7 @@ class Recorder:
             self.steps.algorithm,
             int(last["round"]),
         )
-        if message := standstill(*about):
+        if message := standstill(*inputs):
             warnings.warn(f"{label}: {message}", RuntimeWarning, stacklevel=5)
 
     def has_measured(self, round: int) -> bool:
@@ -130,8 +130,8 @@ class Recorder:
 
     def roll_back(self, round: int) -> None:
         """Drop the entries after `round`."""
-        kept = sum(entry["round"] <= round for entry in self.entries)
-        del self.entries[kept:], self.per_agent[kept:]
+        count = sum(entry["round"] <= round for entry in self.entries)
+        del self.entries[count:], self.per_agent[count:]
 
     @property
     def history(self) -> dict[str, np.ndarray]:
@@ -142,11 +142,11 @@ class Recorder:
         """Return the run at `progress`, which has arrays of this process."""
         network, traffic, resolved = self.inputs.network, self.inputs.traffic, self.steps.resolved
         spent = cost_counter.total(progress.spent)
-        made = int(progress.t) + self.steps.rounds_rolled_back
-        uses = network.uses(made)
+        rounds_made = int(progress.t) + self.steps.rounds_rolled_back
+        uses = network.count_messages_by_edge(rounds_made)
         setup_bytes = resolved.bytes // max(len(uses), 1)
-        given = self.steps.given
-        algorithm = {"class": type(given).__name__, "batch": given.batch}
+        requested = self.steps.requested
+        algorithm = {"class": type(requested).__name__, "batch": requested.batch}
         return Run(
             x=progress.state.x,
             y=progress.state.y,
@@ -157,9 +157,9 @@ class Recorder:
             network=network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
             traffic={edge: n * traffic.bytes + setup_bytes for edge, n in uses.items()},
-            messages=network.count_messages(made) * traffic.exchanges
+            messages=network.count_messages(rounds_made) * traffic.exchanges
             + network.count_messages(resolved.rounds),
-            resolved=resolved.numbers,
+            resolved=resolved.values,
             sampling=self.inputs.sampling,
             seed=self.seed,
             compile_seconds=self.compile_seconds,
@@ -172,7 +172,7 @@ class Recorder:
             },
             problem=self.inputs.problem,
             turns=traffic.turns,
-            inputs=describe(network, given),
+            inputs=describe(network, requested),
         )
 
 

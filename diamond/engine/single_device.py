@@ -8,7 +8,7 @@ from jax.sharding import NamedSharding
 
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
-from ..hardware.memory import Budget, Fitted
+from ..hardware.memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.mixing.lossy_mixer import make_mixer
@@ -20,9 +20,9 @@ from .round_program import (
     REMEDY,
     WORK,
     Progress,
+    agents_in_parallel,
     initial_progress_with_links,
     run_rounds,
-    agents_in_parallel,
 )
 
 
@@ -44,8 +44,8 @@ class SingleDevice(SingleRunBackend):
         self.mixing, self.sampling = make_mixer(network), sampling
         self.parallel_agents = problem.agents
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
-        self.measurement_programs: dict[Any, Fitted] = {}
-        self.rounds = Fitted(
+        self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
+        self.rounds = MemoryBoundedProgram(
             run_rounds, agents_in_parallel(self.working.train), self.budget, WORK, REMEDY
         )
 

@@ -2,8 +2,8 @@
 
 from ..interface.traffic import Traffic
 from ..network import Network
-from ..network.links.link_clock import Clock
-from ..schedules.deferred import Resolved
+from ..network.links.link_clock import LinkClock
+from ..schedules.deferred import ResolvedAlgorithm
 
 
 class LinkCosts:
@@ -12,9 +12,11 @@ class LinkCosts:
     def __init__(self, network: Network, traffic: Traffic, seed: int):
         self.network, self.traffic = network, traffic
         links = network.links
-        self.clock = None if links is None else Clock(links, traffic.each, seed, network.active)
+        self.clock = (
+            None if links is None else LinkClock(links, traffic.each, seed, network.active_edges)
+        )
 
-    def after(self, rounds: int, setup: Resolved, seconds: float) -> dict[str, float]:
+    def after(self, rounds: int, setup: ResolvedAlgorithm, seconds: float) -> dict[str, float]:
         """Return the costs after `rounds` rounds that took this machine `seconds`."""
         return self.of(rounds, setup.rounds, setup.bytes, seconds)
 
@@ -25,7 +27,9 @@ class LinkCosts:
             return {}
         told = talked // (links.ways * max(len(links.edges), 1))  # per link and direction
         found = {"network_seconds": self.clock.seconds(rounds, talks, told, seconds)}
-        uses, each = self.clock.uses(rounds), self.traffic
-        around = 2 * links.headers * (uses * each.exchanges + talks)  # of message and request
-        joules = links.joules(links.ways * (uses * each.bytes + told + around))
+        active_rounds, each = self.clock.count_active_rounds(rounds), self.traffic
+        around = (
+            2 * links.headers * (active_rounds * each.exchanges + talks)
+        )  # of message and request
+        joules = links.joules(links.ways * (active_rounds * each.bytes + told + around))
         return found if joules is None else found | {"joules": joules}

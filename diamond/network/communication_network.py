@@ -1,7 +1,6 @@
 """The network: a graph and its mixing matrix, or a periodic sequence of them."""
 
 import math
-from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
-from diamond.network.links.link_properties import Links, revised
-from diamond.network.links.link_values import Compute, PerAgent, PerEdge
-from diamond.network.spectrum import contraction, perron, smallest, survival, tracking_limit
+from diamond.network import edge_usage, spectrum
+from diamond.network.links.link_properties import Links, update_links
+from diamond.network.links.link_values import AgentValues, Compute, EdgeValues
+from diamond.network.phase_weights import flooding_rounds, is_balanced
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,13 +60,13 @@ class Network:
             raise ValueError(f"{self.name} has channels already; give all of them at once")
         check_channels(channels, self.name if self.sequence else None)
         if gamma is None:
-            gamma = min((one.gamma for one in channels), default=1.0)
+            gamma = min((channel.gamma for channel in channels), default=1.0)
         elif not callable(gamma) and not 0 < gamma <= 1:
             raise ValueError(f"gamma = {gamma}: the share of a change lies above 0, at most at 1")
-        name = f"{self.name} through {', '.join(one.name for one in channels)}"
+        name = f"{self.name} through {', '.join(channel.name for channel in channels)}"
         return replace(self, channels=channels, damping=gamma, name=name if channels else self.name)
 
-    def damped(self, *rounds: int) -> "Network":
+    def with_damped_weights(self, *rounds: int) -> "Network":
         """Return the network with M replaced by (1 - gamma) I + gamma M.
 
         If gamma is a schedule, its smallest value in these `rounds` is used.
@@ -76,11 +76,13 @@ class Network:
         )
         if gamma == 1:
             return self
-        mixed = lambda m: csr_array((1 - gamma) * eye_array(self.agents) + gamma * m)
-        shares = None if self.shares is None else mixed(self.shares)
-        parts = tuple(replace(one, damping=gamma).damped() for one in self.sequence)
-        made = replace(self, weights=mixed(self.weights), shares=shares, sequence=parts)
-        return replace(made, damping=1.0)
+        damp = lambda m: csr_array((1 - gamma) * eye_array(self.agents) + gamma * m)
+        shares = None if self.shares is None else damp(self.shares)
+        sequence = tuple(
+            replace(phase, damping=gamma).with_damped_weights() for phase in self.sequence
+        )
+        network = replace(self, weights=damp(self.weights), shares=shares, sequence=sequence)
+        return replace(network, damping=1.0)
 
     @property
     def agents(self) -> int:
@@ -111,7 +113,8 @@ class Network:
         """
         if not self.sequence and self.shares is None:
             return "symmetric"
-        return "balanced" if all(_balanced(one) for one in self.phases) else "directed"
+        balanced = all(is_balanced(phase.weights, phase.shares) for phase in self.phases)
+        return "balanced" if balanced else "directed"
 
     @cached_property
     def lam(self) -> float:
@@ -121,11 +124,12 @@ class Network:
         / period; of `weights` or of `shares`, whichever is larger.
         """
         if self.kind == "symmetric":
-            return contraction(self.weights)
-        found = survival([one.weights for one in self.phases])
+            return spectrum.contraction(self.weights)
+        rate = spectrum.product_contraction([phase.weights for phase in self.phases])
         if self.kind == "directed":
-            found = max(found, survival([_shares(one).T.tocsr() for one in self.phases[::-1]]))
-        return found ** (1 / len(self.phases))
+            columns = [_shares(phase).T.tocsr() for phase in self.phases[::-1]]
+            rate = max(rate, spectrum.product_contraction(columns))
+        return rate ** (1 / len(self.phases))
 
     @cached_property
     def perron(self) -> NDArray[np.float64]:
@@ -135,19 +139,19 @@ class Network:
         """
         if self.kind != "directed":
             return np.full(self.agents, 1 / self.agents)
-        return perron([one.weights for one in self.phases])
+        return spectrum.perron_vector([phase.weights for phase in self.phases])
 
     @cached_property
     def column_perron_vector(self) -> NDArray[np.float64]:
         """Share of a total that each agent has in the limit: C c = c, sum_i c_i = 1."""
         if self.kind != "directed":
             return np.full(self.agents, 1 / self.agents)
-        return perron([_shares(one).T.tocsr() for one in self.phases[::-1]])
+        return spectrum.perron_vector([_shares(phase).T.tocsr() for phase in self.phases[::-1]])
 
     @cached_property
     def min_eigenvalue(self) -> float:
         """Smallest eigenvalue of M."""
-        return smallest(self.weights)
+        return spectrum.smallest_eigenvalue(self.weights)
 
     @property
     def step_inflation(self) -> float:
@@ -155,15 +159,15 @@ class Network:
         return float(self.agents * self.perron @ self.column_perron_vector)
 
     @cached_property
-    def tracking(self) -> dict[str, float]:
+    def tracking_limits(self) -> dict[str, float]:
         """Largest step times curvature with stable tracking, by the order of mixing."""
         if self.kind == "symmetric":
             return {"atc": math.inf, "paper": math.inf}  # curvature alone sets a tighter limit
-        each = self.sequence or (self,)
-        rows = [one.weights for one in each]
-        columns = [one.weights if one.shares is None else one.shares for one in each]
+        rows = [phase.weights for phase in self.phases]
+        columns = [_shares(phase) for phase in self.phases]
         return {
-            order: tracking_limit(rows, columns, order == "paper") for order in ("atc", "paper")
+            order: spectrum.tracking_limit(rows, columns, order == "paper")
+            for order in ("atc", "paper")
         }
 
     @property
@@ -173,36 +177,18 @@ class Network:
             return sorted(self.graph.edges)
         return sorted((min(edge), max(edge)) for edge in self.graph.edges)
 
-    def uses(self, rounds: int) -> dict[tuple[int, int], int]:
+    def count_messages_by_edge(self, rounds: int) -> dict[tuple[int, int], int]:
         """Count the messages over each edge in `rounds` rounds, one per direction and round."""
-        if not self.sequence:
-            return dict.fromkeys(self.edges, rounds * (1 if self.graph.is_directed() else 2))
-        whole, rest = divmod(rounds, len(self.sequence))
-        found = Counter(dict.fromkeys(self.edges, 0))
-        for t, one in enumerate(self.sequence):
-            for edge, count in one.uses(whole + (t < rest)).items():
-                ways = [edge] if edge in found else [edge[::-1]]
-                if self.graph.is_directed() and not one.graph.is_directed():
-                    ways, count = [edge, edge[::-1]], count // 2
-                found.update(dict.fromkeys(ways, count))
-        return dict(found)
+        return edge_usage.count_messages_by_edge(self, rounds)
 
     @property
-    def active(self) -> list[list[int]] | None:
+    def active_edges(self) -> list[list[int]] | None:
         """Indices of the active `edges` in rounds 0, 1, ..., for a changing network."""
-        number = {edge: k for k, edge in enumerate(self.edges)}
-        if not self.sequence:
-            return None
-        there = [one.graph.to_directed().edges for one in self.sequence]
-        return [sorted({number[edge] for edge in arcs if edge in number}) for arcs in there]
+        return edge_usage.active_edges(self)
 
     def count_messages(self, rounds: int) -> int:
         """Count the messages over all edges in `rounds` rounds, one per agent and neighbor."""
-        if not self.sequence:
-            ways = 1 if self.graph.is_directed() else 2
-            return rounds * ways * int(self.graph.number_of_edges())
-        whole, rest = divmod(rounds, len(self.sequence))
-        return sum(one.count_messages(whole + (t < rest)) for t, one in enumerate(self.sequence))
+        return edge_usage.count_messages(self, rounds)
 
     @property
     def degrees(self) -> NDArray[np.int64]:
@@ -216,7 +202,9 @@ class Network:
         For a changing network, the number of rounds from round 0 until information of every agent
         has reached all agents.
         """
-        return _flood(self.sequence) if self.sequence else int(nx.diameter(self.graph))
+        if self.sequence:
+            return flooding_rounds([phase.weights for phase in self.sequence])
+        return int(nx.diameter(self.graph))
 
     def rounds_to_mix(self, tolerance: float = 1e-3) -> int:
         """Return the rounds until the disagreement has shrunk to `tolerance` times its start.
@@ -232,17 +220,17 @@ class Network:
 
     def with_links(
         self,
-        rate: PerEdge | None = None,
-        latency: PerEdge | None = None,
-        loss: PerEdge | None = None,
-        joules_per_bit: PerEdge | None = None,
+        rate: EdgeValues | None = None,
+        latency: EdgeValues | None = None,
+        loss: EdgeValues | None = None,
+        joules_per_bit: EdgeValues | None = None,
         *,
-        timeout: PerEdge | None = None,
+        timeout: EdgeValues | None = None,
         half_duplex: bool | None = None,
         shared_medium: bool | None = None,
         pulled: bool | None = None,
         compute: Compute | None = None,
-        stragglers: PerAgent | None = None,
+        stragglers: AgentValues | None = None,
         slow_chance: float | None = None,
         slow_factor: float | None = None,
     ) -> "Network":
@@ -271,12 +259,18 @@ class Network:
             The network with links.
         """
         one_way = self.graph.is_directed()
-        given: dict[str, object] = {"rate": rate}
-        given |= {"latency": latency, "loss": loss, "joules_per_bit": joules_per_bit}
-        given |= {"timeout": timeout, "half_duplex": half_duplex, "shared_medium": shared_medium}
-        given |= {"pulled": pulled, "compute": compute}
-        given |= {"stragglers": stragglers, "slow_chance": slow_chance, "slow_factor": slow_factor}
-        return replace(self, links=revised(self.links, self.edges, self.agents, given, one_way))
+        options: dict[str, object] = {"rate": rate}
+        options |= {"latency": latency, "loss": loss, "joules_per_bit": joules_per_bit}
+        options |= {"timeout": timeout, "half_duplex": half_duplex, "shared_medium": shared_medium}
+        options |= {"pulled": pulled, "compute": compute}
+        options |= {
+            "stragglers": stragglers,
+            "slow_chance": slow_chance,
+            "slow_factor": slow_factor,
+        }
+        return replace(
+            self, links=update_links(self.links, self.edges, self.agents, options, one_way)
+        )
 
     def __repr__(self) -> str:
         """Describe sizes, rule, lam and number of draws in one line."""
@@ -298,25 +292,5 @@ class Network:
         return f"{self.name}: {', '.join(parts)}"
 
 
-def _shares(one: Network) -> csr_array:
-    return one.weights if one.shares is None else one.shares
-
-
-def _balanced(one: Network) -> bool:
-    """Return whether the weights of a round sum to 1 in rows and columns, for totals too."""
-    if one.shares is None:
-        return True
-    sums = np.abs(one.weights.sum(axis=0) - 1).max() < 1e-9
-    return bool(sums and abs(one.weights - one.shares).max() < 1e-9)
-
-
-def _flood(rounds: tuple[Network, ...]) -> int:
-    """Return the rounds until information of every agent has reached all agents."""
-    known = csr_array(np.eye(rounds[0].agents))
-    hears = [csr_array(one.weights != 0).astype(np.float64) for one in rounds]
-    for t in range(len(rounds) * rounds[0].agents):
-        if known.nnz == rounds[0].agents ** 2:
-            return t
-        known = csr_array(hears[t % len(rounds)] @ known)
-        known.data[:] = 1.0
-    return len(rounds) * rounds[0].agents
+def _shares(phase: Network) -> csr_array:
+    return phase.weights if phase.shares is None else phase.shares

@@ -52,11 +52,11 @@ def random_digraph(agents: int, p: float = 0.3, seed: int = 0) -> Network:
     agents = as_int("agents", agents, 1)
     if not 0 <= p <= 1:
         raise ValueError(f"p is {p}; the probability of an arc lies between 0 and 1")
-    source = np.random.default_rng(as_int("seed", seed))
+    generator = np.random.default_rng(as_int("seed", seed))
     name = f"random_digraph({agents}, p={p}, seed={seed})"
     for draws in range(1, MOST_DRAWS + 1):
-        hears = (source.random((agents, agents)) < p) & ~np.eye(agents, dtype=bool)
-        graph = nx.from_numpy_array(hears.T, create_using=nx.DiGraph)
+        receives = (generator.random((agents, agents)) < p) & ~np.eye(agents, dtype=bool)
+        graph = nx.from_numpy_array(receives.T, create_using=nx.DiGraph)
         if nx.is_strongly_connected(graph):
             return one_way(graph, name, draws=draws)
     raise ValueError(f"none of {MOST_DRAWS} draws of {name} was strongly connected; raise p")
@@ -84,14 +84,20 @@ def one_way(
     if connected:
         _check_connected(graph)
     numbered: nx.DiGraph = nx.relabel_nodes(graph, {a: i for i, a in enumerate(labels)}, copy=True)
-    hears = nx.to_scipy_sparse_array(
+    receives = nx.to_scipy_sparse_array(
         numbered, nodelist=range(len(labels)), weight=None, dtype=np.float64
     ).T.tocsr()
-    pattern = csr_array(hears + csr_array(np.eye(len(labels))))
-    given = rows is not None or columns is not None
-    weights = _even(pattern, 1) if rows is None else _checked(rows, pattern, "rows", 1)
-    shares = _even(pattern, 0) if columns is None else _checked(columns, pattern, "columns", 0)
-    rule = "custom" if given else "even"
+    pattern = csr_array(receives + csr_array(np.eye(len(labels))))
+    is_custom = rows is not None or columns is not None
+    weights = (
+        _even_weights(pattern, 1) if rows is None else _check_weights(rows, pattern, "rows", 1)
+    )
+    shares = (
+        _even_weights(pattern, 0)
+        if columns is None
+        else _check_weights(columns, pattern, "columns", 0)
+    )
+    rule = "custom" if is_custom else "even"
     return Network(nx.freeze(numbered), weights, name, rule, labels, draws, shares)
 
 
@@ -107,25 +113,25 @@ def _check_connected(graph: nx.DiGraph) -> None:
         )
 
 
-def _even(pattern: csr_array, axis: int) -> csr_array:
+def _even_weights(pattern: csr_array, axis: int) -> csr_array:
     """Return even weights: 1 / the number of entries in the row (axis 1) or column (axis 0)."""
-    found = csr_array(pattern, copy=True)
+    weights = csr_array(pattern, copy=True)
     counts = np.asarray(pattern.sum(axis=axis)).ravel()
-    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-    found.data = 1 / counts[rows if axis == 1 else found.indices]
-    return _frozen(found)
+    rows = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
+    weights.data = 1 / counts[rows if axis == 1 else weights.indices]
+    return _make_read_only(weights)
 
 
-def _checked(matrix: Matrix, pattern: csr_array, what: str, axis: int) -> csr_array:
+def _check_weights(matrix: Matrix, pattern: csr_array, what: str, axis: int) -> csr_array:
     """Check that a user's weights fit this graph."""
     m = np.asarray(matrix.toarray() if isinstance(matrix, sparray | spmatrix) else matrix, float)
     if m.shape != pattern.shape:
         raise ValueError(f"{what} has shape {m.shape}; the graph needs {pattern.shape}")
-    wanted = pattern.toarray() != 0
+    on_arcs = pattern.toarray() != 0
     for wrong, fault in (
         (~np.isfinite(m) | (m < 0), "no weight may be negative"),
-        (~wanted & (m != 0), "the graph has no arc ({j}, {i})"),
-        (wanted & (m == 0), "an arc ({j}, {i}), or an agent itself, needs a weight above 0"),
+        (~on_arcs & (m != 0), "the graph has no arc ({j}, {i})"),
+        (on_arcs & (m == 0), "an arc ({j}, {i}), or an agent itself, needs a weight above 0"),
     ):
         if wrong.any():
             i, j = (int(k) for k in np.argwhere(wrong)[0])
@@ -135,10 +141,10 @@ def _checked(matrix: Matrix, pattern: csr_array, what: str, axis: int) -> csr_ar
         k = int(np.abs(sums - 1).argmax())
         line = "row" if axis == 1 else "column"
         raise ValueError(f"{line} {k} of {what} sums to {sums[k]:.12g}; each must sum to 1")
-    return _frozen(csr_array(m))
+    return _make_read_only(csr_array(m))
 
 
-def _frozen(matrix: csr_array) -> csr_array:
+def _make_read_only(matrix: csr_array) -> csr_array:
     matrix.sort_indices()
     for part in (matrix.data, matrix.indices, matrix.indptr):
         part.setflags(write=False)

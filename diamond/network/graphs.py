@@ -38,14 +38,18 @@ def erdos_renyi(
     Returns:
         The network.
     """
-    agents = _size("agents", agents)
+    agents = _check_size("agents", agents)
     if not 0 <= p <= 1:
         raise ValueError(f"p is {p}; an edge probability lies between 0 and 1")
     name = f"erdos_renyi({agents}, p={p}, seed={seed})"
-    graph, draws = _draw(
-        lambda source: nx.fast_gnp_random_graph(agents, p, seed=source), name, seed, connected, "p"
+    graph, draws = _draw_connected(
+        lambda generator: nx.fast_gnp_random_graph(agents, p, seed=generator),
+        name,
+        seed,
+        connected,
+        "p",
     )
-    return _network(graph, sorted(graph), name, mixing, draws)
+    return _make_network(graph, sorted(graph), name, mixing, draws)
 
 
 def regular(
@@ -56,7 +60,7 @@ def regular(
     connected: bool = True,
 ) -> Network:
     """Make a random graph with `degree` neighbours per agent; options as in `erdos_renyi`."""
-    agents, degree = _size("agents", agents), _size("degree", degree, least=0)
+    agents, degree = _check_size("agents", agents), _check_size("degree", degree, minimum=0)
     if degree >= agents:
         raise ValueError(
             f"degree is {degree}, but {agents} agents have at most {agents - 1} neighbours each; "
@@ -68,14 +72,14 @@ def regular(
             "make one of them even"
         )
     name = f"regular({agents}, degree={degree}, seed={seed})"
-    graph, draws = _draw(
-        lambda source: nx.random_regular_graph(degree, agents, seed=source),
+    graph, draws = _draw_connected(
+        lambda generator: nx.random_regular_graph(degree, agents, seed=generator),
         name,
         seed,
         connected,
         "degree",
     )
-    return _network(graph, sorted(graph), name, mixing, draws)
+    return _make_network(graph, sorted(graph), name, mixing, draws)
 
 
 def geometric(
@@ -89,73 +93,73 @@ def geometric(
 
     The positions are the node attribute "pos" of `Network.graph`. Options as in `erdos_renyi`.
     """
-    agents = _size("agents", agents)
+    agents = _check_size("agents", agents)
     if not radius > 0:
         raise ValueError(f"radius is {radius}; it must be a positive distance, such as 0.5")
     name = f"geometric({agents}, radius={radius}, seed={seed})"
-    graph, draws = _draw(
-        lambda source: nx.random_geometric_graph(agents, radius, seed=source),
+    graph, draws = _draw_connected(
+        lambda generator: nx.random_geometric_graph(agents, radius, seed=generator),
         name,
         seed,
         connected,
         "radius",
     )
-    return _network(graph, sorted(graph), name, mixing, draws)
+    return _make_network(graph, sorted(graph), name, mixing, draws)
 
 
 def ring(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make a ring: agent i is joined with i + 1 modulo m; two agents share a single edge."""
-    agents = _size("agents", agents)
+    agents = _check_size("agents", agents)
     graph = nx.cycle_graph(agents) if agents > 1 else nx.empty_graph(1)
-    return _network(graph, range(agents), f"ring({agents})", mixing)
+    return _make_network(graph, range(agents), f"ring({agents})", mixing)
 
 
 def path(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make a line: agent i is joined with i + 1."""
-    agents = _size("agents", agents)
-    return _network(nx.path_graph(agents), range(agents), f"path({agents})", mixing)
+    agents = _check_size("agents", agents)
+    return _make_network(nx.path_graph(agents), range(agents), f"path({agents})", mixing)
 
 
 def star(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make a star: agent 0 is joined with all others."""
-    agents = _size("agents", agents)
-    return _network(nx.star_graph(agents - 1), range(agents), f"star({agents})", mixing)
+    agents = _check_size("agents", agents)
+    return _make_network(nx.star_graph(agents - 1), range(agents), f"star({agents})", mixing)
 
 
 def complete(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make a complete graph: all pairs are joined."""
-    agents = _size("agents", agents)
-    return _network(nx.complete_graph(agents), range(agents), f"complete({agents})", mixing)
+    agents = _check_size("agents", agents)
+    return _make_network(nx.complete_graph(agents), range(agents), f"complete({agents})", mixing)
 
 
 def grid(rows: int, columns: int, mixing: Mixing = "laplacian") -> Network:
     """Make a grid, numbered row by row; `labels` holds (row, column)."""
-    rows, columns = _size("rows", rows), _size("columns", columns)
+    rows, columns = _check_size("rows", rows), _check_size("columns", columns)
     graph = nx.grid_2d_graph(rows, columns)
-    return _network(graph, sorted(graph), f"grid({rows}, {columns})", mixing)
+    return _make_network(graph, sorted(graph), f"grid({rows}, {columns})", mixing)
 
 
 def torus(rows: int, columns: int, mixing: Mixing = "laplacian") -> Network:
     """Make a grid whose opposite sides are joined; a side of 2 keeps its single edge."""
-    rows, columns = _size("rows", rows), _size("columns", columns)
+    rows, columns = _check_size("rows", rows), _check_size("columns", columns)
     graph = nx.grid_2d_graph(rows, columns, periodic=True)
-    return _network(graph, sorted(graph), f"torus({rows}, {columns})", mixing)
+    return _make_network(graph, sorted(graph), f"torus({rows}, {columns})", mixing)
 
 
 def hypercube(dimension: int, mixing: Mixing = "laplacian") -> Network:
     """Make a hypercube of 2^dimension agents, joined if their binary digits differ in one place."""
-    dimension = _size("dimension", dimension, least=0)
+    dimension = _check_size("dimension", dimension, minimum=0)
     # networkx needs dimension >= 1; dimension 0 means a single agent.
     graph = nx.hypercube_graph(dimension) if dimension else nx.empty_graph(1)
-    return _network(graph, sorted(graph), f"hypercube({dimension})", mixing)
+    return _make_network(graph, sorted(graph), f"hypercube({dimension})", mixing)
 
 
 def exponential(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make the static exponential graph: i is joined with i + 2^k modulo m for all 2^k < m."""
-    agents = _size("agents", agents)
+    agents = _check_size("agents", agents)
     hops = [2**k for k in range((agents - 1).bit_length())]
     graph = nx.circulant_graph(agents, hops)
-    return _network(graph, range(agents), f"exponential({agents})", mixing)
+    return _make_network(graph, range(agents), f"exponential({agents})", mixing)
 
 
 def from_graph(graph: nx.Graph, mixing: Mixing = "laplacian") -> Network:
@@ -177,10 +181,10 @@ def from_graph(graph: nx.Graph, mixing: Mixing = "laplacian") -> Network:
             "gives every agent its own weight"
         )
     name = f"from_graph({graph.name})" if graph.name else "from_graph"
-    return _network(graph, list(graph), name, mixing)
+    return _make_network(graph, list(graph), name, mixing)
 
 
-def _network(
+def _make_network(
     graph: nx.Graph, labels: Iterable[Hashable], name: str, mixing: Mixing, draws: int = 1
 ) -> Network:
     """Number the nodes in the order of `labels`, and compute the weights."""
@@ -204,34 +208,34 @@ def _network(
     return Network(nx.freeze(numbered), weights, name, rule, labels, draws)
 
 
-def _draw(
+def _draw_connected(
     generate: Callable[[random.Random], nx.Graph],
     name: str,
     seed: int,
     connected: bool,
-    knob: str,
+    parameter: str,
 ) -> tuple[nx.Graph, int]:
     """Draw until the graph is connected, always from the one generator of `seed`."""
-    source = random.Random(_size("seed", seed, least=0))
+    generator = random.Random(_check_size("seed", seed, minimum=0))
     for draws in range(1, MOST_DRAWS + 1):
-        graph = generate(source)
+        graph = generate(generator)
         components = nx.number_connected_components(graph)
         if components == 1:
             return graph, draws
         if not connected:
             raise ValueError(
                 f"the graph with seed {seed} has {components} components; "
-                f"pass connected=True to redraw, or raise {knob}"
+                f"pass connected=True to redraw, or raise {parameter}"
             )
-    raise ValueError(f"none of {MOST_DRAWS} draws of {name} was connected; raise {knob}")
+    raise ValueError(f"none of {MOST_DRAWS} draws of {name} was connected; raise {parameter}")
 
 
-def _size(what: str, value: int, least: int = 1) -> int:
+def _check_size(what: str, value: int, minimum: int = 1) -> int:
     """Return `value` as an int of at least `least`; the error names `what`."""
     try:
         size = operator.index(value)
     except TypeError:
         raise ValueError(f"{what} is {value!r}; it must be a whole number") from None
-    if isinstance(value, bool) or size < least:
-        raise ValueError(f"{what} is {value!r}; it must be a whole number, at least {least}")
+    if isinstance(value, bool) or size < minimum:
+        raise ValueError(f"{what} is {value!r}; it must be a whole number, at least {minimum}")
     return size

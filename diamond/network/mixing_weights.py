@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, diags_array, sparray, spmatrix
 
 from diamond.core.suggestions import did_you_mean
-from diamond.network.spectrum import largest
+from diamond.network.spectrum import largest_eigenvalues
 
 Floats = NDArray[np.float64]
 Matrix: TypeAlias = ArrayLike | sparray | spmatrix
@@ -53,7 +53,7 @@ def best_constant(adjacency: csr_array) -> Floats:
     lam = max(1 - a rho_2, a rho_max - 1) decreases up to the first bound, so the minimum of both
     bounds is optimal (a star needs the second).
     """
-    rho_2 = -largest(-_laplacian_matrix(adjacency), 2, above=1e-7)[0]
+    rho_2 = -largest_eigenvalues(-_laplacian_matrix(adjacency), 2, above=1e-7)[0]
     best = 2 / (_rho_max(adjacency) + rho_2)
     return np.full(adjacency.nnz, min(best, 1 / _degrees(adjacency).max()))
 
@@ -66,7 +66,7 @@ RULES: dict[str, Callable[[csr_array], Floats]] = {
 def mixing_matrix(graph: nx.Graph, mixing: str | Matrix) -> tuple[csr_array, str]:
     """Return the weights of `graph` (nodes 0..m-1, connected) and the rule's name or "custom"."""
     if not isinstance(mixing, str):
-        return checked(mixing, graph), "custom"
+        return check_mixing_matrix(mixing, graph), "custom"
     if mixing not in RULES:
         raise ValueError(f"no mixing rule {mixing!r}; {did_you_mean(mixing, RULES)}")
     adjacency = _adjacency(graph)
@@ -76,10 +76,10 @@ def mixing_matrix(graph: nx.Graph, mixing: str | Matrix) -> tuple[csr_array, str
     edges.data = RULES[mixing](adjacency)
     # Rounding may leave -1e-16 where the exact diagonal is 0.
     diagonal = np.maximum(1 - edges.sum(axis=1), 0.0)
-    return _stored(edges, diagonal), mixing
+    return _canonical(edges, diagonal), mixing
 
 
-def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
+def check_mixing_matrix(matrix: Matrix, graph: nx.Graph) -> csr_array:
     """Check that a custom matrix mixes over `graph`.
 
     Symmetric, non-negative, rows and columns summing to 1, M_ij != 0 exactly on edges, lam < 1.
@@ -95,7 +95,7 @@ def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
         raise ValueError(f"the mixing matrix has entries of type {m.dtype}; give real numbers")
     m = m.astype(np.float64)
 
-    def refuse(where: NDArray[np.bool_], fault: str) -> None:
+    def reject(where: NDArray[np.bool_], fault: str) -> None:
         """Raise for the first invalid entry, if any."""
         if where.any():
             i, j = (int(k) for k in np.argwhere(where)[0])
@@ -109,12 +109,12 @@ def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
     tolerance = 1e-9
     on_edges = _adjacency(graph).toarray() != 0
     off_edges = ~on_edges & ~np.eye(agents, dtype=bool)
-    refuse(~np.isfinite(m), "; every entry must be finite")
-    refuse(
+    reject(~np.isfinite(m), "; every entry must be finite")
+    reject(
         np.abs(m - m.T) > tolerance,
         " but M[{j}, {i}] = {other:.6g}; it must be symmetric, in float64",
     )
-    refuse(m < 0, "; no weight may be negative")
+    reject(m < 0, "; no weight may be negative")
     for line, sums in (("row", m.sum(axis=1)), ("column", m.sum(axis=0))):
         if (worst := np.abs(sums - 1)).max() > tolerance:
             k = int(worst.argmax())
@@ -122,10 +122,10 @@ def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
                 f"{line} {k} of the mixing matrix sums to {sums[k]:.12g}; "
                 "every row and column must sum to 1, in float64"
             )
-    refuse(
+    reject(
         off_edges & (m != 0), " but the graph has no edge ({i}, {j}); add the edge or set it to 0"
     )
-    refuse(
+    reject(
         on_edges & (m == 0),
         " but the graph has the edge ({i}, {j}); give it a weight or remove the edge",
     )
@@ -136,7 +136,7 @@ def checked(matrix: Matrix, graph: nx.Graph) -> csr_array:
             "the mixing matrix has lam = 1: every M_ii is 0 and the graph is bipartite, so the "
             "two sides would swap values for ever; give some agent a weight M_ii > 0"
         )
-    return _stored(csr_array(np.where(on_edges, m, 0.0)), m.diagonal())
+    return _canonical(csr_array(np.where(on_edges, m, 0.0)), m.diagonal())
 
 
 def _adjacency(graph: nx.Graph) -> csr_array:
@@ -166,10 +166,10 @@ def _rho_max(adjacency: csr_array) -> float:
     degrees = _degrees(adjacency)
     edges = adjacency.tocoo()
     bound = (degrees[edges.row] + degrees[edges.col]).max()
-    return float(largest(_laplacian_matrix(adjacency), 1, above=bound * (1 + 1e-6))[-1])
+    return float(largest_eigenvalues(_laplacian_matrix(adjacency), 1, above=bound * (1 + 1e-6))[-1])
 
 
-def _stored(edges: csr_array, diagonal: Floats) -> csr_array:
+def _canonical(edges: csr_array, diagonal: Floats) -> csr_array:
     """Return the canonical form: sorted, read-only, with all diagonal entries stored."""
     # The sum of two sparse matrices drops zeros, so the diagonal is set to ones first.
     weights = csr_array(edges + diags_array(np.ones(len(diagonal))))

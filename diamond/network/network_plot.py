@@ -17,15 +17,15 @@ def draw(network: Network, path: str | Path) -> Path:
     figure = Figure(figsize=(5, 5), layout="constrained")
     axes = figure.add_subplot()
     weights = [float(matrix[j, i]) for i, j in network.edges]
-    thick = [0.5 + 2.5 * weight / max(weights) for weight in weights]
+    widths = [0.5 + 2.5 * weight / max(weights) for weight in weights]
     nx.draw_networkx_edges(
-        graph, places, edgelist=network.edges, width=thick, edge_color="#888888", ax=axes
+        graph, places, edgelist=network.edges, width=widths, edge_color="#888888", ax=axes
     )
-    few = network.agents <= MOST_NAMED
+    has_labels = network.agents <= MOST_NAMED
     nx.draw_networkx_nodes(
-        graph, places, node_color="#0072B2", node_size=320 if few else 20, ax=axes
+        graph, places, node_color="#0072B2", node_size=320 if has_labels else 20, ax=axes
     )
-    if few:
+    if has_labels:
         nx.draw_networkx_labels(graph, places, font_color="white", font_size=9, ax=axes)
     axes.set_title(str(network), fontsize=8)
     axes.set_axis_off()

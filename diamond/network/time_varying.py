@@ -13,11 +13,11 @@ from diamond.network.communication_network import Network
 from diamond.network.directed import one_way
 from diamond.network.mixing_weights import mixing_matrix
 
-One: TypeAlias = "Network | nx.Graph"
+NetworkOrGraph: TypeAlias = "Network | nx.Graph"
 
 
 def changing(
-    networks: Sequence[One] | Callable[[int], One],
+    networks: Sequence[NetworkOrGraph] | Callable[[int], NetworkOrGraph],
     period: int | None = None,
     mixing: str = "metropolis",
 ) -> Network:
@@ -35,13 +35,13 @@ def changing(
     if callable(networks):
         if period is None:
             raise ValueError("a function of the round needs period: after how many to begin again")
-        given = [networks(t) for t in range(as_int("period", period, 1))]
+        entries = [networks(t) for t in range(as_int("period", period, 1))]
     else:
-        given = list(networks)
-    if not given:
+        entries = list(networks)
+    if not entries:
         raise ValueError("networks is empty; give at least one")
-    each = tuple(_one(given_one, mixing) for given_one in given)
-    return _in_turn(each, f"changing({len(each)} networks)")
+    phases = tuple(_phase_network(entry, mixing) for entry in entries)
+    return _sequence_network(phases, f"changing({len(phases)} networks)")
 
 
 def one_peer(agents: int) -> Network:
@@ -51,13 +51,13 @@ def one_peer(agents: int) -> Network:
     """
     agents = as_int("agents", agents, 1)
     hops = [2**k for k in range(max(1, (agents - 1).bit_length()))]
-    each = []
+    phases = []
     for hop in hops:
         graph = nx.DiGraph()
         graph.add_nodes_from(range(agents))
         graph.add_edges_from((i, (i + hop) % agents) for i in range(agents) if hop % agents)
-        each.append(one_way(graph, "one_peer", connected=False))
-    return _in_turn(tuple(each), f"one_peer({agents})")
+        phases.append(one_way(graph, "one_peer", connected=False))
+    return _sequence_network(tuple(phases), f"one_peer({agents})")
 
 
 def matchings(agents: int, period: int = 64, seed: int = 0) -> Network:
@@ -66,28 +66,28 @@ def matchings(agents: int, period: int = 64, seed: int = 0) -> Network:
     With an odd number of agents, one stays alone. `period` rounds are drawn and then repeated.
     """
     agents, period = as_int("agents", agents, 1), as_int("period", period, 1)
-    source = np.random.default_rng(as_int("seed", seed))
-    each = []
+    generator = np.random.default_rng(as_int("seed", seed))
+    phases = []
     for _ in range(period):
-        order = source.permutation(agents)
+        order = generator.permutation(agents)
         graph = nx.empty_graph(agents)
         graph.add_edges_from(map(tuple, order[: agents - agents % 2].reshape(-1, 2).tolist()))
-        each.append(_one(graph, "metropolis"))
-    return _in_turn(tuple(each), f"matchings({agents}, period={period}, seed={seed})")
+        phases.append(_phase_network(graph, "metropolis"))
+    return _sequence_network(tuple(phases), f"matchings({agents}, period={period}, seed={seed})")
 
 
-def _one(given: One, mixing: str) -> Network:
+def _phase_network(entry: NetworkOrGraph, mixing: str) -> Network:
     """Return the network of one round, which need not be connected."""
-    if isinstance(given, Network):
-        if given.sequence:
-            raise ValueError(f"{given.name} changes itself; give its networks one by one")
-        return given
-    if not isinstance(given, nx.Graph):
-        raise TypeError(f"{given!r} is neither a network nor a networkx graph")
-    if given.is_directed():
-        return one_way(given, "directed", connected=False)
-    labels = tuple(given)
-    numbered = nx.relabel_nodes(given, {a: i for i, a in enumerate(labels)}, copy=True)
+    if isinstance(entry, Network):
+        if entry.sequence:
+            raise ValueError(f"{entry.name} changes itself; give its networks one by one")
+        return entry
+    if not isinstance(entry, nx.Graph):
+        raise TypeError(f"{entry!r} is neither a network nor a networkx graph")
+    if entry.is_directed():
+        return one_way(entry, "directed", connected=False)
+    labels = tuple(entry)
+    numbered = nx.relabel_nodes(entry, {a: i for i, a in enumerate(labels)}, copy=True)
     if numbered.number_of_edges() == 0:  # nobody communicates
         weights, rule = csr_array(np.eye(len(labels))), mixing
     else:
@@ -95,43 +95,43 @@ def _one(given: One, mixing: str) -> Network:
     return Network(nx.freeze(numbered), weights, "graph", rule, labels)
 
 
-def _in_turn(each: tuple[Network, ...], name: str) -> Network:
-    first = each[0]
-    for t, one in enumerate(each):
-        if one.agents != first.agents:
+def _sequence_network(phases: tuple[Network, ...], name: str) -> Network:
+    first = phases[0]
+    for t, phase in enumerate(phases):
+        if phase.agents != first.agents:
             raise ValueError(
-                f"the network of round {t} has {one.agents} agents, that of round 0 "
+                f"the network of round {t} has {phase.agents} agents, that of round 0 "
                 f"{first.agents}; all must have the same"
             )
-    one_sided = any(one.graph.is_directed() for one in each)
-    union = nx.DiGraph() if one_sided else nx.Graph()
+    is_directed = any(phase.graph.is_directed() for phase in phases)
+    union = nx.DiGraph() if is_directed else nx.Graph()
     union.add_nodes_from(range(first.agents))
-    for one in each:
-        ways = one.graph.edges if one.graph.is_directed() else one.graph.to_directed().edges
-        union.add_edges_from(ways)
+    for phase in phases:
+        arcs = phase.graph.edges if phase.graph.is_directed() else phase.graph.to_directed().edges
+        union.add_edges_from(arcs)
     parts = list(
-        nx.strongly_connected_components(union) if one_sided else nx.connected_components(union)
+        nx.strongly_connected_components(union) if is_directed else nx.connected_components(union)
     )
     if len(parts) > 1:
         part = sorted(sorted(parts, key=len)[0])
         shown = ", ".join(map(str, part[:5])) + (", ..." if len(part) > 5 else "")
         raise ValueError(
-            f"over {len(each)} round{'s' * (len(each) != 1)} the links do not connect "
-            f"{{{shown}}} with all others{' both ways' * one_sided}; add links, or more rounds"
+            f"over {len(phases)} round{'s' * (len(phases) != 1)} the links do not connect "
+            f"{{{shown}}} with all others{' both ways' * is_directed}; add links, or more rounds"
         )
-    mean = lambda matrices: csr_array(reduce(lambda a, b: a + b, matrices) / len(each))
-    weights = mean([one.weights for one in each])
+    mean = lambda matrices: csr_array(reduce(lambda a, b: a + b, matrices) / len(phases))
+    weights = mean([phase.weights for phase in phases])
     shares = None
-    if any(one.shares is not None for one in each):
-        shares = mean([one.weights if one.shares is None else one.shares for one in each])
-    rules = dict.fromkeys(one.mixing for one in each)
+    if any(phase.shares is not None for phase in phases):
+        shares = mean([phase.weights if phase.shares is None else phase.shares for phase in phases])
+    rules = dict.fromkeys(phase.mixing for phase in phases)
     mixing = next(iter(rules)) if len(rules) == 1 else "mixed"
-    fixed = nx.freeze(union), weights, name, mixing, first.labels, 1, shares
-    found = Network(*fixed, sequence=each)
-    still = any((one.weights.diagonal() == 0).any() for one in each)
-    if still and found.agents > 1 and found.lam > 1 - 1e-9:
+    fields = nx.freeze(union), weights, name, mixing, first.labels, 1, shares
+    network = Network(*fields, sequence=phases)
+    lacks_own_weight = any((phase.weights.diagonal() == 0).any() for phase in phases)
+    if lacks_own_weight and network.agents > 1 and network.lam > 1 - 1e-9:
         raise ValueError(
             f"{name} has lam = 1: agents without a weight of their own swap values for ever; give "
             "every agent a weight M_ii > 0"
         )
-    return found
+    return network

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .communication_network import Network
-from .graphs import Mixing, _draw, _network, _size
+from .graphs import Mixing, _check_size, _draw_connected, _make_network
 
-Places = Sequence[Sequence[float]]
+Positions = Sequence[Sequence[float]]
 
 
 def wireless(
@@ -21,7 +21,7 @@ def wireless(
     mixing: Mixing = "laplacian",
     connected: bool = True,
     *,
-    positions: Places | None = None,
+    positions: Positions | None = None,
     bandwidth: float = 1e6,
     snr: float = 30.0,
     reference: float = 0.1,
@@ -62,27 +62,27 @@ def wireless(
         if not math.isfinite(value):
             raise ValueError(f"{name} is {value}; it must be a finite number of decibels")
     if positions is not None:
-        points = _points(positions, agents)
+        points = _check_positions(positions, agents)
         name = f"wireless({len(points)} places, radius={radius})"
-        graph, draws = _disc(points, radius), 1
+        graph, draws = _disc_graph(points, radius), 1
     elif agents is not None:
-        count = _size("agents", agents)
+        count = _check_size("agents", agents)
         name = f"wireless({count}, radius={radius}, seed={seed})"
-        place = lambda source: _disc(_scattered(source, count), radius)
-        graph, draws = _draw(place, name, seed, connected, "radius")
+        draw_graph = lambda generator: _disc_graph(_random_positions(generator, count), radius)
+        graph, draws = _draw_connected(draw_graph, name, seed, connected, "radius")
     else:
         raise ValueError("wireless needs agents, how many, or positions, where they are")
-    made = _network(graph, sorted(graph), name, mixing, draws)
-    places = np.array([place for _, place in made.graph.nodes(data="pos")])
-    ends = np.array(made.edges, int).reshape(-1, 2)
-    apart = np.linalg.norm(places[ends[:, 0]] - places[ends[:, 1]], axis=1)
-    clear = 10 ** (snr / 10) * (np.maximum(apart, reference) / reference) ** -exponent
-    return made.with_links(
-        rate=bandwidth * np.log2(1 + clear), loss=-np.expm1(-(10 ** (threshold / 10)) / clear)
+    network = _make_network(graph, sorted(graph), name, mixing, draws)
+    coordinates = np.array([point for _, point in network.graph.nodes(data="pos")])
+    ends = np.array(network.edges, int).reshape(-1, 2)
+    distances = np.linalg.norm(coordinates[ends[:, 0]] - coordinates[ends[:, 1]], axis=1)
+    ratio = 10 ** (snr / 10) * (np.maximum(distances, reference) / reference) ** -exponent
+    return network.with_links(
+        rate=bandwidth * np.log2(1 + ratio), loss=-np.expm1(-(10 ** (threshold / 10)) / ratio)
     )
 
 
-def _points(positions: Places, agents: int | None) -> NDArray[np.float64]:
+def _check_positions(positions: Positions, agents: int | None) -> NDArray[np.float64]:
     """Return the positions of the agents, (agents, 2)."""
     try:
         points = np.array(positions, float)
@@ -95,15 +95,15 @@ def _points(positions: Places, agents: int | None) -> NDArray[np.float64]:
     return points
 
 
-def _scattered(source: random.Random, count: int) -> NDArray[np.float64]:
-    return np.array([[source.random(), source.random()] for _ in range(count)])
+def _random_positions(generator: random.Random, count: int) -> NDArray[np.float64]:
+    return np.array([[generator.random(), generator.random()] for _ in range(count)])
 
 
-def _disc(points: NDArray[np.float64], radius: float) -> nx.Graph:
+def _disc_graph(points: NDArray[np.float64], radius: float) -> nx.Graph:
     """Return the graph that joins points closer than `radius`."""
     graph = nx.Graph()
-    graph.add_nodes_from((i, {"pos": tuple(map(float, place))}) for i, place in enumerate(points))
-    apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
-    near = np.argwhere(np.triu(apart < radius, 1))
-    graph.add_edges_from(map(tuple, near.tolist()))
+    graph.add_nodes_from((i, {"pos": tuple(map(float, point))}) for i, point in enumerate(points))
+    distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    pairs = np.argwhere(np.triu(distances < radius, 1))
+    graph.add_edges_from(map(tuple, pairs.tolist()))
     return graph

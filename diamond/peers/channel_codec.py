@@ -12,97 +12,99 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.sampling import Moment
+from ..core.sampling import ExchangeId
 from ..network import Network
 from ..network.channels.compression import Compressed
 from ..network.channels.delay import Delay
-from ..network.mixing.lossy_mixer import TOLD, channel_key
+from ..network.mixing.lossy_mixer import SENDER, channel_key
 
-Kept = tuple[Any, ...]  # state of each channel, for each source
+ChannelStates = tuple[Any, ...]  # state of each channel, for each source
 
 
 @dataclass(frozen=True)
-class ChannelEnds:
+class ChannelCodec:
     """Channels of a network at a site: the first may compress, the others delay."""
 
-    codec: Compressed | None
+    compressor: Compressed | None
     delays: tuple[Delay, ...]
     damping: Any
 
-    def wire(self, message: Any) -> Any:
+    def encoded_shapes(self, message: Any) -> Any:
         """Return the shapes of the encoded message."""
-        return message if self.codec is None else self.codec.wire(message)
+        return message if self.compressor is None else self.compressor.encoded_shapes(message)
 
-    def start(self, message: Any, agents: int) -> Kept:
+    def initial_states(self, message: Any, agents: int) -> ChannelStates:
         """Return the initial state of each of `agents` agents."""
         blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), message)
-        own = None if self.codec is None else self.codec.start(blank)
-        return tuple((own, *(late.start(blank) for late in self.delays)) for _ in range(agents))
+        own = None if self.compressor is None else self.compressor.start_sender(blank)
+        return tuple(
+            (own, *(delay.start_sender(blank) for delay in self.delays)) for _ in range(agents)
+        )
 
-    def encode(self, kept: Any, message: Any, moment: Moment, number: int) -> Any:
+    def encode(self, state: Any, message: Any, exchange_id: ExchangeId, number: int) -> Any:
         """Encode the message of agent `number`, with its state `kept`."""
-        if self.codec is None:
+        if self.compressor is None:
             return message
-        return _encode(self.codec, kept[0], message, _key(moment, number))
+        return _encode(self.compressor, state[0], message, _key(exchange_id, number))
 
-    def decode(self, kept: Any, wire: Any, like: Any, moment: Moment, number: int) -> Any:
+    def decode(self, state: Any, encoded_shapes: Any, like: Any, exchange_id: ExchangeId, number: int) -> Any:
         """Decode the message of agent `number`; `like` is a message, for its shapes."""
-        if self.codec is None:
-            return wire
-        return _decode(self.codec, kept[0], wire, like, _key(moment, number))
+        if self.compressor is None:
+            return encoded_shapes
+        return _decode(self.compressor, state[0], encoded_shapes, like, _key(exchange_id, number))
 
-    def hear(
-        self, kept: Kept, own: Any, here: int, wires: Sequence[Any], moment: Moment, who: list[int]
-    ) -> tuple[list[Any], Kept]:
+    def receive(
+        self, state: ChannelStates, own: Any, own_index: int, wires: Sequence[Any], exchange_id: ExchangeId, sources: list[int]
+    ) -> tuple[list[Any], ChannelStates]:
         """Decode the messages of `who` and update the state; `own` is the agent's own message."""
         said, after = [], []
-        for place, (number, wire, memory) in enumerate(zip(who, wires, kept)):
-            spoken, now = self.decode(memory, wire, own, moment, number), list(memory)
-            if self.codec is not None and self.codec.feedback == "difference":
-                now[0] = spoken
-            elif self.codec is not None and place == here:  # only the sender knows its error
-                now[0] = self.codec.remembered(memory[0], own, spoken)
-            for k, late in enumerate(self.delays, 1):
-                spoken, now[k] = late.tell(now[k], spoken, self._none)
-            said.append(spoken)
+        for place, (number, encoded_shapes, memory) in enumerate(zip(sources, wires, state)):
+            message, now = self.decode(memory, encoded_shapes, own, exchange_id, number), list(memory)
+            if self.compressor is not None and self.compressor.feedback == "difference":
+                now[0] = message
+            elif self.compressor is not None and place == own_index:  # only the sender knows its error
+                now[0] = self.compressor.next_state(memory[0], own, message)
+            for k, delay in enumerate(self.delays, 1):
+                message, now[k] = delay.outgoing(now[k], message, self._unused_key)
+            said.append(message)
             after.append(tuple(now))
         return said, tuple(after)
 
-    def share(self, t: int) -> Any:
+    def damping_at(self, t: int) -> Any:
         """Return the share of a change that is applied in round t."""
         return self.damping(t) if callable(self.damping) else self.damping
 
     @property
-    def _none(self) -> jax.Array:
+    def _unused_key(self) -> jax.Array:
         return jax.random.key(0)  # a delay draws nothing
 
 
-def channel_ends(network: Network) -> ChannelEnds | None:
+def make_channel_codec(network: Network) -> ChannelCodec | None:
     """Return the encoder and decoder of `network`; None if it has no channels."""
     if not network.channels:
         return None
     first, *rest = network.channels
-    codec = first if isinstance(first, Compressed) else None
-    late = tuple(rest if codec is not None else network.channels)
-    for one in late:
+    compressor = first if isinstance(first, Compressed) else None
+    delay = tuple(rest if compressor is not None else network.channels)
+    for one in delay:
         if not isinstance(one, Delay):
             raise ValueError(
                 f"{one.name} is of simulated links, and those between sites are what they are: "
                 f"sites take one compression, and delays after it"
             )
-    return ChannelEnds(codec, late, network.damping)
+    return ChannelCodec(compressor, delay, network.damping)
 
 
 @jax.jit
-def _encode(codec: Compressed, kept: Any, message: Any, key: jax.Array) -> Any:
-    return codec.squeezed(codec.encode(kept, message, key), message)
+def _encode(compressor: Compressed, state: Any, message: Any, key: jax.Array) -> Any:
+    return compressor.to_bytes(compressor.encode(state, message, key), message)
 
 
 @jax.jit
-def _decode(codec: Compressed, copy: Any, wire: Any, like: Any, key: jax.Array) -> Any:
-    return codec.decode(copy, codec.expanded(wire, like), like, key)
+def _decode(compressor: Compressed, copy: Any, encoded_shapes: Any, like: Any, key: jax.Array) -> Any:
+    return compressor.decode(copy, compressor.from_bytes(encoded_shapes, like), like, key)
 
 
-def _key(moment: Moment, number: int) -> jax.Array:
+def _key(exchange_id: ExchangeId, number: int) -> jax.Array:
     """Return the key of an agent, as in `LossyMixer`; compressing channels come first."""
-    return jax.random.fold_in(channel_key(moment, 0, TOLD), number)
+    return jax.random.fold_in(channel_key(exchange_id, 0, SENDER), number)

@@ -110,7 +110,7 @@ def _places_and_links(network: Network) -> dict[str, Any]:
     places = [place for _, place in network.graph.nodes(data="pos")]
     if all(isinstance(place, tuple | list | np.ndarray) and len(place) == 2 for place in places):
         found["places"] = np.array(places, float).tolist()
-    return found if network.links is None else found | {"links": network.links.table()}
+    return found if network.links is None else found | {"links": network.links.to_options()}
 
 
 def _agent_names(problem: Problem, network: Network) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def data(problem: Problem) -> dict[str, str]:
     for part, held in problem.rows.items():
         hashed = hashlib.sha256()
         for agent in range(problem.agents):
-            for name, leaf in pytrees.named(held[agent]).items():
+            for name, leaf in pytrees.named_leaves(held[agent]).items():
                 whole = np.asarray(leaf, order="C")
                 hashed.update(f"{agent}{name}{whole.dtype}{whole.shape}".encode())
                 hashed.update(whole.data if whole.size else b"")

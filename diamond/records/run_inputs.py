@@ -50,7 +50,7 @@ def describe_network(network: Network) -> Description:
             hashed.update((np.round(entries.data, DIGITS) + 0.0).tobytes())
     found = {"name": network.title, "weights": hashed.hexdigest()[:16]}
     found |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
-    return found | (flatten(network.links.table(), "links") if network.links else {})
+    return found | (flatten(network.links.to_options(), "links") if network.links else {})
 
 
 def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm) -> None:

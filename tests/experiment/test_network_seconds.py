@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond.cli import app
-from diamond.cli.terminal_tables import columns_of
+from diamond.cli.terminal_tables import select_columns
 from diamond.config.experiment_file import load
 from diamond.config.validation_errors import BadExperiment
-from diamond.experiment.comparison import compare
+from diamond.experiment.comparison_runner import compare
 from diamond.records.export import export
 from diamond.records.folder_reader import open_run
 from diamond.records.result_table import rows
@@ -38,12 +38,15 @@ def test_a_folder_keeps_links_and_counts(folder):
     rounds = found.history["round"]
     np.testing.assert_allclose(found.history["network_seconds"], rounds * EACH, rtol=1e-9)
     np.testing.assert_allclose(found.history["joules"], rounds * 6 * SIZE * 8e-6 / 0.95, rtol=1e-9)
-    assert found.network.links.table() == diamond.network.ring(3).with_links(**LINKS).links.table()
+    assert (
+        found.network.links.to_options()
+        == diamond.network.ring(3).with_links(**LINKS).links.to_options()
+    )
     again = load(folder / "config.toml").network[0]
     assert again.options["links"] == LINKS
     (row,) = rows([open_run(folder)])
     assert row["network_seconds"] == pytest.approx(24 * EACH) and row["joules"] > 0
-    assert {"network_seconds", "joules"} < set(columns_of([row]))
+    assert {"network_seconds", "joules"} < set(select_columns([row]))
     (history,) = [path for path in export(open_run(folder), "csv") if path.stem == "history"]
     assert "network_seconds,joules" in history.read_text().splitlines()[0]
 
@@ -90,7 +93,7 @@ def test_a_run_made_in_python_is_loaded_with_its_places_and_links(folder, tmp_pa
     )
     path = made.save(tmp_path / "made") / "mine-seed0"
     again = diamond.load(path, loaded.problem).network
-    assert again.name == network.name and again.links.table() == network.links.table()
+    assert again.name == network.name and again.links.to_options() == network.links.to_options()
     drawn = np.array(payload([path])["networks"][0]["positions"])
     shape = lambda points: np.linalg.norm(points[1:] - points[0], axis=1)
     np.testing.assert_allclose(shape(drawn) / shape(drawn)[0], [1, 1.5], rtol=1e-3)

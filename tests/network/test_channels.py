@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 import diamond
 from diamond import hypergradient as hg
 from diamond import network
-from diamond.core.sampling import Moment, key
+from diamond.core.sampling import ExchangeId, key
 from diamond.engine.many_runs import simulate_many
 from diamond.engine.round_program import initial_progress_with_links, run_round
 from diamond.interface.round_interface import Message
@@ -87,7 +87,7 @@ def agreeing(net, count, seed=0):
 
     def one(t, carry):
         kept, message, most = carry
-        change, kept = mixer.exchange(message, Moment(key(seed), t), kept)
+        change, kept = mixer.exchange(message, ExchangeId(key(seed), t), kept)
         moved = jax.tree.map(lambda a, c: a + c, message, change)
         return kept, moved, jnp.maximum(most, jnp.abs(change.total.sum(0)).max())
 
@@ -133,7 +133,7 @@ def _long(mixer, random):
 
     def body(t, carry):
         kept, message = carry
-        change, kept = mixer.exchange(message, Moment(random, t), kept)
+        change, kept = mixer.exchange(message, ExchangeId(random, t), kept)
         return kept, jax.tree.map(lambda a, c: a + c, message, change)
 
     return *jax.lax.fori_loop(0, 10_000, body, (kept, first)), u.sum(0)
@@ -145,7 +145,7 @@ def test_losses_are_as_frequent_and_as_long_as_asked_and_the_same_at_both_ends()
     @jax.jit
     def play(kept):
         def one(kept, t):
-            _, kept = mixer.channels[0].gates(kept, mixer._link_draw(Moment(key(1), t), 0), 5)
+            _, kept = mixer.channels[0].gates(kept, mixer._link_draw(ExchangeId(key(1), t), 0), 5)
             return kept, kept
 
         return jax.lax.scan(one, kept, jnp.arange(20_000))[1]
@@ -169,7 +169,7 @@ def test_dense_and_sparse_links_are_the_same_through_channels():
         mixer = LossyMixer(link_mixer(net, dense), net.channels, 1.0, 6)
         shapes = Message(jnp.zeros(3), jnp.zeros(2))
         given = message, mixer.start([shapes])
-        change, _ = jax.jit(lambda a, kept: mixer.exchange(a, Moment(key(4), 2), kept))(*given)
+        change, _ = jax.jit(lambda a, kept: mixer.exchange(a, ExchangeId(key(4), 2), kept))(*given)
         found.append(change)
     for a, b in zip(jax.tree.leaves(found[0]), jax.tree.leaves(found[1])):
         np.testing.assert_allclose(a, b, atol=1e-13)
@@ -377,5 +377,5 @@ def test_unfitted_levels_are_right_in_the_mean_and_gamma_may_decrease():
     net = ring(5).through(channels.noise(sigma=0.1), gamma=diamond.schedule.power(1.0, 1.0, 1.0))
     mixer, message = make_mixer(net), Message(jnp.eye(5), jnp.eye(5))
     kept = mixer.start([Message(jnp.zeros(5), jnp.zeros(5))])
-    first, later = (mixer.exchange(message, Moment(key(0), t), kept)[0] for t in (0, 99))
+    first, later = (mixer.exchange(message, ExchangeId(key(0), t), kept)[0] for t in (0, 99))
     assert np.abs(later.average).max() < 0.05 * np.abs(first.average).max()

@@ -10,7 +10,7 @@ from helpers import build, end, quad, ring
 import diamond
 from diamond import hypergradient as hg
 from diamond import network
-from diamond.core.sampling import Moment, key
+from diamond.core.sampling import ExchangeId, key
 from diamond.interface.round_interface import Message
 from diamond.network.mixing.link_mixer import link_mixer
 
@@ -83,11 +83,11 @@ def _period(net):
 
 
 def test_large_ones_are_measured_without_writing_the_product_out():
-    from diamond.network.spectrum import perron, survival
+    from diamond.network.spectrum import perron_vector, product_contraction
 
     rounds = [one.weights for one in ONE_WAY["digraphs"].phases]
-    np.testing.assert_allclose(perron(rounds, 0), perron(rounds), atol=1e-9)
-    assert survival(rounds, 0) == pytest.approx(survival(rounds), rel=0.02)
+    np.testing.assert_allclose(perron_vector(rounds, 0), perron_vector(rounds), atol=1e-9)
+    assert product_contraction(rounds, 0) == pytest.approx(product_contraction(rounds), rel=0.02)
 
 
 def test_one_peer_is_exact_after_log_m_rounds():
@@ -107,8 +107,8 @@ def test_kinds_counts_and_words():
     }  # fmt: skip
     for net in (*ONE_WAY.values(), ring(6)):
         counted = sum(one.weights.nnz - 6 for one in (net.phases * 8)[:7])
-        assert net.count_messages(7) == sum(net.uses(7).values()) == counted
-        assert set(net.uses(7)) == set(net.edges)
+        assert net.count_messages(7) == sum(net.count_messages_by_edge(7).values()) == counted
+        assert set(net.count_messages_by_edge(7)) == set(net.edges)
     assert str(ONE_WAY["ring"]) == "one_way_ring(6): 6 agents, 6 arcs, even mixing, lam = 0.866"
     assert ONE_WAY["ring"].diameter == 5 and ONE_WAY["graphs"].diameter <= 6
     mine = np.array([[0.5, 0, 0.5], [0.2, 0.8, 0], [0, 0.7, 0.3]])
@@ -246,7 +246,7 @@ def test_peers_take_links_both_ways_only():
 
 
 def test_the_key_of_links_is_nobodys_sample():
-    moment = Moment(key(0), 3, 1)
+    moment = ExchangeId(key(0), 3, 1)
     drawn = {tuple(jax.random.key_data(moment.purpose(k)).tolist()) for k in range(3)}
     agents = jax.random.fold_in(jax.random.fold_in(key(0), 3), jnp.uint32(0) - 2)
     drawn |= {tuple(jax.random.key_data(jax.random.fold_in(agents, i)).tolist()) for i in range(99)}
@@ -255,11 +255,11 @@ def test_the_key_of_links_is_nobodys_sample():
 
 def test_clocks_know_which_links_a_round_has():
     net = ONE_WAY["both"]
-    assert ring(6).active is None
-    for one, there in zip(net.phases, net.active, strict=True):
+    assert ring(6).active_edges is None
+    for one, there in zip(net.phases, net.active_edges, strict=True):
         assert {net.edges[k] for k in there} == set(one.graph.to_directed().edges)
     graphs = ONE_WAY["graphs"]
-    for one, there in zip(graphs.phases, graphs.active, strict=True):
+    for one, there in zip(graphs.phases, graphs.active_edges, strict=True):
         assert {graphs.edges[k] for k in there} == set(one.edges)
 
 
@@ -284,6 +284,6 @@ def test_tracking_is_stable_up_to_its_limit_and_no_further(net, order):
                 break
         return np.abs(s).max()
 
-    limit = net.tracking[order]
+    limit = net.tracking_limits[order]
     assert 0 < limit < 2 and left(0.95 * limit) < 1e-3 and left(1.6 * limit) > 1e3
-    assert ring(6).tracking[order] == np.inf
+    assert ring(6).tracking_limits[order] == np.inf

@@ -5,7 +5,7 @@ import pytest
 from helpers import ring
 
 from diamond.network import erdos_renyi, one_way_ring, path
-from diamond.network.links.link_clock import Clock
+from diamond.network.links.link_clock import LinkClock
 from diamond.network.links.link_properties import HEADERS
 from diamond.network.links.resending import PACKET, mean_resends, packets, resends
 
@@ -28,21 +28,22 @@ def test_two_agents_that_wait_for_what_is_lost():
     made, plain = path(2).with_links(**link, timeout=0.5), path(2).with_links(**link)
     size, rounds = 5 * PACKET, 1000
     mean = mean_resends(np.array([0.2]), 5)[0]
-    found = Clock(made.links, [(size, False)], 3)
-    waited = found.seconds(rounds) - Clock(plain.links, [(size, False)], 3).seconds(rounds)
+    found = LinkClock(made.links, [(size, False)], 3)
+    waited = found.seconds(rounds) - LinkClock(plain.links, [(size, False)], 3).seconds(rounds)
     assert mean < waited / rounds / 0.5 < 2 * mean  # both send at once
     turns = [
-        Clock(one.with_links(half_duplex=True).links, [(size, False)], 3) for one in (made, plain)
+        LinkClock(one.with_links(half_duplex=True).links, [(size, False)], 3)
+        for one in (made, plain)
     ]
     late, calm = (clock.seconds(rounds) for clock in turns)
     assert (late - calm) / rounds / 0.5 == pytest.approx(2 * mean, rel=0.05)
-    assert found.seconds(rounds) == Clock(made.links, [(size, False)], 3).seconds(rounds)
-    assert found.seconds(rounds) != Clock(made.links, [(size, False)], 4).seconds(rounds)
-    one = found.seconds(2, talks=4, talked=4 * size) - found.seconds(2)
+    assert found.seconds(rounds) == LinkClock(made.links, [(size, False)], 3).seconds(rounds)
+    assert found.seconds(rounds) != LinkClock(made.links, [(size, False)], 4).seconds(rounds)
+    one = found.seconds(2, consensus_exchanges=4, consensus_bytes=4 * size) - found.seconds(2)
     each = plain.links.seconds(size)[0] + 0.5 * mean
     assert one == pytest.approx(4 * each)
     none = path(2).with_links(rate=1e5, timeout=0.5)
-    assert Clock(none.links, [(size, True)], 0).seconds(10) == pytest.approx(80 * size / 1e5)
+    assert LinkClock(none.links, [(size, True)], 0).seconds(10) == pytest.approx(80 * size / 1e5)
 
 
 def test_what_is_asked_for_leaves_once_it_was_asked_for():
@@ -57,7 +58,7 @@ def test_what_is_asked_for_leaves_once_it_was_asked_for():
     }
     exchanges = [(60, True), (90, False)]
     times, busy = np.zeros(6), made.links.compute / 2
-    clock = Clock(made.links, exchanges, 0)
+    clock = LinkClock(made.links, exchanges, 0)
     for rounds in range(1, 12):
         for count, early in exchanges:
             leave = times if early else times + busy
@@ -76,13 +77,15 @@ def test_what_is_asked_for_leaves_once_it_was_asked_for():
         assert clock.seconds(rounds) == pytest.approx(times.max(), rel=1e-10)
     turns = path(2).with_links(1e4, 0.1, pulled=True, half_duplex=True)
     both = 2 * (0.1 + 8 * HEADERS / 1e4 + 0.1 + 8 * (60 + HEADERS) / 1e4)
-    assert Clock(turns.links, [(60, False)], 0).seconds(3) == pytest.approx(3 * both)
+    assert LinkClock(turns.links, [(60, False)], 0).seconds(3) == pytest.approx(3 * both)
 
 
 def test_links_that_wait_in_words_and_what_none_can_be():
     made = ring(3).with_links(1e6, loss=0.1, timeout={(0, 1): 0.2, "other": 0.3}, pulled=True)
     assert repr(made.links) == "1 Mbit/s, 0 s, loss 10 %, sent again after 200 to 300 ms, pulled"
-    assert ring(3).with_links(**made.links.table()).links.table() == made.links.table()
+    assert (
+        ring(3).with_links(**made.links.to_options()).links.to_options() == made.links.to_options()
+    )
     with pytest.raises(ValueError, match="timeout of link 0-1 is -1 s; it must be 0 or more"):
         ring(3).with_links(1e6, timeout=-1)
     with pytest.raises(ValueError, match="pulled is 1; it must be true or false"):

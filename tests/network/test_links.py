@@ -11,15 +11,15 @@ from helpers import ESTIMATORS, build, quad, ring
 import diamond
 from diamond.engine.many_runs import simulate_many
 from diamond.network import complete, path, star
-from diamond.network.links.link_clock import Clock
-from diamond.network.links.link_properties import revised
+from diamond.network.links.link_clock import LinkClock
+from diamond.network.links.link_properties import update_links
 
 CHAIN = ESTIMATORS["neumann_sum"]
 SIZE = 3 * 8  # bytes of x in the quadratic problem
 
 
 def clock(network, *exchanges, seed=0):
-    return Clock(network.links, exchanges, seed)
+    return LinkClock(network.links, exchanges, seed)
 
 
 def test_two_agents_and_one_link():
@@ -31,8 +31,10 @@ def test_two_agents_and_one_link():
         assert early.seconds(rounds) == pytest.approx(rounds * max(once, 0.5))
     both = clock(made, (100, False), (100, False))
     assert both.seconds(9) == pytest.approx(9 * (2 * once + 0.5))
-    talks = clock(made, (100, False)).seconds(9, talks=4, talked=80)
-    assert talks == pytest.approx(9 * (once + 0.5) + 4 * (0.01 + 8 * 20 / 1e4 / 0.8))
+    consensus_exchanges = clock(made, (100, False)).seconds(
+        9, consensus_exchanges=4, consensus_bytes=80
+    )
+    assert consensus_exchanges == pytest.approx(9 * (once + 0.5) + 4 * (0.01 + 8 * 20 / 1e4 / 0.8))
 
 
 def test_a_star_that_takes_turns():
@@ -112,12 +114,12 @@ def test_links_that_go_one_way_or_are_not_always_there():
     made = ring(5)
     arcs = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
     options = {"rate": {(4, 0): 50.0, "other": 80.0}, "latency": 0.1, "compute": [1, 0, 2, 0, 0.5]}
-    links = revised(None, arcs, 5, options, one_way=True)
+    links = update_links(None, arcs, 5, options, one_way=True)
     with pytest.raises(ValueError, match="rate: the network has no link 0-4"):
-        revised(None, arcs, 5, {"rate": {(0, 4): 1.0, "other": 1.0}}, one_way=True)
+        update_links(None, arcs, 5, {"rate": {(0, 4): 1.0, "other": 1.0}}, one_way=True)
     assert links.rate.tolist() == [80, 80, 80, 80, 50]
     view = SimpleNamespace(links=links, agents=5, edges=arcs)
-    found, steady = Clock(links, [(10, False), (4, True)], 0), np.ones(5)
+    found, steady = LinkClock(links, [(10, False), (4, True)], 0), np.ones(5)
     for rounds in (1, 2, 30, 31):
         wanted = written_out(
             view,
@@ -128,17 +130,17 @@ def test_links_that_go_one_way_or_are_not_always_there():
         )
         assert found.seconds(rounds) == pytest.approx(wanted, rel=1e-12)
     turns = replace(links, half_duplex=True)
-    assert len(set(turns.turns)) == 3 and Clock(turns, [(10, False)], 0).seconds(
+    assert len(set(turns.turns)) == 3 and LinkClock(turns, [(10, False)], 0).seconds(
         1
     ) == pytest.approx(2 + 2 * 1.1 + 1.7)
     made = made.with_links(8.0, 0.5, compute=[1, 0, 2, 0, 0.5], joules_per_bit=1.0)
     active = [[0, 2], [1], [3, 4, 0]]
-    found = Clock(made.links, [(1, False)], 0, active)
+    found = LinkClock(made.links, [(1, False)], 0, active)
     here = lambda t: {way: e for e in active[t % 3] for way in (made.edges[e], made.edges[e][::-1])}
     for rounds in (0, 1, 2, 3, 17, 300):
         wanted = written_out(made, [(1, False)], rounds, lambda t: steady, here)
         assert found.seconds(rounds) == pytest.approx(wanted, rel=1e-10)
-    assert found.uses(7).tolist() == [5, 2, 3, 2, 2]
+    assert found.count_active_rounds(7).tolist() == [5, 2, 3, 2, 2]
 
 
 def test_agents_wait_for_their_neighbours_only():
@@ -217,8 +219,8 @@ def test_links_as_a_table_and_in_words():
     made = ring(4).with_links(
         {(1, 0): 5.0, "other": 7}, 0.1, 0.5, 1e-6, stragglers={"2": 3}, slow_chance=0.1
     )
-    again = ring(4).with_links(**made.links.table())
-    assert again.links.table() == made.links.table()
+    again = ring(4).with_links(**made.links.to_options())
+    assert again.links.to_options() == made.links.to_options()
     assert made.links.rate.tolist() == [5, 7, 7, 7]
     assert repr(made).endswith(
         "links of 5 to 7 bit/s, 100 ms, loss 50 %, 1 uJ/bit, 1 straggler, 10 % slow by 1"
@@ -253,7 +255,7 @@ def run(linked):
 
 
 def test_the_history_of_a_run(linked, run):
-    found = Clock(linked.links, [(SIZE, True)], 5)
+    found = LinkClock(linked.links, [(SIZE, True)], 5)
     assert dsgd().stages[0].sends_before_gradient
     wanted = [found.seconds(t) for t in (0, 3, 6, 9, 12)]
     assert run.history["network_seconds"].tolist() == wanted and wanted[-1] > 12 * 0.02

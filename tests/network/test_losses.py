@@ -8,10 +8,10 @@ from helpers import build, quad, ring
 
 import diamond
 from diamond import network
-from diamond.core.sampling import Moment, key
+from diamond.core.sampling import ExchangeId, key
 from diamond.interface.round_interface import Message
 from diamond.network import channels
-from diamond.network.mixing.lossy_mixer import mixing
+from diamond.network.mixing.lossy_mixer import make_mixer
 from diamond.network.mixing.lost_messages import count_lost_messages
 
 CASES = {
@@ -29,9 +29,11 @@ CASES = {
 def test_what_was_lost_is_what_the_rounds_did_not_hear(name):
     """Agent j tells the j-th unit vector, so a change says whom each agent has heard."""
     made, turns = CASES[name]
-    mixer, rounds = mixing(made), 12
+    mixer, rounds = make_mixer(made), 12
     told = Message(jnp.eye(5), ())
-    exchange = jax.jit(lambda t, turn, kept: mixer.exchange(told, Moment(key(7), t, turn), kept))
+    exchange = jax.jit(
+        lambda t, turn, kept: mixer.exchange(told, ExchangeId(key(7), t, turn), kept)
+    )
     kept = mixer.start([Message(jax.ShapeDtypeStruct((5,), jnp.float64), ())])
     heard = np.zeros((5, 5), int)
     for t in range(rounds):
@@ -41,7 +43,7 @@ def test_what_was_lost_is_what_the_rounds_did_not_hear(name):
     found = count_lost_messages(made, 7, rounds, turns)
     assert list(found) == made.edges
     for (i, j), counts in found.items():
-        assert counts.sent == made.uses(rounds)[i, j] * len(turns)
+        assert counts.sent == made.count_messages_by_edge(rounds)[i, j] * len(turns)
         assert counts.sent - counts.lost == heard[i, j] + heard[j, i]
     assert sum(counts.lost for counts in found.values()) > 0
 

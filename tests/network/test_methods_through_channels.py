@@ -7,11 +7,11 @@ import pytest
 from compiling import quickly
 from helpers import METHODS, build, end, quad, ring
 
-from diamond.core.sampling import Moment, key
+from diamond.core.sampling import ExchangeId, key
 from diamond.interface.traffic import messages
 from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import make_mixer
-from diamond.schedules.deferred import specialize, swap
+from diamond.schedules.deferred import specialize, replace_deferred
 
 OPTIONS = {
     "delay": [{"rounds": 0}, {"rounds": 2}],
@@ -35,7 +35,7 @@ def distinct_messages():
     for name, make in METHODS.items():
         for level in make().lower_levels:
             problem = quad(lower_level=level)
-            outline = swap(specialize(make(), problem), lambda number: 1)
+            outline = replace_deferred(specialize(make(), problem), lambda number: 1)
             objectives = problem.objectives(outline.batch)
             for message in messages(outline, objectives, *problem.start(0)):
                 leaves, shape = jax.tree.flatten(message)
@@ -61,7 +61,7 @@ def test_every_method_goes_through_every_channel():
             first = kept = mixer.start(told)
             changes = []
             for number, message in enumerate(stages):
-                moment = Moment(key(0), jnp.int32(3), number, number)
+                moment = ExchangeId(key(0), jnp.int32(3), number, number)
                 change, kept = mixer.exchange(message, moment, kept)
                 changes.append(change)
             return changes, first, kept

@@ -126,8 +126,8 @@ def _drawn(key, t, agent, rows, links, batch, sampling):
 
 def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> list[Progress]:
     """Where the run stands after 0, 1, .., `rounds` rounds; no measuring."""
-    setting = ResolutionContext(problem, network, algorithm.batch, seed)
-    algorithm = resolve(algorithm, setting).algorithm
+    context = ResolutionContext(problem, network, algorithm.batch, seed)
+    algorithm = resolve(algorithm, context).algorithm
     fixed = algorithm, problem.objectives(algorithm.batch), make_mixer(network), key(seed)
     options = {
         "sampling": sampling,
@@ -143,8 +143,8 @@ def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> lis
 
 def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progress:
     """Where the run stands after `rounds` rounds; no measuring."""
-    setting = ResolutionContext(problem, network, algorithm.batch, seed)
-    algorithm = resolve(algorithm, setting).algorithm
+    context = ResolutionContext(problem, network, algorithm.batch, seed)
+    algorithm = resolve(algorithm, context).algorithm
     fixed = algorithm, problem.objectives(algorithm.batch), make_mixer(network), key(seed)
     options = {
         "sampling": sampling,

@@ -30,7 +30,7 @@ from ...core.sampling import Sample
 from ...interface.round_interface import Message
 from ...problem import Objectives, Problem
 from ...schedules.deferred import Deferred, ResolutionContext, ResolvedValue
-from ...schedules.learned import learned_names, with_numbers
+from ...schedules.learned import learned_names, with_learned_values
 from ...schedules.step_schedules import Number
 from .learned_step import LearnedStep, StepMemory, initial_memory
 from .local_work import work_locally
@@ -222,7 +222,7 @@ class LearnedStage(NamedTuple):
         values = self.algorithm.values(curvature)
         if step is not None:
             values["alpha"] = step.scalars.alpha
-        return with_numbers(self.algorithm.method, values).stages[self.number]
+        return with_learned_values(self.algorithm.method, values).stages[self.number]
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
@@ -342,10 +342,10 @@ def with_learned_numbers(method: Any, problem: Problem, share: float) -> Any:
     return LearnedNumbers(method, stable, monitor=monitor, level=problem.lower_level)
 
 
-def _stable_share(setting: ResolutionContext, share: float) -> ResolvedValue:
+def _stable_share(context: ResolutionContext, share: float) -> ResolvedValue:
     """Return the share of 1 / (MARGIN L) that is stable for gradient tracking on this network."""
-    if setting.network is None or share == 1.0:
+    if context.network is None or share == 1.0:
         return ResolvedValue(share, lasting=True)
-    network = setting.network.damped(0, 25)
-    stable = MARGIN * network.tracking["atc"] / 2
+    network = context.network.with_damped_weights(0, 25)
+    stable = MARGIN * network.tracking_limits["atc"] / 2
     return ResolvedValue(min(share / network.step_inflation, stable), lasting=True)

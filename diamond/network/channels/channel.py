@@ -1,8 +1,8 @@
 """Interface of channels: hooks at the sender, on a link, and at the receiver.
 
-    heard_j = tell(told_j)                              message of j as its receivers see it
-    c_i = sum_j M_ij gate_ij (heard_j - heard_i)        change after the links
-    c_i = hear(c_i)                                     change after the receiver
+    r_j = outgoing(s_j)                     message of j as its receivers see it
+    c_i = sum_j M_ij gate_ij (r_j - r_i)    change after the links
+    c_i = incoming(c_i)                     change after the receiver
 
 Each hook is pure, has its own state, and is random only by its key: a function of the seed, the
 round, and the agent or the link.
@@ -23,13 +23,13 @@ class Gate(NamedTuple):
     effort: jax.Array | None = None  # amplitude that the sender needs, if not 1
 
 
-Ends = Callable[[jax.Array, jax.Array], Gate]  # function of (receivers, senders) of the links
+GateFunction = Callable[[jax.Array, jax.Array], Gate]  # of (receivers, senders) of the links
 
 
-class Heard(Protocol):
+class ReceivedWeights(Protocol):
     """Mixing weights of a round after the links, as known to the receivers."""
 
-    def levels(self, powers: Any, loudest: bool) -> Any:
+    def noise_levels(self, powers: Any, loudest: bool) -> Any:
         """Return per leaf sqrt(sum_j (w_ij noise_ij)^2 p_j), or max_j w_ij effort_ij sqrt(p_j)."""
 
 
@@ -54,28 +54,33 @@ class Channel:
     def check(self, message: Any) -> None:
         """Reject a message, given as shapes, that the channel cannot carry."""
 
-    def start(self, message: Any) -> Any:
+    def start_sender(self, message: Any) -> Any:
         """Return the sender's state before its first message of these shapes."""
 
-    def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
+    def outgoing(self, state: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
         """Return the message as received, and the new state of the sender."""
-        return message, kept
+        return message, state
 
     def start_links(self, agents: int) -> Any:
         """Return the initial state of the links."""
 
-    def gates(self, kept: Any, draw: Callable[..., Any], agents: int) -> tuple[Ends | None, Any]:
-        """Return the effect of the links; `draw(shape, receivers, senders)` makes their keys."""
-        return None, kept
+    def gates(
+        self, state: Any, draw: Callable[..., Any], agents: int
+    ) -> tuple[GateFunction | None, Any]:
+        """Return the effect of the links, and their new state.
 
-    def start_heard(self, message: Any) -> Any:
+        `draw(make, receivers, senders, one_way)` calls `make` with the key of each link.
+        """
+        return None, state
+
+    def start_receiver(self, message: Any) -> Any:
         """Return the receiver's initial state."""
 
-    def hear(
-        self, kept: Any, change: Any, heard: Any, weights: Heard, keys: jax.Array
+    def incoming(
+        self, state: Any, change: Any, messages: Any, weights: ReceivedWeights, keys: jax.Array
     ) -> tuple[Any, Any]:
-        """Return the received change of all agents, and states; `heard` are all messages."""
-        return change, kept
+        """Return the received change and the new states, of all agents, given all `messages`."""
+        return change, state
 
     def wire(self, message: Any) -> Any:
         """Return the transmitted data, as shapes."""
@@ -87,18 +92,20 @@ def check_channels(channels: Sequence[Any], changing: str | None) -> None:
 
     `changing` is the name of the network, or None if its links do not change.
     """
-    for one in channels:
-        if not isinstance(one, Channel):
-            raise TypeError(f"{one!r} is no channel; make one by diamond.network.channels")
-    copies = [one for one in channels if hasattr(one, "codec") and one.static_only]
-    if sum(hasattr(one, "codec") for one in channels) > 1:
+    for channel in channels:
+        if not isinstance(channel, Channel):
+            raise TypeError(f"{channel!r} is no channel; make one by diamond.network.channels")
+    difference_coded = [
+        channel for channel in channels if hasattr(channel, "codec") and channel.static_only
+    ]
+    if sum(hasattr(channel, "codec") for channel in channels) > 1:
         raise ValueError("two compressions follow each other; one is enough")
-    if copies and any(one.breaks_links for one in channels):
+    if difference_coded and any(channel.breaks_links for channel in channels):
         raise ValueError(
             "differences need every message to arrive, and this channel loses some: compress with "
             "feedback='error', or send without loss"
         )
-    if changing is not None and any(one.static_only for one in channels):
+    if changing is not None and any(channel.static_only for channel in channels):
         raise ValueError(
             f"{changing} changes, and what receivers remember of their neighbours needs links "
             f"that stay the same: compress with feedback='error', or noise with accumulate=False"

@@ -26,8 +26,8 @@ class Codec(ABC):
     def name(self) -> str:
         """Short name for a line of text."""
         kind = type(self).__name__.lower()
-        given = [f"{v:g}" if isinstance(v, float) else str(v) for v in vars(self).values()]
-        return f"{kind}({given[0]})" if given and given[0] != "None" else kind
+        parameters = [f"{v:g}" if isinstance(v, float) else str(v) for v in vars(self).values()]
+        return f"{kind}({parameters[0]})" if parameters and parameters[0] != "None" else kind
 
     @abstractmethod
     def pack(self, key: jax.Array, a: jax.Array) -> Any: ...
@@ -71,15 +71,15 @@ class Sparse(NamedTuple):
     places: jax.Array | None
 
 
-class Some(Codec):
+class SparseCodec(Codec):
     """A `share` of the numbers, or `terms` numbers."""
 
     share: float | None
     terms: int | None
 
     def count(self, size: int) -> int:
-        wanted = round((self.share or 0) * size) if self.terms is None else self.terms
-        return min(size, max(1, wanted))
+        count = round((self.share or 0) * size) if self.terms is None else self.terms
+        return min(size, max(1, count))
 
     def unpack(self, key: jax.Array, wire: Sparse, like: Any) -> jax.Array:
         flat = jnp.zeros(like.size, like.dtype)
@@ -88,7 +88,7 @@ class Some(Codec):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Top(Some):
+class Top(SparseCodec):
     """The numbers of largest magnitude, each with its index."""
 
     share: float | None = field(metadata=STATIC)
@@ -107,7 +107,7 @@ class Top(Some):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Random(Some):
+class Random(SparseCodec):
     """Numbers at random indices; both ends derive the indices from the key."""
 
     share: float | None = field(metadata=STATIC)
@@ -149,32 +149,32 @@ class Quantized(Codec):
         return {2: 0.2, 3: 0.5}.get(self.bits, 0.8)
 
     @property
-    def most(self) -> int:
+    def max_level(self) -> int:
         return 2 ** (self.bits - 1) - 1
 
     def pack(self, key: jax.Array, a: jax.Array) -> Levels:
         largest = jnp.max(jnp.abs(a), initial=0)
-        scale = jnp.where(largest > 0, largest, 1) / self.most
+        scale = jnp.where(largest > 0, largest, 1) / self.max_level
         ratio = jnp.abs(a) / scale
         up = jax.random.uniform(key, a.shape, jnp.float32)
-        whole = jnp.minimum(jnp.floor(ratio + up.astype(a.dtype)), self.most) * jnp.sign(a)
+        levels = jnp.minimum(jnp.floor(ratio + up.astype(a.dtype)), self.max_level) * jnp.sign(a)
         if self.fitted:
-            scale = _fit(a, whole)
-        return Levels(scale.astype(a.dtype), whole.astype(jnp.int8))
+            scale = _best_scale(a, levels)
+        return Levels(scale.astype(a.dtype), levels.astype(jnp.int8))
 
     def unpack(self, key: jax.Array, wire: Levels, like: Any) -> jax.Array:
         return wire.scale * wire.levels.astype(like.dtype)
 
     def squeeze(self, wire: Levels) -> Levels:
-        unsigned = (wire.levels.reshape(-1).astype(jnp.int16) + self.most).astype(jnp.uint8)
-        each = (unsigned[:, None] >> jnp.arange(self.bits, dtype=jnp.uint8)) & 1
-        return Levels(wire.scale, jnp.packbits(each.reshape(-1)))
+        unsigned = (wire.levels.reshape(-1).astype(jnp.int16) + self.max_level).astype(jnp.uint8)
+        bits_of_levels = (unsigned[:, None] >> jnp.arange(self.bits, dtype=jnp.uint8)) & 1
+        return Levels(wire.scale, jnp.packbits(bits_of_levels.reshape(-1)))
 
     def expand(self, wire: Levels, like: Any) -> Levels:
-        each = jnp.unpackbits(wire.levels, count=like.size * self.bits)
+        bits_of_levels = jnp.unpackbits(wire.levels, count=like.size * self.bits)
         places = jnp.left_shift(1, jnp.arange(self.bits, dtype=jnp.int16)).astype(jnp.int16)
-        whole = each.reshape(-1, self.bits).astype(jnp.int16) @ places
-        return Levels(wire.scale, (whole - self.most).astype(jnp.int8).reshape(like.shape))
+        levels = bits_of_levels.reshape(-1, self.bits).astype(jnp.int16) @ places
+        return Levels(wire.scale, (levels - self.max_level).astype(jnp.int8).reshape(like.shape))
 
 
 @pytrees.pytree
@@ -194,8 +194,8 @@ class Sign(Codec):
         return Levels(wire.scale, jnp.packbits(wire.levels.reshape(-1) > 0))
 
     def expand(self, wire: Levels, like: Any) -> Levels:
-        above = jnp.unpackbits(wire.levels, count=like.size).reshape(like.shape)
-        return Levels(wire.scale, 2 * above.astype(jnp.int8) - 1)
+        is_positive = jnp.unpackbits(wire.levels, count=like.size).reshape(like.shape)
+        return Levels(wire.scale, 2 * is_positive.astype(jnp.int8) - 1)
 
 
 class Factors(NamedTuple):
@@ -237,7 +237,7 @@ def _sides(a: Any) -> tuple[int, int]:
     return first, int(np.prod(a.shape, dtype=np.int64)) // max(first, 1)
 
 
-def _fit(a: jax.Array, b: jax.Array) -> jax.Array:
+def _best_scale(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return the factor c that minimizes ||a - c b||."""
     square = jnp.sum(b * b)
     return jnp.sum(a * b) / jnp.where(square > 0, square, 1)

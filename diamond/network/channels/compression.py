@@ -46,45 +46,45 @@ class Compressed(Channel):
         return self.feedback == "difference"
 
     def check(self, message: Any) -> None:
-        most = sum(leaf.size for leaf in jax.tree.leaves(message))
+        size = sum(leaf.size for leaf in jax.tree.leaves(message))
         terms = getattr(self.codec, "terms", None)
-        if terms is not None and terms > most:
+        if terms is not None and terms > size:
             raise ValueError(
-                f"terms = {terms}, but a message has {most} numbers; take {most} or fewer"
+                f"terms = {terms}, but a message has {size} numbers; take {size} or fewer"
             )
 
-    def start(self, message: Any) -> Any:
+    def start_sender(self, message: Any) -> Any:
         return None if self.feedback == "none" else pytrees.zeros(message)
 
-    def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
-        heard = self.decode(kept, self.encode(kept, message, key), message, key)
-        return heard, self.remembered(kept, message, heard)
+    def outgoing(self, state: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
+        received = self.decode(state, self.encode(state, message, key), message, key)
+        return received, self.next_state(state, message, received)
 
-    def remembered(self, kept: Any, message: Any, heard: Any) -> Any:
+    def next_state(self, state: Any, message: Any, received: Any) -> Any:
         """Return the new state of the sender."""
         if self.feedback == "error":
-            return pytrees.sub(pytrees.add(message, kept), heard)
-        return heard if self.feedback == "difference" else None
+            return pytrees.sub(pytrees.add(message, state), received)
+        return received if self.feedback == "difference" else None
 
-    def encode(self, kept: Any, message: Any, key: jax.Array) -> Any:
+    def encode(self, state: Any, message: Any, key: jax.Array) -> Any:
         """Return the encoded message before it is squeezed into bytes."""
-        wanted = message
+        values = message
         if self.feedback == "difference":
-            wanted = pytrees.sub(message, kept)
+            values = pytrees.sub(message, state)
         elif self.feedback == "error":
-            wanted = pytrees.add(message, kept)
-        return _each(key, self.codec.pack, wanted)
+            values = pytrees.add(message, state)
+        return _map_leaves(key, self.codec.pack, values)
 
     def decode(self, copy: Any, wire: Any, like: Any, key: jax.Array) -> Any:
         """Decode a message; `copy` is the previous message, for differences."""
-        found = _each(key, lambda key, a, w: self.codec.unpack(key, w, a), like, wire)
-        return pytrees.add(copy, found) if self.feedback == "difference" else found
+        values = _map_leaves(key, lambda key, a, w: self.codec.unpack(key, w, a), like, wire)
+        return pytrees.add(copy, values) if self.feedback == "difference" else values
 
-    def squeezed(self, wire: Any, like: Any) -> Any:
+    def to_bytes(self, wire: Any, like: Any) -> Any:
         """Return the transmitted bytes."""
         return jax.tree.map(lambda a, packed: self.codec.squeeze(packed), like, wire)
 
-    def expanded(self, wire: Any, like: Any) -> Any:
+    def from_bytes(self, wire: Any, like: Any) -> Any:
         """Return the numbers in the transmitted bytes."""
         return jax.tree.map(lambda a, packed: self.codec.expand(packed, a), like, wire)
 
@@ -93,7 +93,7 @@ class Compressed(Channel):
         return jax.tree.map(lambda a: jax.eval_shape(pack, a), message)
 
 
-def _each(key: jax.Array, function: Callable[..., Any], a: Any, *more: Any) -> Any:
+def _map_leaves(key: jax.Array, function: Callable[..., Any], a: Any, *more: Any) -> Any:
     """Apply function(key of the leaf, leaf, ...) to every leaf of a."""
     leaves, structure = jax.tree.flatten(a)
     keys = [jax.random.fold_in(key, k) for k in range(len(leaves))]
@@ -111,14 +111,14 @@ def rounded(
     """
     if kind not in ("float16", "bfloat16"):
         raise ValueError(f"kind = {kind!r}; there are 'float16' and 'bfloat16'")
-    return Compressed(codecs.Rounded(kind), _known(feedback))
+    return Compressed(codecs.Rounded(kind), _check_feedback(feedback))
 
 
 def quantized(bits: int = 4, feedback: Feedback = "difference") -> Compressed:
     """Send `bits` bits per number, 2 to 8, with random rounding; `feedback` as in `rounded`."""
     if not 2 <= as_int("bits", bits) <= 8:
         raise ValueError(f"bits = {bits}: 2 to 8 a number; for one, take sign")
-    return Compressed(codecs.Quantized(bits, feedback != "none"), _known(feedback))
+    return Compressed(codecs.Quantized(bits, feedback != "none"), _check_feedback(feedback))
 
 
 def top(
@@ -128,7 +128,7 @@ def top(
 
     `feedback` is as in `rounded`.
     """
-    return Compressed(codecs.Top(*_some(share, terms)), _known(feedback))
+    return Compressed(codecs.Top(*_check_amount(share, terms)), _check_feedback(feedback))
 
 
 def random(
@@ -138,20 +138,20 @@ def random(
 
     `feedback` is as in `rounded`.
     """
-    return Compressed(codecs.Random(*_some(share, terms)), _known(feedback))
+    return Compressed(codecs.Random(*_check_amount(share, terms)), _check_feedback(feedback))
 
 
 def sign(feedback: Feedback = "difference") -> Compressed:
     """Send one bit per number, and the mean magnitude; `feedback` as in `rounded`."""
-    return Compressed(codecs.Sign(), _known(feedback))
+    return Compressed(codecs.Sign(), _check_feedback(feedback))
 
 
 def low_rank(rank: int = 2, feedback: Feedback = "difference") -> Compressed:
     """Send matrices as products of two matrices of `rank` columns; `feedback` as in `rounded`."""
-    return Compressed(codecs.LowRank(as_int("rank", rank, 1)), _known(feedback))
+    return Compressed(codecs.LowRank(as_int("rank", rank, 1)), _check_feedback(feedback))
 
 
-def _some(share: float | None, terms: int | None) -> tuple[float | None, int | None]:
+def _check_amount(share: float | None, terms: int | None) -> tuple[float | None, int | None]:
     if (share is None) == (terms is None):
         raise ValueError("give either share, of the numbers of a message, or terms, how many")
     if share is not None and not 0 < share <= 1:
@@ -159,7 +159,7 @@ def _some(share: float | None, terms: int | None) -> tuple[float | None, int | N
     return share, None if terms is None else as_int("terms", terms, 1)
 
 
-def _known(feedback: Feedback) -> Feedback:
+def _check_feedback(feedback: Feedback) -> Feedback:
     if feedback not in ("difference", "error", "none"):
         raise ValueError(f"feedback = {feedback!r}; there are 'difference', 'error' and 'none'")
     return feedback

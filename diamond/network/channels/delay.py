@@ -31,14 +31,14 @@ class Delay(Channel):
     def gamma(self) -> float:
         return 0.9 * math.sin(math.pi / (2 * (2 * self.rounds + 1))) if self.rounds else 1.0
 
-    def start(self, message: Any) -> Any:
+    def start_sender(self, message: Any) -> Any:
         return jax.tree.map(lambda a: jnp.zeros((self.rounds, *a.shape), a.dtype), message)
 
-    def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
+    def outgoing(self, state: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
         if not self.rounds:
-            return message, kept
-        later = jax.tree.map(lambda b, a: jnp.concatenate([b[1:], a[None]]), kept, message)
-        return jax.tree.map(lambda b: b[0], kept), later
+            return message, state
+        new_state = jax.tree.map(lambda b, a: jnp.concatenate([b[1:], a[None]]), state, message)
+        return jax.tree.map(lambda b: b[0], state), new_state
 
 
 def delay(rounds: int) -> Delay:

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from diamond.core import pytrees
-from diamond.network.channels.channel import Channel, Ends, Gate
+from diamond.network.channels.channel import Channel, Gate, GateFunction
 
 UNKNOWN = 2  # state of a link before its first message
 
-Known = Literal["both", "receiver"]
+LossKnowledge = Literal["both", "receiver"]
 
 
 @pytrees.pytree
@@ -31,7 +31,7 @@ class Drops(Channel):
 
     loss: Any
     burst: Any  # None: losses are independent
-    known: Known = field(metadata={"static": True})
+    known: LossKnowledge = field(metadata={"static": True})
     breaks_links = True
 
     @property
@@ -50,23 +50,23 @@ class Drops(Channel):
     def start_links(self, agents: int) -> Any:
         return None if self.burst is None else jnp.full((agents, agents), UNKNOWN, jnp.uint8)
 
-    def gates(self, kept: Any, draw: Callable[..., Any], agents: int) -> tuple[Ends, Any]:
+    def gates(self, state: Any, draw: Callable[..., Any], agents: int) -> tuple[GateFunction, Any]:
         one_way = self.known == "receiver"
         chance = lambda key: jax.random.uniform(key, (), jnp.float32)
-        luck = lambda receivers, senders: draw(chance, receivers, senders, one_way)
-        if kept is None:
-            arrived = lambda receivers, senders: luck(receivers, senders) >= self.loss
+        uniform = lambda receivers, senders: draw(chance, receivers, senders, one_way)
+        if state is None:
+            arrived = lambda receivers, senders: uniform(receivers, senders) >= self.loss
         else:
-            everyone = jnp.arange(agents)
-            u = luck(everyone[:, None], everyone[None])
-            worse = self.loss / (self.burst * (1 - self.loss))
-            bad = jnp.where(kept == 1, u >= 1 / self.burst, u < worse)
-            kept = jnp.where(kept == UNKNOWN, u < self.loss, bad).astype(jnp.uint8)
-            arrived = lambda receivers, senders: kept[receivers, senders] == 0
-        return (lambda *ends: Gate(arrived(*ends).astype(jnp.float32))), kept
+            agent_numbers = jnp.arange(agents)
+            u = uniform(agent_numbers[:, None], agent_numbers[None])
+            to_bad = self.loss / (self.burst * (1 - self.loss))
+            bad = jnp.where(state == 1, u >= 1 / self.burst, u < to_bad)
+            state = jnp.where(state == UNKNOWN, u < self.loss, bad).astype(jnp.uint8)
+            arrived = lambda receivers, senders: state[receivers, senders] == 0
+        return (lambda *ends: Gate(arrived(*ends).astype(jnp.float32))), state
 
 
-def drops(loss: float, burst: float | None = None, known: Known = "both") -> Drops:
+def drops(loss: float, burst: float | None = None, known: LossKnowledge = "both") -> Drops:
     """Lose a share of the messages, independently or in bursts.
 
     Args:
@@ -78,12 +78,12 @@ def drops(loss: float, burst: float | None = None, known: Known = "both") -> Dro
         raise ValueError(f"loss = {loss}: a share from 0 to below 1; at 1 nothing would arrive")
     if burst is not None and burst * (1 - loss) < max(loss, 1 - loss):
         raise ValueError(
-            f"burst = {burst}: at a loss of {loss} bursts last {_least(loss):.3g} or more"
+            f"burst = {burst}: at a loss of {loss} bursts last {_min_burst(loss):.3g} or more"
         )
     if known not in ("both", "receiver"):
         raise ValueError(f"known = {known!r}; there are 'both' and 'receiver'")
     return Drops(float(loss), None if burst is None else float(burst), known)
 
 
-def _least(loss: float) -> float:
+def _min_burst(loss: float) -> float:
     return max(1.0, loss / (1 - loss))

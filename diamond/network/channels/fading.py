@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from diamond.core import pytrees
-from diamond.network.channels.channel import Channel, Ends, Gate
+from diamond.network.channels.channel import Channel, Gate, GateFunction
 
 Knowledge = Literal["both", "receiver", "none"]
 
@@ -45,7 +45,7 @@ class Fading(Channel):
     def keeps_total(self) -> bool:
         return self.knowledge != "none"
 
-    def gates(self, kept: Any, draw: Callable[..., Any], agents: int) -> tuple[Ends, Any]:
+    def gates(self, state: Any, draw: Callable[..., Any], agents: int) -> tuple[GateFunction, Any]:
         def strength(key: jax.Array) -> jax.Array:
             a, b = jax.random.normal(key, (2,), jnp.float32) / jnp.sqrt(2 * (self.direct + 1))
             return jnp.hypot(a + jnp.sqrt(self.direct / (self.direct + 1)), b)
@@ -58,7 +58,7 @@ class Fading(Channel):
             weaker = up / jnp.maximum(h, jnp.sqrt(self.threshold))
             return Gate(up, None, weaker if self.knowledge == "receiver" else up, weaker)
 
-        return gate, kept
+        return gate, state
 
 
 def fading(
@@ -82,10 +82,10 @@ def fading(
     if not (direct >= 0 and threshold > 0):
         raise ValueError(f"direct = {direct} must be 0 or more, threshold = {threshold} above 0")
     k = 0.0 if kind == "rayleigh" else float(direct)
-    return Fading(k, float(threshold), knowledge, _mean(k))
+    return Fading(k, float(threshold), knowledge, _mean_strength(k))
 
 
-def _mean(k: float) -> float:
+def _mean_strength(k: float) -> float:
     """Return E|h| = sqrt(pi / (4 (K + 1))) ((1 + K) I_0(K / 2) + K I_1(K / 2)) exp(-K / 2)."""
     from scipy.special import ive
 

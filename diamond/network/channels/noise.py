@@ -2,20 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from diamond.core import pytrees
-from diamond.network.channels.channel import Channel, Heard
-
-
-class Sums(NamedTuple):
-    """Accumulated total sent so far, and its last change."""
-
-    told: Any
-    change: Any
+from diamond.network.channels.channel import Channel, ReceivedWeights
 
 
 @pytrees.pytree
@@ -50,36 +43,40 @@ class Noise(Channel):
     def static_only(self) -> bool:
         return self.accumulate
 
-    def start(self, message: Any) -> Any:
+    def start_sender(self, message: Any) -> Any:
         return pytrees.zeros(message.total) if self.accumulate else None
 
-    def tell(self, kept: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
+    def outgoing(self, state: Any, message: Any, key: jax.Array) -> tuple[Any, Any]:
         if not self.accumulate:
-            return message, kept
-        kept = pytrees.add(kept, message.total)
-        return message._replace(total=kept), kept
+            return message, state
+        state = pytrees.add(state, message.total)
+        return message._replace(total=state), state
 
-    def start_heard(self, message: Any) -> Any:
+    def start_receiver(self, message: Any) -> Any:
         return pytrees.zeros(message.total) if self.accumulate else None
 
-    def hear(
-        self, kept: Any, change: Any, heard: Any, weights: Heard, keys: jax.Array
+    def incoming(
+        self, state: Any, change: Any, messages: Any, weights: ReceivedWeights, keys: jax.Array
     ) -> tuple[Any, Any]:
-        size = lambda a: jnp.mean(jnp.square(a), axis=tuple(range(1, a.ndim)))
-        analog = self.power is not None
-        whose = heard if analog or self.sigma is None else jax.tree.map(jnp.ones_like, heard)
-        levels = weights.levels(jax.tree.map(size, whose), analog)
+        mean_square = lambda a: jnp.mean(jnp.square(a), axis=tuple(range(1, a.ndim)))
+        over_the_air = self.power is not None
+        signals = (
+            messages
+            if over_the_air or self.sigma is None
+            else jax.tree.map(jnp.ones_like, messages)
+        )
+        noise_levels = weights.noise_levels(jax.tree.map(mean_square, signals), over_the_air)
         scale = 10 ** (-self.snr / 20) if self.sigma is None else self.sigma
-        scale = scale / jnp.sqrt(self.power) if analog else scale
-        drawn = jax.vmap(lambda key, a: pytrees.normal(key, a))(keys, change)
+        scale = scale / jnp.sqrt(self.power) if over_the_air else scale
+        standard_noise = jax.vmap(lambda key, a: pytrees.normal(key, a))(keys, change)
 
-        def add(c: jax.Array, level: jax.Array, n: jax.Array) -> jax.Array:
+        def add_noise(c: jax.Array, level: jax.Array, n: jax.Array) -> jax.Array:
             return c + (scale * level).astype(c.dtype).reshape(-1, *[1] * (c.ndim - 1)) * n
 
-        noisy = jax.tree.map(add, change, levels, drawn)
+        noisy = jax.tree.map(add_noise, change, noise_levels, standard_noise)
         if not self.accumulate:
-            return noisy, kept
-        return noisy._replace(total=pytrees.sub(noisy.total, kept)), noisy.total
+            return noisy, state
+        return noisy._replace(total=pytrees.sub(noisy.total, state)), noisy.total
 
 
 def noise(snr: float | None = None, sigma: float | None = None, accumulate: bool = True) -> Noise:
@@ -93,7 +90,7 @@ def noise(snr: float | None = None, sigma: float | None = None, accumulate: bool
     """
     if (snr is None) == (sigma is None):
         raise ValueError("give either snr, in decibels, or sigma, a deviation")
-    return Noise(_sigma(sigma), _finite("snr", snr), None, bool(accumulate))
+    return Noise(_check_sigma(sigma), _check_finite("snr", snr), None, bool(accumulate))
 
 
 def over_the_air(power: float, sigma: float = 1.0, accumulate: bool = True) -> Noise:
@@ -106,16 +103,16 @@ def over_the_air(power: float, sigma: float = 1.0, accumulate: bool = True) -> N
     """
     if not power > 0:
         raise ValueError(f"power = {power}: what agents send with must be above 0")
-    return Noise(_sigma(sigma), None, float(power), bool(accumulate))
+    return Noise(_check_sigma(sigma), None, float(power), bool(accumulate))
 
 
-def _sigma(sigma: float | None) -> float | None:
+def _check_sigma(sigma: float | None) -> float | None:
     if sigma is not None and not 0 <= sigma < math.inf:
         raise ValueError(f"sigma = {sigma}: a deviation is 0 or more")
     return None if sigma is None else float(sigma)
 
 
-def _finite(what: str, value: float | None) -> float | None:
+def _check_finite(what: str, value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
         raise ValueError(f"{what} = {value} must be a number")
     return None if value is None else float(value)

@@ -15,7 +15,7 @@ BLOCK = 1024  # rounds whose slow agents are drawn at once
 SAME = 1e-12  # relative tolerance for periodic clocks
 
 
-class Exchange(NamedTuple):
+class TimedExchange(NamedTuple):
     """Messages from `senders` to `receivers`, one entry each, and their durations."""
 
     senders: NDArray[np.int64]
@@ -23,12 +23,12 @@ class Exchange(NamedTuple):
     links: NDArray[np.int64]  # number of the link of each message
     ways: NDArray[np.int64]  # 0, or 1 for the reverse direction
     delay: Numbers  # seconds of each message and its request, without resends
-    asking: Numbers
+    request_delay: Numbers
     packets: tuple[int, int]  # of a message and of its request
-    early: bool  # whether messages leave before the computation
+    sends_before_compute: bool  # whether messages leave before the computation
 
 
-class Clock:
+class LinkClock:
     """Clocks of the agents in synchronous rounds: an agent waits for all messages it needs.
 
     A round has n exchanges; the k-th carries b_k bytes over every link in each direction. Before
@@ -55,8 +55,8 @@ class Clock:
     that is slowest on average. If `compute` is measured, c_i is 0, and the time that the rounds of
     all m agents took on this machine, divided by m, times the mean of max_i s_i(t), is added.
 
-    `exchanges`: (b_k, early) of each. `active`: link numbers of rounds 0, 1, ..., periodically, if
-    the links change.
+    `exchanges`: (b_k, whether the message is early) of each. `active`: link numbers of rounds 0, 1,
+    ..., periodically, if the links change.
     """
 
     def __init__(
@@ -71,131 +71,170 @@ class Clock:
         self.compute = np.zeros(agents) if links.compute is None else links.compute
         self.active = active or [range(len(links.edges))]
         self.rounds = [
-            [self._exchange(np.array(there, int), *one) for one in exchanges if agents > 1]
-            for there in self.active
+            [
+                self._exchange(np.array(numbers, int), *exchange)
+                for exchange in exchanges
+                if agents > 1
+            ]
+            for numbers in self.active
         ]
-        self.ends, self.recent = [0.0], [np.zeros(agents)]  # max_i T_i of all rounds; last T
-        self.chance = bool(links.slow_chance) or links.waits
-        self.gain: float | None = None  # period increment, once constant
-        self.lag = 2 * len(self.rounds)
+        self.end_times = [0.0]  # max_i T_i after each round
+        self.recent_clocks = [np.zeros(agents)]  # T after the last rounds
+        self.is_random = bool(links.slow_chance) or links.has_resend_delay
+        self.period_gain: float | None = None  # period increment, once constant
+        self.period = 2 * len(self.rounds)
 
-    def seconds(self, rounds: int, talks: int = 0, talked: int = 0, measured: float = 0.0) -> float:
+    def seconds(
+        self,
+        rounds: int,
+        consensus_exchanges: int = 0,
+        consensus_bytes: int = 0,
+        measured: float = 0.0,
+    ) -> float:
         """Return the time at which all agents have made `rounds` rounds.
 
-        `talks` exchanges of `talked` bytes per link and direction are added. `measured` is the time
-        in seconds of the rounds of all agents on this machine.
+        `consensus_exchanges` exchanges of `consensus_bytes` bytes per link and direction, together,
+        are added. `measured` is the time in seconds of the rounds of all agents on this machine.
         """
-        spent = self._clocks(rounds) + (talks * self._talk(talked / talks) if talks else 0.0)
+        seconds = self._end_time(rounds)
+        if consensus_exchanges:
+            each = self._consensus_seconds(consensus_bytes / consensus_exchanges)
+            seconds += consensus_exchanges * each
         if self.links.compute is None and rounds:
-            spent += measured / len(self.compute) * self._slowest(rounds) / rounds
-        return spent
+            seconds += measured / len(self.compute) * self._sum_slowest(rounds) / rounds
+        return seconds
 
-    def uses(self, rounds: int) -> NDArray[np.int64]:
+    def count_active_rounds(self, rounds: int) -> NDArray[np.int64]:
         """Return in how many of the rounds each link is active."""
-        found = np.zeros(len(self.links.edges), np.int64)
-        whole, rest = divmod(rounds, len(self.active))
-        for t, there in enumerate(self.active):
-            found[np.array(there, int)] += whole + (t < rest)
-        return found
+        counts = np.zeros(len(self.links.edges), np.int64)
+        periods, rest = divmod(rounds, len(self.active))
+        for t, numbers in enumerate(self.active):
+            counts[np.array(numbers, int)] += periods + (t < rest)
+        return counts
 
-    def _clocks(self, rounds: int) -> float:
+    def _end_time(self, rounds: int) -> float:
         """Return max_i T_i after `rounds` rounds.
 
         Without randomness clocks soon become periodic: T(t + 2) = T(t) + gain, since the heaviest
         cycle of the recurrence is an agent alone or one link in both directions. One-way or
         changing links need not be periodic, so every round is computed.
         """
-        while len(self.ends) <= rounds and self.gain is None:
-            after = self._round(len(self.ends) - 1, self.recent[-1])
-            self.recent = [*self.recent[-self.lag :], after]
-            self.ends.append(float(after.max()))
-            if len(self.recent) > self.lag and not self.chance:
-                gain = after - self.recent[0]
-                self.gain = float(gain.max()) if np.ptp(gain) <= SAME * after.max() else None
-        if rounds < len(self.ends):
-            return self.ends[rounds]
-        times, which = divmod(rounds - len(self.ends), self.lag)
-        return self.ends[which - self.lag] + (times + 1) * (self.gain or 0.0)
+        while len(self.end_times) <= rounds and self.period_gain is None:
+            clocks = self._run_round(len(self.end_times) - 1, self.recent_clocks[-1])
+            self.recent_clocks = [*self.recent_clocks[-self.period :], clocks]
+            self.end_times.append(float(clocks.max()))
+            if len(self.recent_clocks) > self.period and not self.is_random:
+                gains = clocks - self.recent_clocks[0]
+                is_constant = np.ptp(gains) <= SAME * clocks.max()
+                self.period_gain = float(gains.max()) if is_constant else None
+        if rounds < len(self.end_times):
+            return self.end_times[rounds]
+        periods, offset = divmod(rounds - len(self.end_times), self.period)
+        return self.end_times[offset - self.period] + (periods + 1) * (self.period_gain or 0.0)
 
-    def _round(self, t: int, clock: Numbers) -> Numbers:
+    def _run_round(self, t: int, clocks: Numbers) -> Numbers:
         """Return T after round t."""
         exchanges = self.rounds[t % len(self.rounds)]
-        busy = self.compute * self._slow(t) / max(len(exchanges), 1)
+        compute_seconds = self.compute * self._slowdowns(t) / max(len(exchanges), 1)
         if not exchanges:
-            return clock + busy
-        for each, (late, later) in zip(exchanges, self._waits(t, exchanges)):
-            begin, clock, start = (clock if each.early else clock + busy), clock + busy, clock
-            delay, asking = each.delay + late, each.asking + later
+            return clocks + compute_seconds
+        for exchange, (message_wait, request_wait) in zip(
+            exchanges, self._resend_waits(t, exchanges)
+        ):
+            start_times, clocks = clocks, clocks + compute_seconds
+            send_times = start_times if exchange.sends_before_compute else clocks
+            delay, request_delay = (
+                exchange.delay + message_wait,
+                exchange.request_delay + request_wait,
+            )
             if self.links.takes_turns:
-                end = begin.max() + self._turns(each, delay + asking)
-                clock = np.full(len(clock), max(clock.max(), end))
+                end = send_times.max() + self._seconds_of_turns(exchange, delay + request_delay)
+                clocks = np.full(len(clocks), max(clocks.max(), end))
                 continue
-            leave = begin[each.senders]
+            departures = send_times[exchange.senders]
             if self.links.pulled:
-                leave = np.maximum(leave, start[each.receivers] + asking)
-            np.maximum.at(clock, each.receivers, leave + delay)
-        return clock
+                departures = np.maximum(departures, start_times[exchange.receivers] + request_delay)
+            np.maximum.at(clocks, exchange.receivers, departures + delay)
+        return clocks
 
-    def _exchange(self, there: NDArray[np.int64], count: float, early: bool) -> Exchange:
-        """Return the exchange of `count` bytes over the links `there`."""
-        ends = np.array(self.links.edges, int).reshape(-1, 2)[there]
+    def _exchange(
+        self, numbers: NDArray[np.int64], count: float, sends_before_compute: bool
+    ) -> TimedExchange:
+        """Return the exchange of `count` bytes over the links `numbers`."""
+        ends = np.array(self.links.edges, int).reshape(-1, 2)[numbers]
         if not self.links.one_way:
             ends = np.concatenate([ends, ends[:, ::-1]])
-        ways, which = np.repeat(range(self.links.ways), len(there)), np.tile(there, self.links.ways)
-        delay, asking = self.links.seconds(count)[which], self.links.seconds(0)[which]
-        asking = asking * self.links.pulled
+        ways, links = (
+            np.repeat(range(self.links.ways), len(numbers)),
+            np.tile(numbers, self.links.ways),
+        )
+        delay, request_delay = self.links.seconds(count)[links], self.links.seconds(0)[links]
+        request_delay = request_delay * self.links.pulled
         sizes = packets(count + self.links.headers), packets(self.links.headers)
-        return Exchange(ends[:, 0], ends[:, 1], which, ways, delay, asking, sizes, early)
+        return TimedExchange(
+            ends[:, 0], ends[:, 1], links, ways, delay, request_delay, sizes, sends_before_compute
+        )
 
-    def _turns(self, each: Exchange, delay: Numbers) -> float:
+    def _seconds_of_turns(self, exchange: TimedExchange, delay: Numbers) -> float:
         """Return the seconds of an exchange whose links wait for one another."""
-        both = np.bincount(each.links, delay, len(self.links.edges))
+        seconds_of_links = np.bincount(exchange.links, delay, len(self.links.edges))
         longest = np.zeros(self.links.turns.max(initial=0) + 1)
-        np.maximum.at(longest, self.links.turns, both)
+        np.maximum.at(longest, self.links.turns, seconds_of_links)
         return float(longest.sum())
 
-    def _waits(self, t: int, exchanges: Sequence[Exchange]) -> Any:
+    def _resend_waits(self, t: int, exchanges: Sequence[TimedExchange]) -> Any:
         """Return timeout_e G of the messages of round t, and of their requests."""
-        if not self.links.waits:
+        if not self.links.has_resend_delay:
             return [(0.0, 0.0)] * len(exchanges)
-        found, shape = [], (len(exchanges), 2, 2, len(self.links.edges))
-        for each, drawn in zip(exchanges, chances(self.seed, t, shape)):
-            timeout, loss = self.links.timeout[each.links], self.links.loss[each.links]
-            message, asking = (
-                timeout * resends(loss, number, chance[each.ways, each.links])
-                for number, chance in zip(each.packets, drawn)
+        waits, shape = [], (len(exchanges), 2, 2, len(self.links.edges))
+        for exchange, draws in zip(exchanges, chances(self.seed, t, shape)):
+            timeout, loss = self.links.timeout[exchange.links], self.links.loss[exchange.links]
+            message_wait, request_wait = (
+                timeout * resends(loss, number, chance[exchange.ways, exchange.links])
+                for number, chance in zip(exchange.packets, draws)
             )
-            found.append((message, asking * self.links.pulled))
-        return found
+            waits.append((message_wait, request_wait * self.links.pulled))
+        return waits
 
-    def _talk(self, count: float) -> float:
+    def _consensus_seconds(self, count: float) -> float:
         """Return the mean seconds of one exchange of `count` bytes that estimates numbers."""
-        each = self._exchange(np.arange(len(self.links.edges)), count, False)
-        timeout, loss = self.links.timeout[each.links], self.links.loss[each.links]
-        message, asking = (timeout * mean_resends(loss, number) for number in each.packets)
-        delay = each.delay + message + each.asking + asking * self.links.pulled
-        return self._turns(each, delay) if self.links.takes_turns else float(delay.max(initial=0.0))
+        exchange = self._exchange(np.arange(len(self.links.edges)), count, False)
+        timeout, loss = self.links.timeout[exchange.links], self.links.loss[exchange.links]
+        message_wait, request_delay = (
+            timeout * mean_resends(loss, number) for number in exchange.packets
+        )
+        delay = (
+            exchange.delay
+            + message_wait
+            + exchange.request_delay
+            + request_delay * self.links.pulled
+        )
+        return (
+            self._seconds_of_turns(exchange, delay)
+            if self.links.takes_turns
+            else float(delay.max(initial=0.0))
+        )
 
-    def _slow(self, t: int) -> Numbers:
+    def _slowdowns(self, t: int) -> Numbers:
         """Return s_i(t)."""
         if not self.links.slow_chance:
             return self.links.stragglers
-        return self._drawn(t // BLOCK)[t % BLOCK]
+        return self._draw_slowdowns(t // BLOCK)[t % BLOCK]
 
-    def _drawn(self, block: int) -> Numbers:
+    def _draw_slowdowns(self, block: int) -> Numbers:
         """Return s_i(t) of a block of rounds, (rounds, agents)."""
         if getattr(self, "block", None) != block:
             key = np.array([self.seed % 2**64, block], np.uint64)
             source = np.random.Generator(np.random.Philox(key=key))
-            slow = source.random((BLOCK, len(self.compute))) < self.links.slow_chance
-            factors = np.where(slow, self.links.slow_factor, 1.0)
+            is_slow = source.random((BLOCK, len(self.compute))) < self.links.slow_chance
+            factors = np.where(is_slow, self.links.slow_factor, 1.0)
             self.block, self.factors = block, factors * self.links.stragglers
         return self.factors
 
-    def _slowest(self, rounds: int) -> float:
+    def _sum_slowest(self, rounds: int) -> float:
         """Return sum_t max_i s_i(t) over the first `rounds` rounds."""
         if not self.links.slow_chance:
             return rounds * float(self.links.stragglers.max())
         blocks = range(-(-rounds // BLOCK))
-        most = np.concatenate([self._drawn(block).max(1) for block in blocks])
-        return float(most[:rounds].sum())
+        slowest = np.concatenate([self._draw_slowdowns(block).max(1) for block in blocks])
+        return float(slowest[:rounds].sum())

@@ -16,15 +16,15 @@ from diamond.network.links.link_values import (
     RULES,
     Edge,
     Numbers,
+    agent_values,
+    edge_values,
     is_number,
-    of_agents,
-    of_edges,
 )
 
-APART = ("edges", "one_way")  # set by the network, not by the user
+NETWORK_FIELDS = ("edges", "one_way")  # set by the network, not by the user
 FLAGS = ("half_duplex", "shared_medium", "pulled")
 HEADERS = 270  # bytes of gRPC, TLS and framing around the arrays of a message
-FEW = 300  # most links for the careful coloring
+MOST_FOR_DSATUR = 300  # most links for the careful coloring
 PREFIXES = {-4: "p", -3: "n", -2: "u", -1: "m", 1: "k", 2: "M", 3: "G", 4: "T"}
 
 
@@ -67,7 +67,7 @@ class Links:
         return HEADERS if self.pulled else 0
 
     @property
-    def waits(self) -> bool:
+    def has_resend_delay(self) -> bool:
         """Whether resends take time."""
         return bool((self.timeout * self.loss).any())
 
@@ -95,109 +95,131 @@ class Links:
         of the other. The coloring is greedy (DSATUR, or by degree if that takes long), so it may
         use a few colors too many.
         """
-        own: dict[int, list[Edge]] = {}
+        edges_of_agent: dict[int, list[Edge]] = {}
         for edge in self.edges:
             for end in edge:
-                own.setdefault(end, []).append(edge)
-        rivals = nx.Graph()
-        rivals.add_nodes_from(self.edges)
+                edges_of_agent.setdefault(end, []).append(edge)
+        conflicts = nx.Graph()
+        conflicts.add_nodes_from(self.edges)
         for edge in self.edges:
-            near = set(edge)
+            nearby_agents = set(edge)
             if self.shared_medium:
-                near = {end for agent in edge for other in own[agent] for end in other}
-            rivals.add_edges_from((edge, other) for agent in near for other in own[agent])
-        rivals.remove_edges_from([(edge, edge) for edge in self.edges])
-        few = len(self.edges) <= FEW
-        colours = nx.greedy_color(rivals, "DSATUR" if few else "largest_first")
-        return np.array([colours[edge] for edge in self.edges], np.int64)
+                nearby_agents = {
+                    end for agent in edge for other in edges_of_agent[agent] for end in other
+                }
+            conflicts.add_edges_from(
+                (edge, other) for agent in nearby_agents for other in edges_of_agent[agent]
+            )
+        conflicts.remove_edges_from([(edge, edge) for edge in self.edges])
+        is_small = len(self.edges) <= MOST_FOR_DSATUR
+        colors = nx.greedy_color(conflicts, "DSATUR" if is_small else "largest_first")
+        return np.array([colors[edge] for edge in self.edges], np.int64)
 
-    def table(self) -> dict[str, Any]:
+    def to_options(self) -> dict[str, Any]:
         """Return the options of `Network.with_links` that make these links, for files."""
-        found: dict[str, Any] = {name: _brief(getattr(self, name)) for name in RULES}
-        found |= {name: getattr(self, name) for name in FLAGS}
-        found["compute"] = "measured" if self.compute is None else _brief(self.compute)
-        found |= {"stragglers": _brief(self.stragglers)}
-        found |= {"slow_chance": self.slow_chance, "slow_factor": self.slow_factor}
-        return {name: value for name, value in found.items() if value is not None}
+        options: dict[str, Any] = {name: _one_if_equal(getattr(self, name)) for name in RULES}
+        options |= {name: getattr(self, name) for name in FLAGS}
+        options["compute"] = "measured" if self.compute is None else _one_if_equal(self.compute)
+        options |= {"stragglers": _one_if_equal(self.stragglers)}
+        options |= {"slow_chance": self.slow_chance, "slow_factor": self.slow_factor}
+        return {name: value for name, value in options.items() if value is not None}
 
     def __repr__(self) -> str:
         """Describe the links briefly, as in "1 Mbit/s, 10 ms, loss 5 %"."""
         if not self.edges:
             return "none"
-        said = [_span(self.rate, "bit/s"), _span(self.latency, "s")]
-        said += [f"loss {_span(100 * self.loss, '%')}"] if self.loss.any() else []
-        said += [f"sent again after {_span(self.timeout, 's')}"] if self.waits else []
-        said += [_span(self.joules_per_bit, "J/bit")] if self.joules_per_bit is not None else []
-        said += ["half duplex"] if self.half_duplex else []
-        said += ["shared medium"] if self.shared_medium else []
-        said += ["pulled"] if self.pulled else []
+        parts = [_format_range(self.rate, "bit/s"), _format_range(self.latency, "s")]
+        parts += [f"loss {_format_range(100 * self.loss, '%')}"] if self.loss.any() else []
+        parts += (
+            [f"sent again after {_format_range(self.timeout, 's')}"]
+            if self.has_resend_delay
+            else []
+        )
+        parts += (
+            [_format_range(self.joules_per_bit, "J/bit")] if self.joules_per_bit is not None else []
+        )
+        parts += ["half duplex"] if self.half_duplex else []
+        parts += ["shared medium"] if self.shared_medium else []
+        parts += ["pulled"] if self.pulled else []
         if self.compute is None:
-            said.append("computing as measured")
+            parts.append("computing as measured")
         elif self.compute.any():
-            said.append(f"computing {_span(self.compute, 's')}")
-        if slow := int(np.sum(self.stragglers != 1)):
-            said.append(f"{slow} straggler{'s' * (slow != 1)}")
+            parts.append(f"computing {_format_range(self.compute, 's')}")
+        if stragglers := int(np.sum(self.stragglers != 1)):
+            parts.append(f"{stragglers} straggler{'s' * (stragglers != 1)}")
         if self.slow_chance:
-            said.append(f"{100 * self.slow_chance:g} % slow by {self.slow_factor:g}")
-        return ", ".join(said)
+            parts.append(f"{100 * self.slow_chance:g} % slow by {self.slow_factor:g}")
+        return ", ".join(parts)
 
 
-def revised(
+def update_links(
     before: Links | None,
     edges: Sequence[Edge],
     agents: int,
-    given: Mapping[str, Any],
+    changes: Mapping[str, Any],
     one_way: bool = False,
 ) -> Links:
-    """Return `before` updated with the options in `given` that are not None.
+    """Return `before` updated with the options in `changes` that are not None.
 
-    Without `before`, `given` needs a rate. `one_way`: edges are (sender, receiver).
+    Without `before`, `changes` needs a rate. `one_way`: edges are (sender, receiver).
     """
-    start: dict[str, Any] = {"latency": 0.0, "loss": 0.0, "compute": 0.0, "stragglers": 1.0}
-    start |= {"timeout": 0.0, "slow_chance": 0.0, "slow_factor": 1.0, **dict.fromkeys(FLAGS, False)}
+    options_before: dict[str, Any] = {
+        "latency": 0.0,
+        "loss": 0.0,
+        "compute": 0.0,
+        "stragglers": 1.0,
+    }
+    options_before |= {
+        "timeout": 0.0,
+        "slow_chance": 0.0,
+        "slow_factor": 1.0,
+        **dict.fromkeys(FLAGS, False),
+    }
     if before is not None:
-        start = {f.name: getattr(before, f.name) for f in fields(before) if f.name not in APART}
-        start["compute"] = "measured" if before.compute is None else before.compute
-    asked = start | {name: value for name, value in given.items() if value is not None}
-    if "rate" not in asked:
+        options_before = {
+            f.name: getattr(before, f.name) for f in fields(before) if f.name not in NETWORK_FIELDS
+        }
+        options_before["compute"] = "measured" if before.compute is None else before.compute
+    options = options_before | {name: value for name, value in changes.items() if value is not None}
+    if "rate" not in options:
         raise ValueError("links need a rate in bit/s, as in with_links(rate=1e6)")
     for name in FLAGS:
-        if not isinstance(asked[name], bool):
-            raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
-    if asked["pulled"] and one_way:
+        if not isinstance(options[name], bool):
+            raise ValueError(f"{name} is {options[name]!r}; it must be true or false")
+    if options["pulled"] and one_way:
         raise ValueError(
             "pulled messages are asked for over their link, and these go one way: leave pulled out"
         )
-    chance, factor = asked["slow_chance"], asked["slow_factor"]
+    chance, factor = options["slow_chance"], options["slow_factor"]
     if not (is_number(chance) and 0 <= chance <= 1):
         raise ValueError(f"slow_chance is {chance!r}; a chance lies between 0 and 1")
     if not (is_number(factor) and factor >= 1):
         raise ValueError(f"slow_factor is {factor!r}; it says how many times slower, 1 or more")
-    each = lambda name: (
-        None if asked.get(name) is None else of_edges(name, asked[name], edges, one_way)
+    values_of_edges = lambda name: (
+        None if options.get(name) is None else edge_values(name, options[name], edges, one_way)
     )
-    links = {name: each(name) for name in RULES}
-    measured = isinstance(asked["compute"], str) and asked["compute"] == "measured"
+    links = {name: values_of_edges(name) for name in RULES}
+    measured = isinstance(options["compute"], str) and options["compute"] == "measured"
     return Links(
         tuple(edges),
         **links,  # type: ignore[arg-type]
-        **{name: asked[name] for name in FLAGS},
-        compute=None if measured else of_agents("compute", asked["compute"], agents, LEAST),
-        stragglers=of_agents("stragglers", asked["stragglers"], agents, ABOVE, 1.0),
+        **{name: options[name] for name in FLAGS},
+        compute=None if measured else agent_values("compute", options["compute"], agents, LEAST),
+        stragglers=agent_values("stragglers", options["stragglers"], agents, ABOVE, 1.0),
         slow_chance=float(chance),
         slow_factor=float(factor),
         one_way=one_way,
     )
 
 
-def _brief(values: Numbers | None) -> float | list[float] | None:
+def _one_if_equal(values: Numbers | None) -> float | list[float] | None:
     """Return one number if all values are equal."""
     if values is None:
         return None
     return float(values[0]) if len(set(values.tolist())) == 1 else values.tolist()
 
 
-def _span(values: Numbers, unit: str) -> str:
+def _format_range(values: Numbers, unit: str) -> str:
     """Format the smallest and the largest value with their unit: "1 to 4 Mbit/s"."""
     low, high = float(values.min()), float(values.max())
     power = math.floor(math.log10(high) / 3) if high and unit != "%" else 0

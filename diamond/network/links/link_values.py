@@ -11,42 +11,44 @@ Edge = tuple[int, int]
 Numbers = NDArray[np.float64]
 # One number for all, a list in the order of `Network.edges`, or {(i, j): number}. In a file a link
 # is "i-j"; "other" stands for all links that are not named.
-PerEdge: TypeAlias = float | Sequence[float] | Numbers | dict[Any, float]
-PerAgent: TypeAlias = float | Sequence[float] | Numbers | dict[Any, float]
-Compute: TypeAlias = PerAgent | Literal["measured"]
+EdgeValues: TypeAlias = float | Sequence[float] | Numbers | dict[Any, float]
+AgentValues: TypeAlias = float | Sequence[float] | Numbers | dict[Any, float]
+Compute: TypeAlias = AgentValues | Literal["measured"]
 
-ABOVE, LEAST, PART = "above 0", "0 or more", "0 or more and below 1"
+ABOVE, LEAST, SHARE = "above 0", "0 or more", "0 or more and below 1"
 RULES: dict[str, tuple[str, str]] = {  # for values per link
     "rate": ("bit/s", ABOVE),
     "latency": ("s", LEAST),
-    "loss": ("", PART),
+    "loss": ("", SHARE),
     "joules_per_bit": ("J", LEAST),
     "timeout": ("s", LEAST),
 }
-HOLDS = {
+PREDICATES = {
     ABOVE: lambda value: value > 0,
     LEAST: lambda value: value >= 0,
-    PART: lambda value: 0 <= value < 1,
+    SHARE: lambda value: 0 <= value < 1,
 }
 
 
-def of_edges(name: str, value: Any, edges: Sequence[Edge], one_way: bool) -> Numbers:
+def edge_values(name: str, value: Any, edges: Sequence[Edge], one_way: bool) -> Numbers:
     """Return one number per link."""
     unit, rule = RULES[name]
     if isinstance(value, Mapping):
-        value = _named(name, value, edges, one_way)
-    each = _each(name, value, len(edges), f"one for each of the {len(edges)} links")
-    for (i, j), one in zip(edges, each):
-        if not HOLDS[rule](one):
-            said = f"{one:g} {unit}".rstrip()
-            raise ValueError(f"{name} of link {i}-{j} is {said}; it must be {rule}")
-    return each
+        value = _values_by_edge(name, value, edges, one_way)
+    values = _as_numbers(name, value, len(edges), f"one for each of the {len(edges)} links")
+    for (i, j), number in zip(edges, values):
+        if not PREDICATES[rule](number):
+            shown = f"{number:g} {unit}".rstrip()
+            raise ValueError(f"{name} of link {i}-{j} is {shown}; it must be {rule}")
+    return values
 
 
-def _named(name: str, value: Mapping[Any, Any], edges: Sequence[Edge], one_way: bool) -> list[Any]:
+def _values_by_edge(
+    name: str, value: Mapping[Any, Any], edges: Sequence[Edge], one_way: bool
+) -> list[Any]:
     """Return the numbers of {(i, j): number, "other": number} in the order of `edges`."""
-    found: dict[Edge, Any] = {}
-    for key, one in value.items():
+    values: dict[Edge, Any] = {}
+    for key, number in value.items():
         if key == "other":
             continue
         try:
@@ -59,44 +61,48 @@ def _named(name: str, value: Mapping[Any, Any], edges: Sequence[Edge], one_way: 
         if edge not in edges:
             raise ValueError(
                 f"{name}: the network has no link {edge[0]}-{edge[1]}; its links are "
-                f"{_shown([f'{a}-{b}' for a, b in edges])}"
+                f"{_shorten([f'{a}-{b}' for a, b in edges])}"
             )
-        found[edge] = one
-    missing = [edge for edge in edges if edge not in found]
+        values[edge] = number
+    missing = [edge for edge in edges if edge not in values]
     if missing and "other" not in value:
         (i, j), *_ = missing
         raise ValueError(f'{name} lacks the link {i}-{j}; name it, or give "other" for the rest')
-    return [found.get(edge, value.get("other")) for edge in edges]
+    return [values.get(edge, value.get("other")) for edge in edges]
 
 
-def of_agents(name: str, value: Any, agents: int, rule: str, other: float | None = None) -> Numbers:
+def agent_values(
+    name: str, value: Any, agents: int, rule: str, other: float | None = None
+) -> Numbers:
     """Return one number per agent; `other` for agents that a mapping does not name."""
     if isinstance(value, Mapping):
-        known = {str(i): i for i in range(agents)}
-        if wrong := [key for key in value if str(key) not in known and key != "other"]:
-            raise ValueError(f"{name}: no agent {wrong[0]!r}; there are 0 to {agents - 1}")
-        rest = value.get("other", other)
-        if rest is None and len(value) < agents:
+        agent_numbers = {str(i): i for i in range(agents)}
+        if unknown := [key for key in value if str(key) not in agent_numbers and key != "other"]:
+            raise ValueError(f"{name}: no agent {unknown[0]!r}; there are 0 to {agents - 1}")
+        default = value.get("other", other)
+        if default is None and len(value) < agents:
             raise ValueError(f'{name} does not name every agent; give "other" for the rest')
-        found = {known[str(key)]: one for key, one in value.items() if key != "other"}
-        value = [found.get(i, rest) for i in range(agents)]
-    each = _each(name, value, agents, f"one for each of the {agents} agents")
-    for i, one in enumerate(each):
-        if not HOLDS[rule](one):
-            raise ValueError(f"{name} of agent {i} is {one:g}; it must be {rule}")
-    return each
+        values = {
+            agent_numbers[str(key)]: number for key, number in value.items() if key != "other"
+        }
+        value = [values.get(i, default) for i in range(agents)]
+    values_of_agents = _as_numbers(name, value, agents, f"one for each of the {agents} agents")
+    for i, number in enumerate(values_of_agents):
+        if not PREDICATES[rule](number):
+            raise ValueError(f"{name} of agent {i} is {number:g}; it must be {rule}")
+    return values_of_agents
 
 
-def _each(name: str, value: Any, count: int, wanted: str) -> Numbers:
+def _as_numbers(name: str, value: Any, count: int, alternative: str) -> Numbers:
     """Return `value` as `count` finite numbers."""
-    listed = isinstance(value, list | tuple | np.ndarray) and np.ndim(value) == 1
-    parts = list(value) if listed else [value] * count
-    if listed and len(parts) != count:
-        raise ValueError(f"{name} has {len(parts)} numbers; give a number, or {wanted}")
-    for one in parts if listed else [value]:
-        if not is_number(one):
-            raise ValueError(f"{name} is {one!r}; give a finite number, or {wanted}")
-    return np.array(parts, float)
+    is_list = isinstance(value, list | tuple | np.ndarray) and np.ndim(value) == 1
+    numbers = list(value) if is_list else [value] * count
+    if is_list and len(numbers) != count:
+        raise ValueError(f"{name} has {len(numbers)} numbers; give a number, or {alternative}")
+    for number in numbers if is_list else [value]:
+        if not is_number(number):
+            raise ValueError(f"{name} is {number!r}; give a finite number, or {alternative}")
+    return np.array(numbers, float)
 
 
 def is_number(value: Any) -> bool:
@@ -104,5 +110,5 @@ def is_number(value: Any) -> bool:
     return kind and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _shown(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -28,17 +28,17 @@ def resends(loss: Numbers, number: int, chance: Any) -> Numbers:
 
     at the quantile `chance`, uniform between 0 and 1; one value per link.
     """
-    left = np.maximum(-np.expm1(np.log(np.maximum(chance, NEVER)) / number), NEVER)
+    tail = np.maximum(-np.expm1(np.log(np.maximum(chance, NEVER)) / number), NEVER)
     with np.errstate(divide="ignore"):
-        return np.maximum(np.ceil(np.log(left) / np.log(loss)) - 1, 0.0)
+        return np.maximum(np.ceil(np.log(tail) / np.log(loss)) - 1, 0.0)
 
 
 def mean_resends(loss: Numbers, number: int) -> Numbers:
     """Return the mean of G: sum_k P(G > k)."""
-    mean, more = np.zeros_like(loss), np.ones_like(loss)
+    mean, exceedance = np.zeros_like(loss), np.ones_like(loss)
     k = 0
-    while (more > NEVER).any():
+    while (exceedance > NEVER).any():
         k += 1
-        more = -np.expm1(number * np.log1p(-(loss**k)))
-        mean = mean + more
+        exceedance = -np.expm1(number * np.log1p(-(loss**k)))
+        mean = mean + exceedance
     return mean

@@ -13,15 +13,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from diamond.core import pytrees
-from diamond.core.sampling import Moment
-from diamond.network.channels.channel import Ends, Gate
+from diamond.core.sampling import ExchangeId
+from diamond.network.channels.channel import Gate, GateFunction
 from diamond.network.communication_network import Network
 from diamond.network.mixing.mixer import PASS, Bucket
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Links:
+class LinkWeights:
     """Weights of all links of every agent for each round, without its own weight.
 
     `weights` is (rounds, slots, agents); `others`, of the same shape, names the agent at the other
@@ -32,81 +32,83 @@ class Links:
     others: jax.Array | None
     weights: jax.Array
 
-    def at(self, t: Any) -> "Links":
+    def at_round(self, t: Any) -> "LinkWeights":
         """Return the links of round t."""
         return jax.tree.map(lambda a: a[t % len(a)], self)
 
     @property
     def ends(self) -> tuple[jax.Array, jax.Array]:
         """Return the agent of each slot and the agent at its other end, for one round."""
-        own = jnp.arange(self.weights.shape[-1])[None]
-        return own, own.T if self.others is None else self.others
+        agents = jnp.arange(self.weights.shape[-1])[None]
+        return agents, agents.T if self.others is None else self.others
 
-    def spread(self, leaf: jax.Array) -> jax.Array:
+    def mix(self, leaf: jax.Array) -> jax.Array:
         """Return sum_j w_ij (s_j - s_i) of one round."""
         if self.others is not None:
             return Bucket(self.others, self.weights)(leaf, leaf)
         off, weights = leaf - leaf[:1], self.weights.astype(leaf.dtype)
         highest = jax.lax.Precision.HIGHEST  # TF32 would not preserve a total
-        found = jnp.tensordot(weights, off, axes=((0,), (0,)), precision=highest)
-        return found - _by_agent(weights.sum(0), off)
+        total = jnp.tensordot(weights, off, axes=((0,), (0,)), precision=highest)
+        return total - _scale_by_agent(weights.sum(0), off)
 
 
-class Sums(NamedTuple):
+class LinkSum(NamedTuple):
     """The map sum_j w_ij (s_j - s_i) + surplus_i s_i of one round."""
 
-    links: Links
+    links: LinkWeights
     surplus: jax.Array | None = None
 
     def __call__(self, leaf: jax.Array) -> jax.Array:
-        found = self.links.spread(leaf)
+        total = self.links.mix(leaf)
         if self.surplus is None:
-            return found
-        return found + _by_agent(self.surplus.astype(leaf.dtype), leaf)
+            return total
+        return total + _scale_by_agent(self.surplus.astype(leaf.dtype), leaf)
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
 class LinkMixer:
-    """Mixer that changes averages by R and totals by C; `given` is C^T.
+    """Mixer that changes averages by R and totals by C; `sent_totals` is C^T.
 
     Without `totals`, the weights are symmetric and serve for both.
     """
 
-    averages: Links
-    totals: Links | None
-    given: Links | None
+    averages: LinkWeights
+    totals: LinkWeights | None
+    sent_totals: LinkWeights | None
 
     def __call__(self, message: Any, t: Any = 0) -> Any:
         """Return the change of every agent's message in round t."""
-        return self.round(t).change(message)
+        return self.weights_at(t).change(message)
 
-    def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
+    def exchange(self, message: Any, moment: ExchangeId, state: Any) -> tuple[Any, Any]:
         """Return the change in the round of `moment`, and no state."""
-        return self(message, moment.t), kept
+        return self(message, moment.t), state
 
-    def round(self, t: Any, gate: Ends | None = None, told: bool = True) -> "Round":
-        """Return the weights of round t after the links; `told`: senders know of losses too."""
-        rows = self.averages.at(t)
-        open = None if gate is None else gate(*rows.ends)
-        average = _gated(rows, open)
-        if self.totals is None or self.given is None:
-            return Round(average, average, rows, rows, open)
-        columns, away = self.totals.at(t), self.given.at(t)
-        inward = None if gate is None else gate(*columns.ends)
-        total = _gated(columns, inward).links
-        lost = gate(*away.ends[::-1]).up if gate is not None and told else 1.0
-        surplus = total.weights.sum(0) - (away.weights * lost).sum(0)
-        return Round(average, Sums(total, surplus), rows, columns, open)
+    def weights_at(
+        self, t: Any, gate: GateFunction | None = None, senders_know: bool = True
+    ) -> "RoundWeights":
+        """Return the weights of round t after the links have lost messages."""
+        rows = self.averages.at_round(t)
+        average_gate = None if gate is None else gate(*rows.ends)
+        average = _apply_gate(rows, average_gate)
+        if self.totals is None or self.sent_totals is None:
+            return RoundWeights(average, average, rows, rows, average_gate)
+        columns, sent = self.totals.at_round(t), self.sent_totals.at_round(t)
+        total_gate = None if gate is None else gate(*columns.ends)
+        total = _apply_gate(columns, total_gate).links
+        arrivals = gate(*sent.ends[::-1]).up if gate is not None and senders_know else 1.0
+        surplus = total.weights.sum(0) - (sent.weights * arrivals).sum(0)
+        return RoundWeights(average, LinkSum(total, surplus), rows, columns, average_gate)
 
 
-class Round(NamedTuple):
+class RoundWeights(NamedTuple):
     """Mixing weights of one round."""
 
-    average: Sums
-    total: Sums
-    rows: Links
-    columns: Links
+    average: LinkSum
+    total: LinkSum
+    rows: LinkWeights
+    columns: LinkWeights
     gate: Gate | None
 
     def change(self, message: Any) -> Any:
@@ -114,33 +116,33 @@ class Round(NamedTuple):
         average = jax.tree.map(lambda a: self.average(a), message.average)
         return type(message)(average, jax.tree.map(lambda a: self.total(a), message.total))
 
-    def levels(self, powers: Any, loudest: bool) -> Any:
-        """Return the noise level at each agent (`channels.channel.Heard`)."""
-        average = jax.tree.map(lambda p: self._level(self.rows, p, loudest), powers.average)
-        total = jax.tree.map(lambda p: self._level(self.columns, p, loudest), powers.total)
+    def noise_levels(self, powers: Any, loudest: bool) -> Any:
+        """Return the noise level at each agent (`channels.channel.ReceivedWeights`)."""
+        average = jax.tree.map(lambda p: self._noise_level(self.rows, p, loudest), powers.average)
+        total = jax.tree.map(lambda p: self._noise_level(self.columns, p, loudest), powers.total)
         return type(powers)(average, total)
 
-    def _level(self, links: Links, power: jax.Array, loudest: bool) -> jax.Array:
+    def _noise_level(self, links: LinkWeights, power: jax.Array, loudest: bool) -> jax.Array:
         _, others = links.ends
         weights = links.weights
         if self.gate is not None:
             up, _, noise, effort = self.gate
             factor = effort if loudest else noise
             weights = weights * (up if factor is None else factor)
-        found = jnp.square(weights) * power[others]
-        return jnp.sqrt(found.max(0) if loudest else found.sum(0))
+        squares = jnp.square(weights) * power[others]
+        return jnp.sqrt(squares.max(0) if loudest else squares.sum(0))
 
 
-def _gated(links: Links, gate: Gate | None) -> Sums:
+def _apply_gate(links: LinkWeights, gate: Gate | None) -> LinkSum:
     """Return the map sum_j w_ij (gain_ij s_j - up_ij s_i)."""
     if gate is None:
-        return Sums(links)
+        return LinkSum(links)
     through = links.weights * (gate.up if gate.gain is None else gate.gain)
     surplus = None if gate.gain is None else (through - links.weights * gate.up).sum(0)
-    return Sums(replace(links, weights=through), surplus)
+    return LinkSum(replace(links, weights=through), surplus)
 
 
-def _by_agent(numbers: jax.Array, leaf: jax.Array) -> jax.Array:
+def _scale_by_agent(numbers: jax.Array, leaf: jax.Array) -> jax.Array:
     """Multiply each agent's row by the agent's number."""
     return numbers.reshape(-1, *[1] * (leaf.ndim - 1)) * leaf
 
@@ -148,20 +150,20 @@ def _by_agent(numbers: jax.Array, leaf: jax.Array) -> jax.Array:
 def link_mixer(network: Network, dense: bool) -> LinkMixer:
     """Return the general mixer, also for a symmetric network."""
     form = _dense if dense else _slots
-    rows = form([one.weights for one in network.phases])
+    rows = form([phase.weights for phase in network.phases])
     if network.shares is None:
         return LinkMixer(rows, None, None)
-    shares = [one.weights if one.shares is None else one.shares for one in network.phases]
+    shares = [phase.weights if phase.shares is None else phase.shares for phase in network.phases]
     return LinkMixer(rows, form(shares), form([csr_array(c.T) for c in shares]))
 
 
-def _dense(matrices: list[csr_array]) -> Links:
-    found = np.stack([m.toarray().T for m in matrices])
-    found[:, np.arange(found.shape[1]), np.arange(found.shape[1])] = 0.0
-    return Links(None, jnp.asarray(found))
+def _dense(matrices: list[csr_array]) -> LinkWeights:
+    weights = np.stack([m.toarray().T for m in matrices])
+    weights[:, np.arange(weights.shape[1]), np.arange(weights.shape[1])] = 0.0
+    return LinkWeights(None, jnp.asarray(weights))
 
 
-def _slots(matrices: list[csr_array]) -> Links:
+def _slots(matrices: list[csr_array]) -> LinkWeights:
     m = matrices[0].shape[0]
     width = max(1, max(int(np.diff(a.indptr).max()) for a in matrices))
     width += -width % PASS if width > PASS else 0
@@ -172,4 +174,4 @@ def _slots(matrices: list[csr_array]) -> Links:
         slots = np.arange(a.nnz) - a.indptr[rows]
         others[t, slots, rows] = a.indices
         weights[t, slots, rows] = np.where(a.indices == rows, 0.0, a.data)
-    return Links(jnp.asarray(others, jnp.int32), jnp.asarray(weights))
+    return LinkWeights(jnp.asarray(others, jnp.int32), jnp.asarray(weights))

@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 
 from diamond.core import pytrees
-from diamond.core.sampling import Moment
-from diamond.network.channels.channel import Ends, Gate
+from diamond.core.sampling import ExchangeId
+from diamond.network.channels.channel import Gate, GateFunction
 from diamond.network.communication_network import Network
 from diamond.network.mixing.link_mixer import LinkMixer, link_mixer
 from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
 
-TOLD, LINKS, HEARD = range(3)  # purposes of a channel's draws
+SENDER, LINK, RECEIVER = range(3)  # purposes of a channel's draws
 
 
-class Kept(NamedTuple):
+class ChannelStates(NamedTuple):
     """States of the channels between exchanges, one entry per channel."""
 
     told: tuple[Any, ...]  # per stage: states of the senders
@@ -35,106 +35,127 @@ class LossyMixer:
     gamma: Any
     agents: int = field(metadata={"static": True})
 
-    def start(self, messages: Sequence[Any]) -> Kept:
+    def start(self, messages: Sequence[Any]) -> ChannelStates:
         """Return the states before round 0; `messages`, as shapes, are those of each stage.
 
         A message without arrays is not sent and has no state.
         """
-        everywhere = lambda a: jnp.zeros((self.agents, *a.shape), a.dtype)
-        blank = [jax.tree.map(everywhere, message) for message in messages]
-        seen = [self.channels if jax.tree.leaves(message) else () for message in messages]
-        for message, channels in zip(messages, seen):
+        zeros_of_agents = lambda a: jnp.zeros((self.agents, *a.shape), a.dtype)
+        blank = [jax.tree.map(zeros_of_agents, message) for message in messages]
+        channels_of_stage = [
+            self.channels if jax.tree.leaves(message) else () for message in messages
+        ]
+        for message, channels in zip(messages, channels_of_stage):
             for channel in channels:
                 channel.check(message)
-        told, heard = (
-            tuple(tuple(jax.vmap(getattr(c, name))(m) for c in cs) for m, cs in zip(blank, seen))
-            for name in ("start", "start_heard")
+        sender_states, receiver_states = (
+            tuple(
+                tuple(jax.vmap(getattr(channel, name))(message) for channel in channels)
+                for message, channels in zip(blank, channels_of_stage)
+            )
+            for name in ("start_sender", "start_receiver")
         )
-        return Kept(told, tuple(c.start_links(self.agents) for c in self.channels), heard)
+        return ChannelStates(
+            sender_states,
+            tuple(channel.start_links(self.agents) for channel in self.channels),
+            receiver_states,
+        )
 
-    def exchange(self, message: Any, moment: Moment, kept: Kept) -> tuple[Any, Kept]:
+    def exchange(
+        self, message: Any, moment: ExchangeId, states: ChannelStates
+    ) -> tuple[Any, ChannelStates]:
         """Return the change in the round of `moment`, and the new states."""
         if not jax.tree.leaves(message):
-            return message, kept
-        told, links, heard = map(list, kept)
-        now, gates = list(told[moment.stage]), []
-        spoken = message
+            return message, states
+        sender_states, links, receiver_states = map(list, states)
+        senders, gates = list(sender_states[moment.stage]), []
+        received = message
         for k, channel in enumerate(self.channels):
-            spoken, now[k] = jax.vmap(channel.tell)(now[k], spoken, self._keys(moment, k, TOLD))
-            gate, links[k] = channel.gates(links[k], self._drawn(moment, k), self.agents)
+            received, senders[k] = jax.vmap(channel.outgoing)(
+                senders[k], received, self._keys(moment, k, SENDER)
+            )
+            gate, links[k] = channel.gates(links[k], self._link_draw(moment, k), self.agents)
             gates += [gate] if gate is not None else []
-        told[moment.stage] = tuple(now)
-        both = all(channel.senders_know for channel in self.channels)
-        weights = self.links.round(moment.t, together(gates), both)
-        change, after = weights.change(spoken), list(heard[moment.stage])
+        sender_states[moment.stage] = tuple(senders)
+        senders_know = all(channel.senders_know for channel in self.channels)
+        weights = self.links.weights_at(moment.t, compose_gates(gates), senders_know)
+        change, receivers = weights.change(received), list(receiver_states[moment.stage])
         for k, channel in enumerate(self.channels):
-            keys = self._keys(moment, k, HEARD)
-            change, after[k] = channel.hear(after[k], change, spoken, weights, keys)
-        heard[moment.stage] = tuple(after)
+            keys = self._keys(moment, k, RECEIVER)
+            change, receivers[k] = channel.incoming(receivers[k], change, received, weights, keys)
+        receiver_states[moment.stage] = tuple(receivers)
         gamma = self.gamma(moment.t) if callable(self.gamma) else self.gamma
-        return pytrees.scale(gamma, change), Kept(tuple(told), tuple(links), tuple(heard))
+        return pytrees.scale(gamma, change), ChannelStates(
+            tuple(sender_states), tuple(links), tuple(receiver_states)
+        )
 
-    def gates(self, moment: Moment, kept: Sequence[Any]) -> tuple[list[Ends], tuple[Any, ...]]:
+    def gates(
+        self, moment: ExchangeId, link_states: Sequence[Any]
+    ) -> tuple[list[GateFunction], tuple[Any, ...]]:
         """Return the effect of the links in this exchange, and their states."""
-        found = [
-            channel.gates(links, self._drawn(moment, k), self.agents)
-            for k, (channel, links) in enumerate(zip(self.channels, kept))
+        effects = [
+            channel.gates(links, self._link_draw(moment, k), self.agents)
+            for k, (channel, links) in enumerate(zip(self.channels, link_states))
         ]
-        return [gate for gate, _ in found if gate is not None], tuple(links for _, links in found)
+        return [gate for gate, _ in effects if gate is not None], tuple(
+            links for _, links in effects
+        )
 
-    def _keys(self, moment: Moment, place: int, purpose: int) -> jax.Array:
+    def _keys(self, moment: ExchangeId, position: int, purpose: int) -> jax.Array:
         """Return a key for each agent."""
-        own = channel_key(moment, place, purpose)
-        return jax.vmap(lambda i: jax.random.fold_in(own, i))(jnp.arange(self.agents))
+        key = channel_key(moment, position, purpose)
+        return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(self.agents))
 
-    def _drawn(self, moment: Moment, place: int) -> Callable[..., Any]:
+    def _link_draw(self, moment: ExchangeId, position: int) -> Callable[..., Any]:
         """Return `draw(make, receivers, senders, one_way)`: `make` applied to each link's key.
 
         Both directions of an undirected link share a key, unless the draw is `one_way`.
         """
-        own = channel_key(moment, place, LINKS)
+        key = channel_key(moment, position, LINK)
         both_ways = self.links.totals is None
 
         def draw(make: Any, receivers: jax.Array, senders: jax.Array, one_way: bool) -> Any:
             a, b = jnp.broadcast_arrays(receivers, senders)
             if both_ways and not one_way:
                 a, b = jnp.minimum(a, b), jnp.maximum(a, b)
-            of = lambda a, b: make(jax.random.fold_in(jax.random.fold_in(own, a), b))
-            return jax.vmap(of)(a.reshape(-1), b.reshape(-1)).reshape(a.shape)
+            draw_one = lambda a, b: make(jax.random.fold_in(jax.random.fold_in(key, a), b))
+            return jax.vmap(draw_one)(a.reshape(-1), b.reshape(-1)).reshape(a.shape)
 
         return draw
 
 
-def channel_key(moment: Moment, place: int, purpose: int) -> jax.Array:
+def channel_key(moment: ExchangeId, position: int, purpose: int) -> jax.Array:
     """Return the key of channel number `place` for one of its purposes."""
-    return moment.purpose(3 * place + purpose)
+    return moment.purpose(3 * position + purpose)
 
 
-def together(gates: list[Ends]) -> Ends | None:
+def compose_gates(gates: list[GateFunction]) -> GateFunction | None:
     """Compose the effects of several channels on a link."""
     if not gates:
         return None
 
     def gate(*ends: jax.Array) -> Gate:
-        found = [one(*ends) for one in gates]
+        effects = [effect(*ends) for effect in gates]
 
         def product(name: str) -> jax.Array | None:
-            if all(getattr(one, name) is None for one in found):
+            if all(getattr(effect, name) is None for effect in effects):
                 return None
-            of = lambda one: one.up if getattr(one, name) is None else getattr(one, name)
-            return jnp.prod(jnp.stack([of(one) for one in found]), axis=0)
+            factor = lambda effect: (
+                effect.up if getattr(effect, name) is None else getattr(effect, name)
+            )
+            return jnp.prod(jnp.stack([factor(effect) for effect in effects]), axis=0)
 
-        up = jnp.prod(jnp.stack([one.up for one in found]), axis=0)
+        up = jnp.prod(jnp.stack([effect.up for effect in effects]), axis=0)
         return Gate(up, product("gain"), product("noise"), product("effort"))
 
     return gate
 
 
-def mixing(network: Network) -> Mixer | LinkMixer | LossyMixer:
+def make_mixer(network: Network) -> Mixer | LinkMixer | LossyMixer:
     """Return the mixer of `network`, in the form that is faster for its graph."""
     if network.kind == "symmetric" and not network.channels:
         return mixer(network)
-    entries = max(one.weights.nnz for one in network.phases)
+    entries = max(phase.weights.nnz for phase in network.phases)
     links = link_mixer(network, dense=prefers_dense(network.agents, entries))
     if not network.channels:
         return links

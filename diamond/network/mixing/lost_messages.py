@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from diamond.core.sampling import Moment, key
+from diamond.core.sampling import ExchangeId, key
 from diamond.network.communication_network import Network
-from diamond.network.mixing.lossy_mixer import LossyMixer, mixing, together
+from diamond.network.mixing.lossy_mixer import LossyMixer, compose_gates, make_mixer
 
 
 class MessageCounts(NamedTuple):
@@ -30,14 +30,14 @@ def count_lost_messages(
     """
     if not any(channel.breaks_links for channel in network.channels):
         return {}
-    mixer = mixing(network)
+    mixer = make_mixer(network)
     assert isinstance(mixer, LossyMixer)
     edges = np.array(network.edges, np.int32).reshape(-1, 2)
     arcs = edges if network.graph.is_directed() else np.concatenate([edges, edges[:, ::-1]])
-    there = np.array([[one.weights[j, i] != 0 for i, j in arcs] for one in network.phases])
-    lost = _count(mixer, key(seed), rounds, *arcs.T, there, tuple(turns))
+    active = np.array([[phase.weights[j, i] != 0 for i, j in arcs] for phase in network.phases])
+    lost = _count_per_arc(mixer, key(seed), rounds, *arcs.T, active, tuple(turns))
     per_edge = np.asarray(lost).reshape(-1, len(edges)).sum(0)
-    sent = network.uses(rounds)
+    sent = network.count_messages_by_edge(rounds)
     return {
         edge: MessageCounts(sent[edge] * len(turns), int(count))
         for edge, count in zip(network.edges, per_edge)
@@ -45,24 +45,24 @@ def count_lost_messages(
 
 
 @partial(jax.jit, static_argnums=6)
-def _count(
+def _count_per_arc(
     mixer: LossyMixer,
     run: jax.Array,
     rounds: int,
     senders: Any,
     receivers: Any,
-    there: jax.Array,
+    active: jax.Array,
     turns: tuple[int | None, ...],
 ) -> jax.Array:
     """Return the number of lost messages of each arc."""
 
-    def play(t: Any, before: Any) -> Any:
-        links, lost = before
+    def count_round(t: Any, carry: Any) -> Any:
+        links, lost = carry
         for turn in turns:
-            gates, after = mixer.gates(Moment(run, t, turn), links)
-            up = together(gates)(receivers, senders).up  # type: ignore[misc]
-            links, lost = after, lost + ((up == 0) & there[t % len(there)])
+            gates, new_links = mixer.gates(ExchangeId(run, t, turn), links)
+            up = compose_gates(gates)(receivers, senders).up  # type: ignore[misc]
+            links, lost = new_links, lost + ((up == 0) & active[t % len(active)])
         return links, lost
 
-    kept = tuple(channel.start_links(mixer.agents) for channel in mixer.channels)
-    return jax.lax.fori_loop(0, rounds, play, (kept, jnp.zeros(len(senders), jnp.int32)))[1]
+    start = tuple(channel.start_links(mixer.agents) for channel in mixer.channels)
+    return jax.lax.fori_loop(0, rounds, count_round, (start, jnp.zeros(len(senders), jnp.int32)))[1]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diamond.core import host_transfer, pytrees
-from diamond.core.sampling import Moment
+from diamond.core.sampling import ExchangeId
 from diamond.network.communication_network import Network
 
 # Slots summed in one fused pass; wider buckets loop over passes. A compromise: timed on a CPU,
@@ -39,15 +39,15 @@ class Bucket:
     senders: jax.Array
     weights: jax.Array
 
-    def __call__(self, leaf: jax.Array, own: jax.Array) -> jax.Array:
+    def __call__(self, leaf: jax.Array, own_rows: jax.Array) -> jax.Array:
         """Return the change of the bucket's agents, whose rows are `own`, in neighbour order."""
         width, members = self.senders.shape
         weights = self.weights.astype(leaf.dtype).reshape((width, members) + (1,) * (leaf.ndim - 1))
 
         def add(total: jax.Array, slots: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             for sender, weight in zip(*slots, strict=True):
-                there = leaf.at[sender].get(mode="promise_in_bounds")
-                total = total + weight * (there - own)
+                neighbour_rows = leaf.at[sender].get(mode="promise_in_bounds")
+                total = total + weight * (neighbour_rows - own_rows)
             return total, None
 
         total = jnp.zeros((members, *leaf.shape[1:]), leaf.dtype)
@@ -81,9 +81,9 @@ class Mixer:
         """Return the change of every leaf over its leading axis, the agents, in its precision."""
         return jax.tree_util.tree_map_with_path(self._mix, tree)
 
-    def exchange(self, message: Any, moment: Moment, kept: Any) -> tuple[Any, Any]:
+    def exchange(self, message: Any, moment: ExchangeId, state: Any) -> tuple[Any, Any]:
         """Return the change, equal in every round, and no state."""
-        return self(message), kept
+        return self(message), state
 
     @property
     def agents(self) -> int:
@@ -92,36 +92,36 @@ class Mixer:
             return self.matrix.shape[0]
         return sum(bucket.senders.shape[1] for bucket in self.buckets)
 
-    def _mix(self, where: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+    def _mix(self, path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
         leaf = jnp.asarray(leaf)
         if leaf.shape[:1] != (self.agents,):
             raise ValueError(
-                f"leaf{jax.tree_util.keystr(where)} has shape {leaf.shape}; "
+                f"leaf{jax.tree_util.keystr(path)} has shape {leaf.shape}; "
                 f"its first axis must be the {self.agents} agents"
             )
         if not jnp.issubdtype(leaf.dtype, jnp.inexact):
             raise TypeError(
-                f"leaf{jax.tree_util.keystr(where)} is of type {leaf.dtype}, which has no "
+                f"leaf{jax.tree_util.keystr(path)} is of type {leaf.dtype}, which has no "
                 "averages; convert it to a float first"
             )
         if self.matrix is not None and self.agents <= PASS:
-            return self._in_order(leaf)
+            return self._sum_in_order(leaf)
         if self.matrix is not None:
             # A GPU would otherwise round to TF32, and the agents' average would drift.
             highest = jax.lax.Precision.HIGHEST
-            off, matrix = leaf - leaf[:1], self.matrix.astype(leaf.dtype)
-            return jnp.tensordot(matrix, off, axes=1, precision=highest) - off
+            offsets, matrix = leaf - leaf[:1], self.matrix.astype(leaf.dtype)
+            return jnp.tensordot(matrix, offsets, axes=1, precision=highest) - offsets
         if self.members is None or self.places is None:
             return self.buckets[0](leaf, leaf)
-        rows = [bucket(leaf, leaf[own]) for bucket, own in zip(self.buckets, self.members)]
+        rows = [bucket(leaf, leaf[members]) for bucket, members in zip(self.buckets, self.members)]
         return jnp.concatenate(rows)[self.places]
 
-    def _in_order(self, leaf: jax.Array) -> jax.Array:
+    def _sum_in_order(self, leaf: jax.Array) -> jax.Array:
         """Sum agent by agent in the order of peers: as fast as a product for few agents."""
         assert self.matrix is not None
-        total, each = jnp.zeros_like(leaf), (-1, *[1] * (leaf.ndim - 1))
+        total, shape = jnp.zeros_like(leaf), (-1, *[1] * (leaf.ndim - 1))
         for sender, weights in zip(leaf, self.matrix.T.astype(leaf.dtype), strict=True):
-            total += weights.reshape(each) * (sender[None] - leaf)
+            total += weights.reshape(shape) * (sender[None] - leaf)
         return total
 
 
@@ -148,9 +148,9 @@ def sparse_mixer(network: Network) -> Mixer:
     buckets = tuple(_bucket(network, members) for members in groups)
     if len(groups) == 1:
         return Mixer(None, buckets, None, None)
-    whole = lambda a: host_transfer.to_device(a, np.int32)
-    places = whole(np.argsort(np.concatenate(groups)))
-    return Mixer(None, buckets, tuple(map(whole, groups)), places)
+    as_indices = lambda a: host_transfer.to_device(a, np.int32)
+    places = as_indices(np.argsort(np.concatenate(groups)))
+    return Mixer(None, buckets, tuple(map(as_indices, groups)), places)
 
 
 def _bucket(network: Network, members: NDArray[np.int64]) -> Bucket:
