@@ -14,7 +14,7 @@ from ..core import pytrees
 from ..core.cost_counter import Cost
 from ..core.linear_solvers import conjugate_gradient
 from ..core.pytrees import Tree
-from ..core.sampling import Sample, Where, endless
+from ..core.sampling import Sample, Where, is_stream
 from ..problem import Objectives
 
 TOLERANCE_AT_START, TOLERANCE = 0.3, 0.03  # relative residuals of conjugate gradients
@@ -59,7 +59,7 @@ def local_rows(rows: Any, where: Where, batches: int) -> LocalRows:
 
     For a stream: the drawn batch.
     """
-    if endless(where):
+    if is_stream(where):
         return LocalRows(where, rows.size(where))
     axis = 0 if rows.agent is None else 1
     stored = jax.tree.leaves(rows.data)[0].shape[axis] - rows.batch + 1

@@ -19,9 +19,9 @@ from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
-from .estimator_interface import Point
-from .implicit import Implicit
-from .neumann import factors, given
+from .estimator_interface import PointXY
+from .implicit import ImplicitHypergradient
+from .neumann import given_or_learned_lipschitz, make_factor
 
 TERMS = 20
 CLOSE = 1e-6  # (L - mu) / (L + mu) below which all eigenvalues count as equal
@@ -40,7 +40,7 @@ class Accelerated:
         return self.terms - 1
 
     @property
-    def least(self) -> Any:
+    def mu_or_default(self) -> Any:
         """The lower bound mu of the eigenvalues, given or derived from K."""
         reached = min(1.0, 4 / self.terms**2) * self.lipschitz
         return reached if self.mu is None else self.mu
@@ -50,9 +50,9 @@ class Accelerated:
         raise NotImplementedError
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        first, step = self._steps(b, factors(self.lipschitz, problem, points, sample))
+        first, step = self._steps(b, make_factor(self.lipschitz, problem, points, sample))
         z = first[0]
         if self.hessian_batches:  # a chain of one term has no drawn blocks
             z, _, _ = jax.lax.fori_loop(0, self.hessian_batches, step, first)
@@ -71,15 +71,15 @@ class Nesterov(Accelerated):
     """
 
     def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
-        most = jnp.asarray(self.lipschitz)
-        root = jnp.sqrt(self.least / most)
+        largest = jnp.asarray(self.lipschitz)
+        root = jnp.sqrt(self.mu_or_default / largest)
 
         def step(j: Any, carry: Any) -> Any:
             z, before, c = carry
             ahead = pytrees.axpy(c, pytrees.sub(z, before), z)
-            return pytrees.axpy(1 / most, b, apply(j, ahead)), z, c
+            return pytrees.axpy(1 / largest, b, apply(j, ahead)), z, c
 
-        return (pytrees.scale(1 / most, b), pytrees.zeros(b), (1 - root) / (1 + root)), step
+        return (pytrees.scale(1 / largest, b), pytrees.zeros(b), (1 - root) / (1 + root)), step
 
 
 @pytrees.pytree
@@ -91,22 +91,25 @@ class Chebyshev(Accelerated):
     """
 
     def _steps(self, b: list[Tree], apply: Any) -> tuple[Any, Any]:
-        most = jnp.asarray(self.lipschitz)
-        middle, half = (most + self.least) / 2, jnp.maximum((most - self.least) / 2, CLOSE * most)
+        largest = jnp.asarray(self.lipschitz)
+        middle, half = (
+            (largest + self.mu_or_default) / 2,
+            jnp.maximum((largest - self.mu_or_default) / 2, CLOSE * largest),
+        )
 
         def step(j: Any, carry: Any) -> Any:
             z, before, last = carry
             r = 1 / (2 * middle / half - last)
-            left = pytrees.axpy(most, pytrees.sub(apply(j, z), z), b)  # b - g_yy z
+            residual = pytrees.axpy(largest, pytrees.sub(apply(j, z), z), b)  # b - g_yy z
             moved = pytrees.axpy(r * last, pytrees.sub(z, before), z)
-            return pytrees.axpy(2 * r / half, left, moved), z, r
+            return pytrees.axpy(2 * r / half, residual, moved), z, r
 
         return (pytrees.scale(1 / middle, b), pytrees.zeros(b), half / middle), step
 
 
 def nesterov(
     terms: int = TERMS, lipschitz: Number | None = None, mu: Number | None = None
-) -> Implicit:
+) -> ImplicitHypergradient:
     """Make an estimator with Nesterov's method for g_yy z = f_y, every step on its own rows.
 
     It leaves out at most (1 + K sqrt(mu / L)) (1 - sqrt(mu / L))^K of the inverse, and gathers less
@@ -121,12 +124,12 @@ def nesterov(
     Returns:
         The estimator.
     """
-    return _made(Nesterov, terms, lipschitz, mu)
+    return _make(Nesterov, terms, lipschitz, mu)
 
 
 def chebyshev(
     terms: int = TERMS, lipschitz: Number | None = None, mu: Number | None = None
-) -> Implicit:
+) -> ImplicitHypergradient:
     """Make an estimator with Chebyshev's iteration for g_yy z = f_y, of optimal degree.
 
     It leaves out 1 / T_K((L + mu) / (L - mu)), about 2 ((1 - sqrt(mu / L)) / (1 + sqrt(mu / L)))^K,
@@ -134,12 +137,12 @@ def chebyshev(
     as in `nesterov`. An eigenvalue above L diverges, and noise of sampled rows is magnified: best
     on all rows (INTERACT) or large batches.
     """
-    return _made(Chebyshev, terms, lipschitz, mu)
+    return _make(Chebyshev, terms, lipschitz, mu)
 
 
-def _made(
+def _make(
     kind: type[Accelerated], terms: int, lipschitz: Number | None, mu: Number | None
-) -> Implicit:
+) -> ImplicitHypergradient:
     if as_int("terms", terms) < 1:
         raise ValueError(f"terms = {terms}: the chain needs a whole number of terms, 1 or more")
     for name, number in {"lipschitz": lipschitz, "mu": mu}.items():
@@ -149,4 +152,4 @@ def _made(
         raise ValueError(
             f"mu = {mu} is above lipschitz = {lipschitz}: it is the smaller of the two"
         )
-    return Implicit(kind(given(lipschitz), mu, terms))
+    return ImplicitHypergradient(kind(given_or_learned_lipschitz(lipschitz), mu, terms))

@@ -11,8 +11,8 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
-from .estimator_interface import Point
-from .implicit import Implicit, pooled
+from .estimator_interface import PointXY
+from .implicit import ImplicitHypergradient, pooled_products
 
 
 @pytrees.pytree
@@ -30,13 +30,13 @@ class ConjugateGradient:
     tolerance: float = field(default=0.0, metadata={"static": True})
 
     @property
-    def as_int(self) -> bool:
+    def uses_all_rows(self) -> bool:
         return self.hessian_batches == 0
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        products, rows, fresh = pooled(problem, points, sample, self.hessian_batches)
+        products, rows, fresh = pooled_products(problem, points, sample, self.hessian_batches)
         size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
         steps = self.steps if self.tolerance else min(self.steps, size)
         solve = linear_solvers.conjugate_gradient
@@ -44,7 +44,7 @@ class ConjugateGradient:
         return [z for z, _ in solved], Cost(fresh, hvps=sum(k for _, k in solved) * rows)
 
 
-def conjugate_gradient(steps: int = 10) -> Implicit:
+def conjugate_gradient(steps: int = 10) -> ImplicitHypergradient:
     """Make an estimator with at most `steps` CG iterations, all on the same rows.
 
     CG never makes more iterations than y has numbers, which solve the system up to rounding. The
@@ -60,4 +60,4 @@ def conjugate_gradient(steps: int = 10) -> Implicit:
     """
     if as_int("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: conjugate gradients need at least one")
-    return Implicit(ConjugateGradient(steps))
+    return ImplicitHypergradient(ConjugateGradient(steps))

@@ -8,7 +8,7 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample
 from ..problem import Objectives
 
-Point = tuple[Tree, Tree]  # (x, y)
+PointXY = tuple[Tree, Tree]  # (x, y)
 
 
 class Hypergradient(Protocol):
@@ -16,13 +16,13 @@ class Hypergradient(Protocol):
 
     All points are given at once because they share all randomness, including the depth k: momentum,
     eq. (6), and SPIDER differences rely on that. `hessian_batches` is the number of blocks
-    of training rows needed beside xi and zeta_0 (zeta_1 .. zeta_K of eq. (5)). On `sample.full()` it
-    uses all rows. Returns one gradient per point, and their total cost.
+    of training rows needed beside xi and zeta_0 (zeta_1 .. zeta_K of eq. (5)). On `sample.full()`
+    it uses all rows. Returns one gradient per point, and their total cost.
     """
 
     @property
     def hessian_batches(self) -> int: ...
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], sample: Sample
     ) -> tuple[list[Tree], Cost]: ...

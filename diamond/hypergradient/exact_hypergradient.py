@@ -10,8 +10,8 @@ from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sample
 from ..problem import Objectives
-from .estimator_interface import Point
-from .implicit import Implicit, pooled
+from .estimator_interface import PointXY
+from .implicit import ImplicitHypergradient, pooled_products
 
 
 @pytrees.pytree
@@ -25,21 +25,21 @@ class Dense:
     hessian_batches: int = field(default=1, metadata={"static": True})
 
     @property
-    def whole(self) -> bool:
+    def uses_all_rows(self) -> bool:
         return self.hessian_batches == 0
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        products, rows, fresh = pooled(problem, points, sample, self.hessian_batches)
-        z = [linear_solvers.dense(product, b) for product, b in zip(products, b)]
+        products, rows, fresh = pooled_products(problem, points, sample, self.hessian_batches)
+        z = [linear_solvers.dense_solve(product, b) for product, b in zip(products, b)]
         size = sum(leaf.size for leaf in jax.tree.leaves(b[0]))
         return z, Cost(fresh, hvps=len(points) * size * rows)
 
 
-def exact() -> Implicit:
+def exact() -> ImplicitHypergradient:
     """Make the estimator of eq. (4), exact up to rounding, at dim(y) Hessian-vector products.
 
     For y of up to a few hundred numbers.
     """
-    return Implicit(Dense())
+    return ImplicitHypergradient(Dense())

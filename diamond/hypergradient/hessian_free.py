@@ -13,8 +13,8 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample, Where
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
-from .estimator_interface import Point
-from .neumann import at_least_one, given
+from .estimator_interface import PointXY
+from .neumann import check_terms, given_or_learned_lipschitz
 
 
 @pytrees.pytree
@@ -31,7 +31,7 @@ class HessianFree:
         return self.terms - 1
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         upper, lower = problem.valid.size(sample.upper), problem.train.size(sample.cross)
         fresh = problem.train.fresh(sample.cross)
@@ -39,14 +39,14 @@ class HessianFree:
             samples=upper + self.terms * fresh,
             gradients=len(points) * (upper + 2 * self.terms * lower),
         )
-        return [self._at(problem, point, sample) for point in points], spent
+        return [self._estimate_at(problem, point, sample) for point in points], spent
 
-    def _at(self, problem: Objectives, point: Point, sample: Sample) -> Tree:
+    def _estimate_at(self, problem: Objectives, point: PointXY, sample: Sample) -> Tree:
         f_x, f_y = jax.grad(problem.f, (0, 1))(*point, sample.upper)
 
         def term(j: Any, carry: Any) -> Any:
             w, z = carry
-            hw = self._difference(problem, 1, point, sample.link(j), w)
+            hw = self._difference(problem, 1, point, sample.hessian_batch(j), w)
             w = pytrees.axpy(-1 / self.lipschitz, hw, w)
             return w, pytrees.add(z, w)
 
@@ -55,7 +55,7 @@ class HessianFree:
         return pytrees.axpy(-1 / self.lipschitz, cross, f_x)
 
     def _difference(
-        self, problem: Objectives, block: int, point: Point, where: Where, w: Tree
+        self, problem: Objectives, block: int, point: PointXY, where: Where, w: Tree
     ) -> Tree:
         """Return [grad g(x, y + d w) - grad g(x, y - d w)] / 2d, the gradient in x (0) or y (1)."""
         x, y = point
@@ -83,4 +83,4 @@ def hessian_free(
     Returns:
         The estimator.
     """
-    return HessianFree(given(lipschitz), radius, at_least_one(terms))
+    return HessianFree(given_or_learned_lipschitz(lipschitz), radius, check_terms(terms))

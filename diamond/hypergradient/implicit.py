@@ -12,12 +12,12 @@ from ..core.linear_solvers import Product
 from ..core.pytrees import Tree
 from ..core.sampling import Sample, Where
 from ..problem import Objectives
-from .estimator_interface import Point
+from .estimator_interface import PointXY
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Implicit:
+class ImplicitHypergradient:
     """Estimator f_x(xi) - g_xy(zeta_0) z, where z solves g_yy z = f_y(xi)  (4, 5)."""
 
     solve: Any  # (problem, points, b, sample) -> z with g_yy z = b per point, and its cost
@@ -27,22 +27,24 @@ class Implicit:
         return self.solve.hessian_batches
 
     @property
-    def whole(self) -> bool:
+    def uses_all_rows(self) -> bool:
         """Whether all rows of g are used, regardless of the sample."""
-        return getattr(self.solve, "whole", False)
+        return getattr(self.solve, "uses_all_rows", False)
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        again: Any = 0
-        if self.whole and sample.lower is not None:  # the caller that draws all rows counts them
-            sample, again = sample.full_below(), problem.train.count
+        extra_samples: Any = 0
+        if (
+            self.uses_all_rows and sample.lower is not None
+        ):  # the caller that draws all rows counts them
+            sample, extra_samples = sample.full_below(), problem.train.count
         upper = [jax.grad(problem.f, (0, 1))(x, y, sample.upper) for x, y in points]
         z, solving = self.solve(problem, points, [f_y for _, f_y in upper], sample)
         cross = [jacobian_product(problem, p, sample.cross, z) for p, z in zip(points, z)]
         rows, lower = problem.valid.size(sample.upper), problem.train.size(sample.cross)
         spent = Cost(
-            samples=rows + problem.train.fresh(sample.cross) + again,
+            samples=rows + problem.train.fresh(sample.cross) + extra_samples,
             gradients=len(points) * rows,
             jvps=len(points) * lower,
         )
@@ -51,38 +53,40 @@ class Implicit:
         )
 
 
-def hessian_product(problem: Objectives, point: Point, where: Where, w: Tree) -> Tree:
+def hessian_product(problem: Objectives, point: PointXY, where: Where, w: Tree) -> Tree:
     """Return g_yy(x, y; where) w, by one forward pass through the gradient."""
     x, y = point
     return jax.jvp(lambda y: jax.grad(problem.g, 1)(x, y, where), (y,), (w,))[1]
 
 
-def hessian(problem: Objectives, point: Point, where: Where) -> Product:
+def hessian(problem: Objectives, point: PointXY, where: Where) -> Product:
     """Return w -> g_yy(x, y; where) w; parts that do not depend on w are computed once."""
     x, y = point
     return jax.linearize(lambda y: jax.grad(problem.g, 1)(x, y, where), y)[1]
 
 
-def pooled(
-    problem: Objectives, points: Sequence[Point], sample: Sample, hessian_batches: int
+def pooled_products(
+    problem: Objectives, points: Sequence[PointXY], sample: Sample, hessian_batches: int
 ) -> tuple[list[Product], Any, Any]:
     """Return w -> g_yy w at every point, averaged over the blocks of the chain or all rows.
 
     Also returns the number of these rows, and how many of them were drawn.
     """
     if sample.chain is None or hessian_batches == 1:
-        products = [hessian(problem, point, sample.link(0)) for point in points]
+        products = [hessian(problem, point, sample.hessian_batch(0)) for point in points]
         return products, problem.train.size(sample.chain), problem.train.fresh(sample.chain)
 
     def mean(x: Tree, y: Tree) -> Product:
-        each = lambda y: jax.vmap(lambda where: jax.grad(problem.g, 1)(x, y, where))(sample.chain)
-        return jax.linearize(lambda y: jax.tree.map(lambda a: a.mean(0), each(y)), y)[1]
+        gradients = lambda y: jax.vmap(lambda where: jax.grad(problem.g, 1)(x, y, where))(
+            sample.chain
+        )
+        return jax.linearize(lambda y: jax.tree.map(lambda a: a.mean(0), gradients(y)), y)[1]
 
     rows = hessian_batches * problem.train.batch
     return [mean(*point) for point in points], rows, rows
 
 
-def jacobian_product(problem: Objectives, point: Point, where: Where, z: Tree) -> Tree:
+def jacobian_product(problem: Objectives, point: PointXY, where: Where, z: Tree) -> Tree:
     """Return g_xy(x, y; where) z: the gradient in x of <g_y, z>."""
     x, y = point
     return jax.vjp(lambda x: jax.grad(problem.g, 1)(x, y, where), x)[1](z)[0]

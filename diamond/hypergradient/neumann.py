@@ -17,8 +17,8 @@ from ..problem import Objectives
 from ..schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ..schedules.learned import Learned
 from ..schedules.step_schedules import Number
-from .estimator_interface import Point
-from .implicit import Implicit, hessian, hessian_product
+from .estimator_interface import PointXY
+from .implicit import ImplicitHypergradient, hessian, hessian_product
 
 TERMS = 32  # default K
 
@@ -45,16 +45,16 @@ class Neumann:
         return "common" if self.shift is None else "own"
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         if sample.chain is None:
             return NeumannSum(self.lipschitz, self.terms)(problem, points, b, sample)
         bits = sample.bits % jnp.uint32(self.terms)
         if self.shift is not None:
-            on = jnp.floor(self.shift * self.terms + 1e-3).astype(jnp.uint32)
-            bits = (bits + on) % jnp.uint32(self.terms)
+            offset = jnp.floor(self.shift * self.terms + 1e-3).astype(jnp.uint32)
+            bits = (bits + offset) % jnp.uint32(self.terms)
         k = bits.astype(jnp.int32)
-        z = jax.lax.fori_loop(0, k, factors(self.lipschitz, problem, points, sample), b)
+        z = jax.lax.fori_loop(0, k, make_factor(self.lipschitz, problem, points, sample), b)
         rows = problem.train.size(sample.chain)
         spent = Cost(samples=k * problem.train.fresh(sample.chain), hvps=len(points) * k * rows)
         return [pytrees.scale(self.terms / self.lipschitz, z) for z in z], spent
@@ -73,9 +73,9 @@ class NeumannSum:
         return self.terms - 1
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        factor = factors(self.lipschitz, problem, points, sample)
+        factor = make_factor(self.lipschitz, problem, points, sample)
 
         def term(j: Any, carry: Any) -> Any:
             w, z = carry
@@ -92,7 +92,9 @@ class NeumannSum:
         return [pytrees.scale(1 / self.lipschitz, z) for z in z], spent
 
 
-def factors(lipschitz: Number, problem: Objectives, points: Sequence[Point], sample: Sample) -> Any:
+def make_factor(
+    lipschitz: Number, problem: Objectives, points: Sequence[PointXY], sample: Sample
+) -> Any:
     """Return (j, w at every point) -> (I - g_yy(zeta_{j+1}) / L) w at every point."""
     points = [(problem.seen(x), y) for x, y in points]  # rounded once, not in every factor
     if sample.chain is None:
@@ -112,7 +114,7 @@ def neumann(
     terms: int | None = None,
     lipschitz: Number | None = None,
     depth: Literal["common", "own"] = "common",
-) -> Implicit:
+) -> ImplicitHypergradient:
     """Make the estimator of eq. (5): a product of random depth, unbiased for the sum.
 
     The bias is at most (C_gxy C_fy / mu) (1 - mu / L)^K (Lemma 3); the variance grows with K. A
@@ -133,31 +135,35 @@ def neumann(
     """
     if depth not in ("common", "own"):
         raise ValueError(f"depth = {depth!r}; there are 'common' and 'own'")
-    shift = Deferred("_spread", _spread) if depth == "own" else None
-    return Implicit(Neumann(given(lipschitz), at_least_one(terms), shift))
+    shift = Deferred("_spread", _depth_shift) if depth == "own" else None
+    return ImplicitHypergradient(
+        Neumann(given_or_learned_lipschitz(lipschitz), check_terms(terms), shift)
+    )
 
 
-def _spread(setting: ResolutionContext) -> ResolvedValue:
+def _depth_shift(context: ResolutionContext) -> ResolvedValue:
     """Return i / m for agent i."""
-    return ResolvedValue(np.asarray(setting.numbers) / setting.agents, lasting=True)
+    return ResolvedValue(np.asarray(context.agent_indices) / context.agents, lasting=True)
 
 
-def neumann_sum(terms: int | None = None, lipschitz: Number | None = None) -> Implicit:
+def neumann_sum(terms: int | None = None, lipschitz: Number | None = None) -> ImplicitHypergradient:
     """Make an estimator with the whole sum, every term on its own rows.
 
     It is the mean of eq. (5) over the depth: the bias of `neumann` with less variance, for K - 1
     Hessian-vector products per point. Arguments as in `neumann`.
     """
-    return Implicit(NeumannSum(given(lipschitz), at_least_one(terms)))
+    return ImplicitHypergradient(
+        NeumannSum(given_or_learned_lipschitz(lipschitz), check_terms(terms))
+    )
 
 
-def given(lipschitz: Number | None) -> Any:
+def given_or_learned_lipschitz(lipschitz: Number | None) -> Any:
     if isinstance(lipschitz, int | float) and not lipschitz > 0:
         raise ValueError(f"lipschitz = {lipschitz} must be positive; None estimates it")
     return Learned("lipschitz") if lipschitz is None else lipschitz
 
 
-def at_least_one(terms: int | None) -> Any:
+def check_terms(terms: int | None) -> Any:
     if terms is None:
         return TERMS
     if as_int("terms", terms) < 1:

@@ -12,7 +12,7 @@ from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
-from .estimator_interface import Point
+from .estimator_interface import PointXY
 
 
 @pytrees.pytree
@@ -28,7 +28,7 @@ class Unrolled:
         return self.steps
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         def value(x: Tree, y: Tree) -> jax.Array:
             def descend(y: Tree, where: jax.Array | None) -> tuple[Tree, None]:

@@ -13,9 +13,9 @@ from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.learned import Learned
-from .estimator_interface import Point
-from .implicit import Implicit
-from .neumann import factors
+from .estimator_interface import PointXY
+from .implicit import ImplicitHypergradient
+from .neumann import make_factor
 
 STEPS = 4
 
@@ -34,9 +34,9 @@ class WarmStart:
         return self.steps
 
     def __call__(
-        self, problem: Objectives, points: Sequence[Point], b: list[Tree], sample: Sample
+        self, problem: Objectives, points: Sequence[PointXY], b: list[Tree], sample: Sample
     ) -> tuple[list[Tree], Cost]:
-        factor = factors(self.lipschitz, problem, points, sample)
+        factor = make_factor(self.lipschitz, problem, points, sample)
         shift = pytrees.scale(1 / self.lipschitz, b)
         step = lambda j, z: pytrees.add(factor(j, z), shift)
         z = jax.lax.fori_loop(0, self.steps, step, [self.z] * len(points))
@@ -44,7 +44,7 @@ class WarmStart:
         return z, Cost(self.steps * fresh, hvps=len(points) * self.steps * rows)
 
 
-def warm_start(steps: int = STEPS) -> Implicit:
+def warm_start(steps: int = STEPS) -> ImplicitHypergradient:
     """Make an estimator with `steps` gradient steps for g_yy z = f_y from the previous z.
 
     Each step is on its own rows. z persists between rounds like y, so that few steps suffice at any
@@ -54,4 +54,4 @@ def warm_start(steps: int = STEPS) -> Implicit:
     """
     if as_int("steps", steps) < 1:
         raise ValueError(f"steps = {steps}: a warm start needs at least one step")
-    return Implicit(WarmStart(Learned("z"), Learned("lipschitz"), steps))
+    return ImplicitHypergradient(WarmStart(Learned("z"), Learned("lipschitz"), steps))

@@ -7,7 +7,7 @@ import jax
 
 from ..core.sampling import draw, key
 from ..problem import Objectives
-from ..schedules.deferred import agent_numbers
+from ..schedules.deferred import select_agent_values
 from .round_interface import Algorithm, Message
 
 
@@ -52,7 +52,7 @@ def traffic(
 
 @jax.jit  # never run: caches the shapes, so that another run traces nothing
 def _messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
-    algorithm = agent_numbers(algorithm, 0)
+    algorithm = select_agent_values(algorithm, 0)
     state, found = algorithm.init(x, y), []
     for stage in algorithm.stages:
         rows = problem.train.stored, problem.valid.stored

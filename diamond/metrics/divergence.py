@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import pytrees
 from ..core.cost_counter import Cost
-from ..hypergradient.diagnostics.lipschitz import SAFETY, bends, in_use
+from ..hypergradient.diagnostics.lipschitz import SAFETY, batch_curvatures, given_lipschitz
 from ..interface.round_interface import Algorithm
 from ..records.run import Run
 from ..schedules.deferred import ResolutionContext
@@ -83,11 +83,11 @@ def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str |
     return None
 
 
-def explain(setting: ResolutionContext, algorithm: Algorithm, t: int, state: Any) -> str:
+def explain(context: ResolutionContext, algorithm: Algorithm, t: int, state: Any) -> str:
     """Explain the likely cause from the curvature of the lower level at the start."""
     numbers = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
-    start = dataclasses.replace(setting, moved=None).point
-    (largest,), _ = setting.consensus.maximum("start", lambda: (bends(setting, start), Cost()))
+    start = dataclasses.replace(context, current_point=None).point
+    (largest,), _ = context.consensus.maximum("start", lambda: (batch_curvatures(context, start), Cost()))
     limit = 2 / largest
     said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
     betas = [(float(algorithm.schedule_values(s).get("beta", 0.0)), s) for s in (0, t)]
@@ -97,7 +97,7 @@ def explain(setting: ResolutionContext, algorithm: Algorithm, t: int, state: Any
             f"beta_{s} = {beta:.3g} exceeds 2/L_g = {limit:.3g} (L_g: mini-batches at the start), "
             f"so the lower level cannot be stable; divide beta by {beta / limit:.0f} or more"
         )
-    chain = in_use(algorithm)
+    chain = given_lipschitz(algorithm)
     if chain is not None and chain < largest / 2:
         return (
             f"lipschitz = {chain:.3g} lies below half of L_g = {largest:.3g}, so the chain of "

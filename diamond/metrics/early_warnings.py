@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import host_transfer
 from ..core.pytrees import Tree
-from ..hypergradient.diagnostics.lipschitz import in_use
+from ..hypergradient.diagnostics.lipschitz import given_lipschitz
 from ..interface.round_interface import Algorithm
 from ..problem import Problem
 from . import lower_solution
@@ -177,7 +177,7 @@ def _solution(entry: dict[str, float]) -> str | None:
 
 
 def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:
-    chain, seen = in_use(algorithm), entry.get("curvature", 0.0)
+    chain, seen = given_lipschitz(algorithm), entry.get("curvature", 0.0)
     if chain is None or seen <= chain:
         return None
     return (

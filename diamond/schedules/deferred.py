@@ -32,7 +32,7 @@ class PerAgent:
     values: jax.Array  # (agents,)
 
 
-def agent_numbers(algorithm: Any, agent: Any) -> Any:
+def select_agent_values(algorithm: Any, agent: Any) -> Any:
     """Return the algorithm of `agent`, with its own numbers."""
     pick = lambda leaf: leaf.values[agent] if isinstance(leaf, PerAgent) else leaf
     return jax.tree.map(pick, algorithm, is_leaf=lambda leaf: isinstance(leaf, PerAgent))
@@ -51,28 +51,28 @@ class ResolvedValue(NamedTuple):
     lasting: bool = False  # valid for the whole run
 
 
-Measured = tuple[np.ndarray, Cost]  # (agents, numbers), and the cost of measuring
-Measure = Callable[[], Measured]
-Rows = Callable[[int], Objectives]  # objectives by batch size
+Measurement = tuple[np.ndarray, Cost]  # (agents, numbers), and the cost of measuring
+MeasureFunction = Callable[[], Measurement]
+ObjectivesByBatch = Callable[[int], Objectives]  # objectives by batch size
 
 
 class Consensus(Protocol):
     """Communication of measurements between agents: by name, measured once."""
 
-    def local(self, name: str, measure: Measure) -> Measured:
+    def local(self, name: str, measure: MeasureFunction) -> Measurement:
         """Return each agent's own measurement."""
 
-    def maximum(self, name: str, measure: Measure) -> Measured:
+    def maximum(self, name: str, measure: MeasureFunction) -> Measurement:
         """Return the maximum of each number over all agents of the network."""
 
 
 class SingleProcess:
     """Communication within a single process, which has all agents."""
 
-    def local(self, name: str, measure: Measure) -> Measured:
+    def local(self, name: str, measure: MeasureFunction) -> Measurement:
         return measure()
 
-    def maximum(self, name: str, measure: Measure) -> Measured:
+    def maximum(self, name: str, measure: MeasureFunction) -> Measurement:
         values, cost = measure()
         return np.max(values, axis=0), cost
 
@@ -89,7 +89,7 @@ class ResolutionContext:
     past: dict[str, ResolvedValue] = field(
         default_factory=dict
     )  # earlier values, to be estimated again
-    moved: tuple[Tree, Tree] | None = None  # x and y of all agents; None: the start
+    current_point: tuple[Tree, Tree] | None = None  # x and y of all agents; None: the start
     agent: int | None = None  # owner of the problem's rows; None: all agents
     groups: Sequence[np.ndarray] | None = None  # groups of agents to measure here, in turn
     consensus: Consensus = field(default_factory=SingleProcess)
@@ -101,63 +101,78 @@ class ResolutionContext:
         return self.network.agents if self.network else self.problem.agents
 
     @property
-    def numbers(self) -> jax.Array:
-        """Numbers of the agents whose rows the problem has."""
-        here = np.arange(self.problem.agents) if self.agent is None else [self.agent]
-        return host_transfer.to_device(here)
+    def agent_indices(self) -> jax.Array:
+        """Indices of the agents whose rows the problem has."""
+        agents = np.arange(self.problem.agents) if self.agent is None else [self.agent]
+        return host_transfer.to_device(agents)
 
     @property
     def point(self) -> tuple[Tree, Tree]:
         """x and y of all agents, with the agent axis first."""
-        if self.moved is not None:
-            return self.moved
+        if self.current_point is not None:
+            return self.current_point
         x, y = host_transfer.broadcast_to_agents(self.problem.start(self.seed), self.problem.agents)
         return x, y
 
-    def each(self, look: Callable[[Rows, Tree, jax.Array], Any], point: Tree) -> Any:
-        """Return look(rows, point, numbers) for the agents to measure here, agents first.
+    def map_agents(
+        self, measure: Callable[[ObjectivesByBatch, Tree, jax.Array], Any], point: Tree
+    ) -> Any:
+        """Return measure(rows, point, agents) for the agents to measure here, agents first.
 
         It is called for one group at a time, or for all: rows(batch) are the objectives, `point`
-        the arrays, `numbers` the numbers of these agents.
+        the arrays, `agents` the indices of these agents.
         """
         if self.groups is None:
-            return look(self.problem.objectives, point, self.numbers)
-        found = []
+            return measure(self.problem.objectives, point, self.agent_indices)
+        results = []
         for group in self.groups:
             rows = partial(self.problem.objectives, agents=group)
-            there = jax.tree.map(lambda a: a[group], point)
-            found.append(jax.tree.map(np.asarray, look(rows, there, jnp.asarray(group))))
-        return jax.tree.map(lambda *a: np.concatenate(a), *found)
+            point_of_group = jax.tree.map(lambda a: a[group], point)
+            results.append(
+                jax.tree.map(np.asarray, measure(rows, point_of_group, jnp.asarray(group)))
+            )
+        return jax.tree.map(lambda *a: np.concatenate(a), *results)
 
-    def once(self, name: str, compute: Callable[["ResolutionContext"], ResolvedValue]) -> Any:
+    def cached(self, name: str, compute: Callable[["ResolutionContext"], ResolvedValue]) -> Any:
         """Return the value of `compute`, evaluated and charged on first use."""
         if name not in self.memory:
             self.memory[name] = compute(self)
         return self.memory[name].value
 
-    def at(self, x: Tree, y: Tree, forget: bool = False, round: int = 0) -> "ResolutionContext":
+    def after_rounds(
+        self, x: Tree, y: Tree, forget: bool = False, round: int = 0
+    ) -> "ResolutionContext":
         """Return the context after `round` rounds: numbers that do not last are estimated again.
 
         `forget` drops earlier values, which come from a run that broke. The costs so far become one
         entry, including those of numbers that are no longer requested, so that no cost is lost.
         """
-        paid = ResolvedValue(0, spent(self.memory), *talked(self.memory), lasting=True)
+        paid = ResolvedValue(
+            0, total_cost(self.memory), *count_exchanges(self.memory), lasting=True
+        )
         lasting = {
-            n: ResolvedValue(f.value, lasting=True) for n, f in self.memory.items() if f.lasting
+            name: ResolvedValue(resolved.value, lasting=True)
+            for name, resolved in self.memory.items()
+            if resolved.lasting
         }
-        past = {n: ResolvedValue(math.nan if forget else f.value) for n, f in self.memory.items()}
+        past = {
+            name: ResolvedValue(math.nan if forget else resolved.value)
+            for name, resolved in self.memory.items()
+        }
         memory = lasting | {PAID: paid}
-        return dataclasses.replace(self, memory=memory, past=past, moved=(x, y), round=round)
+        return dataclasses.replace(
+            self, memory=memory, past=past, current_point=(x, y), round=round
+        )
 
-    def before(self, name: str, default: Any) -> Any:
+    def earlier_value(self, name: str, default: Any) -> Any:
         """Return the earlier value for `name`, or `default`."""
         value = self.past.get(name, ResolvedValue(math.nan)).value
         return value if np.isfinite(value).all() else default
 
     @property
-    def changes(self) -> bool:
+    def needs_reestimation(self) -> bool:
         """Whether any number is estimated again during the run."""
-        return not all(found.lasting for found in self.memory.values())
+        return not all(resolved.lasting for resolved in self.memory.values())
 
 
 def reestimation_rounds(rounds: int) -> list[int]:
@@ -173,11 +188,11 @@ class Deferred:
     compute: Callable[[ResolutionContext], ResolvedValue]
 
 
-class Resolved(NamedTuple):
+class ResolvedAlgorithm(NamedTuple):
     """An algorithm with all numbers resolved, and the costs of resolving them."""
 
     algorithm: Any
-    numbers: dict[str, float]  # all resolved numbers by name; see `by_name`
+    values: dict[str, float]  # all resolved numbers by name; see `values_by_name`
     cost: Cost  # per agent, of the latest estimates: not yet charged
     rounds: int  # of communication only, since the start
     bytes: int  # over all edges, in both directions, since the start
@@ -188,105 +203,109 @@ def specialize(algorithm: Any, problem: Problem) -> Any:
     return algorithm.specialize(problem) if hasattr(algorithm, "specialize") else algorithm
 
 
-def resolve(algorithm: Any, setting: ResolutionContext) -> Resolved:
+def resolve(algorithm: Any, context: ResolutionContext) -> ResolvedAlgorithm:
     """Replace every `Deferred` in leaves and static fields of `algorithm` by its number.
 
     The agents agree on a number by max-consensus: each sends its neighbours the largest known
     value, for as many rounds as the network's diameter.
     """
-    algorithm = specialize(algorithm, setting.problem)
-    filled = fill(algorithm, setting)
-    diameter, sent = 0, 0
-    if setting.network and agreed_bytes(setting.memory):
-        diameter = setting.network.diameter
-        sent = setting.network.count_messages(diameter)
-    return Resolved(
-        jax.tree.map(_plain, filled),
-        by_name(setting.memory),
-        spent({name: found for name, found in setting.memory.items() if name != PAID}),
-        rounds=talked(setting.memory).talks * diameter,
-        bytes=agreed_bytes(setting.memory) * sent,
+    algorithm = specialize(algorithm, context.problem)
+    filled = fill_deferred(algorithm, context)
+    diameter, messages = 0, 0
+    if context.network and agreed_bytes(context.memory):
+        diameter = context.network.diameter
+        messages = context.network.count_messages(diameter)
+    return ResolvedAlgorithm(
+        jax.tree.map(_as_array, filled),
+        values_by_name(context.memory),
+        total_cost({name: resolved for name, resolved in context.memory.items() if name != PAID}),
+        rounds=count_exchanges(context.memory).talks * diameter,
+        bytes=agreed_bytes(context.memory) * messages,
     )
 
 
-def _plain(number: Any) -> Any:
+def _as_array(number: Any) -> Any:
     """Return an array as the compiled program has it; host arrays are cheaper to make."""
     if isinstance(number, jax.Array):
         return number
-    found = np.asarray(number)
-    return found.astype(jax.dtypes.canonicalize_dtype(found.dtype))
+    array = np.asarray(number)
+    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
 
 
-def by_name(memory: Mapping[str, ResolvedValue]) -> dict[str, float]:
+def values_by_name(memory: Mapping[str, ResolvedValue]) -> dict[str, float]:
     """Return every number by name, without internal ones such as "_upper".
 
     For per-agent numbers, the smallest, and the largest as "most_" plus the name.
     """
-    numbers = {}
-    for name, found in memory.items():
+    values = {}
+    for name, resolved in memory.items():
         if not name.startswith("_"):
-            numbers[name] = float(np.min(found.value))
-            if np.size(found.value) > 1:
-                numbers[f"most_{name}"] = float(np.max(found.value))
-    return numbers
+            values[name] = float(np.min(resolved.value))
+            if np.size(resolved.value) > 1:
+                values[f"most_{name}"] = float(np.max(resolved.value))
+    return values
 
 
-def spent(memory: Mapping[str, ResolvedValue]) -> Cost:
+def total_cost(memory: Mapping[str, ResolvedValue]) -> Cost:
     """Return the total cost of the numbers in `memory`."""
     total = Cost()
-    for found in memory.values():
-        total = pytrees.add(total, found.cost)
+    for resolved in memory.values():
+        total = pytrees.add(total, resolved.cost)
     return total
 
 
-class Talked(NamedTuple):
+class ExchangeCount(NamedTuple):
     """Count of agreed numbers, and of the exchanges for them."""
 
     agreed: int
     talks: int
 
 
-def talked(memory: Mapping[str, ResolvedValue]) -> Talked:
+def count_exchanges(memory: Mapping[str, ResolvedValue]) -> ExchangeCount:
     """Count the exchanges that the numbers in `memory` needed."""
-    found = memory.values()
-    return Talked(sum(one.agreed for one in found), sum(one.talks for one in found))
+    resolved = memory.values()
+    return ExchangeCount(
+        sum(value.agreed for value in resolved), sum(value.talks for value in resolved)
+    )
 
 
 def agreed_bytes(memory: Mapping[str, ResolvedValue]) -> int:
     """Return the bytes of agreed numbers in `memory`, per round and neighbour."""
     size: int = jax.dtypes.canonicalize_dtype(float).itemsize
-    return talked(memory).agreed * size
+    return count_exchanges(memory).agreed * size
 
 
-def fill(node: Any, setting: ResolutionContext) -> Any:
+def fill_deferred(node: Any, context: ResolutionContext) -> Any:
     """Return `node` with its `Deferred`s replaced by their numbers."""
 
-    def number(open: Deferred) -> Any:
-        value = setting.once(open.name, open.compute)
+    def value_of(deferred: Deferred) -> Any:
+        value = context.cached(deferred.name, deferred.compute)
         if not np.ndim(value):
             return value
-        return PerAgent(host_transfer.to_device(value)) if setting.agent is None else value[0]
+        return PerAgent(host_transfer.to_device(value)) if context.agent is None else value[0]
 
-    return swap(node, number)
+    return replace_deferred(node, value_of)
 
 
-def open_numbers(node: Any) -> list[str]:
+def deferred_names(node: Any) -> list[str]:
     """Return the names of the numbers that `node` leaves to the run."""
     names: list[str] = []
 
-    def first(open: Deferred) -> int:
-        names.append(open.name)
+    def record_name(deferred: Deferred) -> int:
+        names.append(deferred.name)
         return 0
 
-    swap(node, first)
+    replace_deferred(node, record_name)
     return sorted(set(names))
 
 
-def swap(node: Any, number: Callable[[Deferred], Any]) -> Any:
+def replace_deferred(node: Any, value_of: Callable[[Deferred], Any]) -> Any:
     """Return `node` with every `Deferred` replaced by the result of `number`."""
     if isinstance(node, Deferred):
-        return number(node)
+        return value_of(node)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         fields = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
-        return dataclasses.replace(node, **{k: swap(v, number) for k, v in fields.items()})
+        return dataclasses.replace(
+            node, **{k: replace_deferred(v, value_of) for k, v in fields.items()}
+        )
     return node

@@ -22,7 +22,7 @@ def learned_names(node: Any) -> set[str]:
     return names
 
 
-def with_numbers(node: Any, values: Mapping[str, Any]) -> Any:
+def with_learned_values(node: Any, values: Mapping[str, Any]) -> Any:
     """Return `node` with `values` for its learned numbers; missing ones stay open."""
     return _replace_learned(node, lambda place: values.get(place.name, place))
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..core import pytrees
 from ..core.cost_counter import Cost
-from ..core.linear_solvers import LANCZOS, lanczos
+from ..core.linear_solvers import LANCZOS_STEPS, lanczos
 from ..core.pytrees import Tree
 from ..core.sampling import Sample, Sampling, key
-from ..hardware.compiler import BRIEF, MEASURES, compiled
+from ..hardware.compiler import FAST_COMPILE_OPTIONS, MEASURE_OPTIONS, compile_program
 from ..hypergradient.conjugate import ConjugateGradient
-from ..hypergradient.implicit import Implicit, hessian
+from ..hypergradient.implicit import ImplicitHypergradient, hessian
 from ..hypergradient.neumann import neumann
 from ..metrics import lower_solution
 from ..network import Network
@@ -121,7 +121,7 @@ def _worst(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, flo
     return values, errors
 
 
-@compiled(options=MEASURES, less=BRIEF)
+@compile_program(options=MEASURE_OPTIONS, small_options=FAST_COMPILE_OPTIONS)
 def _explore(objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
     """Return each agent's constants, (agents, probes); sums over the agents; the mean cost."""
     agents = jnp.arange(objectives.train.count.shape[0])
@@ -138,7 +138,7 @@ def _agent(problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius
     x, y = point
     solution = lower_solution.solve(problem, x, y)
     tolerance = lower_solution.tolerance(pytrees.norm(y).dtype)
-    exact = Implicit(ConjugateGradient(lower_solution.CG_STEPS, tolerance=tolerance))
+    exact = ImplicitHypergradient(ConjugateGradient(lower_solution.CG_STEPS, tolerance=tolerance))
     solved = x, solution.y
     (h,), reading = exact(problem, [solved], Sample(None, None, None, None, None))
 
@@ -185,7 +185,7 @@ def _steps(bound: Bound) -> int:
 def _searching(problem: Objectives, y: Tree) -> Cost:
     """Return the cost of an agent's searches: products per step and probe, on all its rows."""
     train, valid = 1.0 * problem.train.count, 1.0 * problem.valid.count
-    size = min(LANCZOS, sum(leaf.size for leaf in jax.tree.leaves(y)))
+    size = min(LANCZOS_STEPS, sum(leaf.size for leaf in jax.tree.leaves(y)))
     counted = {"gradients": 0.0, "hvps": PROBES * size * train, "jvps": 0.0}
     for bound in BOUNDS.values():
         rows = valid if bound.counted == "gradients" else train

@@ -8,17 +8,19 @@ import jax.numpy as jnp
 from ..core import pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
-from ..core.sampling import EACH, Sampling, draw
-from ..hardware.compiler import BRIEF, MEASURES, compiled
-from ..hypergradient.implicit import Implicit
+from ..core.sampling import AGENT_AXES, Sampling, draw
+from ..hardware.compiler import FAST_COMPILE_OPTIONS, MEASURE_OPTIONS, compile_program
+from ..hypergradient.implicit import ImplicitHypergradient
 from ..problem import Objectives
 
 SPLIT = 1 << 20  # round offset of the second sample of a pair
 
 
-@compiled("pairs", "batch", "sampling", options=MEASURES, less=BRIEF)
+@compile_program(
+    "pairs", "batch", "sampling", options=MEASURE_OPTIONS, small_options=FAST_COMPILE_OPTIONS
+)
 def scatter(
-    chain: Implicit,
+    chain: ImplicitHypergradient,
     objectives: Objectives,
     points: tuple[Tree, Tree],
     key: jax.Array,
@@ -38,7 +40,7 @@ def scatter(
 
     def gradients(t: jax.Array) -> tuple[dict[str, Tree], Cost]:
         drawn = partial(draw, hessian_batches=chain.hessian_batches, batch=batch, sampling=sampling)
-        sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
+        sample = jax.vmap(drawn, (None, None, 0, 0), AGENT_AXES)(key, t, agents, rows)
 
         def one(
             problem: Objectives, sample: Tree, point: tuple[Tree, Tree]
@@ -48,7 +50,7 @@ def scatter(
             df = jax.grad(problem.f, (0, 1))(*point, sample.upper)
             return {"sigma_f": h, "sigma_g": g_y, "sigma_df": df}, cost
 
-        return jax.vmap(one, (0, EACH, 0))(objectives, sample, points)
+        return jax.vmap(one, (0, AGENT_AXES, 0))(objectives, sample, points)
 
     def halves(t: jax.Array) -> tuple[dict[str, jax.Array], Cost]:
         (one, spent), (two, more) = gradients(t), gradients(t + SPLIT)

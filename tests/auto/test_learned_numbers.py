@@ -15,7 +15,7 @@ from diamond.auto import sketch
 from diamond.auto.step_rule import StepScalars
 from diamond.catalogue import maker
 from diamond.engine.pilot_run import learned_numbers
-from diamond.schedules.learned import Learned, learned_names, with_numbers
+from diamond.schedules.learned import Learned, learned_names, with_learned_values
 
 
 def test_a_short_vector_is_its_own_sketch():
@@ -38,7 +38,7 @@ def test_sketches_keep_inner_products_in_the_mean_and_are_linear():
 def test_places_of_learned_numbers_are_found_and_filled():
     method = diamond.diamond(alpha=0.1)
     assert learned_names(method) == {"beta", "lipschitz", "z"}
-    filled = with_numbers(method, {"beta": 0.3, "lipschitz": 2.0, "z": jnp.zeros(2)})
+    filled = with_learned_values(method, {"beta": 0.3, "lipschitz": 2.0, "z": jnp.zeros(2)})
     assert learned_names(filled) == set() and filled.schedule_values(0)["beta"] == 0.3
     assert jax.tree.leaves(Learned("alpha")) == []
     given = diamond.gt_sgd(alpha=0.1, beta=0.1, hypergradient=hg.exact())
@@ -75,9 +75,11 @@ def test_a_warm_start_is_exact_where_it_begins_at_the_solution():
 
     whole = Sample(None, None, None, None, None)
     z = jnp.linalg.solve(g_yy, f_y)
-    (found,), _ = with_numbers(solve, {"z": z, "lipschitz": 2.0})(own, [(x, y)], [f_y], whole)
+    (found,), _ = with_learned_values(solve, {"z": z, "lipschitz": 2.0})(
+        own, [(x, y)], [f_y], whole
+    )
     np.testing.assert_allclose(found, z, rtol=1e-9)
-    zero = with_numbers(solve, {"z": jnp.zeros_like(z), "lipschitz": 2.0})
+    zero = with_learned_values(solve, {"z": jnp.zeros_like(z), "lipschitz": 2.0})
     (found,), _ = zero(own, [(x, y)], [f_y], whole)
     (summed,), _ = hg.neumann_sum(3, 2.0).solve(own, [(x, y)], [f_y], whole)
     np.testing.assert_allclose(found, summed, rtol=1e-9)

@@ -17,7 +17,7 @@ from diamond import hypergradient as hg
 from diamond.core import cost_counter
 from diamond.core.cost_counter import Cost
 from diamond.engine.many_runs import simulate_many
-from diamond.schedules.deferred import ResolutionContext, ResolvedValue, resolve, talked
+from diamond.schedules.deferred import ResolutionContext, ResolvedValue, count_exchanges, resolve
 
 AGENTS = 4
 POINT = jnp.zeros((AGENTS, 1))
@@ -54,29 +54,31 @@ def test_what_finding_cost_is_never_taken_back(looks, forget):
     """Numbers asked for at one look and not at the next, lasting or not: the counters, the bytes
     and the talks are those of everything that was ever computed."""
     network = diamond.network.ring(AGENTS)
-    setting = ResolutionContext(None, network, 1, 0)
+    context = ResolutionContext(None, network, 1, 0)
     counter = np.zeros((AGENTS, 2, 4), np.uint32)
     truth, agreed, talks = np.zeros((AGENTS, 4), np.uint64), 0, 0
     for i, look in enumerate(looks):
         if i:
-            setting = setting.at(POINT, POINT, forget)
+            context = context.after_rounds(POINT, POINT, forget)
         for name, (samples, *rest), numbers, times, lasting in look:
             spent = Cost(np.arange(AGENTS) + samples, *rest)  # each agent its own, or all the same
             found = ResolvedValue(1.0, spent, numbers, times, lasting)
-            if name not in setting.memory:
+            if name not in context.memory:
                 truth += np.stack([np.broadcast_to(c, AGENTS) for c in spent], 1).astype(np.uint64)
                 agreed, talks = agreed + numbers, talks + times
-            setting.once(name, lambda _, found=found: found)
-        resolved = resolve(Nothing(), setting)
-        counter = np.asarray(cost_counter.add(counter, cost_counter.each(resolved.cost, AGENTS)))
+            context.cached(name, lambda _, found=found: found)
+        resolved = resolve(Nothing(), context)
+        counter = np.asarray(
+            cost_counter.add(counter, cost_counter.agent_counters(resolved.cost, AGENTS))
+        )
         assert (cost_counter.total(counter) == truth).all()
         assert resolved.bytes == agreed * 8 * network.diameter * 2 * len(network.edges)
-        assert talked(setting.memory) == (agreed, talks)
+        assert count_exchanges(context.memory) == (agreed, talks)
 
 
 def test_a_negative_cost_is_refused():
     with pytest.raises(ValueError, match="taken back"):
-        cost_counter.each(Cost(samples=np.array([3, -1])), 2)
+        cost_counter.agent_counters(Cost(samples=np.array([3, -1])), 2)
 
 
 def open_or_given(name, numbers):
@@ -92,13 +94,15 @@ def open_or_given(name, numbers):
 def test_every_set_of_given_numbers_of_every_algorithm(name, numbers):
     """Found at the start and anew at two more places: every charge is a cost, none a refund."""
     problem, network, algorithm = quad(), ring(AGENTS), open_or_given(name, numbers)
-    setting, bytes, rounds = ResolutionContext(problem, network, algorithm.batch, 0), 0, 0
+    context, bytes, rounds = ResolutionContext(problem, network, algorithm.batch, 0), 0, 0
     for place in range(3):
         if place:
             move = lambda a, by=0.1 * place: a + by
-            setting = setting.at(*jax.tree.map(move, setting.point))
-        resolved = resolve(algorithm, setting)
-        cost_counter.each(resolved.cost, problem.agents)  # raises where anything is negative
+            context = context.after_rounds(*jax.tree.map(move, context.point))
+        resolved = resolve(algorithm, context)
+        cost_counter.agent_counters(
+            resolved.cost, problem.agents
+        )  # raises where anything is negative
         assert resolved.bytes >= bytes and resolved.rounds >= rounds
         bytes, rounds = resolved.bytes, resolved.rounds
 

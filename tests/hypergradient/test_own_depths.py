@@ -6,7 +6,7 @@ import pytest
 from helpers import quad, sample_of
 
 import diamond
-from diamond.schedules.deferred import ResolutionContext, agent_numbers, resolve
+from diamond.schedules.deferred import ResolutionContext, select_agent_values, resolve
 
 
 def test_depths_of_ones_own_are_spread_over_the_agents():
@@ -19,7 +19,7 @@ def test_depths_of_ones_own_are_spread_over_the_agents():
     depths = []
     for i in range(4):
         sample = sample_of(problem, i, terms)._replace(bits=jnp.uint32(8 * 5 + 3))
-        own = agent_numbers(found, i)
+        own = select_agent_values(found, i)
         depths.append(int(products(own, problem.objectives(1).of(i), sample)))
     assert depths == [3, 5, 7, 1]
     with pytest.raises(ValueError, match="depth = 'mine'; there are 'common' and 'own'"):

@@ -7,18 +7,18 @@ import jax.numpy as jnp
 from diamond.auto import loss_monitor
 from diamond.core import pytrees
 
-note = loss_monitor.note
+record_loss = loss_monitor.record_loss
 
 
 def rise_at(patch, high, low):
     """The monitor sees a loss of 3, but 1 in round `low`, and 9 in round `high` at full steps."""
 
-    def scripted(setting, loss):
-        long = loss_monitor.share(setting.memory) == 1
+    def scripted(context, loss):
+        long = loss_monitor.alpha_scale(context.memory) == 1
         losses = {low: 1.0, high: 9.0 if long else 0.5}
-        note(setting, losses.get(setting.round, 3.0))
+        record_loss(context, losses.get(context.round, 3.0))
 
-    patch.setattr(loss_monitor, "note", scripted)
+    patch.setattr(loss_monitor, "record_loss", scripted)
 
 
 def poisoned(problem, radius):

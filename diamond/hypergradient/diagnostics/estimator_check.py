@@ -10,11 +10,11 @@ import numpy as np
 from ...core import pytrees, sampling
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
-from ...core.sampling import EACH, Sampling
-from ...hardware.compiler import MEASURES, compiled
+from ...core.sampling import AGENT_AXES, Sampling
+from ...hardware.compiler import MEASURE_OPTIONS, compile_program
 from ...problem import Objectives, Problem
-from ...schedules.deferred import ResolutionContext, agent_numbers, resolve
-from ...schedules.learned import with_numbers
+from ...schedules.deferred import ResolutionContext, resolve, select_agent_values
+from ...schedules.learned import with_learned_values
 from ..estimator_interface import Hypergradient
 from ..exact_hypergradient import exact
 from .lipschitz import lipschitz
@@ -72,20 +72,24 @@ def check(
         The report.
     """
     with jax.enable_x64(True):
-        wide = lambda a: jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), a)
+        to_float64 = lambda a: jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), a)
         x0, y0 = problem.start(seed)
-        point = wide(x0 if x is None else x), wide(y0 if y is None else y)
+        point = to_float64(x0 if x is None else x), to_float64(y0 if y is None else y)
         bound, _ = lipschitz(problem, *point, batch, seed)
-        known = {"lipschitz": bound, "beta": 1 / bound, "z": jax.tree.map(jnp.zeros_like, point[1])}
-        estimator = with_numbers(estimator, known)
+        values = {
+            "lipschitz": bound,
+            "beta": 1 / bound,
+            "z": jax.tree.map(jnp.zeros_like, point[1]),
+        }
+        estimator = with_learned_values(estimator, values)
         estimator = resolve(estimator, ResolutionContext(problem, None, batch, seed)).algorithm
         objectives = problem.objectives(batch)
-        found = _moments(estimator, objectives, point, draws, _key(seed), batch, sampling)
-        norm, bias, error, deviation, cost = jax.tree.map(np.asarray, found)
+        moments = _moments(estimator, objectives, point, draws, _key(seed), batch, sampling)
+        norm, bias, error, deviation, cost = jax.tree.map(np.asarray, moments)
     return Report(norm, bias, error, deviation, Cost(*(float(c) for c in cost)), draws)
 
 
-@compiled("draws", "batch", "sampling", options=MEASURES, small=0)
+@compile_program("draws", "batch", "sampling", options=MEASURE_OPTIONS, small=0)
 def _moments(
     estimator: Hypergradient,
     objectives: Objectives,
@@ -102,33 +106,35 @@ def _moments(
     )
 
     def estimate(t: jax.Array) -> tuple[Tree, Cost]:
-        sample = jax.vmap(drawn, (None, None, 0, 0), EACH)(key, t, agents, rows)
-        one = lambda i, problem, sample: agent_numbers(estimator, i)(problem, [point], sample)
-        (value,), cost = jax.vmap(one, (0, 0, EACH))(agents, objectives, sample)
+        sample = jax.vmap(drawn, (None, None, 0, 0), AGENT_AXES)(key, t, agents, rows)
+        of_agent = lambda i, problem, sample: select_agent_values(estimator, i)(
+            problem, [point], sample
+        )
+        (value,), cost = jax.vmap(of_agent, (0, 0, AGENT_AXES))(agents, objectives, sample)
         return value, cost
 
     def reference(problem: Objectives) -> Tree:
-        (value,), _ = exact()(problem, [point], _nothing)
+        (value,), _ = exact()(problem, [point], _ALL_ROWS)
         return value
 
     def add(t: jax.Array, sums: tuple) -> tuple:
         value, cost = estimate(t)
-        first, second, spent = sums
-        off = pytrees.sub(value, truth)
+        error_sum, square_sum, spent = sums
+        error = pytrees.sub(value, exact_values)
         cost = Cost(*(jnp.mean(1.0 * jnp.asarray(c)) for c in cost))
-        return pytrees.add(first, off), second + squares(off), pytrees.add(spent, cost)
+        return pytrees.add(error_sum, error), square_sum + squares(error), pytrees.add(spent, cost)
 
-    truth = jax.vmap(reference)(objectives)
+    exact_values = jax.vmap(reference)(objectives)
     squares = jax.vmap(lambda a: pytrees.dot(a, a))
     zero = jnp.zeros(len(agents))
-    start = pytrees.zeros(truth), zero, Cost(*(jnp.zeros(()) for _ in Cost._fields))
-    first, second, spent = jax.lax.fori_loop(0, draws, add, start)
-    mean = pytrees.scale(1 / draws, first)  # mean error
-    variance = jnp.maximum(second / draws - squares(mean), 0)
+    start = pytrees.zeros(exact_values), zero, Cost(*(jnp.zeros(()) for _ in Cost._fields))
+    error_sum, square_sum, spent = jax.lax.fori_loop(0, draws, add, start)
+    mean = pytrees.scale(1 / draws, error_sum)  # mean error
+    variance = jnp.maximum(square_sum / draws - squares(mean), 0)
     bias, deviation = jnp.sqrt(squares(mean)), jnp.sqrt(variance)
-    norms = jnp.sqrt(squares(truth))
+    norms = jnp.sqrt(squares(exact_values))
     return norms, bias, deviation / jnp.sqrt(draws), deviation, pytrees.scale(1 / draws, spent)
 
 
 _draw, _key = sampling.draw, sampling.key
-_nothing = sampling.Sample(None, None, None, None, None)
+_ALL_ROWS = sampling.Sample(None, None, None, None, None)

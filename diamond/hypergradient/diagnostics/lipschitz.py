@@ -31,11 +31,11 @@ def lipschitz(
     biased, (1 - mu / L)^K; a chain with less than half of L_g diverges. Also returns the cost per
     agent.
     """
-    everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
-    point, objectives = jax.tree.map(everywhere, (x, y)), problem.objectives(batch)
-    about = sampling.key(seed), np.arange(problem.agents), objectives.train.count, y, BATCHES
-    found = curvature(objectives, *point, probes(*about))
-    return SAFETY * float(found.max()), _cost(batch)
+    to_agents = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
+    point, objectives = jax.tree.map(to_agents, (x, y)), problem.objectives(batch)
+    inputs = sampling.key(seed), np.arange(problem.agents), objectives.train.count, y, BATCHES
+    curvatures = curvature(objectives, *point, probes(*inputs))
+    return SAFETY * float(curvatures.max()), _cost(batch)
 
 
 def _cost(batch: int) -> Cost:
@@ -51,16 +51,16 @@ class Probes(NamedTuple):
     starts: Any  # (agents, batches, leaves of y, 2): keys of start vectors
 
 
-def probes(key: jax.Array, numbers: Any, counts: Any, y: Tree, batches: int) -> Probes:
+def probes(key: jax.Array, agents: Any, counts: Any, y: Tree, batches: int) -> Probes:
     """Draw the probes of the agents `numbers` with `counts` rows; `y` of one agent or of all.
 
     They are drawn on the host: compiling the draws would take longer than the rest of the program.
     """
-    own = host_random.fold_in(host_random.words(key), np.asarray(numbers))
-    keys = host_random.split(own, batches)
+    agent_keys = host_random.fold_in(host_random.words(key), np.asarray(agents))
+    keys = host_random.split(agent_keys, batches)
     starts = host_random.split(host_random.fold_in(keys, np.uint32(1)), len(jax.tree.leaves(y)))
-    first = host_random.below(keys, np.asarray(counts)[:, None])
-    return Probes(np.stack(keys, -1), first, np.stack(starts, -1))
+    first_rows = host_random.randint_below(keys, np.asarray(counts)[:, None])
+    return Probes(np.stack(keys, -1), first_rows, np.stack(starts, -1))
 
 
 @compile_fast()
@@ -71,9 +71,9 @@ def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.A
     def of_agent(agent: jax.Array, probes: Probes, x: Tree, y: Tree) -> jax.Array:
         problem = objectives.of(agent)
 
-        def of_batch(one: Probes) -> jax.Array:
-            where = typed(one.keys) if problem.train.stored is None else one.first
-            start = pytrees.normal_by(typed(one.starts), y)
+        def of_batch(probe: Probes) -> jax.Array:
+            where = typed(probe.keys) if problem.train.stored is None else probe.first
+            start = pytrees.normal_by(typed(probe.starts), y)
             return power_iteration(hessian(problem, (x, y), where), start, STEPS)
 
         return jnp.max(jax.lax.map(of_batch, probes))
@@ -82,32 +82,32 @@ def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.A
     return jax.vmap(of_agent)(agents, probes, x, y)
 
 
-def bends(setting: ResolutionContext, point: tuple[Tree, Tree]) -> np.ndarray:
+def batch_curvatures(context: ResolutionContext, point: tuple[Tree, Tree]) -> np.ndarray:
     """Estimate `curvature` on 8 mini-batches of each agent measured here, one row per agent."""
-    key = sampling.key(setting.seed)
+    key = sampling.key(context.seed)
 
-    def look(rows: Any, at: tuple[Tree, Tree], agents: Any) -> jax.Array:
-        objectives = rows(setting.batch)
-        about = key, agents, objectives.train.count, at[1], BATCHES
-        return curvature(objectives, *at, probes(*about))
+    def measure(rows: Any, points: tuple[Tree, Tree], agents: Any) -> jax.Array:
+        objectives = rows(context.batch)
+        inputs = key, agents, objectives.train.count, points[1], BATCHES
+        return curvature(objectives, *points, probes(*inputs))
 
-    return np.asarray(setting.each(look, point))[:, None]
+    return np.asarray(context.map_agents(measure, point))[:, None]
 
 
-def in_use(algorithm: object) -> float | None:
+def given_lipschitz(algorithm: object) -> float | None:
     """Return the L that the user gave to `algorithm`, or None."""
     leaves = jax.tree_util.tree_leaves_with_path(algorithm)
-    return next((float(leaf) for path, leaf in leaves if _is_chain(path)), None)
+    return next((float(leaf) for path, leaf in leaves if _is_lipschitz(path)), None)
 
 
-def raised(algorithm: Any, factor: float) -> Any:
+def with_scaled_lipschitz(algorithm: Any, factor: float) -> Any:
     """Return the algorithm with its L, if any, multiplied by `factor`."""
 
-    def times(path: Any, leaf: Any) -> Any:
-        return leaf * factor if _is_chain(path) else leaf
+    def scale(path: Any, leaf: Any) -> Any:
+        return leaf * factor if _is_lipschitz(path) else leaf
 
-    return jax.tree_util.tree_map_with_path(times, algorithm)
+    return jax.tree_util.tree_map_with_path(scale, algorithm)
 
 
-def _is_chain(path: Any) -> bool:
+def _is_lipschitz(path: Any) -> bool:
     return any(getattr(key, "name", "") == "lipschitz" for key in path)
