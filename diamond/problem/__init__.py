@@ -1,7 +1,7 @@
 """Bilevel problems: the losses, the starting point and the rows of every agent."""
 
 from .bilevel_problem import Agents, LowerLevel, Problem
-from .stored_rows import Loss, Objectives, Rows, halved
+from .stored_rows import Loss, Objectives, Rows, to_bfloat16
 from .stream import Stream, stream
 
 __all__ = [
@@ -12,6 +12,6 @@ __all__ = [
     "Problem",
     "Rows",
     "Stream",
-    "halved",
     "stream",
+    "to_bfloat16",
 ]

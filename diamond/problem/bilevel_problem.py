@@ -15,13 +15,13 @@ from ..core import host_transfer
 from ..core.pytrees import Tree
 from ..core.sampling import key
 from ..hardware import compilation_cache
-from ..hardware.processes import together
+from ..hardware.processes import raise_in_all_processes
 from ..hardware.sharding import AgentSharding
-from . import problem_validation
-from .local_rows import Given, LocalRows
+from . import loss_validation, problem_validation, row_validation
+from .agent_rows import AgentRows, RowsOrLoader
 from .stored_rows import Loss, Objectives, Rows
 from .stream import Stream
-from .stream_rows import all_rows
+from .stream_rows import full_batch_rows
 
 Agents = Sequence[int] | np.ndarray
 LowerLevel = Literal["personal", "common"]
@@ -30,7 +30,7 @@ PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
-class Alone:
+class WithoutLowerLevel:
     """Adapter that gives a loss of x and rows the signature (x, y, rows) and ignores y."""
 
     loss: Callable[..., jax.Array]
@@ -76,9 +76,9 @@ class Problem:
         upper: Callable[..., jax.Array],
         lower: Loss | None,
         init: Callable[[jax.Array], Any],
-        train: Sequence[Given] | Stream,
-        valid: Sequence[Given] | Stream | None = None,
-        test: Sequence[Given] | Stream | None = None,
+        train: Sequence[RowsOrLoader] | Stream,
+        valid: Sequence[RowsOrLoader] | Stream | None = None,
+        test: Sequence[RowsOrLoader] | Stream | None = None,
         metrics: Mapping[str, Callable[..., jax.Array]] | None = None,
         shuffle: bool = True,
         constant: float | None = None,
@@ -89,143 +89,164 @@ class Problem:
         x_meaning: str = "",
         agent_names: Sequence[str] | None = None,
     ):
-        compilation_cache.compile_cache()
+        compilation_cache.enable_compile_cache()
         self.upper, self.lower, self.init = upper, lower, init
         self.metrics, self.constant, self.prox = dict(metrics or {}), constant, prox
-        problem_validation.metrics(self.metrics)
-        self.lower_level: str = problem_validation.lower_level(lower, lower_level, valid)
-        called = {"train": "training", "valid": "validation"}
-        given: dict[str, Any] = {"train": train, "valid": valid}
+        problem_validation.check_metric_names(self.metrics)
+        self.lower_level: str = problem_validation.resolve_lower_level(lower, lower_level, valid)
+        row_names = {"train": "training", "valid": "validation"}
+        sources: dict[str, Any] = {"train": train, "valid": valid}
         if lower is None:
-            self.upper, self.init = Alone(upper), lambda key: (init(key), None)
-            self.metrics = {name: Alone(metric) for name, metric in self.metrics.items()}
-            given, test = {"train": train}, valid if test is None else test
-        self.names = None if names is None else problem_validation.names(names, self.init)
-        self.y_names = None if y_names is None else problem_validation.y_names(y_names, self.init)
+            self.upper, self.init = WithoutLowerLevel(upper), lambda key: (init(key), None)
+            self.metrics = {
+                name: WithoutLowerLevel(metric) for name, metric in self.metrics.items()
+            }
+            sources, test = {"train": train}, valid if test is None else test
+        self.names = None if names is None else problem_validation.check_x_names(names, self.init)
+        self.y_names = (
+            None if y_names is None else problem_validation.resolve_y_names(y_names, self.init)
+        )
         self.x_meaning = x_meaning
         self.notes: tuple[str, ...] = ()  # remarks about the rows, from the code that read the rows
         if test is not None:
-            given["test"], called["test"] = test, "test"
-        self.streams = {name: part for name, part in given.items() if isinstance(part, Stream)}
-        given |= {name: part.sample(PARTS.index(name)) for name, part in self.streams.items()}
+            sources["test"], row_names["test"] = test, "test"
+        self.streams = {name: part for name, part in sources.items() if isinstance(part, Stream)}
+        sources |= {name: part.sample(PARTS.index(name)) for name, part in self.streams.items()}
         parts = {
-            name: problem_validation.listed(called[name], part) for name, part in given.items()
+            name: row_validation.as_agent_list(row_names[name], part)
+            for name, part in sources.items()
         }
-        problem_validation.agents({called[name]: len(part) for name, part in parts.items()})
-        order = _shuffled if shuffle else lambda rows: rows
-        self.rows = {name: LocalRows(called[name], part, order) for name, part in parts.items()}
+        row_validation.check_agent_counts(
+            {row_names[name]: len(part) for name, part in parts.items()}
+        )
+        arrange = _shuffle if shuffle else lambda rows: rows
+        self.rows = {
+            name: AgentRows(row_names[name], part, arrange) for name, part in parts.items()
+        }
         self.rows.setdefault("valid", self.rows["train"])  # f averages over these rows
         self.agents = len(train)  # m
-        self.agent_names = problem_validation.agent_names(agent_names, self.agents)
-        self.here: list[int] = []  # agents whose rows this process has loaded
+        self.agent_names = problem_validation.check_agent_names(agent_names, self.agents)
+        self.loaded_agents: list[int] = []  # agents whose rows this process has loaded
         self._stacked: dict[tuple[str, int, Any], Rows] = {}
         if jax.process_count() > 1 and any(map(callable, chain(*parts.values()))):
-            self._share()
+            self._load_local_rows()
         else:
             self.load(range(self.agents))
             for part in self.rows.values():
-                part.know()
-            problem_validation.losses(self)
+                part.record_sizes()
+            loss_validation.check_losses(self)
 
     def __repr__(self) -> str:
         sizes = jax.eval_shape(self.init, key(0))
         x, y = (sum(leaf.size for leaf in jax.tree.leaves(level)) for level in sizes)
-        of = lambda part: "a stream, measured on " * (part in self.streams)
-        rows = ", ".join(f"{part} {of(part)}{_spoken(self.counts(part))}" for part in self.rows)
+        source = lambda part: "a stream, measured on " * (part in self.streams)
+        rows = ", ".join(
+            f"{part} {source(part)}{_format_counts(self.counts(part))}" for part in self.rows
+        )
         agents = f"{self.agents} agent{'s' * (self.agents != 1)}"
-        own = f"; metrics {', '.join(self.metrics)}" if self.metrics else ""
-        return f"<Problem: {agents}, x of {x} numbers, y of {y}; rows: {rows}{own}>"
+        metrics = f"; metrics {', '.join(self.metrics)}" if self.metrics else ""
+        return f"<Problem: {agents}, x of {x} numbers, y of {y}; rows: {rows}{metrics}>"
 
-    def _share(self) -> None:
+    def _load_local_rows(self) -> None:
         """Load the rows of the agents on this process's devices; other processes load the rest."""
         devices = jax.devices()
-        with together():
-            self.load(AgentSharding(self.agents, len(devices)).of(jax.process_index(), devices))
+        with raise_in_all_processes():
+            self.load(
+                AgentSharding(self.agents, len(devices)).agents_of_process(
+                    jax.process_index(), devices
+                )
+            )
         for part in self.rows.values():
-            part.share()
-        with together():
-            problem_validation.losses(self)
+            part.exchange_sizes()
+        with raise_in_all_processes():
+            loss_validation.check_losses(self)
 
     def load(self, agents: Agents) -> None:
         """Load the rows of these agents into this process."""
         for part in self.rows.values():
             part.load(map(int, agents))
-        self.here = sorted({*self.here, *map(int, agents)})
+        self.loaded_agents = sorted({*self.loaded_agents, *map(int, agents)})
 
     def restricted_to(self, agents: Agents) -> "Problem":
         """Return the same problem without the rows of all other agents."""
-        found = copy(self)
-        found.here, found._stacked = [], {}
-        found.rows = {
+        restricted = copy(self)
+        restricted.loaded_agents, restricted._stacked = [], {}
+        restricted.rows = {
             name: part.restricted_to(map(int, agents)) for name, part in self.rows.items()
         }
-        found.load(agents)
-        return found
+        restricted.load(agents)
+        return restricted
 
     def annotate(
         self, agent_names: Sequence[str] | None = None, notes: Sequence[str] = ()
     ) -> "Problem":
         """Return the same problem with names of the agents and with notes about the rows."""
-        found = copy(self)
+        annotated = copy(self)
         if agent_names is not None:
-            found.agent_names = problem_validation.agent_names(agent_names, self.agents)
-        found.notes = (*self.notes, *notes)
-        return found
+            annotated.agent_names = problem_validation.check_agent_names(agent_names, self.agents)
+        annotated.notes = (*self.notes, *notes)
+        return annotated
 
     @property
-    def measured(self) -> str:
+    def measured_part(self) -> str:
         """Name of the part of the rows that metrics are measured on."""
         return "test" if "test" in self.rows else "valid"
 
     def counts(self, part: str) -> np.ndarray:
         """Return the number of rows of `part` ("train", "valid", "test") per agent."""
-        return np.array([known.size for known in self.rows[part].known])
+        return np.array([facts.size for facts in self.rows[part].facts])
 
-    def all_rows(self, part: str) -> np.ndarray:
+    def full_counts(self, part: str) -> np.ndarray:
         """Return the number of rows per agent; for a stream, the number that stands for all."""
         counts = self.counts(part)
         return (
-            np.full_like(counts, all_rows(self.streams[part].large))
+            np.full_like(counts, full_batch_rows(self.streams[part].large))
             if part in self.streams
             else counts
         )
 
     def objectives(self, batch: int = 1, agents: Agents | None = None) -> Objectives:
         """Return f and g of all agents, or of `agents`, for blocks of `batch` rows."""
-        of = self.stack if agents is None else partial(self.stack_rows, agents=agents)
-        here = np.arange(self.agents) if agents is None else np.asarray(agents)
-        part = lambda name: self.part(
-            name, batch, of, lambda numbers: host_transfer.to_device(numbers[here])
+        stack = self.stack if agents is None else partial(self.stack_rows, agents=agents)
+        indices = np.arange(self.agents) if agents is None else np.asarray(agents)
+        batched_part = lambda name: self.batched_part(
+            name, batch, stack, lambda numbers: host_transfer.to_device(numbers[indices])
         )
-        train = part("train")
-        valid = train if self.lower is None else part("valid")
+        train = batched_part("train")
+        valid = train if self.lower is None else batched_part("valid")
         kind = self.lower_level, self.prox
         return Objectives(train, valid, self.upper, self.lower, *kind)
 
-    def part(self, name: str, batch: int, of: Callable[..., Rows], numbers: Any) -> Any:
-        """Return a part of the rows for blocks: `of(name, batch)`, wrapped if the part is a stream.
+    def batched_part(
+        self, name: str, batch: int, stack: Callable[..., Rows], select_agents: Any
+    ) -> Any:
+        """Return a part of the rows for blocks: `stack(name, batch)`, wrapped if it is a stream.
 
-        `numbers` selects the agents in question from an array of all agent numbers.
+        `select_agents` selects the agents in question from an array of all agent numbers.
         """
         if name not in self.streams:
-            return of(name, batch)
+            return stack(name, batch)
         stream = self.streams[name]
-        return stream.drawn(of(name, 1), numbers(np.asarray(stream.numbers, np.int32)), batch)
+        return stream.batched(
+            stack(name, 1), select_agents(np.asarray(stream.numbers, np.int32)), batch
+        )
 
     def for_agent(self, agent: int) -> "Problem":
         """Return a one-agent problem as agent `agent` of the network, which streams draw by."""
         if not self.streams:
             return self
-        found = copy(self)
-        found.streams = {name: part.for_agent(agent) for name, part in self.streams.items()}
-        found.rows, found._stacked = dict(self.rows), {}
-        for name, stream in found.streams.items():
-            order = self.rows[name].arranged
-            rows = LocalRows(self.rows[name].name, stream.sample(PARTS.index(name)), order)
+        problem = copy(self)
+        problem.streams = {name: part.for_agent(agent) for name, part in self.streams.items()}
+        problem.rows, problem._stacked = dict(self.rows), {}
+        for name, stream in problem.streams.items():
+            order = self.rows[name].arrange
+            rows = AgentRows(self.rows[name].name, stream.sample(PARTS.index(name)), order)
             rows.load([0])
-            rows.know()
-            found.rows |= {k: rows for k, held in self.rows.items() if held is self.rows[name]}
-        return found
+            rows.record_sizes()
+            problem.rows |= {
+                k: rows for k, part_rows in self.rows.items() if part_rows is self.rows[name]
+            }
+        return problem
 
     def stack(self, part: str, batch: int = 1) -> Rows:
         """Return the rows of all agents as one array per leaf, cached by batch and precision."""
@@ -242,27 +263,27 @@ class Problem:
             np.stack([np.take(a, np.arange(length) % len(a), axis=0) for a in a])
         )
         data = jax.tree.map(wrap, *(self.rows[part][agent] for agent in agents))
-        own = host_transfer.to_device(counts[np.asarray(agents)], np.int32)
-        return Rows(data, own, batch, sampled=self.sampled(part))
+        agent_counts = host_transfer.to_device(counts[np.asarray(agents)], np.int32)
+        return Rows(data, agent_counts, batch, is_sample=self.is_sample(part))
 
-    def sampled(self, part: str) -> bool:
+    def is_sample(self, part: str) -> bool:
         """Return whether the rows of `part` are a sample of a stream."""
-        drawn = [name for name, stream in self.streams.items() if stream.samples]
-        return any(self.rows[part] is self.rows[name] for name in drawn)
+        sampled = [name for name, stream in self.streams.items() if stream.samples]
+        return any(self.rows[part] is self.rows[name] for name in sampled)
 
     def start(self, seed: int) -> tuple[Tree, Tree]:
         """Return (x_0, y_0) as strongly typed arrays: weak types would compile the run twice."""
-        return problem_validation.point(self.init(key(seed)))
+        return problem_validation.check_start(self.init(key(seed)))
 
 
-def _spoken(counts: np.ndarray) -> str:
+def _format_counts(counts: np.ndarray) -> str:
     """Format row counts: "60 each", "60 + 40 + 30", "30 to 600"."""
     if (counts == counts[0]).all():
         return f"{counts[0]} each" if len(counts) > 1 else str(counts[0])
     return " + ".join(map(str, counts)) if len(counts) <= 5 else f"{counts.min()} to {counts.max()}"
 
 
-def _shuffled(rows: Tree) -> Tree:
+def _shuffle(rows: Tree) -> Tree:
     count = len(jax.tree.leaves(rows)[0])
     order = np.random.default_rng([SHUFFLE, count]).permutation(count)
     return jax.tree.map(lambda a: a[order], rows)

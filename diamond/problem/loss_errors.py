@@ -54,9 +54,9 @@ class _Plain(str):
 def _place(cause: BaseException) -> str:
     """Locate the error in the user's code: " in line 7 of losses.py, `if y[0] > 0:`"."""
     frames = traceback.extract_tb(cause.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(PACKAGES)]
-    if not own:
+    user_frames = [frame for frame in frames if not frame.filename.startswith(PACKAGES)]
+    if not user_frames:
         return ""
-    last = own[-1]
+    last = user_frames[-1]
     line = f", `{last.line}`" if last.line else ""
     return f" in line {last.lineno} of {Path(last.filename).name}{line}"

@@ -21,9 +21,9 @@ class Rows:
     """Rows of all agents, padded to the largest count; or rows of one agent.
 
     Each agent's rows are padded cyclically with its own first rows, so that a block may start at
-    any row and never contains rows of another agent. To select one agent, either use `of(i)`, which
-    does not copy the data (blocks are cut from the full array), or map over the agent axis (for
-    work on all rows).
+    any row and never contains rows of another agent. To select one agent, either use
+    `for_agent(i)`, which does not copy the data (blocks are cut from the full array), or map over
+    the agent axis (for work on all rows).
     """
 
     data: Tree  # (agents, most rows + batch - 1, ...)
@@ -31,57 +31,57 @@ class Rows:
     batch: int = field(metadata={"static": True})  # rows in a block
     agent: Any = None  # index of the selected agent in data of all agents
     # True if the rows are a sample of a stream.
-    sampled: bool = field(default=False, metadata={"static": True})
+    is_sample: bool = field(default=False, metadata={"static": True})
 
     @property
     def stored(self) -> Any:
         """Number of rows to draw from; None would mean unlimited."""
         return self.count
 
-    def of(self, agent: Any) -> "Rows":
+    def for_agent(self, agent: Any) -> "Rows":
         """Return the rows of one agent."""
         return replace(self, count=self.count[agent], agent=agent)
 
-    def somewhere(self, key: jax.Array) -> Where:
+    def choose_batch(self, key: jax.Array) -> Where:
         """Choose a batch by `key` alone."""
         return jax.random.randint(key, (), 0, self.count)
 
-    def at(self, where: Where) -> Where:
+    def draw_batch(self, where: Where) -> Where:
         """Return `where`: stored rows need no drawing."""
         return where
 
-    def take(self, where: Where) -> Tree:
+    def rows_at(self, where: Where) -> Tree:
         """Return one agent's block that starts at `where`, or its rows with the indices `where`."""
-        here = () if self.agent is None else (self.agent,)
+        agent_index = () if self.agent is None else (self.agent,)
         if jnp.ndim(where):
-            return jax.tree.map(lambda a: a[(*here, where)], self.data)
+            return jax.tree.map(lambda a: a[(*agent_index, where)], self.data)
 
         def block(a: jax.Array) -> jax.Array:
-            shape = (self.batch, *a.shape[len(here) + 1 :])
+            shape = (self.batch, *a.shape[len(agent_index) + 1 :])
             first = (*starts, *(np.int32(0) for _ in shape[1:]))
-            sizes = (*(1 for _ in here), *shape)
+            sizes = (*(1 for _ in agent_index), *shape)
             block = jax.lax.dynamic_slice(a, first, sizes, allow_negative_indices=False)
             return jax.lax.reshape(block, shape)
 
-        starts: list[Any] = [jnp.asarray(i, jnp.int32) for i in (*here, where)]
+        starts: list[Any] = [jnp.asarray(i, jnp.int32) for i in (*agent_index, where)]
 
         return jax.tree.map(block, self.data)
 
     def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """Average `loss` over all rows of one agent, without the padding."""
-        values = self._each(loss, x, y)
+        values = self._row_losses(loss, x, y)
         return jnp.sum(jnp.where(jnp.arange(len(values)) < self.count, values, 0)) / self.count
 
     def variance(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """Variance of `mean`: sum (value - mean)^2 / (n (n - 1)) for a sample, else 0."""
-        if not self.sampled:
+        if not self.is_sample:
             return jnp.zeros(())
-        values, n = self._each(loss, x, y), self.count
-        own = jnp.arange(len(values)) < n
-        mean = jnp.sum(jnp.where(own, values, 0)) / n
-        return jnp.sum(jnp.where(own, (values - mean) ** 2, 0)) / n / jnp.maximum(n - 1, 1)
+        values, n = self._row_losses(loss, x, y), self.count
+        is_row = jnp.arange(len(values)) < n
+        mean = jnp.sum(jnp.where(is_row, values, 0)) / n
+        return jnp.sum(jnp.where(is_row, (values - mean) ** 2, 0)) / n / jnp.maximum(n - 1, 1)
 
-    def _each(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
+    def _row_losses(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """Evaluate `loss` on every single row of one agent, padding included."""
         data = self.data
         if self.agent is not None:
@@ -92,19 +92,19 @@ class Rows:
 
     def evaluate(self, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
         """Evaluate `loss` on the rows at `where`, or on all rows if None."""
-        return self.mean(loss, x, y) if where is None else loss(x, y, self.take(where))
+        return self.mean(loss, x, y) if where is None else loss(x, y, self.rows_at(where))
 
     def size(self, where: Where) -> Any:
         """Return the number of rows that `where` stands for."""
         return self.count if where is None else self.batch
 
-    def fresh(self, where: Where) -> Any:
+    def count_fresh_rows(self, where: Where) -> Any:
         """Return how many rows `where` adds to the rows already drawn: 0 if all rows are in use."""
         return 0 if where is None else self.batch
 
-    def halved(self) -> "Rows":
+    def to_bfloat16(self) -> "Rows":
         """Return the rows as bfloat16."""
-        return replace(self, data=halved(self.data))
+        return replace(self, data=to_bfloat16(self.data))
 
 
 @pytrees.pytree
@@ -115,7 +115,7 @@ class Objectives:
     The leaves are the data, so data are arguments of the compiled program, never constants.
     """
 
-    train: Any  # `Rows`, or `Drawn` for a stream
+    train: Any  # `Rows`, or `StreamRows` for a stream
     valid: Any
     upper: Loss = field(metadata={"static": True})
     lower: Any = field(metadata={"static": True})  # None: no lower level
@@ -123,30 +123,30 @@ class Objectives:
     prox: Any = field(default=None, metadata={"static": True})
     half: bool = field(default=False, metadata={"static": True})  # losses see x as bfloat16
 
-    def of(self, agent: Any) -> "Objectives":
+    def for_agent(self, agent: Any) -> "Objectives":
         """Return the objectives of one agent."""
-        return replace(self, train=self.train.of(agent), valid=self.valid.of(agent))
+        return replace(self, train=self.train.for_agent(agent), valid=self.valid.for_agent(agent))
 
-    def at(self, sample: Sample) -> Sample:
+    def draw_batch(self, sample: Sample) -> Sample:
         """Draw the stream rows of one agent's sample; those of the chain are drawn later."""
-        train, valid = self.train.at, self.valid.at
-        found = valid(sample.upper), train(sample.lower), train(sample.cross)
-        return Sample(*found, sample.chain, sample.bits)
+        train, valid = self.train.draw_batch, self.valid.draw_batch
+        drawn = valid(sample.upper), train(sample.lower), train(sample.cross)
+        return Sample(*drawn, sample.chain, sample.bits)
 
     def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """Evaluate f(x, y; xi) with xi the validation rows at `where`."""
-        return self.valid.evaluate(self.upper, self.seen(x), y, where)
+        return self.valid.evaluate(self.upper, self.in_loss_precision(x), y, where)
 
     def g(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """Evaluate g(x, y; zeta) with zeta the training rows at `where`."""
-        return self.train.evaluate(self.lower, self.seen(x), y, where)
+        return self.train.evaluate(self.lower, self.in_loss_precision(x), y, where)
 
-    def seen(self, x: Tree) -> Tree:
+    def in_loss_precision(self, x: Tree) -> Tree:
         """Return x in the precision that the losses use."""
-        return halved(x) if self.half else x
+        return to_bfloat16(x) if self.half else x
 
 
-def halved(tree: Tree) -> Tree:
+def to_bfloat16(tree: Tree) -> Tree:
     """Convert floating-point leaves to bfloat16."""
     real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
     return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if real(a) else a, tree)

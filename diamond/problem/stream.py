@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.pytrees import Tree, named
-from ..core.sampling import key, measured
+from ..core.pytrees import Tree, named_leaves
+from ..core.sampling import evaluation_key, key
 from ..core.validation import as_int
-from .local_rows import Given
+from .agent_rows import RowsOrLoader
 from .stored_rows import Rows
-from .stream_rows import Drawn
+from .stream_rows import StreamRows
 
 Draw = Callable[[jax.Array, jax.Array], Tree]
 HOW = "write it in jax.numpy and jax.random, from its key and the agent's number alone"
@@ -26,7 +26,7 @@ class Stream:
 
     draw: Draw
     numbers: tuple[int, ...]  # the agents' numbers in the network
-    evaluation: int | tuple[Given, ...]  # number of rows to measure on, or these rows
+    evaluation: int | tuple[RowsOrLoader, ...]  # number of rows to measure on, or these rows
     large: int | None
     seed: int
 
@@ -38,18 +38,18 @@ class Stream:
         """Whether measures use drawn rows; given evaluation rows count as all rows."""
         return isinstance(self.evaluation, int)
 
-    def sample(self, part: int) -> list[Given]:
+    def sample(self, part: int) -> list[RowsOrLoader]:
         """Return the rows that each agent is measured on; each `part` has its own sample."""
         if not isinstance(self.evaluation, int):
             return list(self.evaluation)
-        of = lambda agent: _rows(
-            self.draw, self.evaluation, measured(self.seed, part, agent), agent
+        draw_sample = lambda agent: _draw_rows(
+            self.draw, self.evaluation, evaluation_key(self.seed, part, agent), agent
         )
-        return [partial(of, agent) for agent in self.numbers]
+        return [partial(draw_sample, agent) for agent in self.numbers]
 
-    def drawn(self, sample: Rows, numbers: Any, batch: int) -> Drawn:
+    def batched(self, sample: Rows, numbers: Any, batch: int) -> StreamRows:
         """Return batches for the agents that `sample` belongs to."""
-        return Drawn(sample, numbers, self.draw, batch, self.large)
+        return StreamRows(sample, numbers, self.draw, batch, self.large)
 
     def for_agent(self, agent: int) -> "Stream":
         """Return the stream of one agent, as agent `agent` of the network."""
@@ -59,7 +59,7 @@ class Stream:
 def stream(
     draw: Draw,
     agents: int,
-    evaluation: int | Sequence[Given] = 1000,
+    evaluation: int | Sequence[RowsOrLoader] = 1000,
     large: int | None = None,
     seed: int = 0,
 ) -> Stream:
@@ -84,74 +84,79 @@ def stream(
     count = as_int("agents", agents, 1)
     if large is not None:
         as_int("large", large, 1)
-    given: Any = evaluation
+    evaluation_rows: Any = evaluation
     if isinstance(evaluation, Sequence):
         if len(evaluation) != count:
             raise ValueError(
                 f"there are rows to evaluate on for {len(evaluation)} agents, and the stream has "
                 f"{count}; give one entry an agent"
             )
-        given = tuple(evaluation)
+        evaluation_rows = tuple(evaluation)
     else:
         as_int("evaluation", evaluation, 2)
-    found = Stream(draw, tuple(range(count)), given, large, as_int("seed", seed, 0))
-    check(found)
-    return found
+    result = Stream(draw, tuple(range(count)), evaluation_rows, large, as_int("seed", seed, 0))
+    check_draw(result)
+    return result
 
 
-def check(given: Stream) -> None:
+def check_draw(stream: Stream) -> None:
     """Reject an invalid draw function, naming the agent."""
-    numbers = jnp.asarray(given.numbers, jnp.int32)
-    keys = jax.vmap(lambda n: jax.random.fold_in(key(given.seed), n))(numbers)
+    numbers = jnp.asarray(stream.numbers, jnp.int32)
+    keys = jax.vmap(lambda n: jax.random.fold_in(key(stream.seed), n))(numbers)
     try:
-        first, again = (jax.vmap(given.draw)(keys, numbers) for _ in range(2))
+        first, again = (jax.vmap(stream.draw)(keys, numbers) for _ in range(2))
         first, again = (jax.tree.map(np.asarray, rows) for rows in (first, again))
     except Exception as cause:
-        _alike(given)  # has the better message where agents differ
+        _check_same_form(stream)  # has the better message where agents differ
         raise ValueError(
-            f"agent {given.numbers[0]}'s draw cannot be made part of a compiled program "
+            f"agent {stream.numbers[0]}'s draw cannot be made part of a compiled program "
             f"({type(cause).__name__}: {str(cause).splitlines()[0]}): {HOW}"
         ) from cause
-    leaves = named(first)
+    leaves = named_leaves(first)
     if not leaves:
         raise ValueError(
-            f"agent {given.numbers[0]}'s draw returns no array; return one row, such as "
+            f"agent {stream.numbers[0]}'s draw returns no array; return one row, such as "
             f'{{"a": features, "b": target}}'
         )
     for name, leaf in leaves.items():
         if leaf.dtype.kind not in "biuf":
-            raise TypeError(f"agent {given.numbers[0]}'s draw{name} has dtype {leaf.dtype}: {HOW}")
-        apart = leaf != named(again)[name] if name in named(again) else np.ones(len(leaf), bool)
-        unequal = apart.reshape(len(leaf), -1).any(1) & ~_missing(leaf)
+            raise TypeError(f"agent {stream.numbers[0]}'s draw{name} has dtype {leaf.dtype}: {HOW}")
+        apart = (
+            leaf != named_leaves(again)[name]
+            if name in named_leaves(again)
+            else np.ones(len(leaf), bool)
+        )
+        unequal = apart.reshape(len(leaf), -1).any(1) & ~_has_nan(leaf)
         if unequal.any():
             raise ValueError(
-                f"agent {given.numbers[int(np.argmax(unequal))]}'s draw{name} is not pure: two "
+                f"agent {stream.numbers[int(np.argmax(unequal))]}'s draw{name} is not pure: two "
                 f"calls with one key give two rows; {HOW}"
             )
 
 
-def _missing(leaf: np.ndarray) -> np.ndarray:
+def _has_nan(leaf: np.ndarray) -> np.ndarray:
     """Mark rows with NaN, which compares unequal; validation of rows rejects them later."""
     return np.isnan(leaf.astype(float)).reshape(len(leaf), -1).any(1)
 
 
-def _alike(given: Stream) -> None:
+def _check_same_form(stream: Stream) -> None:
     """Reject a draw function whose rows differ in shape or type between agents."""
     kinds = lambda rows: {k: f"{np.asarray(a).dtype}{list(np.shape(a))}" for k, a in rows.items()}
     first: dict[str, str] = {}
-    for agent in given.numbers:
+    for agent in stream.numbers:
         try:
-            own = kinds(named(given.draw(key(given.seed), agent)))  # type: ignore[arg-type]
+            kinds_of_agent = kinds(named_leaves(stream.draw(key(stream.seed), agent)))  # type: ignore[arg-type]
         except Exception:
             return
-        first = first or own
-        if own != first:
+        first = first or kinds_of_agent
+        if kinds_of_agent != first:
             raise ValueError(
-                f"agent {agent}'s draw gives a row of {own}, agent {given.numbers[0]}'s one of "
-                f"{first}; bring all agents to the same shape and dtype"
+                f"agent {agent}'s draw gives a row of {kinds_of_agent}, agent "
+                f"{stream.numbers[0]}'s one of {first}; bring all agents to the same shape and "
+                f"dtype"
             )
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _rows(draw: Draw, count: int, key: jax.Array, agent: Any) -> Tree:
+def _draw_rows(draw: Draw, count: int, key: jax.Array, agent: Any) -> Tree:
     return jax.vmap(draw, (0, None))(jax.random.split(key, count), agent)

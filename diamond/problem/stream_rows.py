@@ -9,13 +9,13 @@ import jax.numpy as jnp
 
 from ..core import pytrees
 from ..core.pytrees import Tree
-from ..core.sampling import Batch, Many, Where, looked_at
-from .stored_rows import Loss, Rows, halved
+from ..core.sampling import Batch, LargeBatch, Where, estimation_key
+from .stored_rows import Loss, Rows, to_bfloat16
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Drawn:
+class StreamRows:
     """Rows of a stream, for all agents or for one: a batch is a function of its key.
 
     The same key gives the same rows at every point where a loss is evaluated. Averages over "all
@@ -38,39 +38,39 @@ class Drawn:
         return self.sample.count
 
     @property
-    def sampled(self) -> bool:
-        return self.sample.sampled
+    def is_sample(self) -> bool:
+        return self.sample.is_sample
 
     @property
     def stored(self) -> None:
         return None
 
-    def of(self, agent: Any) -> "Drawn":
+    def for_agent(self, agent: Any) -> "StreamRows":
         """Return the rows of one agent."""
-        return replace(self, sample=self.sample.of(agent), number=self.number[agent])
+        return replace(self, sample=self.sample.for_agent(agent), number=self.number[agent])
 
-    def somewhere(self, key: jax.Array) -> Where:
+    def choose_batch(self, key: jax.Array) -> Where:
         """Choose a batch by `key` alone."""
         return key
 
-    def at(self, where: Where) -> Batch:
+    def draw_batch(self, where: Where) -> Batch:
         """Draw one agent's batch once, for all evaluations on it."""
-        return Batch(self.take(where), where)
+        return Batch(self.rows_at(where), where)
 
-    def take(self, where: Where) -> Tree:
+    def rows_at(self, where: Where) -> Tree:
         """Return one agent's batch for the key `where`."""
         if isinstance(where, Batch):
             return where.rows
-        key = where.key if isinstance(where, Many) else where
+        key = where.key if isinstance(where, LargeBatch) else where
         keys = jax.random.split(key, self.size(where))
         rows = jax.vmap(self.draw, (0, None))(keys, self.number)
         rows = jax.tree.map(lambda a: a.astype(a.dtype), rows)  # removes weak types
-        return halved(rows) if self.half else rows
+        return to_bfloat16(rows) if self.half else rows
 
-    def looked_at(self, part: int, count: int) -> Rows:
+    def estimation_rows(self, part: int, count: int) -> Rows:
         """Return `count` rows of every agent for estimating numbers, as if they were all rows."""
-        found: Rows = _looked_at(self, part, count)
-        return found
+        rows: Rows = _draw_estimation_rows(self, part, count)
+        return rows
 
     def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """Average `loss` over one agent's sample."""
@@ -82,32 +82,32 @@ class Drawn:
 
     def evaluate(self, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
         """Evaluate `loss` on the rows of the key `where`, or on the sample if None."""
-        return self.mean(loss, x, y) if where is None else loss(x, y, self.take(where))
+        return self.mean(loss, x, y) if where is None else loss(x, y, self.rows_at(where))
 
     def size(self, where: Where) -> Any:
         """Return the number of rows that `where` stands for."""
-        if isinstance(where, Many):
-            return all_rows(self.large)
+        if isinstance(where, LargeBatch):
+            return full_batch_rows(self.large)
         return self.count if where is None else self.batch
 
-    def fresh(self, where: Where) -> Any:
+    def count_fresh_rows(self, where: Where) -> Any:
         """Return the number of rows that `where` adds to the rows already drawn."""
         return 0 if where is None else self.size(where)
 
-    def halved(self) -> "Drawn":
+    def to_bfloat16(self) -> "StreamRows":
         """Return the rows as bfloat16."""
-        return replace(self, sample=self.sample.halved(), half=True)
+        return replace(self, sample=self.sample.to_bfloat16(), half=True)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-def _looked_at(drawn: Drawn, part: int, count: int) -> Rows:
-    def alone(number: jax.Array) -> Tree:
-        return replace(drawn, number=number, batch=count).take(looked_at(part, number))
+def _draw_estimation_rows(rows: StreamRows, part: int, count: int) -> Rows:
+    def rows_of_agent(number: jax.Array) -> Tree:
+        return replace(rows, number=number, batch=count).rows_at(estimation_key(part, number))
 
-    return Rows(jax.vmap(alone)(drawn.number), jnp.full_like(drawn.count, count), 1)
+    return Rows(jax.vmap(rows_of_agent)(rows.number), jnp.full_like(rows.count, count), 1)
 
 
-def all_rows(large: int | None) -> int:
+def full_batch_rows(large: int | None) -> int:
     """Return the number of rows that stands for all rows; raise if `large` was not given."""
     if large is None:
         raise ValueError(

@@ -15,7 +15,7 @@ from ..core import pytrees
 from ..network import Network
 from ..network.mixing_weights import RULES
 from ..problem import Problem
-from ..problem.local_rows import FEW, Tally
+from ..problem.agent_rows import MOST_LABELS, LabelCounts
 from .run_data import RunData
 from .solution import answer
 
@@ -138,7 +138,7 @@ def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
         "x_size": size(x),
         "y_size": size(y),
         "rows": {part: problem.counts(part).tolist() for part in problem.rows},
-        "labels": labels(problem.rows["train"].tallies()),
+        "labels": labels(problem.rows["train"].label_counts()),
         "sources": origin.sources,
         "data": data(problem),
     } | ({"notes": list(problem.notes)} if problem.notes else {})
@@ -146,7 +146,7 @@ def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
 
 def data(problem: Problem) -> dict[str, str]:
     """Return the digest of every part of the rows; none if some are in another process."""
-    if len(problem.here) < problem.agents:
+    if len(problem.loaded_agents) < problem.agents:
         return {}
     found = {}
     for part, held in problem.rows.items():
@@ -160,14 +160,14 @@ def data(problem: Problem) -> dict[str, str]:
     return found
 
 
-def labels(tallies: Sequence[Tally]) -> list[list[int]] | None:
+def labels(label_counts: Sequence[LabelCounts]) -> list[list[int]] | None:
     """Count the labels of each agent; None unless one column of the rows looks like labels."""
-    if any(tally is None for tally in tallies):
+    if any(tally is None for tally in label_counts):
         return None
-    known = sorted({label for tally in tallies for label in tally or ()})
-    if len(known) > FEW:
+    known = sorted({label for tally in label_counts for label in tally or ()})
+    if len(known) > MOST_LABELS:
         return None
-    return [[(tally or {}).get(label, 0) for label in known] for tally in tallies]
+    return [[(tally or {}).get(label, 0) for label in known] for tally in label_counts]
 
 
 def closing(run: RunData, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:

@@ -91,8 +91,8 @@ def test_every_row_is_equally_likely_and_none_is_foreign(sampling, agent, count)
 
     def drawn(t):
         s = draw(key(2), t, agent, (count, count), 2, batch, sampling)
-        places = [s.lower, s.cross, s.link(0), s.link(1)]
-        return jnp.stack([mine.valid.take(s.upper), *(mine.train.take(w) for w in places)])
+        places = [s.lower, s.cross, s.hessian_batch(0), s.hessian_batch(1)]
+        return jnp.stack([mine.valid.rows_at(s.upper), *(mine.train.rows_at(w) for w in places)])
 
     found = np.asarray(jax.jit(jax.vmap(drawn))(jnp.arange(ROUNDS)))  # (rounds, purposes, batch)
     assert found.shape == (ROUNDS, 5, batch)
@@ -111,7 +111,7 @@ def test_a_block_is_successive_rows_the_last_followed_by_the_first():
     for i, count in enumerate([7, 2, 1]):
         for first in range(count):
             wanted = [100 * i + order[i][(first + j) % count] for j in range(4)]
-            np.testing.assert_array_equal(blocks[i].take(first), wanted)
+            np.testing.assert_array_equal(blocks[i].rows_at(first), wanted)
 
 
 def test_rows_are_shuffled_once_unless_told_otherwise():

@@ -22,8 +22,8 @@ import diamond
 from diamond import cli
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.folder_names import apart, folder_name
-from diamond.experiment.job_runner import every_mistake
+from diamond.experiment.folder_names import folder_name, make_unique
+from diamond.experiment.job_runner import load_and_check
 from diamond.problem import problem_validation
 from diamond.records import checkpoint
 from diamond.records.folder_reader import below, open_run
@@ -93,7 +93,7 @@ def test_check_finds_what_the_parts_have_against_one_another_too(tmp_path, monke
     raw["algorithm"] = raw["algorithm"] | {"batch": "two"}
     (tmp_path / "tiny.toml").write_text(tomli_w.dumps(raw))
     with pytest.raises(BadExperiment) as error:
-        every_mistake(tmp_path / "tiny.toml")
+        load_and_check(tmp_path / "tiny.toml")
     keys = [mistake.key for mistake in error.value.mistakes]
     assert keys == ["algorithm.batch", "evry", "network"]
 
@@ -106,7 +106,7 @@ def test_a_metric_has_a_name_of_its_own():
     dsgd = diamond.dsgd(0.05, 0.2, 4, diamond.hypergradient.exact())
     with quickly():
         run = diamond.simulate(plain, ring(4), dsgd, 1)
-    assert {*run.history, *run.per_agent} <= problem_validation.TAKEN
+    assert {*run.history, *run.per_agent} <= problem_validation.RESERVED_NAMES
 
 
 def test_a_run_whose_process_is_gone_is_not_running(tmp_path):
@@ -123,7 +123,7 @@ def test_a_run_whose_process_is_gone_is_not_running(tmp_path):
 @given(st.lists(st.text(max_size=300), min_size=1, max_size=4))
 def test_every_name_is_a_folder_inside_its_own(texts):
     base = Path("/base/runs")
-    names = apart(folder_name(text) for text in texts)
+    names = make_unique(folder_name(text) for text in texts)
     assert len(set(names)) == len(names)
     for name in names:
         place = Path(os.path.normpath(base / name))
@@ -133,7 +133,7 @@ def test_every_name_is_a_folder_inside_its_own(texts):
 def test_labels_do_not_lead_out_of_the_folder(tmp_path):
     labels = ["../evil", "/etc/evil", "..", "a/b", "a-b"]
     several = [TINY["algorithm"] | {"label": label} for label in labels]
-    names = [job.name for job in jobs.jobs(tiny(algorithm=several))]
+    names = [job.name for job in jobs.expand_jobs(tiny(algorithm=several))]
     assert names == ["evil", "etc-evil", "run", "a-b", "a-b-2"]
     dsgd = diamond.dsgd(0.05, 0.2, 4, diamond.hypergradient.exact())
     with quickly():

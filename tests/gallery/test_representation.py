@@ -27,7 +27,7 @@ def test_the_lower_level_of_numbers_is_a_ridge_regression_on_the_features():
     problem = representation(backbone, init, *rows, classes=None, regularizer=0.3)
     x, y = problem.start(0)
     assert y["w"].shape == (4,) and y["b"].shape == () and "test_loss" in problem.metrics
-    own = problem.objectives().of(1)
+    own = problem.objectives().for_agent(1)
     found = lower_solution.solve(own, x, y).y
     held = problem.rows["train"][1]
     phi = np.column_stack([np.tanh(held["a"] @ x["w"]), np.ones(20)])
@@ -66,4 +66,4 @@ def test_a_backbone_that_gives_no_table_is_refused():
     ):
         with pytest.raises(ValueError, match=r"it must be one array \(rows, width\)"):
             representation(wrong, lambda key: jnp.zeros(()), *rows, classes=2)
-    assert "representation" not in gallery.names()
+    assert "representation" not in gallery.problem_names()

@@ -16,7 +16,7 @@ AGENTS = 4
 
 
 def found(problem, x, y, z=None):
-    objectives, rows = problem.objectives(), problem.stack(problem.measured)
+    objectives, rows = problem.objectives(), problem.stack(problem.measured_part)
     together, own = measure(objectives, rows, problem.metrics, x, y, z)
     return {name: float(value) for name, value in together.items()}, own
 
@@ -94,7 +94,7 @@ def test_a_problem_without_a_lower_level_is_of_x_alone():
     assert run.y is None and run.history["same"][0] == 1
     assert run.history["samples"].tolist()[-1] == 3 and run.history["hvps"][-1] == 0
     held = diamond.Problem(loss, None, lambda key: jnp.zeros(2), rows, valid=[r for r in rows])
-    assert held.measured == "test"
+    assert held.measured_part == "test"
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_devices_and_lanes_give_what_one_device_gives(lower_level):
     for name, values in plain.history.items():
         if name != "seconds":
             np.testing.assert_allclose(both[0][name], values, rtol=1e-9, atol=1e-12)
-    from diamond.engine.many_runs import many
+    from diamond.engine.many_runs import simulate_many
 
-    lanes = many(problem, ring(5), [(given[2], 0)] * 2, 6, 3, batched=True)
+    lanes = simulate_many(problem, ring(5), [(given[2], 0)] * 2, 6, 3, batched=True)
     for name in ("metric", "upper_loss", "bytes", "samples"):
         np.testing.assert_allclose(lanes[1].history[name], plain.history[name], rtol=1e-9)
 

@@ -36,7 +36,7 @@ def make(**changes):
 
 def test_the_problem_that_the_others_spoil():
     problem = make(test=[rows(4), rows(9)], metrics={"loss": upper})
-    assert problem.agents == 2 and problem.measured == "test"
+    assert problem.agents == 2 and problem.measured_part == "test"
     assert problem.counts("test").tolist() == [4, 9]
 
 

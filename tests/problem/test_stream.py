@@ -8,7 +8,7 @@ from compiling import unchecked
 from streaming import AGENTS, draw, endless, loss, ridge
 
 import diamond
-from diamond.core.sampling import Many, key
+from diamond.core.sampling import LargeBatch, key
 from diamond.core.sampling import draw as sampled
 
 X, Y = np.array([0.1, 0.2]), np.array([0.3, -0.4])
@@ -19,7 +19,7 @@ def test_a_key_gives_the_same_rows_again_and_every_round_agent_and_purpose_other
     samples = [
         sampled(key(0), t, agent, (None, None), 2, 8, "blocks") for t in (0, 1) for agent in (0, 1)
     ]
-    take = jax.jit(lambda where: problem.train.of(1).take(where)["a"])
+    take = jax.jit(lambda where: problem.train.for_agent(1).rows_at(where)["a"])
     seen = [take(w) for s in samples for w in (s.upper, s.lower, s.cross, s.chain[0], s.chain[1])]
     assert np.array_equal(seen[0], take(samples[0].upper))
     assert len(np.unique(np.concatenate(seen)[:, 0])) == len(seen) * 8
@@ -29,15 +29,15 @@ def test_a_key_gives_the_same_rows_again_and_every_round_agent_and_purpose_other
 
 
 def test_a_round_draws_once_for_all_points():
-    problem = endless().objectives(8).of(2)
-    sample = problem.at(sampled(key(0), 3, 2, (None, None), 2, 8, "rows"))
+    problem = endless().objectives(8).for_agent(2)
+    sample = problem.draw_batch(sampled(key(0), 3, 2, (None, None), 2, 8, "rows"))
     assert problem.g(X, Y, sample.lower) == loss_with(problem, sample.lower.rows)
-    assert problem.valid.size(sample.upper) == problem.valid.fresh(sample.upper) == 8
-    full = endless(large=30).objectives(8).of(2)
+    assert problem.valid.size(sample.upper) == problem.valid.count_fresh_rows(sample.upper) == 8
+    full = endless(large=30).objectives(8).for_agent(2)
     everything = sample.full()
-    assert isinstance(everything.chain[1], Many)
-    assert full.train.take(everything.lower)["a"].shape == (30, 2)
-    assert full.train.size(everything.chain) == full.train.fresh(everything.cross) == 30
+    assert isinstance(everything.chain[1], LargeBatch)
+    assert full.train.rows_at(everything.lower)["a"].shape == (30, 2)
+    assert full.train.size(everything.chain) == full.train.count_fresh_rows(everything.cross) == 30
 
 
 def loss_with(problem, rows):
@@ -56,16 +56,16 @@ def test_a_stream_over_a_finite_set_has_the_averages_of_its_rows():
     stored, endless = ridge(rows, rows), ridge(drawn, drawn)
     for part in ("train", "valid"):
         assert np.array_equal(stored.stack(part).data["a"], endless.stack(part).data["a"])
-        assert not endless.sampled(part)
+        assert not endless.is_sample(part)
 
     def batches(agent):
-        problem = endless.objectives(4000).of(agent)
+        problem = endless.objectives(4000).for_agent(agent)
         return jax.grad(problem.g, (0, 1))(X, Y, jax.random.key(3)), problem.f(
             X, Y, jax.random.key(4)
         )
 
     def full(agent):
-        problem = stored.objectives(1).of(agent)
+        problem = stored.objectives(1).for_agent(agent)
         return jax.grad(problem.g, (0, 1))(X, Y, None), problem.f(X, Y, None)
 
     found, wanted = (
@@ -87,12 +87,12 @@ def test_parts_of_both_kinds_and_none_go_together(monkeypatch):
     rows = diamond.stream(draw, 2, evaluation=5)
     stored = [{"a": np.ones((3, 2)), "b": np.ones(3)}] * 2
     mixed = ridge(rows, stored)
-    assert mixed.sampled("train") and not mixed.sampled("valid")
+    assert mixed.is_sample("train") and not mixed.is_sample("valid")
     assert "train a stream, measured on 5 each, valid 3 each" in repr(mixed)
     sample = sampled(key(0), 0, 0, (None, 3), 1, 2, "blocks")
-    assert sample.full().upper is None and isinstance(sample.full().lower, Many)
+    assert sample.full().upper is None and isinstance(sample.full().lower, LargeBatch)
     alone = diamond.Problem(lambda x, rows: loss(x, x, rows), None, lambda key: jnp.zeros(2), rows)
-    assert alone.sampled("valid") and alone.objectives(3).valid is not None
+    assert alone.is_sample("valid") and alone.objectives(3).valid is not None
 
 
 COUNT, UNSEEN = iter(range(10**6)), np.random.default_rng(0)

@@ -12,7 +12,7 @@ from compiling import quickly
 from tiny import run, tiny
 
 import diamond
-from diamond.problem.local_rows import tally
+from diamond.problem.agent_rows import count_labels
 from diamond.records import folder_reader
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import labels
@@ -56,7 +56,7 @@ def test_the_manifest_says_what_the_run_was(two):
 def test_the_lines_are_the_history_of_the_run(two):
     """The same run by `diamond.simulate`, number for number."""
     experiment = tiny(seed=1)
-    with quickly(), diamond.experiment.jobs.precision(experiment):
+    with quickly(), diamond.experiment.jobs.use_precision(experiment):
         parts = experiment.problem.build(), experiment.network[0].build()
         expected = diamond.simulate(*parts, experiment.algorithm[0].build(), 24, 1, 3)
     lines = folder_reader.open_run(two / "both" / "seed1").lines
@@ -126,7 +126,7 @@ def test_what_is_not_finite_is_strict_json_and_read_as_nan(tmp_path):
 
 def test_labels_are_counted_where_there_are_labels():
     rows = [{"a": np.zeros((3, 2)), "b": np.array([0, 2, 2])}, {"a": np.ones((1, 2)), "b": [7]}]
-    of = lambda agents: labels([tally(rows) for rows in agents])
+    of = lambda agents: labels([count_labels(rows) for rows in agents])
     assert of([rows[0], {"a": rows[1]["a"], "b": np.array([7])}]) == [[1, 2, 0], [0, 0, 1]]
     assert of([{"a": np.zeros((3, 2))}] * 2) is None
     assert of([{"b": np.arange(500)}]) is None  # numbers, not classes

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from diamond import Diverged
-from diamond.engine.driver import SingleDriver
+from diamond.engine.single_driver import SingleDriver
 from diamond.metrics import measures
-from diamond.problem import problem_validation
+from diamond.problem import loss_validation
 
 OPTION = "jax_disable_most_optimizations"
 
@@ -26,7 +26,7 @@ def quickly():
 
 def unchecked(patch):
     """Problems without the checks of their losses, which are compiled for seconds."""
-    patch.setattr(problem_validation, "losses", lambda problem: None)
+    patch.setattr(loss_validation, "check_losses", lambda problem: None)
 
 
 def diverge_unexplained(patch):
@@ -74,7 +74,7 @@ def _measured_by(patch, measure_exactly):
     """A function in place of the exact measures: of a run alone, and of each lane."""
     patch.setattr(measures, "measure_exactly", measure_exactly)
     patch.setattr(measures, "curvature", lambda problem, x, y, probes: jnp.zeros(1))
-    for name in ("observe", "observe_lanes"):
+    for name in ("measurement", "lane_measurement"):
         program = getattr(measures, name)
         fixed = tuple(program.static)
         patch.setattr(measures, name, jax.jit(_fresh(program.function), static_argnames=fixed))

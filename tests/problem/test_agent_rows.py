@@ -28,8 +28,13 @@ def job(size, *mistake, devices=1):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         where = f"127.0.0.1:{free.getsockname()[1]}"
-    here = {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    environment = {**os.environ, **here, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    loaded_agents = {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment = {
+        **os.environ,
+        **loaded_agents,
+        "JAX_PLATFORMS": "cpu",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
     words = lambda rank: [sys.executable, SHARING, where, str(rank), str(size), *mistake]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     each = [subprocess.Popen(words(rank), env=environment, **pipes) for rank in range(size)]
@@ -100,9 +105,9 @@ def test_a_function_that_fails_names_its_agent():
 
 def test_what_is_not_kept_is_known_but_refused(problem):
     few = problem.restricted_to([1, 3])
-    assert few.here == [1, 3] and few.agents == 5
+    assert few.loaded_agents == [1, 3] and few.agents == 5
     assert few.counts("train").tolist() == problem.counts("train").tolist()
-    assert few.rows["train"].tallies() == [None] * 5  # floats are no labels
+    assert few.rows["train"].label_counts() == [None] * 5  # floats are no labels
     assert few.objectives(2, [3]).train.count.tolist() == [6]
     network, algorithm = diamond.network.ring(5), diamond.dsgd(0.1, 0.1, 2, neumann(2, 2.0))
     for devices in (None, 2):
@@ -114,7 +119,7 @@ def test_labels_of_agents_elsewhere_stay_counted():
     rows = [{"b": np.array([0, 1, 1])}, {"b": np.array([7])}]
     loss = lambda x, y, rows: jnp.mean(rows["b"] * y) + jnp.sum((x - y) ** 2)
     problem = diamond.Problem(loss, loss, lambda key: (jnp.ones(1), jnp.ones(1)), rows, rows)
-    assert problem.restricted_to([1]).rows["train"].tallies() == [{0: 1, 1: 2}, {7: 1}]
+    assert problem.restricted_to([1]).rows["train"].label_counts() == [{0: 1, 1: 2}, {7: 1}]
 
 
 class Device:
@@ -124,7 +129,9 @@ class Device:
 
 def test_copies_that_fill_the_last_places_belong_to_two_processes():
     devices = [Device(i // 2) for i in range(8)]
-    whose = [AgentSharding(5, 8).of(process, devices).tolist() for process in range(4)]
+    whose = [
+        AgentSharding(5, 8).agents_of_process(process, devices).tolist() for process in range(4)
+    ]
     assert whose == [[0, 1], [2, 3], [4], [4]]
 
 

@@ -1,0 +1,106 @@
+"""Validation of the losses and metrics of a problem, by evaluating them on a few rows."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.pytrees import Tree
+from ..hardware.compiler import compile_fast
+from .loss_errors import explain_errors, shapes
+
+PROBE = 8  # rows used to compare a loss with the average over single rows
+
+
+def check_losses(problem: Any) -> None:
+    """Check that f, g and the metrics are finite scalars that average over rows."""
+    x, y = problem.start(0)
+    forms = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype.name), a)
+    other = problem.start(1)
+    for name, first, second in zip("xy", (x, y), other):
+        if forms(first) != forms(second):
+            raise ValueError(
+                f"init(key) gives {name}0 of shapes {forms(first)} with one key and "
+                f"{forms(second)} with another; every agent and seed needs the same shapes"
+            )
+    # Probe near the start, not at the start: where y is 0, a sum and a mean may agree.
+    generator = np.random.default_rng(7)
+    perturb = lambda a: (np.asarray(a) + 0.1 * generator.normal(size=a.shape)).astype(a.dtype)
+    checked = {"upper": (problem.upper, "valid"), "lower": (problem.lower, "train")}
+    checked |= {
+        f"metric {name!r}": (metric, problem.measured_part)
+        for name, metric in problem.metrics.items()
+    }
+    checked = {name: entry for name, entry in checked.items() if entry[0] is not None}
+    rows = {part: _probe_rows(problem, part) for _, part in checked.values()}
+
+    def evaluate(x: Tree, y: Tree, rows: dict[str, Tree]) -> tuple[dict[str, Any], jax.Array]:
+        values_by_name = {
+            name: jax.vmap(partial(_evaluate_on_rows, name, loss, x, y))(rows[part])
+            for name, (loss, part) in checked.items()
+        }
+        if problem.lower is None:
+            return values_by_name, jnp.bool_(True)
+        first = jax.tree.map(lambda a: a[0], rows["train"])
+        gradient = jax.grad(problem.lower, argnums=1)(x, y, first)
+        return values_by_name, jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, gradient))
+
+    x, y = jax.tree.map(perturb, (x, y))
+    values_by_name, has_gradient = jax.device_get(compile_fast()(evaluate)(x, y, rows))
+    for name, values in values_by_name.items():
+        _check_average(name, problem.loaded_agents, values, y)
+    if not has_gradient:
+        raise ValueError(
+            "lower: its gradient in y is zero at a random point for every agent; it must depend "
+            "on y (y_i* = argmin_y g_i is not defined otherwise)"
+        )
+
+
+def _probe_rows(problem: Any, part: str) -> Tree:
+    """Return the first rows of the agents in this process, equally many per agent."""
+    first = lambda a: np.take(np.asarray(a), np.arange(PROBE) % len(a), axis=0)
+    agent_rows = [problem.rows[part][agent] for agent in problem.loaded_agents]
+    return jax.tree.map(lambda *a: np.stack([first(a) for a in a]), *agent_rows)
+
+
+def _evaluate_on_rows(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tuple[jax.Array, ...]:
+    """Return the loss of all rows, the mean and size of single-row losses, and the loss twice."""
+    loss = explain_errors(name, loss)
+    value = loss(x, y, rows)
+    if jnp.shape(value) != ():
+        raise ValueError(
+            f"{name} returned shape {jnp.shape(value)} for {PROBE} rows; it must return a "
+            f"scalar: use jnp.mean"
+        )
+    singles = jax.vmap(lambda row: loss(x, y, jax.tree.map(lambda a: a[None], row)))(rows)
+    twice = loss(x, y, jax.tree.map(lambda a: jnp.concatenate([a, a]), rows))
+    return value, jnp.mean(singles), jnp.mean(jnp.abs(singles)), twice
+
+
+def _check_average(
+    name: str, agents: Sequence[int], values_of_agents: tuple[np.ndarray, ...], y: Tree
+) -> None:
+    """Reject a loss that is not finite or not an average over rows."""
+    for agent, value, average, size, twice in zip(agents, *values_of_agents):
+        if not np.isfinite(value):
+            raise ValueError(
+                f"{name} is {value} on agent {agent}'s first rows, near the point that init "
+                f"gives; check its data and the loss for log(0), 0/0 or overflow"
+            )
+        if abs(value - average) > 1e-3 * max(abs(value), size, 1e-6):
+            is_sum = abs(twice - value) > 0.5 * abs(value - average)
+            hint = " (it looks like a sum: use jnp.mean)" if is_sum else ""
+            raise ValueError(
+                f"{name} is not an average over rows{hint}: on {PROBE} rows of agent {agent} it "
+                f"is {value:.6g}, the average over those rows one by one is {average:.6g}. Full "
+                f"losses and mini-batch gradients would disagree; terms without rows are fine, "
+                f"anything else that ties rows together is not{_broadcast_hint(y) * (not is_sum)}"
+            )
+
+
+def _broadcast_hint(y: Tree) -> str:
+    """Describe the usual cause of a loss that couples rows by accident: broadcasting."""
+    return f" (y is {shapes(y)}; are shapes (n, 1) and (n,) broadcast to (n, n)?)"
