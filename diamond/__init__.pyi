@@ -62,7 +62,7 @@ from .algorithms.vrdbo import vrdbo as vrdbo
 from .engine.simulate import simulate as simulate
 from .engine.solve_problem import solve as solve
 from .experiment.comparison import Comparison as Comparison
-from .experiment.comparison import compare as compare
+from .experiment.comparison_runner import compare as compare
 from .experiment.loading import load as load
 from .metrics.divergence import Diverged as Diverged
 from .network import Network as Network

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import Json, app, emit, reported
-from .experiment_commands import File, Set, start
+from .app import Json, app, print_json, report_errors
+from .experiment_commands import File, Set, prepare_jax
 from .terminal_tables import text_table
 
 if TYPE_CHECKING:
@@ -37,102 +37,119 @@ def advise(
     json: Json = False,
 ) -> None:
     """Measure a problem and its network, run a short pilot of each algorithm, and recommend one."""
-    with reported():
-        start()
-        from ..advice.recommendation import advise as measured
+    with report_errors():
+        prepare_jax()
+        from ..advice.recommendation import advise as measure_and_advise
         from ..config.experiment_file import load
-        from ..experiment.jobs import build, precision
+        from ..experiment.jobs import build_problem, use_precision
 
         experiment = load(file, set)
-        with precision(experiment):
-            problem, network = build(experiment, str(file)), experiment.network[0].build()
+        with use_precision(experiment):
+            problem, network = build_problem(experiment, str(file)), experiment.network[0].build()
             batch = experiment.algorithm[0].build().batch
-            given = problem, network, batch, target, experiment.seed[0], pilot
-            kind = problem.lower_level, problem.agents, network.kind
-            found = measured(*given, _tried(algorithm, experiment, batch, *kind))
+            setting = problem, network, batch, target, experiment.seed[0], pilot
+            problem_kind = problem.lower_level, problem.agents, network.problem_kind
+            advice = measure_and_advise(
+                *setting, _select_algorithms(algorithm, experiment, batch, *problem_kind)
+            )
         if json:
-            emit(_numbers(found))
+            print_json(_as_json(advice))
         else:
-            _show(found)
+            _print_advice(advice)
 
 
-def _tried(
+def _select_algorithms(
     names: list[str], experiment: "Experiment", batch: int, level: str, agents: int, kind: str
 ) -> "dict[str, Algorithm]":
     """Return the named algorithms; by default those for such problems and the user's own ones."""
     from ..advice.recommendation import by_name, tried
     from ..catalogue import solving
-    from ..config.previews import algorithm_of
-    from ..config.user_functions import SPELLED
+    from ..config.previews import read_named_algorithm
+    from ..config.user_functions import REFERENCE
 
-    own, there = [name for name in names if SPELLED.fullmatch(name)], solving(level)
-    if unknown := [name for name in names if name not in (*there, *own)]:
-        near = did_you_mean(unknown[0], there)
-        raise typer.BadParameter(f"no {unknown[0]!r}; {near}, or your own as mine.py:make")
-    parts = [algorithm_of(name) for name in own]
-    parts += [] if names else [part for part in experiment.algorithm if part.sources]
-    by = [name for name in names if name not in own] if names else tried(level, agents, kind)
-    found = by_name(by, batch)
-    return found | {part.label: part.build() for part in parts}
+    user_names, available = [name for name in names if REFERENCE.fullmatch(name)], solving(level)
+    if unknown := [name for name in names if name not in (*available, *user_names)]:
+        suggestion = did_you_mean(unknown[0], available)
+        raise typer.BadParameter(f"no {unknown[0]!r}; {suggestion}, or your own as mine.py:make")
+    components = [read_named_algorithm(name) for name in user_names]
+    components += [] if names else [part for part in experiment.algorithm if part.sources]
+    registry_names = (
+        [name for name in names if name not in user_names] if names else tried(level, agents, kind)
+    )
+    algorithms = by_name(registry_names, batch)
+    return algorithms | {part.label: part.build() for part in components}
 
 
-def _numbers(found: "Advice") -> dict:
+def _as_json(advice: "Advice") -> dict:
     from dataclasses import asdict
 
     return {
-        "constants": asdict(found.constants) if found.constants else None,
-        "diameter": found.diameter,
-        "rounds_to_mix": found.rounds_to_mix,
-        "target": found.target,
-        "prospects": [p._asdict() for p in found.prospects],
-        "topologies": [t._asdict() for t in found.topologies],
-        "prefer": found.best.algorithm,
-        "why": found.why,
+        "constants": asdict(advice.constants) if advice.constants else None,
+        "diameter": advice.diameter,
+        "rounds_to_mix": advice.rounds_to_mix,
+        "target": advice.target,
+        "prospects": [p._asdict() for p in advice.prospects],
+        "topologies": [t._asdict() for t in advice.topologies],
+        "prefer": advice.best.algorithm,
+        "why": advice.why,
     }
 
 
-def _show(found: "Advice") -> None:
+def _print_advice(advice: "Advice") -> None:
     from rich.console import Console
 
-    c = found.constants
+    constants = advice.constants
     console = Console(highlight=False)
     lam = ""
-    if c is not None:
-        noise = f"sigma_f = {c.sigma_f:.3g}, sigma_g = {c.sigma_g:.3g}, where the best pilot ended"
-        console.print(f"conditioning    mu_g = {c.mu_g:.3g}, L_g = {c.L_g:.3g}: {c.condition:.3g}")
+    if constants is not None:
+        noise = f"sigma_f = {constants.sigma_f:.3g}, sigma_g = {constants.sigma_g:.3g}"
+        noise += " at the end of the best pilot"
+        mu_g, L_g = constants.mu_g, constants.L_g
+        console.print(
+            f"conditioning    mu_g = {mu_g:.3g}, L_g = {L_g:.3g}, ratio {constants.condition:.3g}"
+        )
         console.print(f"noise           {noise}")
-        console.print(f"heterogeneity   {c.heterogeneity:.3g} (0: agents are alike)")
-        lam = f"lam = {c.lam:.3f}, "
+        console.print(
+            f"heterogeneity   {constants.heterogeneity:.3g} (0: all agents have the same data)"
+        )
+        lam = f"lam = {constants.lam:.3f}, "
     console.print(
-        f"network         {lam}diameter {found.diameter}, {found.rounds_to_mix} "
+        f"network         {lam}diameter {advice.diameter}, {advice.rounds_to_mix} "
         f"rounds to mix to 1/1000"
     )
-    linked = ["on links"] if found.topologies else []
+    linked = ["on links"] if advice.topologies else []
     columns = ["", "alpha", "beta", "pilot", "rounds", "samples", "MB", *linked]
-    title = f"to a metric of {found.target:.2g}, extrapolated from a pilot"
-    console.print(text_table(columns, [_prospect(p, bool(linked)) for p in found.prospects], title))
-    if found.topologies:
-        title = f"{found.best.algorithm} on other edges between the same agents"
+    title = f"cost to reach a metric of {advice.target:.2g}, extrapolated from a pilot"
+    console.print(
+        text_table(columns, [_format_prospect(p, bool(linked)) for p in advice.prospects], title)
+    )
+    if advice.topologies:
+        title = f"{advice.best.algorithm} on other edges between the same agents"
         rows = [
             (
-                t.name + " (yours)" * (t is found.topologies[0]),
-                *(str(t.edges), f"{t.lam:.3f}", f"{t.rounds:,.0f}", _duration(t.network_seconds)),
+                t.name + " (yours)" * (t is advice.topologies[0]),
+                *(
+                    str(t.edges),
+                    f"{t.lam:.3f}",
+                    f"{t.rounds:,.0f}",
+                    _format_seconds(t.network_seconds),
+                ),
             )
-            for t in found.topologies
+            for t in advice.topologies
         ]
         console.print(text_table(["", "edges", "lam", "rounds", "on links"], rows, title))
-    console.print(f"prefer {found.best.algorithm}: {found.why}", soft_wrap=True)
+    console.print(f"prefer {advice.best.algorithm}: {advice.why}", soft_wrap=True)
 
 
-def _prospect(p: "Prospect", linked: bool) -> list[str]:
+def _format_prospect(p: "Prospect", linked: bool) -> list[str]:
     """Format the table row of an algorithm: steps, pilot and cost."""
     numbers = [f"{p.numbers[n]:.3g}" if n in p.numbers else "-" for n in ("alpha", "beta")]
     cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
-    cost += [_duration(p.network_seconds)] if linked else []
+    cost += [_format_seconds(p.network_seconds)] if linked else []
     return [p.algorithm, *numbers, f"{p.metric:.2g}", *cost]
 
 
-def _duration(seconds: float | None) -> str:
-    from ..metrics.display import duration
+def _format_seconds(seconds: float | None) -> str:
+    from ..metrics.display import format_duration
 
-    return "-" if seconds is None or not math.isfinite(seconds) else duration(seconds)
+    return "-" if seconds is None or not math.isfinite(seconds) else format_duration(seconds)

@@ -9,21 +9,23 @@ from typing import Annotated, Any
 
 import typer
 
-from ..metrics.display import talk, undisplayed
+from ..metrics.display import print_message, suppress_display
 
-BEGUN = time.monotonic()  # start time of the command
+STARTED = time.monotonic()  # start time of the command
 FAILED, BAD_INPUT, DIVERGED, INTERRUPTED = 1, 2, 3, 130
-CODES = (
-    "Exit codes: 0 done, 1 failed, 2 bad input (all mistakes are listed), 3 a run diverged, "
-    "130 interrupted (`diamond resume` goes on)."
+EXIT_CODES = (
+    "Exit codes: 0 success, 1 failure, 2 bad input (all mistakes are listed), 3 a run diverged, "
+    "130 interrupted (`diamond resume` continues a run)."
 )
 PACKAGE = "diamond-bilevel"
 # Packages beyond JAX and numpy that commands need, with the extra that installs each; "" means the
 # package itself.
-NEEDED = dict.fromkeys(("networkx", "pydantic", "rich", "safetensors", "scipy", "tomli_w"), "")
-NEEDED |= {"matplotlib": "[plot]"}
-NEEDED |= dict.fromkeys(("PIL", "platformdirs", "pooch", "tqdm"), "[data]")
-NEEDED |= dict.fromkeys(("cryptography", "msgpack"), "[net]") | {"pyarrow": "[parquet]"}
+EXTRA_BY_PACKAGE = dict.fromkeys(
+    ("networkx", "pydantic", "rich", "safetensors", "scipy", "tomli_w"), ""
+)
+EXTRA_BY_PACKAGE |= {"matplotlib": "[plot]"}
+EXTRA_BY_PACKAGE |= dict.fromkeys(("PIL", "platformdirs", "pooch", "tqdm"), "[data]")
+EXTRA_BY_PACKAGE |= dict.fromkeys(("cryptography", "msgpack"), "[net]") | {"pyarrow": "[parquet]"}
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 app = typer.Typer(
@@ -34,28 +36,31 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
+def _print_version(is_requested: bool) -> None:
     """Print the version and exit."""
-    if asked:
+    if is_requested:
         from .._version import __version__
 
         typer.echo(f"diamond {__version__}")
         raise typer.Exit
 
 
-@app.callback(epilog=CODES)
+@app.callback(epilog=EXIT_CODES)
 def main(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
-    """Decentralized bilevel optimization: agents on a network, private data, no server."""
+    """Decentralized bilevel optimization: agents on a network, private data, no server.
+
+    Start with `diamond demo`, or write an experiment with `diamond new` and run it.
+    """
 
 
-def emit(result: Any) -> None:
+def print_json(result: Any) -> None:
     """Print a result as JSON."""
     from ..records.strict_json import dumps
 
@@ -63,27 +68,27 @@ def emit(result: Any) -> None:
 
 
 @contextmanager
-def reported() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Print bad input, failures and warnings as plain messages without tracebacks."""
     try:
-        with undisplayed(), warnings.catch_warnings():  # commands show progress themselves
-            warnings.showwarning = lambda message, *_, **__: talk(f"{message}", "yellow")
+        with suppress_display(), warnings.catch_warnings():  # commands show progress themselves
+            warnings.showwarning = lambda message, *_, **__: print_message(f"{message}", "yellow")
             yield
     except typer.Exit:
         raise
     except Exception as error:
-        code = _tell(error)
+        code = _report_error(error)
         if code is None:
             raise
         raise typer.Exit(code) from None
 
 
-def _tell(error: Exception) -> int | None:
+def _report_error(error: Exception) -> int | None:
     """Print the message of an error and return its exit code; None if the user did not cause it."""
-    missing = (getattr(error, "name", None) or "").split(".")[0]
-    if isinstance(error, ModuleNotFoundError) and missing in NEEDED:
-        said = f"{missing} is not installed: pip install '{PACKAGE}{NEEDED[missing]}'"
-        typer.echo(said, err=True)  # not by rich, which may be the missing package
+    package = (getattr(error, "name", None) or "").split(".")[0]
+    if isinstance(error, ModuleNotFoundError) and package in EXTRA_BY_PACKAGE:
+        message = f"{package} is not installed: pip install '{PACKAGE}{EXTRA_BY_PACKAGE[package]}'"
+        typer.echo(message, err=True)  # not by rich, which may be the missing package
         return FAILED
     from ..data import DataError
     from ..hardware.memory import TooLarge
@@ -93,21 +98,21 @@ def _tell(error: Exception) -> int | None:
 
     # Unless this module was imported, its error cannot have been raised. Importing it here could
     # fail, since pydantic may be missing.
-    experiments = sys.modules.get("diamond.config.validation_errors")
-    if experiments and isinstance(error, experiments.BadExperiment):
+    validation_errors = sys.modules.get("diamond.config.validation_errors")
+    if validation_errors and isinstance(error, validation_errors.BadExperiment):
         count = len(error.mistakes)
-        talk(f"{error.source}: {count} mistake{'s' * (count != 1)}", "bold red")
+        print_message(f"{error.source}: {count} mistake{'s' * (count != 1)}", "bold red")
         for mistake in error.mistakes:
-            talk(f"  {mistake}")
+            print_message(f"  {mistake}")
         return BAD_INPUT
-    known = DataError, FileNotFoundError, FileExistsError, TooLarge, DamagedRun, Lost
-    if isinstance(error, known):
-        talk(str(error), "red")
+    bad_input = DataError, FileNotFoundError, FileExistsError, TooLarge, DamagedRun, Lost
+    if isinstance(error, bad_input):
+        print_message(str(error), "red")
         return BAD_INPUT
     if isinstance(error, Busy):
-        talk(str(error), "red")
+        print_message(str(error), "red")
         return FAILED
     if isinstance(error, OSError) and error.filename is not None:
-        talk(f"{error.filename}: {error.strerror}", "red")
+        print_message(f"{error.filename}: {error.strerror}", "red")
         return BAD_INPUT if isinstance(error, NotADirectoryError) else FAILED
     return None

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import INTERRUPTED, Json, app, emit, reported, talk
-from .experiment_commands import Quiet, start
+from .app import INTERRUPTED, Json, app, print_json, print_message, report_errors
+from .experiment_commands import Quiet, prepare_jax
 from .terminal_tables import text_table
 
 if TYPE_CHECKING:
@@ -68,50 +68,53 @@ def bench(
     The results are a folder of plain files and a page. Run the same command again to continue an
     interrupted benchmark.
     """
-    with reported():
-        start()
+    with report_errors():
+        prepare_jax()
         from ..bench import leaderboard_page, suite_results
-        from ..bench import suite as read
+        from ..bench import suite as read_suite
 
-        words = lambda text: None if text is None else tuple(filter(None, text.split(",")))
-        changes = {"methods": words(methods), "cases": words(cases)}
-        found = read(suite, settings=settings, seeds=seeds, **changes)
-        folder = out / found.name
-        many = processes or _abreast()
+        split_names = lambda text: None if text is None else tuple(filter(None, text.split(",")))
+        changes = {"methods": split_names(methods), "cases": split_names(cases)}
+        selected = read_suite(suite, settings=settings, seeds=seeds, **changes)
+        folder = out / selected.name
+        process_count = processes or _default_processes()
         if not quiet:
-            talk(
-                f"{found.name}: {len(found.pairs)} pairs of method and case, {found.settings} "
-                f"settings each, {found.seeds} seeds: {found.runs:,} runs, {many} at a time"
+            print_message(
+                f"{selected.name}: {len(selected.pairs)} pairs of method and case, "
+                f"{selected.settings} settings each, {selected.seeds} seeds: {selected.runs:,} "
+                f"runs, {process_count} at a time"
             )
         limit = {} if minutes is None else {"seconds": 60 * minutes}
-        pairs = _run_suite(found, folder, many, quiet, **limit)
-        if len(pairs) < len(found.pairs):
-            talk(
-                f"time is up: {len(pairs)} of {len(found.pairs)} pairs are made, the same command "
-                "goes on",
+        pairs = _run_suite(selected, folder, process_count, quiet, **limit)
+        if len(pairs) < len(selected.pairs):
+            print_message(
+                f"time limit reached: {len(pairs)} of {len(selected.pairs)} pairs are done; run "
+                "the same command again to continue",
                 "yellow",
             )
         if not pairs:
             raise typer.Exit(INTERRUPTED)
-        made = suite_results.results(found, pairs, many)
-        suite_results.write(folder, made)
-        written = leaderboard_page.build(made, folder / "page.html")
+        results = suite_results.results(selected, pairs, process_count)
+        suite_results.write(folder, results)
+        written = leaderboard_page.build(results, folder / "page.html")
     if json:
-        emit({"folder": str(folder), "page": str(written), "methods": suite_results.summary(made)})
+        print_json(
+            {"folder": str(folder), "page": str(written), "methods": suite_results.summary(results)}
+        )
     elif latex:
-        typer.echo(suite_results.as_latex(made), nl=False)
+        typer.echo(suite_results.as_latex(results), nl=False)
     else:
-        _show(suite_results.summary(made))
+        _print_summary(suite_results.summary(results))
         typer.echo(f"page: {written}")
 
 
-def _abreast() -> int:
+def _default_processes() -> int:
     """Return the number of cores of this process; 1 if an accelerator does the work."""
     import jax
 
-    from ..hardware.cores import cores
+    from ..hardware.cores import available_cores
 
-    return len(cores()) if jax.default_backend() == "cpu" else 1
+    return len(available_cores()) if jax.default_backend() == "cpu" else 1
 
 
 def _run_suite(
@@ -126,10 +129,10 @@ def _run_suite(
         return run_suite(suite, folder, processes, report, **limit)
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _print_summary(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
 
     columns = ["method", "cases solved", "without tuning", "shared-case rank by calls"]
-    rank = lambda row: "-" if row["rank"] != row["rank"] else f"{row['rank']:.2f}"
-    shown = [(row["method"], row["solved"], row["untuned"], rank(row)) for row in rows]
-    Console(highlight=False).print(text_table(columns, shown))
+    format_rank = lambda row: "-" if row["rank"] != row["rank"] else f"{row['rank']:.2f}"
+    cells = [(row["method"], row["solved"], row["untuned"], format_rank(row)) for row in rows]
+    Console(highlight=False).print(text_table(columns, cells))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import Json, app, emit, reported, talk
-from .experiment_commands import Out, Quiet, executed, start
-from .interrupt_handling import interruptible
-from .sites_demo_command import demo_of_peers
+from .app import Json, app, print_json, print_message, report_errors
+from .experiment_commands import Out, Quiet, execute_plan, prepare_jax
+from .interrupt_handling import exit_on_interrupt
+from .sites_demo_command import demo_of_sites
 from .terminal_tables import text_table
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ LEGEND = (
 
 
 @app.command()
-def demo_experiment(
+def demo(
     picture: Annotated[Path, typer.Option(help="File to draw the curves into.")] = Path("demo.png"),
     out: Out = Path("runs"),
     quiet: Quiet = False,
@@ -39,51 +39,55 @@ def demo_experiment(
 ) -> None:
     """Run DIAMOND, GT-SGD, M-SGD and D-SGD on built-in digits: a table, a picture and a report."""
     if peers:
-        demo_of_peers(out, quiet, json)
+        demo_of_sites(out, quiet, json)
         return
-    with reported(), interruptible():
+    with report_errors(), exit_on_interrupt():
         if not quiet:
-            talk("starting JAX and compiling ...", "dim")
+            print_message("starting JAX and compiling ...", "dim")
         import_module("matplotlib")  # if it is missing, fail now and not after the runs
-        start()
-        from ..config.experiment_file import read
-        from ..experiment.job_runner import begin, comparison
+        prepare_jax()
+        from ..config.experiment_file import validate
+        from ..experiment.job_runner import plan_comparison, write_comparison_file
         from ..records import plot
         from ..records.folder_reader import open_run
         from ..records.result_table import rows
         from ..report import build
         from ..templates import demo_experiment
 
-        plan = comparison(read(demo_experiment.settings(), Path(), "the demo"), out, "the demo")
+        plan = plan_comparison(
+            validate(demo_experiment.settings(), Path(), "the demo"), out, "the demo"
+        )
         network = plan.experiment.network[0].build()
         if not quiet:
-            talk(f"1,797 digits over 9 agents by label, {network}", "dim")
-        begin(plan)
-        executed(plan, quiet, {})
+            print_message(f"1,797 digits over 9 agents by label, {network}", "dim")
+        write_comparison_file(plan)
+        execute_plan(plan, quiet, {})
         runs = {job.experiment.algorithm[0].label: open_run(path) for job, path in plan.jobs}
         title = f"digits, 9 agents by label, {network.name}, lam = {network.lam:.2f}"
         plot.convergence(runs, picture, title)
         page = build([plan.path], plan.path / "report.html")
         if json:
-            made = {"picture": str(picture), "report": str(page)}
-            emit({"folder": str(plan.path), "runs": rows(list(runs.values())), **made})
+            files = {"picture": str(picture), "report": str(page)}
+            print_json({"folder": str(plan.path), "runs": rows(list(runs.values())), **files})
             return
-        _print(runs, plan.experiment.rounds)
+        _print_results(runs, plan.experiment.rounds)
         typer.echo(f"curves: {picture}\nreport: {page}\nruns:   {plan.path}")
 
 
-def _print(runs: Mapping[str, "Stored"], rounds: int) -> None:
+def _print_results(runs: Mapping[str, "Stored"], rounds: int) -> None:
     """Print the final numbers of each method."""
     from rich.console import Console
 
     title = f"{rounds} rounds, each method with its best constants of one grid"
     console = Console()
-    console.print(text_table(COLUMNS, [_row(name, run) for name, run in runs.items()], title))
+    console.print(
+        text_table(COLUMNS, [_format_row(name, run) for name, run in runs.items()], title)
+    )
     console.print(LEGEND, style="dim")
 
 
-def _row(name: str, run: "Stored") -> list[str]:
-    course, last = [line["metric"] for line in run.lines[1:]], run.last
+def _format_row(name: str, run: "Stored") -> list[str]:
+    metrics, last = [line["metric"] for line in run.lines[1:]], run.last
     losses = [f"{last[key]:.3f}" for key in ("upper_loss", "local_loss", "accuracy")]
-    spent = [f"{last['samples']:,.0f}", f"{last['bytes'] / 1e6:.1f}", f"{last['seconds']:.1f}"]
-    return [name, *losses, f"{sum(course) / len(course):.4f}", *spent]
+    costs = [f"{last['samples']:,.0f}", f"{last['bytes'] / 1e6:.1f}", f"{last['seconds']:.1f}"]
+    return [name, *losses, f"{sum(metrics) / len(metrics):.4f}", *costs]

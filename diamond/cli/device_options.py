@@ -10,18 +10,18 @@ from typing import Any
 
 import typer
 
-from .app import BAD_INPUT, FAILED, talk
+from .app import BAD_INPUT, FAILED, print_message
 
 
-def asked_for(devices: str, hosts: str) -> list[str]:
+def device_changes(devices: str, hosts: str) -> list[str]:
     """Return the change of the experiment that --devices and --hosts stand for."""
-    chosen = devices or ("all" if hosts else "")
-    if not chosen:
+    selection = devices or ("all" if hosts else "")
+    if not selection:
         return []
-    return [f"devices={chosen}" if chosen.isdigit() else f'devices="{chosen}"']
+    return [f"devices={selection}" if selection.isdigit() else f'devices="{selection}"']
 
 
-def recorded(folder: Path) -> Any:
+def recorded_devices(folder: Path) -> Any:
     """Read the devices that the run in `folder` was started on."""
     try:
         return tomllib.loads((folder / "config.toml").read_text()).get("devices")
@@ -29,25 +29,27 @@ def recorded(folder: Path) -> Any:
         return None  # opening the folder later reports the cause
 
 
-def show_cores(devices: Any) -> None:
+def expose_cores(devices: Any) -> None:
     """Make JAX show every core as a device if `devices` is "cores"; call before using JAX."""
     if devices == "cores":
         import jax
 
-        from ..hardware.cores import cores
+        from ..hardware.cores import available_cores
 
-        jax.config.update("jax_num_cpu_devices", len(cores()))
+        jax.config.update("jax_num_cpu_devices", len(available_cores()))
 
 
 @contextmanager
-def joined(hosts: str, rank: int | None, size: int | None) -> Iterator[None]:
+def join_processes(hosts: str, rank: int | None, size: int | None) -> Iterator[None]:
     """Join the job as one of several processes, if --hosts is given.
 
     If another process of the job is lost, this process exits with an explanation.
     """
     if not hosts:
         if rank is not None or size is not None:
-            talk("--rank and --size go with --hosts: where does process 0 listen?", "red")
+            print_message(
+                "--rank and --size need --hosts HOST:PORT, the address of process 0", "red"
+            )
             raise typer.Exit(BAD_INPUT)
         yield
         return
@@ -55,32 +57,34 @@ def joined(hosts: str, rank: int | None, size: int | None) -> Iterator[None]:
 
     from ..engine.multi_host import join
 
-    known = hosts != "auto"
-    if known and (rank is None or size is None or ":" not in hosts):
-        talk("--hosts HOST:PORT takes --rank and --size too; under a launcher, say auto", "red")
+    has_address = hosts != "auto"
+    if has_address and (rank is None or size is None or ":" not in hosts):
+        print_message(
+            "--hosts HOST:PORT needs --rank and --size; under a launcher, use --hosts auto", "red"
+        )
         raise typer.Exit(BAD_INPUT)
-    _keep_the_output_clean()
-    join(hosts if known else None, rank, size)
+    _redirect_library_output()
+    join(hosts if has_address else None, rank, size)
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         reason = str(error).splitlines()[0]
-        talk(
-            f"another process of this job is lost ({reason}); start all of them again with "
-            f"`diamond resume`, on as many devices as you like",
+        print_message(
+            f"another process of this job was lost ({reason}); start all processes again with "
+            f"`diamond resume`, on any number of devices",
             "red",
         )
         os._exit(FAILED)  # jax.distributed's shutdown would wait for the lost process
 
 
-def _keep_the_output_clean() -> None:
+def _redirect_library_output() -> None:
     """Redirect the output of libraries to stderr; the command's own output stays on stdout."""
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
 
-def leading() -> bool:
+def is_first_process() -> bool:
     """Return whether this process writes files and prints messages."""
-    from ..engine.multi_host import first
+    from ..engine.multi_host import is_first_process
 
-    return first()
+    return is_first_process()

@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import DIVERGED, FAILED, INTERRUPTED, Json, app, emit, reported, talk
-from .device_options import asked_for, joined, leading, recorded, show_cores
-from .interrupt_handling import check_interrupt, gently, interruptible
+from .app import DIVERGED, FAILED, INTERRUPTED, Json, app, print_json, print_message, report_errors
+from .device_options import (
+    device_changes,
+    expose_cores,
+    is_first_process,
+    join_processes,
+    recorded_devices,
+)
+from .interrupt_handling import check_interrupt, exit_on_interrupt, stop_at_evaluation
 
 if TYPE_CHECKING:
     from ..config.experiment_file import Experiment
     from ..experiment.execution import ResumeOverrides
     from ..experiment.job_runner import Plan
 
-File = Annotated[Path, typer.Argument(help="Experiment, a TOML file.")]
+File = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 Set = Annotated[
     list[str],
     typer.Option(
@@ -27,7 +33,7 @@ Rounds = Annotated[
     int | None,
     typer.Option(
         help="Number of rounds. If a shorter run of this file exists, it is extended. Default: "
-        "that of the file.",
+        "`rounds` in the file.",
         min=0,
     ),
 ]
@@ -35,8 +41,8 @@ Out = Annotated[Path, typer.Option(help="Folder in which the folder of the run i
 Devices = Annotated[
     str,
     typer.Option(
-        help="Devices to shard the agents over: 'cores', 'all', or a number. Default: those of the "
-        "experiment."
+        help="Devices to shard the agents over: 'cores', 'all', or a number. Default: `devices` in "
+        "the file, or one device."
     ),
 ]
 Hosts = Annotated[
@@ -47,9 +53,16 @@ Hosts = Annotated[
         "process."
     ),
 ]
-Rank = Annotated[int | None, typer.Option(help="With --hosts: number of this process, from 0.")]
-Size = Annotated[int | None, typer.Option(help="With --hosts: number of processes.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
+Rank = Annotated[
+    int | None,
+    typer.Option(
+        help="With --hosts HOST:PORT: number of this process, 0 for the first. Default: none."
+    ),
+]
+Size = Annotated[
+    int | None, typer.Option(help="With --hosts HOST:PORT: number of processes. Default: none.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")]
 
 
 @app.command()
@@ -60,33 +73,33 @@ def new(
     folder: Annotated[Path, typer.Option(help="Folder to write the files into.")] = Path(),
     problem: Annotated[
         str | None,
-        typer.Option(help="Problem of the gallery. Default: a template of your own problem."),
+        typer.Option(help="Problem of the gallery. Default: a template for your own problem."),
     ] = None,
 ) -> None:
-    """Write a commented experiment and a problem of your own, ready to run."""
-    with reported():
+    """Write a commented experiment and a template of your own problem, ready to run."""
+    with report_errors():
         from ..templates.experiment_template import write
 
         for path in write(folder, name, problem):
             typer.echo(path)
-    talk(f"try it:  diamond run {folder / name}.toml")
+    print_message(f"try it:  diamond run {folder / name}.toml")
 
 
 @app.command()
 def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
     """Report every mistake in an experiment and estimate its cost, without running it."""
-    with reported(), interruptible():
-        start()
-        from ..experiment.job_runner import comparison, every_mistake
-        from .forecast_output import as_dict, show
+    with report_errors(), exit_on_interrupt():
+        prepare_jax()
+        from ..experiment.job_runner import load_and_check, plan_comparison
+        from .forecast_output import as_dict, print_forecasts
 
-        plan = comparison(every_mistake(file, set), Path("runs"), str(file))
-        found = plan.forecasts()
+        plan = plan_comparison(load_and_check(file, set), Path("runs"), str(file))
+        forecasts = plan.forecasts()
         if json:
             notes = {"notes": list(plan.problem.notes)} if plan.problem.notes else {}
-            emit({"file": str(file), "mistakes": [], "runs": as_dict(found)} | notes)
+            print_json({"file": str(file), "mistakes": [], "runs": as_dict(forecasts)} | notes)
         else:
-            show(plan, found)
+            print_forecasts(plan, forecasts)
 
 
 @app.command()
@@ -103,19 +116,19 @@ def run(
     json: Json = False,
 ) -> None:
     """Run the experiment of a file once, into a folder that `diamond resume` can continue."""
-    with reported(), interruptible(), joined(hosts, rank, size):
-        with continuable():
-            start()
+    with report_errors(), exit_on_interrupt(), join_processes(hosts, rank, size):
+        with explain_interrupt():
+            prepare_jax()
             from ..config.experiment_file import load
-            from ..experiment.job_runner import single
+            from ..experiment.job_runner import plan_run
 
-            asked = asked_for(devices, hosts)
-            more = [] if rounds is None else [f"rounds={rounds}"]
-            experiment = load(file, [*set, *asked, *more])
-            show_cores(experiment.devices)
-            plan = None if rounds is None else _extended(experiment, out, quiet)
-            plan = plan or single(experiment, out, str(file))
-        _go(plan, quiet, json, estimate=not hosts)
+            device_settings = device_changes(devices, hosts)
+            round_settings = [] if rounds is None else [f"rounds={rounds}"]
+            experiment = load(file, [*set, *device_settings, *round_settings])
+            expose_cores(experiment.devices)
+            plan = None if rounds is None else _plan_extension(experiment, out, quiet)
+            plan = plan or plan_run(experiment, out, str(file))
+        _execute_and_report(plan, quiet, json, estimate=not hosts)
 
 
 @app.command()
@@ -126,18 +139,21 @@ def compare(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run every algorithm of a file on every network from every seed; lists are sweeps."""
-    with reported(), interruptible():
-        with continuable():
-            start()
+    """Run every algorithm of a file on every network from every seed.
+
+    A list as the value of an option, as in alpha = [0.1, 0.3], runs each of its values.
+    """
+    with report_errors(), exit_on_interrupt():
+        with explain_interrupt():
+            prepare_jax()
             from ..config.experiment_file import load
-            from ..experiment.job_runner import begin, comparison
+            from ..experiment.job_runner import plan_comparison, write_comparison_file
             from ..records.write_check import room
 
-            plan = comparison(load(file, set), out, str(file))
-            room(plan.path, plan.size)
-        begin(plan)
-        _go(plan, quiet, json)
+            plan = plan_comparison(load(file, set), out, str(file))
+            room(plan.path, plan.checkpoint_bytes)
+        write_comparison_file(plan)
+        _execute_and_report(plan, quiet, json)
 
 
 @app.command()
@@ -164,36 +180,38 @@ def resume(
     json: Json = False,
 ) -> None:
     """Continue an interrupted run or comparison; the result equals that of an uninterrupted run."""
-    with reported(), interruptible(), joined(hosts, rank, size):
-        start()
+    with report_errors(), exit_on_interrupt(), join_processes(hosts, rank, size):
+        prepare_jax()
         from ..experiment.execution import ResumeOverrides
-        from ..experiment.job_runner import again
+        from ..experiment.job_runner import plan_resume
 
-        chosen = devices or ("all" if hosts else "")
-        show_cores(chosen or recorded(folder))
-        others = int(chosen) if chosen.isdigit() else chosen or None
+        selection = devices or ("all" if hosts else "")
+        expose_cores(selection or recorded_devices(folder))
+        new_devices = int(selection) if selection.isdigit() else selection or None
         overrides = ResumeOverrides(restart, changed_data)
-        _go(again(folder, others), quiet, json, estimate=False, overrides=overrides)
+        _execute_and_report(
+            plan_resume(folder, new_devices), quiet, json, estimate=False, overrides=overrides
+        )
 
 
-def _extended(experiment: "Experiment", out: Path, quiet: bool) -> "Plan | None":
+def _plan_extension(experiment: "Experiment", out: Path, quiet: bool) -> "Plan | None":
     """Return the plan that extends a shorter run of the same experiment; None if there is none."""
-    from ..experiment.extension import extended
+    from ..experiment.extension import plan_extension
 
-    plan = extended(experiment, out)
+    plan = plan_extension(experiment, out)
     if plan and not quiet:
-        talk(f"going on with {plan.path}, up to round {experiment.rounds:,}")
+        print_message(f"extending {plan.path} to round {experiment.rounds:,}")
     return plan
 
 
-def start() -> None:
+def prepare_jax() -> None:
     """Enable the persistent compilation cache of JAX."""
-    from ..hardware.compilation_cache import compile_cache
+    from ..hardware.compilation_cache import enable_compile_cache
 
-    compile_cache()
+    enable_compile_cache()
 
 
-def _go(
+def _execute_and_report(
     plan: "Plan",
     quiet: bool,
     json: bool,
@@ -204,46 +222,48 @@ def _go(
     from ..records.folder_reader import open_run
     from ..records.result_table import over_seeds, rows
     from ..records.write_check import room
-    from .forecast_output import summary
+    from .forecast_output import summarize
     from .terminal_tables import print_table
 
-    if not leading():
-        plan.assist()
+    if not is_first_process():
+        plan.run_as_follower()
         return
     for note in () if quiet else plan.problem.notes:
-        talk(note, "dim")
-    room(plan.path, plan.size)
+        print_message(note, "dim")
+    room(plan.path, plan.checkpoint_bytes)
     compiled: dict[str, float] = {}
     if estimate:
-        with continuable(plan.path):
+        with explain_interrupt(plan.path):
             if not quiet:
-                talk("compiling, and trying a few rounds ...", "dim")
-            found = plan.forecasts(skip_failures=True)
+                print_message("compiling and timing a few rounds ...", "dim")
+            forecasts = plan.forecasts(skip_failures=True)
             check_interrupt()
-            compiled = {name: forecast.compile_seconds for name, forecast in found.items()}
+            compiled = {name: forecast.compile_seconds for name, forecast in forecasts.items()}
             if not quiet:
-                talk(summary(plan, found), "dim")
-    manifests = executed(plan, quiet, compiled, overrides)
+                print_message(summarize(plan, forecasts), "dim")
+    manifests = execute_plan(plan, quiet, compiled, overrides)
     table = rows([open_run(path) for _, path in plan.jobs])
-    stopped = {one["name"]: one["message"] for one in manifests if _has_stopped(one)}
+    stop_reasons = {
+        manifest["name"]: manifest["message"] for manifest in manifests if _stopped_early(manifest)
+    }
     if json:
-        emit({"folder": str(plan.path), "runs": table, "stopped": stopped})
+        print_json({"folder": str(plan.path), "runs": table, "stopped": stop_reasons})
     else:
         print_table(table)
         if len(plan.experiment.seed) > 1:
             typer.echo("\nover the seeds:")
             print_table(over_seeds(table))
-        for name, why in stopped.items():
-            typer.echo(why if len(manifests) == 1 else f"{name} {why}")
+        for name, reason in stop_reasons.items():
+            typer.echo(reason if len(manifests) == 1 else f"{name} {reason}")
         typer.echo(f"folder: {plan.path}")
         if len(manifests) == 1:
             if best := manifests[0].get("answer", {}).get("best"):
                 typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
             typer.echo(f"digest: {manifests[0]['digest']}")
-    _end(manifests, plan.path)
+    _exit_with_status(manifests, plan.path)
 
 
-def executed(
+def execute_plan(
     plan: "Plan",
     quiet: bool,
     compiled: dict[str, float],
@@ -251,44 +271,52 @@ def executed(
 ) -> list[dict[str, Any]]:
     """Execute a plan under a progress display and return the manifests; handle Ctrl-C."""
     from ..experiment.execution import ResumeOverrides
-    from .progress_bars import watching
+    from .progress_bars import show_progress
 
-    with continuable(plan.path), gently() as stopped, watching(plan, quiet) as listener:
-        return plan.execute(listener, stopped, compiled, overrides or ResumeOverrides())
+    with (
+        explain_interrupt(plan.path),
+        stop_at_evaluation() as should_stop,
+        show_progress(plan, quiet) as listener,
+    ):
+        return plan.execute(listener, should_stop, compiled, overrides or ResumeOverrides())
 
 
 @contextmanager
-def continuable(folder: Path | None = None) -> Iterator[None]:
+def explain_interrupt(folder: Path | None = None) -> Iterator[None]:
     """On Ctrl-C, print how to continue: by `diamond resume` once `folder` exists."""
     try:
         yield
     except KeyboardInterrupt:
-        written = folder is not None and folder.exists()
+        has_folder = folder is not None and folder.exists()
         remedy = (
-            f"go on with:  diamond resume {folder}"
-            if written
-            else "nothing was written: repeat the command to begin"
+            f"continue with:  diamond resume {folder}"
+            if has_folder
+            else "nothing was written; run the command again to start"
         )
-        talk(f"interrupted; {remedy}", "yellow")
+        print_message(f"interrupted; {remedy}", "yellow")
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _has_stopped(manifest: dict[str, Any]) -> bool:
+def _stopped_early(manifest: dict[str, Any]) -> bool:
     """Return whether a run ended before its last round, at a target or a spent budget."""
     return manifest["status"] == "finished" and bool(manifest["message"])
 
 
-def _end(manifests: list[dict[str, Any]], folder: Path) -> None:
+def _exit_with_status(manifests: list[dict[str, Any]], folder: Path) -> None:
     """Print which runs failed or diverged, and why; exit with the code of the worst."""
     failed = [manifest for manifest in manifests if manifest["status"] == "interrupted"]
     for manifest in failed:
-        talk(f"{manifest['name']} failed: {manifest['message']}", "red")
+        print_message(f"{manifest['name']} failed: {manifest['message']}", "red")
     diverged = [manifest for manifest in manifests if manifest["status"] == "diverged"]
     for manifest in diverged:
-        talk(f"{manifest['name']} {manifest['message'].split('. The state before')[0]}", "red")
+        print_message(
+            f"{manifest['name']} {manifest['message'].split('. The state before')[0]}", "red"
+        )
     if failed:
-        done = len(manifests) - len(failed)
-        talk(f"{done} done; try the others again with:  diamond resume {folder}", "yellow")
+        finished_count = len(manifests) - len(failed)
+        print_message(
+            f"{finished_count} finished; retry the others with:  diamond resume {folder}", "yellow"
+        )
         raise typer.Exit(FAILED)
     if diverged:
         raise typer.Exit(DIVERGED)

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from .app import Json, app, emit, reported
+from .app import Json, app, print_json, report_errors
 
-Data = Annotated[
+DataFolder = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the data sets. Default: the usual locations.", envvar="DIAMOND_DATA"
+        help="Folder of the data sets. Default: the cache of downloads.",
+        envvar="DIAMOND_DATA",
     ),
 ]
 
@@ -26,18 +27,18 @@ def network(
     json: Json = False,
 ) -> None:
     """Draw a network, print its mixing rate, and check its mixing matrix."""
-    with reported():
-        from ..config.previews import network_of
+    with report_errors():
+        from ..config.previews import preview_network
         from ..network.network_plot import draw
 
-        made, numbers = network_of(spec)
-        numbers["picture"] = str(draw(made, picture))
+        network_built, numbers = preview_network(spec)
+        numbers["picture"] = str(draw(network_built, picture))
         if json:
-            emit(numbers)
+            print_json(numbers)
         else:
-            typer.echo(str(made))
+            typer.echo(str(network_built))
             for name, value in numbers.items():
-                typer.echo(f"{name.replace('_', ' ')}: {_said(value)}")
+                typer.echo(f"{name.replace('_', ' ')}: {_format_value(value)}")
 
 
 @app.command()
@@ -83,32 +84,34 @@ def data(
     real: Annotated[
         bool, typer.Option("--real", help="Treat labels as real numbers to regress on.")
     ] = False,
-    folder: Data = None,
+    folder: DataFolder = None,
     json: Json = False,
 ) -> None:
     """List the data sets and their locations; for one data set, show the rows of each agent."""
-    with reported():
-        from ..config.previews import data_at_hand, dealt_out
+    with report_errors():
+        from ..config.previews import locate_datasets, preview_partition
 
         if not dataset:
-            found = data_at_hand(folder)
+            locations = locate_datasets(folder)
             if json:
-                emit(found)
+                print_json(locations)
             else:
-                for name, place in found.items():
-                    typer.echo(f"{name:9} {place or 'not found; downloaded when first used'}")
+                for name, location in locations.items():
+                    typer.echo(
+                        f"{name:9} {location or 'not locations; downloaded when first used'}"
+                    )
             return
-        parts = [name.strip() for given in features or () for name in given.split(",")]
-        columns = None if features is None else list(filter(None, parts))
-        given = dataset, agents, partition, seed, folder, label, site, real, columns
-        said, numbers = dealt_out(*given, hashed, text, missing_values)
+        names = [name.strip() for arguments in features or () for name in arguments.split(",")]
+        columns = None if features is None else list(filter(None, names))
+        arguments = dataset, agents, partition, seed, folder, label, site, real, columns
+        description, numbers = preview_partition(*arguments, hashed, text, missing_values)
         if json:
-            emit(numbers)
+            print_json(numbers)
         else:
-            typer.echo(said)
+            typer.echo(description)
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from .app import INTERRUPTED, talk
+from .app import INTERRUPTED, print_message
 
-STOPPING = "stopping after this chunk of rounds; once more: at once"
+STOPPING = "stopping at the next evaluation; press Ctrl-C again to stop immediately"
 
 # Whether Ctrl-C was pressed in this command. KeyboardInterrupt alone is not enough: Python drops an
 # exception that is raised in a callback of the garbage collector or of a weak reference, and JAX
@@ -21,17 +21,17 @@ _requested = threading.Event()
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def exit_on_interrupt() -> Iterator[None]:
     """End the command with exit code 130 if Ctrl-C is pressed at any time inside."""
     _requested.clear()
     try:
-        with _handled(_raise_interrupt, signal.SIGINT):
+        with _handle_signals(_raise_interrupt, signal.SIGINT):
             yield
     except KeyboardInterrupt:
-        talk("interrupted", "yellow")
+        print_message("interrupted", "yellow")
         raise typer.Exit(INTERRUPTED) from None
     if _requested.is_set():
-        talk("interrupted; all the work was done already", "yellow")
+        print_message("interrupted, but the work was already finished", "yellow")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -42,19 +42,19 @@ def check_interrupt() -> None:
 
 
 @contextmanager
-def gently() -> Iterator[Callable[[], bool]]:
+def stop_at_evaluation() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether to stop; a second Ctrl-C stops immediately."""
 
-    def ask(number: int, frame: Any) -> None:
+    def request_stop(number: int, frame: Any) -> None:
         if _requested.is_set():
             raise KeyboardInterrupt
         _requested.set()
         try:
-            talk(STOPPING, "yellow")
+            print_message(STOPPING, "yellow")
         except Exception:  # the signal interrupted a write or an import of rich
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{STOPPING}\n".encode())
 
-    with _handled(ask, signal.SIGINT, signal.SIGTERM):
+    with _handle_signals(request_stop, signal.SIGINT, signal.SIGTERM):
         yield _requested.is_set
 
 
@@ -64,7 +64,9 @@ def _raise_interrupt(number: int, frame: Any) -> None:
 
 
 @contextmanager
-def _handled(handler: Callable[[int, Any], None], *signals: signal.Signals) -> Iterator[None]:
+def _handle_signals(
+    handler: Callable[[int, Any], None], *signals: signal.Signals
+) -> Iterator[None]:
     """Handle `signals` by `handler`; in the main thread only, which alone receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield

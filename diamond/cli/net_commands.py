@@ -6,50 +6,55 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import FAILED, Json, app, emit, reported, talk
+from .app import FAILED, Json, app, print_json, print_message, report_errors
 from .net_site_setup import (
-    Connect,
-    Place,
-    Rows,
-    agreed,
-    built,
-    digest_of,
-    installed,
-    own_problem,
-    plainly,
+    BundleFolder,
+    ConnectSeconds,
+    DataFile,
+    build_problem,
+    compute_digest,
+    load_site,
     private_files,
+    report_site_errors,
+    require_net_packages,
+    site_problem,
 )
 
 if TYPE_CHECKING:
     from ..peers.roster import Bundle
     from ..peers.site_agent import Agent
-    from ..peers.timeouts import Limits
+    from ..peers.timeouts import Timeouts
 
-net = typer.Typer(no_args_is_help=True, help="Run sites together, without a server.")
+net = typer.Typer(
+    no_args_is_help=True, help="Run several sites together over mutual TLS, without a server."
+)
 app.add_typer(net, name="net")
 
-Own = Annotated[
+ProblemFunction = Annotated[
     str | None,
     typer.Option(
         "--problem",
-        help="Your problem, as in my_problem.py:make. Default: that of the federation's file.",
+        help="Your problem, as in my_problem.py:make. Default: `problem` in the federation's file.",
     ),
 ]
-Answer = Annotated[float, typer.Option("--round", help="Seconds to wait for a neighbour's answer.")]
-Listen = Annotated[
+AnswerSeconds = Annotated[
+    float, typer.Option("--round", help="Seconds to wait for a neighbour's answer.")
+]
+ListenAddress = Annotated[
     str | None, typer.Option(help="Address to listen at, HOST:PORT. Default: the roster's address.")
 ]
 Restart = Annotated[
-    bool, typer.Option("--restart", help="Set the existing run aside and start again from round 0.")
+    bool,
+    typer.Option("--restart", help="Move the existing run aside and start again from round 0."),
 ]
-Onward = Annotated[
+FromLastPoints = Annotated[
     bool,
     typer.Option(
         "--onward",
         help="Start a new run from the sites' last points; one site may have lost its own.",
     ),
 ]
-Metrics = Annotated[
+MetricsPort = Annotated[
     int | None,
     typer.Option(
         min=0,
@@ -57,7 +62,9 @@ Metrics = Annotated[
         help="Port on this machine that serves metrics to Prometheus. Default: none.",
     ),
 ]
-GiveUp = Annotated[float, typer.Option(help="Seconds without any message after which to stop.")]
+GiveUpSeconds = Annotated[
+    float, typer.Option(help="Seconds without any message after which the site stops.")
+]
 
 
 @net.command()
@@ -69,86 +76,97 @@ def init(
     json: Json = False,
 ) -> None:
     """Found a federation: its certificate authority, and one bundle to carry to each site."""
-    with reported():
-        installed()
+    with report_errors():
+        require_net_packages()
         from ..config.federation_file import load
         from ..peers.agent_programs import CLIP_WARNING
-        from ..peers.certificate_authority import found_federation
+        from ..peers.certificate_authority import create_federation
 
         federation = load(file)
         if federation.clip is not None:
-            talk(CLIP_WARNING, "yellow")
-        place = out or Path(federation.name)
-        bundles = found_federation(
-            place, federation.name, federation.sites, federation.graph(), federation.terms()
+            print_message(CLIP_WARNING, "yellow")
+        folder = out or Path(federation.name)
+        bundles = create_federation(
+            folder,
+            federation.name,
+            federation.sites,
+            federation.build_network(),
+            federation.terms(),
         )
         if json:
-            emit({site: str(path) for site, path in bundles.items()})
+            print_json({site: str(path) for site, path in bundles.items()})
             return
         for site, path in bundles.items():
             typer.echo(f"{site}: {path}")
-    talk(f"carry each folder to its site over a safe way; {place}/ca.key stays here")
+    print_message(f"copy each folder to its site over a secure channel; keep {folder}/ca.key here")
     function = "" if federation.problem else " --problem my_problem.py:make"
-    named = bool({"dataset", "train"} & {*(federation.problem or {})})
-    talk(f"then, at each site:  diamond net start BUNDLE{function}{' --data FILE' * (not named)}")
+    names_files = bool({"dataset", "train"} & {*(federation.problem or {})})
+    data = "" if names_files else " --data FILE"
+    print_message(f"then, at each site:  diamond net start BUNDLE{function}{data}")
 
 
 @net.command()
 def start(
-    bundle: Place,
-    problem: Own = None,
-    data: Rows = None,
+    bundle: BundleFolder,
+    problem: ProblemFunction = None,
+    data: DataFile = None,
     out: Annotated[
         Path, typer.Option(help="Folder in which the folder of the run is created.")
     ] = Path("runs"),
-    connect: Connect = 10.0,
-    answer: Answer = 120.0,
-    give_up: GiveUp = 24 * 3600.0,
-    listen: Listen = None,
+    connect: ConnectSeconds = 10.0,
+    answer: AnswerSeconds = 120.0,
+    give_up: GiveUpSeconds = 24 * 3600.0,
+    listen: ListenAddress = None,
     restart: Restart = False,
-    onward: Onward = False,
-    metrics: Metrics = None,
+    onward: FromLastPoints = False,
+    metrics: MetricsPort = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")] = False,
     json: Json = False,
 ) -> None:
     """Start or continue this site's part of the run; wait for the neighbours."""
     if restart and onward:
         raise typer.BadParameter(
-            "--restart begins anew, --onward where the sites stood: give one, at all sites the same"
+            "--restart starts from round 0, --onward from the sites' last points; give one of "
+            "them, the same at all sites"
         )
-    with plainly(), agreed(bundle) as (site, federation):
+    with report_site_errors(), load_site(bundle) as (site, federation):
         from ..config.federation_file import origin
         from ..engine.site_rehearsal import run
-        from ..hardware.compiler import at_once
-        from ..peers.timeouts import Limits
+        from ..hardware.compiler import run_inline
+        from ..peers.timeouts import Timeouts
         from ..peers.warm_restart import prepare
         from ..records.folder_recovery import unused
         from ..records.write_check import room
-        from .net_progress import watching
+        from .net_progress import show_site_progress
 
-        at_once()
+        run_inline()
         folder = out / federation.name / site.me.name
         room(folder)
         if restart and folder.exists():
-            aside = unused(folder)
-            folder.rename(aside)
-            talk(f"what was there is in {aside}; the run begins anew, once all sites do")
+            old_folder = unused(folder)
+            folder.rename(old_folder)
+            print_message(
+                f"the earlier run is now in {old_folder}; the run starts again once all sites are "
+                f"started with --restart"
+            )
         elif onward:
             with private_files():
-                old = prepare(folder)
-            was = f"what was there is in {old}; " if old else ""
-            talk(f"{was}a new run begins where the sites stood, once all are started with --onward")
-        who = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
+                earlier_folder = prepare(folder)
+            note = f"the earlier run is now in {earlier_folder}; " if earlier_folder else ""
+            print_message(
+                f"{note}a new run starts from the sites' last points once all sites use --onward"
+            )
+        description = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
         names = {member.number: member.name for member in site.neighbours}
-        talk(f"{who}; neighbours {', '.join(names.values())}; folder {folder}")
-        made = own_problem(problem, data, site, federation)
+        print_message(f"{description}; neighbours {', '.join(names.values())}; folder {folder}")
+        component = site_problem(problem, data, site, federation)
         command = f"diamond net start {bundle}" + f" --problem {problem}" * bool(problem)
         command += f" --data {data}" * bool(data)
-        whole = built(made, site.me.name)
-        with private_files(), watching(names, federation.rounds, quiet) as watch:
-            last = run(
-                whole,
-                federation.graph(),
+        problem_built = build_problem(component, site.me.name)
+        with private_files(), show_site_progress(names, federation.rounds, quiet) as watch:
+            final = run(
+                problem_built,
+                federation.build_network(),
                 federation.algorithm.build(),
                 federation.rounds,
                 bundle,
@@ -156,26 +174,26 @@ def start(
                 federation.seed,
                 federation.sampling,
                 federation.every,
-                Limits(connect, answer, give_up),
+                Timeouts(connect, answer, give_up),
                 watch,
-                origin(federation, site.me.name, made, command),
-                federation.toml(),
+                origin(federation, site.me.name, component, command),
+                federation.to_toml(),
                 listen,
                 federation.missing,
                 federation.clip,
                 metrics,
                 federation.measure,
             )
-        x = digest_of(last.state.x)
+        x = compute_digest(final.state.x)
         if json:
-            emit({"site": site.me.name, "round": last.t, "folder": str(folder), "x": x})
+            print_json({"site": site.me.name, "round": final.t, "folder": str(folder), "x": x})
         else:
-            typer.echo(f"finished: round {last.t}, state in {folder}, sha256 of x {x}")
+            typer.echo(f"finished: round {final.t}, state in {folder}, sha256 of x {x}")
 
 
 @net.command()
 def doctor(
-    bundle: Place,
+    bundle: BundleFolder,
     problem: Annotated[
         str | None,
         typer.Option(
@@ -183,44 +201,48 @@ def doctor(
             help="Problem to compare with the neighbours'. Default: that of the federation's file.",
         ),
     ] = None,
-    data: Rows = None,
-    connect: Connect = 5.0,
+    data: DataFile = None,
+    connect: ConnectSeconds = 5.0,
     json: Json = False,
 ) -> None:
     """Test the connection to every neighbour of this site and explain each failure."""
-    with plainly(), agreed(bundle) as (site, federation):
-        from ..hardware.memory import bytes_in_words
-        from ..peers.resource_estimate import room_for
+    with report_site_errors(), load_site(bundle) as (site, federation):
+        from ..hardware.memory import format_bytes
+        from ..peers.resource_estimate import estimate_resources
         from ..peers.site_agent import Agent
-        from ..peers.timeouts import Limits
+        from ..peers.timeouts import Timeouts
 
         agent = None
         if problem or federation.problem:
-            parts = federation.graph(), federation.algorithm.build(), site.me.number
-            fixed = federation.seed, federation.sampling, federation.clip
-            own = built(own_problem(problem, data, site, federation), site.me.name)
-            agent = Agent(own, *parts, *fixed)
-            needs = room_for(agent, federation.every, federation.missing)
-            disk, memory = map(bytes_in_words, needs)
-            talk(f"messages and checkpoints take at most {disk} of disk and {memory} of memory")
-        terms = federation.rounds, federation.missing, Limits(connect, connect)
-        found = asyncio.run(_examine(site, agent, *terms))
+            parts = federation.build_network(), federation.algorithm.build(), site.me.number
+            sampling_settings = federation.seed, federation.sampling, federation.clip
+            problem_built = build_problem(
+                site_problem(problem, data, site, federation), site.me.name
+            )
+            agent = Agent(problem_built, *parts, *sampling_settings)
+            estimates = estimate_resources(agent, federation.every, federation.missing)
+            disk, memory = map(format_bytes, estimates)
+            print_message(
+                f"messages and checkpoints take at most {disk} of disk and {memory} of memory"
+            )
+        settings = federation.rounds, federation.missing, Timeouts(connect, connect)
+        results = asyncio.run(_test_neighbours(site, agent, *settings))
         if json:
-            emit(found)
+            print_json(results)
         else:
-            for name, said in found.items():
-                typer.echo(f"{site.me.name} - {name}: {said}")
-        if any(said != "good" for said in found.values()):
+            for name, result in results.items():
+                typer.echo(f"{site.me.name} - {name}: {result}")
+        if any(result != "good" for result in results.values()):
             raise typer.Exit(FAILED)
 
 
-async def _examine(
-    site: "Bundle", agent: "Agent | None", rounds: int, missing: str, limits: "Limits"
+async def _test_neighbours(
+    site: "Bundle", agent: "Agent | None", rounds: int, missing: str, limits: "Timeouts"
 ) -> dict[str, str]:
     """Return "good" or the failure for each neighbour."""
     from ..peers.call_errors import Refused, Unreachable
     from ..peers.handshake import digest
-    from ..peers.rpc import Client
+    from ..peers.rpc import RpcClient
     from ..peers.wire_format import REQUEST, FrameError, pack
 
     header: dict[str, Any] = {"kind": "ping", "sender": site.me.number}
@@ -230,12 +252,12 @@ async def _examine(
             "sender": site.me.number,
             "parts": digest(agent, rounds, missing),
         }
-    found = {}
-    async with Client(site, REQUEST, limits) as client:
+    results = {}
+    async with RpcClient(site, REQUEST, limits) as client:
         for neighbour in site.neighbours:
             try:
                 await client.call(neighbour.number, pack(header))
-                found[neighbour.name] = "good"
+                results[neighbour.name] = "good"
             except (Refused, Unreachable, FrameError) as cause:
-                found[neighbour.name] = f"{neighbour.address}: {cause}"
-    return found
+                results[neighbour.name] = f"{neighbour.address}: {cause}"
+    return results

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..metrics.display import PAUSE, duration
+from ..metrics.display import MIN_PAUSE, format_duration
 from ..peers.node import Node
-from .app import BEGUN, talk
+from .app import STARTED, print_message
 
-SILENCE = 10.0  # seconds between messages about a neighbour that is awaited
-LONG = 1.0  # shortest wait for a neighbour, in seconds, that is reported
+REPORT_SECONDS = 10.0  # seconds between messages about a neighbour that is awaited
+MIN_WAIT = 1.0  # shortest wait for a neighbour, in seconds, that is reported
 
 
 class SiteProgress:
@@ -28,7 +28,7 @@ class SiteProgress:
         self.names, self.rounds, self.lines = names, rounds, lines
         self.node: Node | None = None
         self.last: dict[str, Any] = {}
-        self.printed = -PAUSE
+        self.printed = -MIN_PAUSE
 
     def begin(self, node: Node) -> None:
         self.node = node
@@ -36,21 +36,24 @@ class SiteProgress:
     def ready(self) -> None:
         """Report that the first round begins."""
         if self.lines and self.node is not None:
-            took, t, others = time.monotonic() - BEGUN, self.node.t, self.node.greeting
-            talk(f"ready for round {t} after {took:.1f} s, {others:.1f} of them for others")
+            elapsed, t, waiting = time.monotonic() - STARTED, self.node.t, self.node.greeting
+            print_message(
+                f"ready for round {t} after {elapsed:.1f} s, {waiting:.1f} of them waiting for "
+                f"other sites"
+            )
 
     def progress(self, entries: list[dict[str, Any]]) -> None:
         self.last = last = entries[-1]
-        ends, now = last["round"] in (0, self.rounds), time.monotonic()
-        if not self.lines or (not ends and now - self.printed < PAUSE):
+        is_first_or_last, now = last["round"] in (0, self.rounds), time.monotonic()
+        if not self.lines or (not is_first_or_last and now - self.printed < MIN_PAUSE):
             return
         self.printed = now
-        heard = " ".join(f"{name}={state!r}" for name, state in self.neighbours().items())
-        talk(
+        states = " ".join(f"{name}={state!r}" for name, state in self.neighbours().items())
+        print_message(
             f"round={last['round']}/{self.rounds} local_loss={last['local_loss']:.4g} "
             f"lower_error={last['lower_error']:.3g} disagreement={last['disagreement']:.3g} "
             f"MB={last['bytes'] / 1e6:.3g} seconds={last['seconds']:.1f} "
-            f"waited={last['waited']:.1f} {heard}"
+            f"waited={last['waited']:.1f} {states}"
         )
 
     def neighbours(self) -> dict[str, str]:
@@ -60,11 +63,11 @@ class SiteProgress:
         return {self.names[j]: self._state(self.node, j) for j in self.node.agent.neighbours}
 
     def _state(self, node: Node, j: int) -> str:
-        heard, why = node.heard[j], node.waits[j].last
-        at = f"round {heard.round}" if heard.round >= 0 else "not heard yet"
-        if heard.waiting() < LONG:
+        heard, why = node.heard[j], node.wait_records[j].last
+        at = f"round {heard.round}" if heard.round >= 0 else "no message yet"
+        if heard.waiting() < MIN_WAIT:
             return at
-        waited = f"awaited for {duration(heard.waiting())}"
+        waited = f"awaited for {format_duration(heard.waiting())}"
         return ", ".join([at, waited, *([why] if why else [])])
 
     def __rich__(self) -> Any:
@@ -85,33 +88,35 @@ class SiteProgress:
     @contextmanager
     def reporting_waits(self) -> Iterator[None]:
         """Print every ten seconds which neighbours are awaited."""
-        over = threading.Event()
+        has_ended = threading.Event()
 
         def report() -> None:
-            while not over.wait(SILENCE):
+            while not has_ended.wait(REPORT_SECONDS):
                 for name, state in self.neighbours().items():
                     if "awaited" in state:
-                        talk(f"{name}: {state}")
+                        print_message(f"{name}: {state}")
 
         threading.Thread(target=report, daemon=True).start()
         try:
             yield
         finally:
-            over.set()
+            has_ended.set()
 
 
 @contextmanager
-def watching(names: Mapping[int, str], rounds: int, quiet: bool) -> Iterator[SiteProgress]:
+def show_site_progress(
+    names: Mapping[int, str], rounds: int, quiet: bool
+) -> Iterator[SiteProgress]:
     """Show the progress where the messages go: as a table, as lines, or not at all."""
-    shown = SiteProgress(names, rounds, lines=not quiet and not sys.stderr.isatty())
+    display = SiteProgress(names, rounds, lines=not quiet and not sys.stderr.isatty())
     if quiet:
-        yield shown
-    elif shown.lines:
-        with shown.reporting_waits():
-            yield shown
+        yield display
+    elif display.lines:
+        with display.reporting_waits():
+            yield display
     else:
         from rich.console import Console
         from rich.live import Live
 
-        with Live(shown, console=Console(stderr=True), refresh_per_second=4):
-            yield shown
+        with Live(display, console=Console(stderr=True), refresh_per_second=4):
+            yield display

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, emit, talk
+from .app import Json, print_json, print_message
 from .net_commands import net
-from .net_site_setup import plainly
+from .net_site_setup import report_site_errors
 
 
 @net.command()
@@ -18,7 +18,7 @@ def renew(
     json: Json = False,
 ) -> None:
     """Issue new keys, certificates and a roster that lists them; the old keys are rejected."""
-    with plainly():
+    with report_site_errors():
         from ..peers.certificate_authority import renew
         from ..peers.roster import signed
 
@@ -26,12 +26,18 @@ def renew(
         roster = signed(folder)
         if json:
             places = {name: str(path) for name, path in bundles.items()}
-            emit({"version": roster.version, "bundles": places})
+            print_json({"version": roster.version, "bundles": places})
             return
         for name, path in bundles.items():
             typer.echo(f"{name}: {path}")
         others = [member.name for member in roster.members if member.name not in bundles]
-        talk(f"roster {roster.version}; carry each folder to its site over a safe way")
+        print_message(
+            f"roster version {roster.version}; copy each folder to its site over a secure channel"
+        )
         if others:
-            talk(f"{', '.join(others)}: roster.json and roster.sig of their folders are enough")
-        talk("sites take it when they are started again; until all have, they wait for one another")
+            print_message(
+                f"{', '.join(others)}: roster.json and roster.sig of their folders are enough"
+            )
+        print_message(
+            "sites use the new roster after a restart; until all sites have it, they wait"
+        )

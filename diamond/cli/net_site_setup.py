@@ -11,130 +11,139 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import BAD_INPUT, DIVERGED, FAILED, INTERRUPTED, reported, talk
+from .app import BAD_INPUT, DIVERGED, FAILED, INTERRUPTED, print_message, report_errors
 
 if TYPE_CHECKING:
-    from ..config.components import Part
+    from ..config.components import Component
     from ..config.federation_file import Federation
     from ..peers.roster import Bundle
     from ..problem import Problem
 
-Place = Annotated[Path, typer.Argument(help="Bundle of this site, a folder.")]
-Rows = Annotated[
+BundleFolder = Annotated[
+    Path, typer.Argument(help="Folder of this site's bundle, from `diamond net init`.")
+]
+DataFile = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        help="Rows of this site, passed to the problem as `data`. Default: those of the file.",
+        help="File with the rows of this site, passed to the problem as `data`. Default: the file "
+        "that the federation names.",
     ),
 ]
-Connect = Annotated[float, typer.Option(help="Seconds for one attempt to reach a neighbour.")]
+ConnectSeconds = Annotated[
+    float, typer.Option(help="Seconds to wait for a connection to a neighbour.")
+]
 
 
 @contextmanager
-def agreed(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
+def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     """Load the bundle and its federation, and set the precision of JAX to the federation's."""
     import jax
 
-    from ..config.federation_file import agreed
-    from ..hardware.compilation_cache import compile_cache
+    from ..config.federation_file import from_terms
+    from ..hardware.compilation_cache import enable_compile_cache
     from ..peers.roster import fresh, load
     from ..peers.site_names import by_name
 
-    compile_cache()
+    enable_compile_cache()
     site = load(bundle)
-    if said := fresh(site):
-        talk(said, "yellow")
+    if warning := fresh(site):
+        print_message(warning, "yellow")
     sites = {member.name: member.address for member in site.roster.members}
-    federation = agreed(site.roster.federation, site.roster.terms, sites)
+    federation = from_terms(site.roster.federation, site.roster.terms, sites)
     if federation.clip is not None:
         from ..peers.agent_programs import CLIP_WARNING
 
-        talk(CLIP_WARNING, "yellow")
+        print_message(CLIP_WARNING, "yellow")
     names = {member.number: member.name for member in site.roster.members}
     with jax.enable_x64(federation.precision == "float64"), warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
-        warnings.showwarning = lambda message, *_, **__: talk(
+        warnings.showwarning = lambda message, *_, **__: print_message(
             by_name(str(message), names), "yellow"
         )
         yield site, federation
 
 
-def own_problem(
+def site_problem(
     kind: str | None, data: Path | None, site: "Bundle", federation: "Federation"
-) -> "Part":
+) -> "Component":
     """Return the problem of the user's function or of the federation's file, on the site's rows."""
     from pydantic import ValidationError
 
-    from ..config.problem_section import problem
-    from ..config.site_problem import at_site
+    from ..config.problem_section import read_problem
+    from ..config.site_problem import read_site_problem
     from ..config.validation_errors import BadExperiment, Mistake
 
-    given = {"kind": kind} | ({"data": str(data)} if data else {})
-    stated = federation.problem
-    if kind is None and stated is None:
-        said = "the file of the federation has none; give yours, as in --problem my_problem.py:make"
-        raise BadExperiment(site.me.name, [Mistake("problem", said)])
+    table = {"kind": kind} | ({"data": str(data)} if data else {})
+    federated_problem = federation.problem
+    if kind is None and federated_problem is None:
+        message = "the federation's file has none; give yours, as in --problem my_problem.py:make"
+        raise BadExperiment(site.me.name, [Mistake("problem", message)])
     try:
-        if kind is None and stated is not None:
-            return at_site(stated, site.me.name, site.me.number, data, Path.cwd())
-        return problem(given, Path.cwd())
+        if kind is None and federated_problem is not None:
+            return read_site_problem(
+                federated_problem, site.me.name, site.me.number, data, Path.cwd()
+            )
+        return read_problem(table, Path.cwd())
     except ValidationError as error:
-        place = lambda e: ".".join(["problem", *map(str, e["loc"])]) if kind is None else "problem"
-        found = [Mistake(place(e), e["ctx"]["said"]) for e in error.errors()]
-        raise BadExperiment(kind or site.me.name, found) from None
+        key = lambda e: ".".join(["problem", *map(str, e["loc"])]) if kind is None else "problem"
+        mistakes = [Mistake(key(e), e["ctx"]["message"]) for e in error.errors()]
+        raise BadExperiment(kind or site.me.name, mistakes) from None
 
 
-def built(part: "Part", site: str) -> "Problem":
+def build_problem(component: "Component", site: str) -> "Problem":
     """Build the problem; errors about its rows name the site, which has no other agent."""
     from ..config.validation_errors import BadExperiment, Mistake
 
     try:
-        made: Problem = part.build()
-        for note in made.notes:
-            talk(re.sub(r"^agent \d+", site, note), "dim")
-        return made
+        problem: Problem = component.build()
+        for note in problem.notes:
+            print_message(re.sub(r"^agent \d+", site, note), "dim")
+        return problem
     except ValueError as cause:
-        said = str(cause).replace("agent 0's", f"{site}'s").replace("agent 0", site)
-        raise BadExperiment(part.name, [Mistake("problem", said)]) from None
+        message = str(cause).replace("agent 0's", f"{site}'s").replace("agent 0", site)
+        raise BadExperiment(component.name, [Mistake("problem", message)]) from None
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def report_site_errors() -> Iterator[None]:
     """Report errors as `reported` does, those of sites included."""
-    with reported():
-        installed()
-        from ..peers.call_errors import Refused, Stopped
+    with report_errors():
+        require_net_packages()
+        from ..peers.call_errors import Refused, RunFailed
         from ..peers.edge_journal import DamagedJournal
         from ..peers.roster import BadBundle
         from ..peers.shutdown import Halted
         from ..peers.site_checkpoint import OtherRun
-        from ..peers.timeouts import GaveUp
+        from ..peers.timeouts import NeighbourTimeout
 
         try:
             yield
-        except (FloatingPointError, Stopped) as error:
-            talk(str(error), "red")
+        except (FloatingPointError, RunFailed) as error:
+            print_message(str(error), "red")
             raise typer.Exit(DIVERGED) from None
         except (BadBundle, OtherRun, DamagedJournal, Refused) as error:
-            talk(str(error), "red")
+            print_message(str(error), "red")
             raise typer.Exit(BAD_INPUT) from None
         except Halted as error:
-            talk(f"{error}; the same command goes on", "yellow")
+            print_message(f"{error}; run the same command again to continue", "yellow")
             raise typer.Exit(INTERRUPTED) from None
-        except GaveUp as error:
-            talk(str(error), "red")
+        except NeighbourTimeout as error:
+            print_message(str(error), "red")
             raise typer.Exit(FAILED) from None
         except OSError as error:
             if error.filename is not None or type(error) is not OSError:
                 raise
-            said = (
-                f"{error.strerror}: the folder of the run cannot be written to; make room or give "
-                f"another --out, and the same command goes on from the last checkpoint"
+            message = (
+                f"{error.strerror}: the folder of the run cannot be written to; free some space "
+                f"or give another --out, then run the command again to continue from the checkpoint"
             )
-            talk(str(error) if error.errno is None else said, "red")
+            print_message(str(error) if error.errno is None else message, "red")
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
-            talk("interrupted; the same command goes on from the checkpoint", "yellow")
+            print_message(
+                "interrupted; run the same command again to continue from the checkpoint", "yellow"
+            )
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -148,15 +157,15 @@ def private_files() -> Iterator[None]:
         os.umask(before)
 
 
-def installed() -> None:
+def require_net_packages() -> None:
     """Exit with an explanation if a package of the extra `net` is missing."""
     for name in ("cryptography", "msgpack"):
         if find_spec(name) is None:
-            talk(f"{name} is missing: pip install 'diamond-bilevel[net]'", "red")
+            print_message(f"{name} is missing: pip install 'diamond-bilevel[net]'", "red")
             raise typer.Exit(BAD_INPUT)
 
 
-def digest_of(x: Any) -> str:
+def compute_digest(x: Any) -> str:
     """Compute the SHA-256 digest of x."""
     import hashlib
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import FAILED, Json, emit, talk
+from .app import FAILED, Json, print_json, print_message
 from .net_commands import net
-from .net_site_setup import Connect, Place, plainly
+from .net_site_setup import BundleFolder, ConnectSeconds, report_site_errors
 
 if TYPE_CHECKING:
     from ..peers.roster import Bundle, Member
 
-Own = Annotated[
+OwnAddress = Annotated[
     str | None,
     typer.Option(
         "--listen", help="Address at which this site listens. Default: the roster's address."
@@ -22,51 +22,63 @@ Own = Annotated[
 
 
 @net.command()
-def status(bundle: Place, connect: Connect = 5.0, listen: Own = None, json: Json = False) -> None:
+def status(
+    bundle: BundleFolder,
+    connect: ConnectSeconds = 5.0,
+    listen: OwnAddress = None,
+    json: Json = False,
+) -> None:
     """Print the round of this site and of its neighbours, and whom they wait for."""
-    with plainly():
+    with report_site_errors():
         from ..peers.roster import load
 
         site = load(bundle)
-        found = asyncio.run(_ask(site, "status", [site.me, *site.neighbours], connect, listen))
+        answers = asyncio.run(
+            _query_members(site, "status", [site.me, *site.neighbours], connect, listen)
+        )
         if json:
-            emit(found)
+            print_json(answers)
         else:
-            for name, told in found.items():
-                typer.echo(f"{name}: {_said(site, told)}")
-        if "error" in found[site.me.name]:
+            for name, answer in answers.items():
+                typer.echo(f"{name}: {_format_answer(site, answer)}")
+        if "error" in answers[site.me.name]:
             raise typer.Exit(FAILED)
 
 
 @net.command()
-def stop(bundle: Place, connect: Connect = 5.0, listen: Own = None, json: Json = False) -> None:
+def stop(
+    bundle: BundleFolder,
+    connect: ConnectSeconds = 5.0,
+    listen: OwnAddress = None,
+    json: Json = False,
+) -> None:
     """Stop this site after its round, with a checkpoint; the other sites keep running."""
-    with plainly():
+    with report_site_errors():
         from ..peers.roster import load
 
         site = load(bundle)
-        (told,) = asyncio.run(_ask(site, "stop", [site.me], connect, listen)).values()
+        (answer,) = asyncio.run(_query_members(site, "stop", [site.me], connect, listen)).values()
         if json:
-            emit(told)
-        elif "error" not in told:
-            typer.echo(f"{site.me.name} stops after its round, {told['round'] + 1} at the latest")
-        if "error" in told:
-            talk(f"{site.me.name}: {_said(site, told)}", "red")
+            print_json(answer)
+        elif "error" not in answer:
+            typer.echo(f"{site.me.name} stops after its round, {answer['round'] + 1} at the latest")
+        if "error" in answer:
+            print_message(f"{site.me.name}: {_format_answer(site, answer)}", "red")
             raise typer.Exit(FAILED)
-    talk("`diamond net start` with the same words goes on from there")
+    print_message("run the same `diamond net start` command again to continue")
 
 
-async def _ask(
-    site: "Bundle", kind: str, members: "Iterable[Member]", connect: float, own: str | None
+async def _query_members(
+    site: "Bundle", kind: str, members: "Iterable[Member]", connect: float, own_address: str | None
 ) -> dict[str, dict[str, Any]]:
     """Request an answer from each member; {"error": reason} if a member does not answer."""
     from ..peers.call_errors import Refused, Unreachable
     from ..peers.neighbour_status import standing
-    from ..peers.rpc import Client
-    from ..peers.timeouts import Limits
+    from ..peers.rpc import RpcClient
+    from ..peers.timeouts import Timeouts
     from ..peers.wire_format import REQUEST, FrameError, pack, unpack
 
-    async def one(client: Client, member: "Member") -> dict[str, Any]:
+    async def query(client: RpcClient, member: "Member") -> dict[str, Any]:
         try:
             request = pack({"kind": kind, "sender": site.me.number})
             header, _ = unpack(await client.call(member.number, request), REQUEST)
@@ -74,22 +86,24 @@ async def _ask(
         except (Refused, Unreachable, FrameError) as cause:
             return {"error": f"{member.address}: {cause}"}
 
-    async with Client(site, REQUEST, Limits(connect, connect), own) as client:
-        found = await asyncio.gather(*(one(client, member) for member in members))
-    return {member.name: told for member, told in zip(members, found)}
+    async with RpcClient(site, REQUEST, Timeouts(connect, connect), own_address) as client:
+        answers = await asyncio.gather(*(query(client, member) for member in members))
+    return {member.name: answer for member, answer in zip(members, answers)}
 
 
-def _said(site: "Bundle", told: dict[str, Any]) -> str:
+def _format_answer(site: "Bundle", answer: dict[str, Any]) -> str:
     """Format the answer of a member as text."""
-    from ..metrics.display import duration
+    from ..metrics.display import format_duration
 
-    if "error" in told:
-        return str(told["error"])
+    if "error" in answer:
+        return str(answer["error"])
     name = lambda number: site.roster.members[number].name
-    words = [f"{told['state']}, round {told['round']} of {told['rounds']}"]
-    for wait in told["waiting"]:
-        why = f" ({wait['why']})" if wait["why"] else ""
-        words.append(f"has waited for {name(wait['agent'])} for {duration(wait['seconds'])}{why}")
-    if told["away"]:
-        words.append(f"goes on without {', '.join(map(name, told['away']))}")
-    return "; ".join(words)
+    parts = [f"{answer['state']}, round {answer['round']} of {answer['rounds']}"]
+    for wait in answer["waiting"]:
+        reason = f" ({wait['why']})" if wait["why"] else ""
+        parts.append(
+            f"has waited for {name(wait['agent'])} for {format_duration(wait['seconds'])}{reason}"
+        )
+    if answer["away"]:
+        parts.append(f"continues without {', '.join(map(name, answer['away']))}")
+    return "; ".join(parts)

@@ -8,12 +8,12 @@ import typer
 
 from ..experiment.execution import ProgressListener
 from ..experiment.job_runner import Plan
-from ..metrics.display import Lines, Quiet, live
-from .app import INTERRUPTED, talk
+from ..metrics.display import LineDisplay, QuietDisplay, live_table
+from .app import INTERRUPTED, print_message
 from .interrupt_handling import check_interrupt
 
 
-class Interruptible:
+class InterruptibleDisplay:
     """Display that stops at the start of a run or of a stage if Ctrl-C was pressed."""
 
     def __init__(self, display: ProgressListener):
@@ -24,23 +24,23 @@ class Interruptible:
         check_interrupt()
         self.display.begin(name, rounds)
 
-    def stage(self, name: str, said: str) -> None:
-        self.display.stage(name, said)
+    def stage(self, name: str, message: str) -> None:
+        self.display.stage(name, message)
         check_interrupt()
 
 
 @contextmanager
-def watching(plan: Plan, quiet: bool) -> Iterator[ProgressListener]:
+def show_progress(plan: Plan, quiet: bool) -> Iterator[ProgressListener]:
     """Yield the display for stderr: a live board on a terminal, plain lines elsewhere."""
     names = [job.name for job, _ in plan.jobs]
     rounds = plan.experiment.rounds
     if quiet:
-        yield Interruptible(Quiet(names, rounds))
+        yield InterruptibleDisplay(QuietDisplay(names, rounds))
     elif not sys.stderr.isatty():
-        yield Interruptible(Lines(names, rounds))
+        yield InterruptibleDisplay(LineDisplay(names, rounds))
     else:
-        with live(names, rounds) as board:
-            yield Interruptible(board)
+        with live_table(names, rounds) as board:
+            yield InterruptibleDisplay(board)
 
 
 @contextmanager
@@ -64,5 +64,8 @@ def progress_bar(name: str, total: int, quiet: bool) -> Iterator[Callable[..., N
 
             yield advance
     except KeyboardInterrupt:
-        talk(f"interrupted; the same command goes on from the {name} that are made", "yellow")
+        print_message(
+            f"interrupted; run the same command again to continue; finished {name} are kept",
+            "yellow",
+        )
         raise typer.Exit(INTERRUPTED) from None

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import FAILED, Json, app, emit, reported, talk
-from .terminal_tables import columns_of, print_table, print_words
+from .app import FAILED, Json, app, print_json, print_message, report_errors
+from .terminal_tables import print_table, print_text_rows, select_columns
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]
 ALGORITHMS = Path("algorithms")  # argument of `list` that selects the algorithms
-LISTED = ("run", "started", "status", "round", "metric", "upper_loss", "local_loss")
+LIST_COLUMNS = ("run", "started", "status", "round", "metric", "upper_loss", "local_loss")
 
 
 @app.command()
@@ -33,25 +33,25 @@ def show(
     json: Json = False,
 ) -> None:
     """Print the final numbers of runs as a table, CSV, LaTeX or JSON."""
-    with reported():
+    with report_errors():
         from ..records.folder_reader import as_begun
         from ..records.folder_reader import runs as stored
         from ..records.result_table import as_csv, as_latex, over_seeds, rows
 
-        found = as_begun(stored(runs))
+        runs_found = as_begun(stored(runs))
         if verify:
-            _verify(found)
-        table = over_seeds(rows(found)) if seeds else rows(found)
+            _verify_digests(runs_found)
+        table = over_seeds(rows(runs_found)) if seeds else rows(runs_found)
         if json:
-            emit({"runs": table})
+            print_json({"runs": table})
         elif csv:
             typer.echo(as_csv(table), nl=False)
         elif latex:
-            typer.echo(as_latex(table, columns_of(table)), nl=False)
+            typer.echo(as_latex(table, select_columns(table)), nl=False)
         else:
             print_table(table)
-            if len(found) == 1:
-                _details(found[0])
+            if len(runs_found) == 1:
+                _print_details(runs_found[0])
 
 
 @app.command()
@@ -61,23 +61,27 @@ def export(
         str, typer.Option(help="Format: npz, safetensors, or csv (a folder of tables).")
     ] = "npz",
     out: Annotated[
-        Path | None, typer.Option(help="File to write, or folder for csv. Default: RUN/answer.")
+        Path | None,
+        typer.Option(
+            help="File to write, or folder for csv. Default: RUN/answer.npz, "
+            "RUN/answer.safetensors or the folder RUN/answer."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Export the solution of a run, x and y of every agent and of the best round."""
-    with reported():
+    with report_errors():
         from ..records.export import KINDS
         from ..records.export import export as write
         from ..records.folder_reader import one
 
         if to not in KINDS:
             raise typer.BadParameter(f"no format {to!r}; {did_you_mean(to, KINDS)}")
-        made = write(one(run), to, out)
+        files = write(one(run), to, out)
         if json:
-            emit({"files": [str(path) for path in made]})
+            print_json({"files": [str(path) for path in files]})
         else:
-            for path in made:
+            for path in files:
                 typer.echo(path)
 
 
@@ -89,34 +93,36 @@ def list_runs(
     json: Json = False,
 ) -> None:
     """List all runs below a folder, newest last; or list all algorithms."""
-    with reported():
+    with report_errors():
         if folder == ALGORITHMS and not folder.is_dir():
             return _list_algorithms(json)
         from ..records.folder_reader import as_begun, below
         from ..records.result_table import rows
 
-        found = as_begun(below(folder, unreadable=lambda said: talk(said, "yellow")))
-        table = rows(found)
-        for row, run in zip(table, found):
+        runs_found = as_begun(
+            below(folder, unreadable=lambda message: print_message(message, "yellow"))
+        )
+        table = rows(runs_found)
+        for row, run in zip(table, runs_found):
             row |= {"run": str(run.path), "started": run.manifest["started"]}
         if json:
-            emit({"runs": table})
-        elif not found:
-            talk(f"no runs in {folder}; make one with:  diamond run FILE.toml")
+            print_json({"runs": table})
+        elif not runs_found:
+            print_message(f"no runs in {folder}; start one with:  diamond run FILE.toml")
         else:
             sites = all("metric" not in row for row in table)
-            print_table(table, LISTED if sites else LISTED[:-1])
+            print_table(table, LIST_COLUMNS if sites else LIST_COLUMNS[:-1])
 
 
 def _list_algorithms(json: bool) -> None:
     """List the parts, messages and cost of each algorithm, derived from the code."""
     from ..catalogue import table
 
-    found = [row._asdict() for row in table()]
+    rows = [row._asdict() for row in table()]
     if json:
-        return emit({"algorithms": found})
-    shown = ["name", "solves", "directions", "estimator", "moves", "plan", "reference"]
-    print_words(found, shown)
+        return print_json({"algorithms": rows})
+    columns = ["name", "solves", "directions", "estimator", "moves", "plan", "reference"]
+    print_text_rows(rows, columns)
 
 
 @app.command()
@@ -135,20 +141,20 @@ def report(
     json: Json = False,
 ) -> None:
     """Write one offline HTML page of runs: curves, costs, network, agents, configuration."""
-    with reported():
+    with report_errors():
         from ..report import build
 
-        drawn = _drawn(runs, figures, format) if figures else []
+        figure_paths = _draw_figures(runs, figures, format) if figures else []
         page = build(runs, out or runs[0] / "report.html")
         if json:
-            told = {"report": str(page), "bytes": page.stat().st_size}
-            emit(told | {"figures": [str(path) for path in drawn]})
+            result = {"report": str(page), "bytes": page.stat().st_size}
+            print_json(result | {"figures": [str(path) for path in figure_paths]})
         else:
-            for path in (page, *drawn):
+            for path in (page, *figure_paths):
                 typer.echo(path)
 
 
-def _drawn(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) -> list[Path]:
+def _draw_figures(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) -> list[Path]:
     """Draw the figures of `diamond.report.figures`."""
     from ..report.figures import FIXED, draw
 
@@ -160,68 +166,72 @@ def _drawn(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) -> list[P
 @app.command()
 def live(
     run: Annotated[Path, typer.Argument(help="Folder of a run or of a comparison.")],
-    port: Annotated[int, typer.Option(help="Port on loopback; 0 takes any free port.")] = 0,
+    port: Annotated[int, typer.Option(help="Port on loopback; 0 selects a free port.")] = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     json: Json = False,
 ) -> None:
     """Serve the report page on loopback and refresh it while the run continues."""
-    with reported():
+    with report_errors():
         from ..report import serve
 
-        def tell(address: str) -> None:
+        def print_address(address: str) -> None:
             if json:
-                emit({"address": address, "folder": str(run)})
+                print_json({"address": address, "folder": str(run)})
             else:
-                typer.echo(f"{address}  (Ctrl-C ends)")
+                typer.echo(f"{address}  (stop with Ctrl-C)")
 
-        serve(run, port, browser, tell)
+        serve(run, port, browser, print_address)
 
 
-def _verify(found: Sequence[Any]) -> None:
+def _verify_digests(found: Sequence[Any]) -> None:
     """Compare the digests recorded at the end of runs with those of their files."""
     for run in found:
-        said = run.manifest.get("digest")
+        recorded = run.manifest.get("digest")
         if run.manifest["status"] != "finished":
-            talk(f"{run.path}: {run.manifest['status']}, so there is no digest to verify", "yellow")
-        elif run.digest() != said:
-            talk(f"{run.path}: the files do not give the digest {said[:12]}...: altered", "red")
+            print_message(
+                f"{run.path}: {run.manifest['status']}, so it has no digest to verify", "yellow"
+            )
+        elif run.digest() != recorded:
+            print_message(
+                f"{run.path}: the files do not match the digest {recorded[:12]}...: altered", "red"
+            )
             raise typer.Exit(FAILED)
         else:
-            talk(f"{run.path}: digest verified", "green")
+            print_message(f"{run.path}: digest verified", "green")
 
 
-def _details(run: Any) -> None:
+def _print_details(run: Any) -> None:
     manifest = run.manifest
     lines = {
         "problem": f"{manifest['problem']['name']}, {manifest['problem']['agents']} agents",
         "agents": ", ".join(manifest["network"].get("sites", ())),
         "network": f"{manifest['network']['name']}, lam = {manifest['network']['lam']:.3f}",
-        "found": ", ".join(f"{k} = {v:.4g}" for k, v in manifest["resolved"].items()),
+        "resolved": ", ".join(f"{k} = {v:.4g}" for k, v in manifest["resolved"].items()),
         "message": manifest["message"],
         "digest": manifest.get("digest", ""),
         "reproduce": manifest["command"],
     }
-    for name, said in lines.items():
-        if said:
-            typer.echo(f"{name}: {said}")
+    for name, value in lines.items():
+        if value:
+            typer.echo(f"{name}: {value}")
     for note in manifest["problem"].get("notes", ()):
         typer.echo(f"rows: {note}")
-    _answer(run)
+    _print_solution(run)
 
 
-def _answer(run: Any) -> None:
+def _print_solution(run: Any) -> None:
     """Print the best round, and x if it is small or its entries have names."""
     from ..records.result_table import of_x
 
-    found = run.manifest.get("answer", {})
-    if best := found.get("best"):
+    solution = run.manifest.get("answer", {})
+    if best := solution.get("best"):
         typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
-    rows = of_x(found)
+    rows = of_x(solution)
     if rows:
         width = max(len(name) for name, _ in rows)
-        meaning = f" ({found['meaning']})" if "meaning" in found else ""
+        meaning = f" ({solution['meaning']})" if "meaning" in solution else ""
         typer.echo(f"x{meaning}, the mean of the agents:")
         for name, values in rows:
             typer.echo(f"  {name:{width}}  {'  '.join(f'{value: .4g}' for value in values)}")
-    elif found:
-        typer.echo(f"x: {found['size']:,} numbers; to have them:  diamond export {run.path}")
+    elif solution:
+        typer.echo(f"x: {solution['size']:,} numbers; to export them:  diamond export {run.path}")

@@ -5,23 +5,27 @@ from typing import Any
 
 import typer
 
-from ..metrics.display import PAD, narrowed
+from ..metrics.display import COLUMN_SPACING, fit_columns
 
 Row = dict[str, Any]
 NAMES = ("run", "algorithm", "network")
-WHO = (*NAMES, "seed", "seeds", "diverged", "status", "round")
-MEASURED = ("metric", "upper_loss", "consensus")
-ALONE = ("local_loss", "lower_error", "disagreement")  # columns of sites, instead of MEASURED
-SPENT = ("samples", "bytes", "seconds", "network_seconds", "joules", "waited")
-ELSEWHERE = ("stationarity", "gradients", "hvps", "jvps")
-KNOWN = {*WHO, *MEASURED, *ALONE, *SPENT, *ELSEWHERE, "digest", "started"}
+IDENTITY = (*NAMES, "seed", "seeds", "diverged", "status", "round")
+MEASURES = ("metric", "upper_loss", "consensus")
+SITE_MEASURES = (
+    "local_loss",
+    "lower_error",
+    "disagreement",
+)  # columns of sites, instead of MEASURED
+COSTS = ("samples", "bytes", "seconds", "network_seconds", "joules", "waited")
+NOT_SHOWN = ("stationarity", "gradients", "hvps", "jvps")
+KNOWN_COLUMNS = {*IDENTITY, *MEASURES, *SITE_MEASURES, *COSTS, *NOT_SHOWN, "digest", "started"}
 # Columns to drop if not all fit, leftmost first; the user's own metrics go before `LATER`. A run's
 # name contains its algorithm, network and seed.
-EARLIER = (
+DROPPED_FIRST = (
     *("waited", "seconds", "consensus", "disagreement", "lower_error", "joules", "bytes"),
     *("samples", "network_seconds"),
 )
-LATER = ("upper_loss", "local_loss", "round", "started", "diverged", "seeds")
+DROPPED_LATER = ("upper_loss", "local_loss", "round", "started", "diverged", "seeds")
 IN_NAME = ("seed", "network", "algorithm")
 
 
@@ -30,28 +34,28 @@ def print_table(table: Sequence[Row], columns: Sequence[str] = ()) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    shown = columns_of(table, columns)
+    selected = select_columns(table, columns)
     if len(table) == 1 and not columns:
-        for column in shown:
-            typer.echo(f"{heading(column):12} {cell(table[0], column)}")
+        for column in selected:
+            typer.echo(f"{heading(column):12} {format_cell(table[0], column)}")
         return
     console = Console(highlight=False)
-    kept = fitting(table, shown, console.width)
-    drawn = Table(pad_edge=False, box=None, padding=(0, PAD, 0, 0))
-    for column in kept:
-        words = isinstance(table[0].get(column), str)
-        drawn.add_column(
+    fitting = columns_that_fit(table, selected, console.width)
+    rich_table = Table(pad_edge=False, box=None, padding=(0, COLUMN_SPACING, 0, 0))
+    for column in fitting:
+        is_text = isinstance(table[0].get(column), str)
+        rich_table.add_column(
             heading(column),
-            justify="left" if words else "right",
-            no_wrap=not words,
+            justify="left" if is_text else "right",
+            no_wrap=not is_text,
             overflow="fold",
         )
     for row in table:
-        drawn.add_row(*(cell(row, column) for column in kept))
-    console.print(drawn)
-    if left := [heading(column) for column in shown if column not in kept]:
-        said = f"left out at {console.width} columns: {', '.join(left)}; --json has all"
-        console.print(said, style="dim", soft_wrap=True)
+        rich_table.add_row(*(format_cell(row, column) for column in fitting))
+    console.print(rich_table)
+    if omitted := [heading(column) for column in selected if column not in fitting]:
+        note = f"not shown at {console.width} columns: {', '.join(omitted)}; --json prints all"
+        console.print(note, style="dim", soft_wrap=True)
 
 
 def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Any:
@@ -67,38 +71,53 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str
     return table
 
 
-def print_words(table: Sequence[Row], columns: Sequence[str]) -> None:
+def print_text_rows(table: Sequence[Row], columns: Sequence[str]) -> None:
     """Print rows of text, folded where the width is short; the first column is never folded."""
     from rich.console import Console
     from rich.table import Table
 
-    drawn = Table(pad_edge=False, box=None, padding=(0, PAD, 0, 0))
+    rich_table = Table(pad_edge=False, box=None, padding=(0, COLUMN_SPACING, 0, 0))
     for i, column in enumerate(columns):
-        drawn.add_column(heading(column), no_wrap=i == 0, overflow="fold")
+        rich_table.add_column(heading(column), no_wrap=i == 0, overflow="fold")
     for row in table:
-        drawn.add_row(*(str(row[column]) for column in columns))
-    Console(highlight=False).print(drawn)
+        rich_table.add_row(*(str(row[column]) for column in columns))
+    Console(highlight=False).print(rich_table)
 
 
-def fitting(table: Sequence[Row], columns: Sequence[str], width: int) -> list[str]:
+def columns_that_fit(table: Sequence[Row], columns: Sequence[str], width: int) -> list[str]:
     """Return the columns that fit into `width`; columns of names are always kept."""
-    own = [column for column in columns if column not in KNOWN]
-    order = [*EARLIER, *own, *LATER, *(IN_NAME if "run" in columns else ()), "metric", "status"]
-    needs = {c: max(len(heading(c)), *(len(cell(row, c)) for row in table)) for c in columns}
-    return narrowed(needs, order, width)
+    metrics = [column for column in columns if column not in KNOWN_COLUMNS]
+    order = [
+        *DROPPED_FIRST,
+        *metrics,
+        *DROPPED_LATER,
+        *(IN_NAME if "run" in columns else ()),
+        "metric",
+        "status",
+    ]
+    widths = {
+        c: max(len(heading(c)), *(len(format_cell(row, c)) for row in table)) for c in columns
+    }
+    return fit_columns(widths, order, width)
 
 
-def columns_of(table: Sequence[Row], columns: Sequence[str] = ()) -> list[str]:
+def select_columns(table: Sequence[Row], columns: Sequence[str] = ()) -> list[str]:
     """Return the columns to show: `columns`, or the usual ones and the user's own metrics."""
-    given = list(dict.fromkeys(key for row in table for key in row))
+    present = list(dict.fromkeys(key for row in table for key in row))
     if columns:
-        return [column for column in columns if column in given]
-    own = [key for key in given if key not in KNOWN and not key.endswith(("_sd", "_se"))]
-    measured = MEASURED if "metric" in given else (*MEASURED, *ALONE)
-    usual = [*WHO, *measured, *own, *SPENT]
-    many = len(table) > 1
-    same = lambda column: many and len({str(row.get(column)) for row in table}) == 1
-    return [c for c in usual if c in given and not (c in WHO and c != "run" and same(c))]
+        return [column for column in columns if column in present]
+    metrics = [
+        key for key in present if key not in KNOWN_COLUMNS and not key.endswith(("_sd", "_se"))
+    ]
+    measured = MEASURES if "metric" in present else (*MEASURES, *SITE_MEASURES)
+    ordered = [*IDENTITY, *measured, *metrics, *COSTS]
+    has_several_rows = len(table) > 1
+    is_constant = lambda column: (
+        has_several_rows and len({str(row.get(column)) for row in table}) == 1
+    )
+    return [
+        c for c in ordered if c in present and not (c in IDENTITY and c != "run" and is_constant(c))
+    ]
 
 
 def heading(column: str) -> str:
@@ -106,7 +125,7 @@ def heading(column: str) -> str:
     return "MB" if column == "bytes" else column.replace("_", " ")
 
 
-def cell(row: Row, column: str) -> str:
+def format_cell(row: Row, column: str) -> str:
     """Format one cell of a row."""
     value = row.get(column, "")
     spread = row.get(f"{column}_sd", row.get(f"{column}_se"))  # over seeds, or of a sample
@@ -116,5 +135,5 @@ def cell(row: Row, column: str) -> str:
         return value
     if column == "bytes":
         return f"{value / 1e6:,.3g}"
-    said = f"{value:,.0f}" if column in ("samples", "round") else f"{value:.4g}"
-    return f"{said} ± {spread:.2g}" if spread else said
+    text = f"{value:,.0f}" if column in ("samples", "round") else f"{value:.4g}"
+    return f"{text} ± {spread:.2g}" if spread else text

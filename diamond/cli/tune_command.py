@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import DIVERGED, Json, app, emit, reported, talk
-from .experiment_commands import Quiet, Set, start
-from .inspect_commands import Data
-from .interrupt_handling import interruptible
+from .app import DIVERGED, Json, app, print_json, print_message, report_errors
+from .experiment_commands import Quiet, Set, prepare_jax
+from .inspect_commands import DataFolder
+from .interrupt_handling import exit_on_interrupt
 
 if TYPE_CHECKING:
     from ..tuning.experiment_grid import Setting
     from ..tuning.experiment_tuning import Results, Tuning
     from ..tuning.successive_halving import Result
 
-SHOWN = 5  # number of the best settings to print per algorithm, besides the failed ones
+SETTINGS_SHOWN = 5  # number of the best settings to print per algorithm, besides the failed ones
 
 
 @app.command()
@@ -25,7 +25,8 @@ def tune(
     what: Annotated[
         list[str],
         typer.Argument(
-            help="Experiment FILE.toml; or cases of the paper such as mnist-9-label-p0.3; or all."
+            help="Experiment FILE.toml; or cases of the paper, as in mnist-9-label-p0.3; or `all` "
+            "of these cases."
         ),
     ],
     set: Set = [],  # noqa: B006
@@ -38,7 +39,7 @@ def tune(
         ),
     ] = None,
     scale: Annotated[str, typer.Option(help="Scale of the paper's cases: full or quick.")] = "full",
-    data: Data = None,
+    data: DataFolder = None,
     store: Annotated[
         Path | None,
         typer.Option(help="File of the paper's constants. Default: that of the package."),
@@ -52,13 +53,13 @@ def tune(
     are tried. The smallest late upper loss wins; settings that diverge with any seed are excluded.
     Run the same command again to continue an interrupted tuning.
     """
-    files = [word for word in what if word.endswith(".toml")]
-    if files and len(what) > 1:
-        raise typer.BadParameter("one experiment at a time")
-    with reported(), interruptible():
-        start()
-        if files:
-            _tune_file(Path(files[0]), set, seeds, out or Path("runs"), quiet, json)
+    toml_files = [argument for argument in what if argument.endswith(".toml")]
+    if toml_files and len(what) > 1:
+        raise typer.BadParameter("give one experiment at a time")
+    with report_errors(), exit_on_interrupt():
+        prepare_jax()
+        if toml_files:
+            _tune_file(Path(toml_files[0]), set, seeds, out or Path("runs"), quiet, json)
         else:
             _tune_cases(what, scale, data, out or Path("runs/reproduce"), store, json)
 
@@ -75,15 +76,17 @@ def _tune_cases(
 
     names = list(paper_commands.CASES) if names == ["all"] else names
     if unknown := [name for name in names if name not in paper_commands.CASES]:
-        near = did_you_mean(unknown[0], [*paper_commands.CASES, "all"])
-        raise typer.BadParameter(f"no case {unknown[0]!r}; {near}, or an experiment's file x.toml")
+        suggestion = did_you_mean(unknown[0], [*paper_commands.CASES, "all"])
+        raise typer.BadParameter(
+            f"no case {unknown[0]!r}; {suggestion}, or an experiment's file x.toml"
+        )
     path = store or Path(paper_commands.__file__).with_name(STORE)
     scales = {"full": FULL, "quick": QUICK}
     if scale not in scales:
         raise typer.BadParameter(f"no scale {scale!r}; there are full and quick")
-    found = paper_commands.tune_cases(names, scales[scale], out, path, data, Console(stderr=json))
+    results = paper_commands.tune_cases(names, scales[scale], out, path, data, Console(stderr=json))
     if json:
-        emit({"store": str(path), "cases": found})
+        print_json({"store": str(path), "cases": results})
 
 
 def _tune_file(
@@ -94,79 +97,88 @@ def _tune_file(
     from ..tuning.successive_halving import best
 
     plan = tuning(file, changes, out, seeds)
-    found = _run(plan, quiet)
-    failed = [label for label, tried in found.items() if best(tried).loss == inf]
-    path = None if failed else plan.write(found)
+    results = _run_trials(plan, quiet)
+    failed = [label for label, trials in results.items() if best(trials).loss == inf]
+    path = None if failed else plan.write(results)
     if json:
-        emit(_numbers(plan, found, path))
+        print_json(_as_json(plan, results, path))
     else:
-        for label, tried in found.items():
-            _show(label, tried)
-    for label, tried in found.items():
-        for said in edges(tried) if label not in failed else ():
-            talk(f"{label}: the best {said}; better may lie beyond: widen its list", "yellow")
+        for label, trials in results.items():
+            _print_settings(label, trials)
+    for label, trials in results.items():
+        for edge in edges(trials) if label not in failed else ():
+            print_message(
+                f"{label}: the best {edge}; a better value may lie beyond it: extend the list",
+                "yellow",
+            )
     for label in failed:
-        talk(f"{label}: every setting diverged; try smaller steps", "red")
+        print_message(f"{label}: every setting diverged; try smaller steps", "red")
     if path is None:
         raise typer.Exit(DIVERGED)
     if not json:
-        verb = "run" if plan.experiment.single else "compare"
+        verb = "run" if plan.experiment.is_single_run else "compare"
         typer.echo(f"tuned: {path}\ntry it:  diamond {verb} {path}")
 
 
-def _run(plan: "Tuning", quiet: bool) -> "Results":
+def _run_trials(plan: "Tuning", quiet: bool) -> "Results":
     """Run all trials under a progress bar."""
     from .progress_bars import progress_bar
 
     if not quiet:
         count = len(next(iter(plan.settings.values())))
-        who = ", ".join(plan.settings)
+        labels = ", ".join(plan.settings)
         seeds = f"seeds {', '.join(map(str, plan.seeds))}"
         rounds = plan.experiment.rounds
-        talk(f"{who}: {count} settings each, {seeds}, {rounds:,} rounds: {plan.trials} trials")
+        print_message(
+            f"{labels}: {count} settings each, {seeds}, {rounds:,} rounds: {plan.trials} trials"
+        )
     with progress_bar("trials", plan.trials, quiet) as advance:
         return plan.run(advance)
 
 
-def _show(label: str, tried: list["Result[Setting]"]) -> None:
+def _print_settings(label: str, results: list["Result[Setting]"]) -> None:
     """Print the best settings of an algorithm, and all that failed."""
     from rich.console import Console
     from rich.table import Table
 
     from ..tuning.experiment_tuning import diverged
 
-    good = sorted((one for one in tried if one.loss < inf), key=lambda one: one.loss)
-    bad = [one for one in tried if one.loss == inf]
-    drawn = Table(box=None, pad_edge=False)
-    for name in tried[0].candidate.options:
-        drawn.add_column(name, justify="right")
-    drawn.add_column("late upper loss", no_wrap=True)
-    for one in good[:SHOWN]:
-        drawn.add_row(*map(_said, one.candidate.options.values()), f"{one.loss:.4g}")
-    if len(good) > SHOWN:
-        between = f"{len(good) - SHOWN} more, up to {good[-1].loss:.4g}"
-        drawn.add_row(*("..." for _ in tried[0].candidate.options), between)
-    for one in bad:
-        told = ", ".join(f"{who}: round {round}" for who, round in diverged(one).items())
-        why = f"diverged ({told})" if told else "the loss is not finite"
-        drawn.add_row(*map(_said, one.candidate.options.values()), why)
-    typer.echo(f"{label}: {len(tried)} settings, {len(bad)} failed")
-    Console(highlight=False).print(drawn)
+    finite = sorted(
+        (result for result in results if result.loss < inf), key=lambda result: result.loss
+    )
+    failed = [result for result in results if result.loss == inf]
+    table = Table(box=None, pad_edge=False)
+    for name in results[0].candidate.options:
+        table.add_column(name, justify="right")
+    table.add_column("late upper loss", no_wrap=True)
+    for result in finite[:SETTINGS_SHOWN]:
+        table.add_row(*map(_format_value, result.candidate.options.values()), f"{result.loss:.4g}")
+    if len(finite) > SETTINGS_SHOWN:
+        summary = f"{len(finite) - SETTINGS_SHOWN} more, up to {finite[-1].loss:.4g}"
+        table.add_row(*("..." for _ in results[0].candidate.options), summary)
+    for result in failed:
+        rounds_diverged = ", ".join(
+            f"{seed_name}: round {round}" for seed_name, round in diverged(result).items()
+        )
+        reason = f"diverged ({rounds_diverged})" if rounds_diverged else "the loss is not finite"
+        table.add_row(*map(_format_value, result.candidate.options.values()), reason)
+    typer.echo(f"{label}: {len(results)} settings, {len(failed)} failed")
+    Console(highlight=False).print(table)
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _numbers(plan: "Tuning", found: "Results", path: Path | None) -> dict[str, Any]:
+def _as_json(plan: "Tuning", results: "Results", path: Path | None) -> dict[str, Any]:
     from ..tuning.experiment_tuning import diverged, edges
     from ..tuning.successive_halving import best
 
-    row = lambda one: {
-        "options": one.candidate.options,
-        "algorithm": one.candidate.table,
-        "upper_loss": one.loss,
-        "diverged": diverged(one),
+    row = lambda result: {
+        "options": result.candidate.options,
+        "algorithm": result.candidate.table,
+        "upper_loss": result.loss,
+        "diverged": diverged(result),
     }
     return {
         "folder": str(plan.path),
@@ -175,10 +187,10 @@ def _numbers(plan: "Tuning", found: "Results", path: Path | None) -> dict[str, A
         "trials": plan.trials,
         "algorithms": {
             label: {
-                "best": row(best(tried)),
-                "edges": edges(tried),
-                "settings": [row(one) for one in tried],
+                "best": row(best(settings)),
+                "edges": edges(settings),
+                "settings": [row(result) for result in settings],
             }
-            for label, tried in found.items()
+            for label, settings in results.items()
         },
     }

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from ..config.experiment_file import Experiment, relative
+from ..config.experiment_file import Experiment, make_relative
 from ..config.validation_errors import BadExperiment, Mistake
-from ..core.pytrees import OtherState
+from ..core.pytrees import StateMismatch
 from ..engine.simulate import simulate
 from ..metrics.divergence import Diverged
-from ..metrics.stopping import reached
+from ..metrics.stopping import stop_reason
 from ..problem import Problem
 from ..records.folder_recovery import manifest as written
 from ..records.folder_writer import Writer
@@ -21,7 +21,7 @@ from ..records.manifest import now as time
 from ..records.run import Run
 from ..records.snapshot import Snapshot
 from .jobs import Job
-from .multi_process import lead
+from .multi_process import start_followers
 
 Manifest = dict[str, Any]
 
@@ -38,7 +38,7 @@ class ProgressListener(Protocol):
 
     def begin(self, name: str, rounds: int) -> None: ...
 
-    def stage(self, name: str, said: str) -> None: ...  # before the first evaluation
+    def stage(self, name: str, message: str) -> None: ...  # before the first evaluation
 
     def progress(self, name: str, entries: list[dict[str, float]]) -> None: ...
 
@@ -75,13 +75,13 @@ def execute(
         if changes and saved is not None:
             _record_changes(writer, job, problem, listener, saved, changes)
         if jax.process_count() > 1:
-            lead(saved)
+            start_followers(saved)
         try:
             run, status, message = _simulate(writer, job, problem, listener, stopped, saved)
         except BaseException as error:
-            asked = isinstance(error, KeyboardInterrupt)
-            said = "" if asked else f"{type(error).__name__}: {error}"
-            writer.manifest(status="interrupted", message=said, wall_seconds=writer.wall)
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            message = "" if is_interrupt else f"{type(error).__name__}: {error}"
+            writer.manifest(status="interrupted", message=message, wall_seconds=writer.wall)
             raise
         end = closing(run, status, message, writer.wall, writer.digest(run.x, run.y))
         end["compile_seconds"] += compiled
@@ -101,23 +101,25 @@ def _restore_or_begin(
     saved, complaints = writer.restore(overrides.restart)
     for complaint in complaints:
         listener.say(job.name, complaint)
-    one = job.experiment
+    experiment = job.experiment
     if saved is not None:
-        known = writer.manifest() or _opening(writer, job, problem)
+        known = writer.manifest() or _initial_manifest(writer, job, problem)
         writer.manifest(**known | {"status": "running", "message": "", "finished": None})
         if saved.entries:
             listener.progress(job.name, saved.entries)
         return saved
-    writer.begin(_opening(writer, job, problem), one.toml(writer.path))
+    writer.begin(_initial_manifest(writer, job, problem), experiment.to_toml(writer.path))
     return None
 
 
-def _opening(writer: Writer, job: Job, problem: Problem) -> Manifest:
+def _initial_manifest(writer: Writer, job: Job, problem: Problem) -> Manifest:
     """Return the initial manifest of the run."""
-    one = job.experiment
-    batch = one.algorithm[0].build().batch
-    fixed = one.seed[0], one.rounds, one.every, batch, one.sampling
-    return opening(_origin(job, writer.path), problem, one.network[0].build(), *fixed)
+    experiment = job.experiment
+    batch = experiment.algorithm[0].build().batch
+    settings = experiment.seed[0], experiment.rounds, experiment.every, batch, experiment.sampling
+    return opening(
+        _describe_origin(job, writer.path), problem, experiment.network[0].build(), *settings
+    )
 
 
 def _record_changes(
@@ -129,11 +131,11 @@ def _record_changes(
     changes: list[str],
 ) -> None:
     """Report that the run continues with changed inputs, also in the manifest."""
-    now, known = _opening(writer, job, problem), writer.manifest()
+    now, known = _initial_manifest(writer, job, problem), writer.manifest()
     round = int(saved.entries[-1]["round"]) if saved.entries else 0
     changed = [*known.get("changed", []), {"round": round, "when": time(), "what": changes}]
     writer.manifest(changed=changed, problem=now["problem"], versions=now["versions"])
-    listener.say(job.name, f"goes on although {'; '.join(changes)}")
+    listener.say(job.name, f"continues although {'; '.join(changes)}")
 
 
 def _simulate(
@@ -145,19 +147,19 @@ def _simulate(
     saved: Snapshot | None,
 ) -> tuple[Run, str, str]:
     """Simulate; return the run, its status and the message of the status."""
-    one = job.experiment
+    experiment = job.experiment
 
     def progress(saved: Snapshot) -> None:
         entry = saved.entries[-1]
-        last = entry["round"] == one.rounds or bool(reached(one.stop, entry))
+        last = entry["round"] == experiment.rounds or bool(stop_reason(experiment.stop, entry))
         writer.note(saved, last)
         listener.progress(job.name, saved.entries)
         if stopped() and not last:
             writer.save(saved)
             raise KeyboardInterrupt
 
-    network, algorithm = one.network[0].build(), one.algorithm[0].build()
-    fixed = one.rounds, one.seed[0], one.every, one.sampling
+    network, algorithm = experiment.network[0].build(), experiment.algorithm[0].build()
+    settings = experiment.rounds, experiment.seed[0], experiment.every, experiment.sampling
     with warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = lambda message, *_, **__: listener.say(job.name, str(message))
@@ -166,27 +168,27 @@ def _simulate(
                 problem,
                 network,
                 algorithm,
-                *fixed,
-                stop=one.stop,
-                on_divergence=one.on_divergence,
+                *settings,
+                stop=experiment.stop,
+                on_divergence=experiment.on_divergence,
                 on_progress=progress,
                 resume=saved,
-                devices=one.devices,
-                precision=one.products,
-                measure=one.measure,
-                on_stage=lambda said: listener.stage(job.name, said),
+                devices=experiment.devices,
+                precision=experiment.product_precision,
+                measure=experiment.measure,
+                on_stage=lambda message: listener.stage(job.name, message),
             )
             return run, "finished", run.message
         except Diverged as error:
             return error.run, "diverged", str(error)
-        except OtherState as error:
-            said = (
-                f"{error}; it was made by another version: run it from the start, in a new folder"
+        except StateMismatch as error:
+            message = (
+                f"{error}; it was written by another version: start the run again in a new folder"
             )
-            raise BadExperiment(job.name, [Mistake("checkpoint", said)]) from error
+            raise BadExperiment(job.name, [Mistake("checkpoint", message)]) from error
 
 
-def finished(path: Path) -> Manifest | None:
+def finished_manifest(path: Path) -> Manifest | None:
     """Return the manifest of a run that has finished or diverged, else None."""
     known, _ = written(path / "manifest.json")
     return known if known.get("status") in ("finished", "diverged") else None
@@ -202,18 +204,19 @@ def check_unchanged(
     then, _ = written(path / "manifest.json")
     if not then:
         return []  # not started yet
-    began, here = then["versions"], versions()
+    versions_then, versions_now = then["versions"], versions()
     changes = changed_inputs(experiment, problem, path, then)
     changes += [
-        f"it was begun with {name} {began.get(name)} and this is {here.get(name)}"
-        for name in _differing(began, here)
+        f"it was started with {name} {versions_then.get(name)}, but this is "
+        f"{versions_now.get(name)}"
+        for name in _changed_keys(versions_then, versions_now)
     ]
     if changes and not overrides.changed_data:
-        said = (
-            f"{'; '.join(changes)}: restore that, begin anew by `diamond run`, or go on all the "
-            f"same by `diamond resume --changed-data`, which the manifest will say"
+        message = (
+            f"{'; '.join(changes)}: restore it, start a new run by `diamond run`, or continue "
+            f"anyway by `diamond resume --changed-data`, which the manifest will record"
         )
-        raise BadExperiment(str(path), [Mistake("problem", said)])
+        raise BadExperiment(str(path), [Mistake("problem", message)])
     return changes
 
 
@@ -222,34 +225,34 @@ def changed_inputs(
 ) -> list[str]:
     """List the files and rows of the run that differ from those in the manifest."""
     before = manifest["problem"]
-    files = _differing(before["sources"], _sources(experiment, path))
-    rows = _differing(before.get("data", {}), data(problem)) if before.get("data") else []
-    return [f"{name} is not what it was when the run began" for name in files] + [
-        f"its {name} rows are not what they were when the run began" for name in rows
+    files = _changed_keys(before["sources"], _source_digests(experiment, path))
+    rows = _changed_keys(before.get("data", {}), data(problem)) if before.get("data") else []
+    return [f"{name} has changed since the run started" for name in files] + [
+        f"its {name} rows have changed since the run started" for name in rows
     ]
 
 
-def _differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def _changed_keys(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
-def _origin(job: Job, path: Path) -> Origin:
-    one = job.experiment
-    part = one.algorithm[0]
-    name = Path(one.problem.name).name
+def _describe_origin(job: Job, path: Path) -> Origin:
+    experiment = job.experiment
+    part = experiment.algorithm[0]
+    name = Path(experiment.problem.name).name
     command = f"diamond run {(path / 'config.toml').as_posix()}"
     return Origin(
         name=job.name,
-        experiment=one.name,
+        experiment=experiment.name,
         problem=name,
         algorithm=Path(part.name).name,
         label=part.label,
         options=part.options,
         command=command,
-        sources=_sources(one, path),
+        sources=_source_digests(experiment, path),
     )
 
 
-def _sources(experiment: Experiment, path: Path) -> dict[str, str]:
+def _source_digests(experiment: Experiment, path: Path) -> dict[str, str]:
     """Return the user's own files relative to the run's folder, with their digests."""
-    return {relative(file, path): d for file, d in experiment.sources.items()}
+    return {make_relative(file, path): d for file, d in experiment.sources.items()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-LONGEST = 120  # bytes; file systems allow 255
+MAX_BYTES = 120  # bytes; file systems allow 255
 
 
 def folder_name(name: str) -> str:
@@ -10,19 +10,19 @@ def folder_name(name: str) -> str:
 
     Letters, digits, "_" and "." stay, other characters become "-"; no name starts with "." or "-".
     """
-    kept = "".join(c if c.isalnum() or c in "._" else "-" for c in name.replace("=", ""))
-    plain = "-".join(filter(None, kept.split("-"))).strip(".-")
-    return plain.encode()[:LONGEST].decode(errors="ignore").rstrip(".-") or "run"
+    cleaned = "".join(c if c.isalnum() or c in "._" else "-" for c in name.replace("=", ""))
+    joined = "-".join(filter(None, cleaned.split("-"))).strip(".-")
+    return joined.encode()[:MAX_BYTES].decode(errors="ignore").rstrip(".-") or "run"
 
 
-def apart(names: Iterable[str]) -> list[str]:
+def make_unique(names: Iterable[str]) -> list[str]:
     """Make names distinct: repeated names get -2 or the next free number."""
-    wanted = list(names)
-    found: list[str] = []
-    for name in wanted:
-        number, one = 1, name
-        while one in found or (number > 1 and one in wanted):
+    requested = list(names)
+    unique: list[str] = []
+    for name in requested:
+        number, candidate = 1, name
+        while candidate in unique or (number > 1 and candidate in requested):
             number += 1
-            one = f"{name}-{number}"
-        found.append(one)
-    return found
+            candidate = f"{name}-{number}"
+        unique.append(candidate)
+    return unique

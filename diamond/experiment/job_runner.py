@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax
 from pydantic import ValidationError
 
-from ..config.components import graph
-from ..config.experiment_file import Experiment, load, parsed
-from ..config.problem_section import problem
+from ..config.components import read_network
+from ..config.experiment_file import Experiment, load, parse_file
+from ..config.problem_section import read_problem
 from ..config.validation_errors import BadExperiment, Mistake
 from ..core.sampling import key
 from ..engine.forecast import Forecast, forecast
@@ -19,13 +19,21 @@ from ..records.checkpoint import replace
 from ..records.folder_lock import Busy
 from ..records.folder_recovery import Lost, manifest
 from ..records.run_saving import PYTHON
-from .execution import Manifest, ProgressListener, ResumeOverrides, execute, finished
-from .jobs import FAULTS, Job, build, fresh, jobs, misfits, precision
-from .multi_process import dismiss, follow
+from .execution import Manifest, ProgressListener, ResumeOverrides, execute, finished_manifest
+from .jobs import (
+    BUILD_ERRORS,
+    Job,
+    build_problem,
+    expand_jobs,
+    network_mistakes,
+    unused_folder,
+    use_precision,
+)
+from .multi_process import dismiss_followers, run_follower
 
-COMPARISON = "experiment.toml"  # in a folder of runs: the comparison
+COMPARISON_FILE = "experiment.toml"  # in a folder of runs: the comparison
 COPIES = 12  # of x and y: four in a state, two checkpoints and the one being written
-RUN = "config.toml"  # in the folder of a run
+RUN_FILE = "config.toml"  # in the folder of a run
 
 
 class Plan(NamedTuple):
@@ -37,11 +45,11 @@ class Plan(NamedTuple):
     jobs: list[tuple[Job, Path]]
 
     @property
-    def size(self) -> int:
+    def checkpoint_bytes(self) -> int:
         """Estimate the bytes of all checkpoints: a few times x and y of all agents."""
         leaves = jax.tree.leaves(jax.eval_shape(self.problem.init, key(0)))
-        one = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) * self.problem.agents
-        return COPIES * one * len(self.jobs)
+        copy_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) * self.problem.agents
+        return COPIES * copy_bytes * len(self.jobs)
 
     def forecasts(self, skip_failures: bool = False) -> dict[str, Forecast]:
         """Forecast the cost of each run; one seed is tried, since seeds cost the same.
@@ -49,39 +57,46 @@ class Plan(NamedTuple):
         If `skip_failures` is true and there are other algorithms, leave out an algorithm that
         fails; `execute` reports it.
         """
-        found: dict[str, Forecast] = {}
-        seen: dict[tuple[int, int], Forecast] = {}
+        by_name: dict[str, Forecast] = {}
+        by_pair: dict[tuple[int, int], Forecast] = {}
         failed: dict[tuple[int, int], Mistake | None] = {}
         skip_failures = skip_failures and len(self.jobs) > 1
-        with precision(self.experiment):
+        with use_precision(self.experiment):
             for job, _ in self.jobs:
-                one = job.experiment
-                same = id(one.algorithm[0]), id(one.network[0])
-                if same in seen:
-                    found[job.name] = seen[same]._replace(compile_seconds=0.0)
-                elif same not in failed:
+                experiment = job.experiment
+                pair = id(experiment.algorithm[0]), id(experiment.network[0])
+                if pair in by_pair:
+                    by_name[job.name] = by_pair[pair]._replace(compile_seconds=0.0)
+                elif pair not in failed:
                     try:
-                        found[job.name] = seen[same] = self._forecast(one)
+                        by_name[job.name] = by_pair[pair] = self._forecast(experiment)
                     except TooLarge as error:
-                        failed[same] = Mistake(job.name, str(error))
+                        failed[pair] = Mistake(job.name, str(error))
                     except Exception as error:
                         if not skip_failures and not isinstance(error, ValueError):
                             raise
-                        failed[same] = None if skip_failures else Mistake(job.name, str(error))
+                        failed[pair] = None if skip_failures else Mistake(job.name, str(error))
         if mistakes := list(filter(None, failed.values())):
             raise BadExperiment(self.experiment.name, mistakes)
-        return found
+        return by_name
 
-    def _forecast(self, one: Experiment) -> Forecast:
-        network, algorithm = one.network[0].build(), one.algorithm[0].build()
-        fixed = one.rounds, one.seed[0], one.every, one.sampling, one.devices, one.products
-        return forecast(self.problem, network, algorithm, *fixed, measure=one.measure)
+    def _forecast(self, experiment: Experiment) -> Forecast:
+        network, algorithm = experiment.network[0].build(), experiment.algorithm[0].build()
+        settings = (
+            experiment.rounds,
+            experiment.seed[0],
+            experiment.every,
+            experiment.sampling,
+            experiment.devices,
+            experiment.product_precision,
+        )
+        return forecast(self.problem, network, algorithm, *settings, measure=experiment.measure)
 
-    def assist(self) -> None:
+    def run_as_follower(self) -> None:
         """Compute this process's agents in the run that the first process writes."""
-        with precision(self.experiment):
+        with use_precision(self.experiment):
             for job, _ in self.jobs:
-                follow(job, self.problem)
+                run_follower(job, self.problem)
 
     def execute(
         self,
@@ -95,23 +110,31 @@ class Plan(NamedTuple):
         The manifest of a failed run states the reason and that the run can be resumed.
         """
         manifests = []
-        alone = len(self.jobs) == 1 or jax.process_count() > 1
-        with precision(self.experiment):
+        is_only_run = len(self.jobs) == 1 or jax.process_count() > 1
+        with use_precision(self.experiment):
             for job, path in self.jobs:
-                done = finished(path)
-                if done is None:
-                    took = (compiled or {}).get(job.name, 0.0)
-                    given = job, self.problem, path, listener, stopped, took, overrides
-                    done = execute(*given) if alone else _attempt(*given)
+                manifest = finished_manifest(path)
+                if manifest is None:
+                    compile_seconds = (compiled or {}).get(job.name, 0.0)
+                    arguments = (
+                        job,
+                        self.problem,
+                        path,
+                        listener,
+                        stopped,
+                        compile_seconds,
+                        overrides,
+                    )
+                    manifest = execute(*arguments) if is_only_run else _try_execute(*arguments)
                 else:
                     if jax.process_count() > 1:
-                        dismiss()
-                    listener.end(job.name, done)
-                manifests.append(done)
+                        dismiss_followers()
+                    listener.end(job.name, manifest)
+                manifests.append(manifest)
         return manifests
 
 
-def _attempt(
+def _try_execute(
     job: Job, problem: Problem, path: Path, listener: ProgressListener, *rest: Any
 ) -> Manifest:
     """Call `execute`; if the algorithm itself fails, return a manifest with the reason.
@@ -129,35 +152,37 @@ def _attempt(
         return failed
 
 
-def single(experiment: Experiment, out: Path, source: str) -> Plan:
+def plan_run(experiment: Experiment, out: Path, source: str) -> Plan:
     """Plan one run in a new folder below `out`."""
-    if not experiment.single:
+    if not experiment.is_single_run:
         counts = {
             "algorithm": len(experiment.algorithm),
             "network": len(experiment.network),
             "seed": len(experiment.seed),
         }
-        wrong = [
+        mistakes = [
             Mistake(key, f"has {count} entries; one run takes one: use `diamond compare`")
             for key, count in counts.items()
             if count > 1
         ]
-        raise BadExperiment(source, wrong)
-    with precision(experiment):
-        problem = build(experiment, source)
-    path = fresh(out, experiment.name)
-    return Plan(experiment, problem, path, [(jobs(experiment)[0]._replace(name=path.name), path)])
+        raise BadExperiment(source, mistakes)
+    with use_precision(experiment):
+        problem = build_problem(experiment, source)
+    path = unused_folder(out, experiment.name)
+    return Plan(
+        experiment, problem, path, [(expand_jobs(experiment)[0]._replace(name=path.name), path)]
+    )
 
 
-def comparison(experiment: Experiment, out: Path, source: str) -> Plan:
+def plan_comparison(experiment: Experiment, out: Path, source: str) -> Plan:
     """Plan every algorithm on every network from every seed, in a new folder of folders."""
-    with precision(experiment):
-        problem = build(experiment, source)
-    path = fresh(out, experiment.name)
-    return _among(experiment, problem, path)
+    with use_precision(experiment):
+        problem = build_problem(experiment, source)
+    path = unused_folder(out, experiment.name)
+    return _plan_jobs(experiment, problem, path)
 
 
-def every_mistake(path: Path, changes: Sequence[str] = ()) -> Experiment:
+def load_and_check(path: Path, changes: Sequence[str] = ()) -> Experiment:
     """Load the experiment in the file at `path`; raises `BadExperiment` with all mistakes.
 
     If parts of the file are invalid, the problem is still built, if possible, and checked against
@@ -166,73 +191,80 @@ def every_mistake(path: Path, changes: Sequence[str] = ()) -> Experiment:
     try:
         return load(path, changes)
     except BadExperiment as error:
-        raw, found = parsed(path, changes), list(error.mistakes)
-        several = raw.get("network", [])
+        raw, mistakes = parse_file(path, changes), list(error.mistakes)
+        networks = raw.get("network", [])
         try:
-            made = problem(raw["problem"], path.parent.absolute())
-            graphs = [graph(one) for one in (several if isinstance(several, list) else [several])]
+            problem_component = read_problem(raw["problem"], path.parent.absolute())
+            graphs = [
+                read_network(network)
+                for network in (networks if isinstance(networks, list) else [networks])
+            ]
         except (ValidationError, KeyError):
             raise error from None
         try:
             with jax.enable_x64(raw.get("precision") == "float64"):
-                found += misfits(made.build(), graphs)
-        except FAULTS as cause:
-            found.append(Mistake("problem", str(cause)))
-        raise BadExperiment(error.source, found) from None
+                mistakes += network_mistakes(problem_component.build(), graphs)
+        except BUILD_ERRORS as cause:
+            mistakes.append(Mistake("problem", str(cause)))
+        raise BadExperiment(error.source, mistakes) from None
 
 
-def begin(plan: Plan) -> None:
+def write_comparison_file(plan: Plan) -> None:
     """Write the file of a comparison, so that the comparison can be resumed."""
     plan.path.mkdir(parents=True, exist_ok=True)
-    replace(plan.path / COMPARISON, plan.experiment.toml(plan.path).encode())
+    replace(plan.path / COMPARISON_FILE, plan.experiment.to_toml(plan.path).encode())
 
 
-def again(path: Path, devices: int | str | None = None) -> Plan:
+def plan_resume(path: Path, devices: int | str | None = None) -> Plan:
     """Plan the rest of the run or comparison in the folder `path`, perhaps on other `devices`.
 
     A run that was not sharded before is not sharded now, since its sums would change their order.
     """
-    if (path / COMPARISON).is_file():
-        experiment = load(path / COMPARISON)
-        with precision(experiment):
-            return _among(experiment, build(experiment, str(path)), path)
-    _refuse_python(path)
-    if not (path / RUN).is_file():
-        said = "is no run: there is neither config.toml nor experiment.toml in it"
-        raise BadExperiment(str(path), [Mistake("", said)])
-    experiment = load(path / RUN)
-    if not experiment.single:
-        raise BadExperiment(str(path / RUN), [Mistake("", "does not describe a single run")])
+    if (path / COMPARISON_FILE).is_file():
+        experiment = load(path / COMPARISON_FILE)
+        with use_precision(experiment):
+            return _plan_jobs(experiment, build_problem(experiment, str(path)), path)
+    _refuse_python_run(path)
+    if not (path / RUN_FILE).is_file():
+        message = "is no run: it contains neither config.toml nor experiment.toml"
+        raise BadExperiment(str(path), [Mistake("", message)])
+    experiment = load(path / RUN_FILE)
+    if not experiment.is_single_run:
+        raise BadExperiment(str(path / RUN_FILE), [Mistake("", "does not describe a single run")])
     if devices is not None:
         if experiment.devices is None:
-            said = "was begun on one device, without `devices`: it goes on as it was, without"
-            raise BadExperiment(str(path / RUN), [Mistake("devices", said)])
+            message = (
+                "was started on one device, without `devices`; it must be resumed the same way"
+            )
+            raise BadExperiment(str(path / RUN_FILE), [Mistake("devices", message)])
         experiment = experiment.model_copy(update={"devices": devices})
-    with precision(experiment):
-        problem = build(experiment, str(path))
+    with use_precision(experiment):
+        problem = build_problem(experiment, str(path))
     name = path.absolute().name
-    return Plan(experiment, problem, path, [(jobs(experiment)[0]._replace(name=name), path)])
+    return Plan(experiment, problem, path, [(expand_jobs(experiment)[0]._replace(name=name), path)])
 
 
-def _refuse_python(path: Path) -> None:
+def _refuse_python_run(path: Path) -> None:
     """Refuse a run or comparison saved from Python: no file can rebuild its problem."""
-    made = (path / "manifest.json").is_file() or not any(path.glob("*/manifest.json"))
-    where = [path] if made else sorted(file.parent for file in path.glob("*/manifest.json"))
-    known, _ = manifest(where[0] / "manifest.json")
-    if known.get("problem", {}).get("name") != PYTHON:
+    is_single_run = (path / "manifest.json").is_file() or not any(path.glob("*/manifest.json"))
+    folders = (
+        [path] if is_single_run else sorted(file.parent for file in path.glob("*/manifest.json"))
+    )
+    manifest_found, _ = manifest(folders[0] / "manifest.json")
+    if manifest_found.get("problem", {}).get("name") != PYTHON:
         return
     call = (
         "simulate(problem, network, algorithm, rounds, seed"
-        if made
+        if is_single_run
         else "compare(problem, network, algorithms, rounds, seeds"
     )
-    said = (
-        f"was saved from Python, so no file makes its problem again; continue it from Python by "
+    message = (
+        f"was saved from Python, so no file can rebuild its problem; continue it from Python by "
         f"diamond.{call}, resume=diamond.load({str(path)!r}, problem))"
     )
-    raise BadExperiment(str(path), [Mistake("", said)])
+    raise BadExperiment(str(path), [Mistake("", message)])
 
 
-def _among(experiment: Experiment, problem: Problem, path: Path) -> Plan:
-    found = [(job, path / job.name) for job in jobs(experiment)]
-    return Plan(experiment, problem, path, found)
+def _plan_jobs(experiment: Experiment, problem: Problem, path: Path) -> Plan:
+    jobs = [(job, path / job.name) for job in expand_jobs(experiment)]
+    return Plan(experiment, problem, path, jobs)

@@ -8,18 +8,19 @@ from typing import NamedTuple
 
 import jax
 
-from ..config.components import Part
+from ..config.components import Component
 from ..config.experiment_file import Experiment
 from ..config.validation_errors import BadExperiment, Mistake
-from ..engine.multi_device import named
-from ..engine.simulate import fits, suits
+from ..engine.multi_device import resolve_devices
+from ..engine.simulate import check_lower_level, check_network_kind
 from ..hardware.sharding import AgentSharding
 from ..metrics.measures import parse_measures
-from ..metrics.stopping import checked
+from ..metrics.stopping import check_stop
 from ..problem import Problem
-from .folder_names import apart, folder_name
+from .folder_names import folder_name, make_unique
 
-FAULTS = (ValueError, TypeError, OSError, ImportError)  # errors that building a problem may raise
+# Errors that building a problem may raise.
+BUILD_ERRORS = (ValueError, TypeError, OSError, ImportError)
 
 
 class Job(NamedTuple):
@@ -29,11 +30,11 @@ class Job(NamedTuple):
     experiment: Experiment
 
 
-def jobs(experiment: Experiment) -> list[Job]:
+def expand_jobs(experiment: Experiment) -> list[Job]:
     """List the runs of every algorithm on every network from every seed, with distinct names."""
-    labels = apart([part.label for part in experiment.algorithm])
-    graphs = apart([part.label for part in experiment.network])
-    found = []
+    labels = make_unique([part.label for part in experiment.algorithm])
+    graphs = make_unique([part.label for part in experiment.network])
+    jobs = []
     parts = product(
         zip(graphs, experiment.network), zip(labels, experiment.algorithm), experiment.seed
     )
@@ -41,98 +42,103 @@ def jobs(experiment: Experiment) -> list[Job]:
         name = [label] if len(experiment.algorithm) > 1 else []
         name += [graph] if len(experiment.network) > 1 else []
         name += [f"seed{seed}"] if len(experiment.seed) > 1 else []
-        one = {"network": [network], "algorithm": [algorithm], "seed": [seed]}
-        found.append(Job(folder_name("-".join(name) or label), experiment.model_copy(update=one)))
-    names = apart(job.name for job in found)
-    return [job._replace(name=name) for job, name in zip(found, names)]
+        components = {"network": [network], "algorithm": [algorithm], "seed": [seed]}
+        jobs.append(
+            Job(folder_name("-".join(name) or label), experiment.model_copy(update=components))
+        )
+    names = make_unique(job.name for job in jobs)
+    return [job._replace(name=name) for job, name in zip(jobs, names)]
 
 
 @contextmanager
-def precision(experiment: Experiment) -> Iterator[None]:
+def use_precision(experiment: Experiment) -> Iterator[None]:
     """Set the precision that the experiment asks for."""
     with jax.enable_x64(experiment.precision == "float64"):
         yield
 
 
-def build(experiment: Experiment, source: str) -> Problem:
+def build_problem(experiment: Experiment, source: str) -> Problem:
     """Build the problem and check that it fits the networks; raises `BadExperiment`.
 
     In a job of several processes, each keeps only the rows of its own agents.
     """
     try:
         problem: Problem = experiment.problem.build()
-    except FAULTS as cause:
+    except BUILD_ERRORS as cause:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
-    wrong = misfits(problem, experiment.network) + unfit(problem, experiment.algorithm)
-    wrong = wrong or unsuited(problem, experiment.network, experiment.algorithm)
+    mistakes = network_mistakes(problem, experiment.network)
+    mistakes += problem_mistakes(problem, experiment.algorithm)
+    mistakes = mistakes or convergence_mistakes(problem, experiment.network, experiment.algorithm)
     try:
         measures = parse_measures(experiment.measure, problem)
-        measures.refuse_unmeasured(list(experiment.stop), "stop")
+        measures.check_measured(list(experiment.stop), "stop")
     except ValueError as cause:
-        wrong.append(Mistake("measure", str(cause).removeprefix("measure: ")))
+        mistakes.append(Mistake("measure", str(cause).removeprefix("measure: ")))
     try:
         for part in experiment.network:
-            checked(experiment.stop, problem.metrics, part.build().links)
+            check_stop(experiment.stop, problem.metrics, part.build().links)
     except ValueError as cause:
-        wrong.append(Mistake("stop", str(cause).removeprefix("stop: ")))
+        mistakes.append(Mistake("stop", str(cause).removeprefix("stop: ")))
     if experiment.devices is not None:
         try:
-            named(experiment.devices)
+            resolve_devices(experiment.devices)
         except ValueError as cause:
-            wrong.append(Mistake("devices", str(cause)))
-    if wrong:
-        raise BadExperiment(source, wrong)
+            mistakes.append(Mistake("devices", str(cause)))
+    if mistakes:
+        raise BadExperiment(source, mistakes)
     if experiment.devices is not None and jax.process_count() > 1:
-        devices = named(experiment.devices)
+        devices = resolve_devices(experiment.devices)
         problem = problem.restricted_to(
-            AgentSharding(problem.agents, len(devices)).of(jax.process_index(), devices)
+            AgentSharding(problem.agents, len(devices)).agents_of_process(
+                jax.process_index(), devices
+            )
         )
     return problem
 
 
-def misfits(problem: Problem, networks: Sequence[Part]) -> list[Mistake]:
+def network_mistakes(problem: Problem, networks: Sequence[Component]) -> list[Mistake]:
     """List the networks whose number of agents differs from the problem's."""
-    made = [part.build() for part in networks]
+    networks_built = [part.build() for part in networks]
     return [
         Mistake(
-            f"network[{i}]" if len(made) > 1 else "network",
+            f"network[{i}]" if len(networks_built) > 1 else "network",
             f"{network.name} has {network.agents} agents, the problem has {problem.agents}; "
-            f"make them as many",
+            f"give both the same number",
         )
-        for i, network in enumerate(made)
+        for i, network in enumerate(networks_built)
         if network.agents != problem.agents
     ]
 
 
-def unfit(problem: Problem, algorithms: Sequence[Part]) -> list[Mistake]:
+def problem_mistakes(problem: Problem, algorithms: Sequence[Component]) -> list[Mistake]:
     """List the algorithms that do not solve such a problem."""
-    found = []
+    mistakes = []
     for i, part in enumerate(algorithms):
         try:
-            fits(problem, part.build())
+            check_lower_level(problem, part.build())
         except ValueError as cause:
-            where = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
-            found.append(Mistake(where, f"{part.label}: {cause}"))
-    return found
+            place = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
+            mistakes.append(Mistake(place, f"{part.label}: {cause}"))
+    return mistakes
 
 
-def unsuited(
-    problem: Problem, networks: Sequence[Part], algorithms: Sequence[Part]
+def convergence_mistakes(
+    problem: Problem, networks: Sequence[Component], algorithms: Sequence[Component]
 ) -> list[Mistake]:
     """List the algorithms that would converge to a different point on one of the networks."""
-    found = []
+    mistakes = []
     for i, part in enumerate(algorithms):
-        for one in networks:
+        for network in networks:
             try:
-                suits(one.build(), part.build(), problem)
+                check_network_kind(network.build(), part.build(), problem)
             except ValueError as cause:
-                where = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
-                found.append(Mistake(where, f"{part.label}: {cause}"))
+                place = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
+                mistakes.append(Mistake(place, f"{part.label}: {cause}"))
                 break
-    return found
+    return mistakes
 
 
-def fresh(out: Path, name: str) -> Path:
+def unused_folder(out: Path, name: str) -> Path:
     """Return a folder that does not exist yet: out/name, or out/name-2 and so on."""
     path, number = out / name, 1
     while path.exists():

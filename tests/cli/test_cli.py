@@ -20,7 +20,7 @@ WIDE = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
 @pytest.fixture
 def command(monkeypatch):
     """Runs a command; compiled programs are not kept in the user's cache."""
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     runner = CliRunner()
     return lambda *words: runner.invoke(cli.app, [str(w) for w in words], env=WIDE)
 

@@ -25,7 +25,7 @@ VERBS = (
 def here(tmp_path, monkeypatch):
     """In an empty folder, nothing kept in the user's cache, little to compile."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     unchecked(monkeypatch)
     (tmp_path / "tiny.toml").write_text(TOML)
     with quickly():
@@ -80,7 +80,7 @@ def test_a_run_is_told_shown_listed_and_repeated(here):
 
 def test_ctrl_c_saves_and_says_how_to_go_on(monkeypatch):
     whole = result("run", "tiny.toml")["runs"][0]
-    real = progress.Lines.progress
+    real = progress.LineDisplay.progress
 
     def pressed(self, name, entries):
         real(self, name, entries)
@@ -88,7 +88,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(progress.Lines, "progress", pressed)
+        patch.setattr(progress.LineDisplay, "progress", pressed)
         found = command("run", "tiny.toml", code=130)
     assert "stopping after this chunk of rounds" in found.stderr
     assert "go on with:  diamond resume runs/tiny-2" in found.stderr
@@ -219,7 +219,7 @@ def test_a_report_is_built_beside_the_run(here):
 
 
 def test_the_live_table_has_a_row_a_run():
-    board = progress.Live(["a", "b"], 100)
+    board = progress.TableDisplay(["a", "b"], 100)
     entry = {"metric": 1.0, "upper_loss": 0.5, "consensus": 0.1, "samples": 64.0, "bytes": 2e6}
     board.begin("a", 100)
     assert board.cells("a", board.rows["a"])[1].startswith("starting")
@@ -237,7 +237,7 @@ def test_sparklines_are_logarithmic_and_bounded():
     assert progress.sparkline([1000, 100, 10, 1]) == "█▆▃▁"
     assert progress.sparkline([1.0, 1.0]) == "▁▁"
     assert progress.sparkline([0.0, float("nan"), float("inf")]) == ""
-    assert len(progress.sparkline(range(1, 1000))) <= progress.WIDTH
+    assert len(progress.sparkline(range(1, 1000))) <= progress.SPARK_WIDTH
 
 
 @pytest.mark.parametrize("seconds, said", [

@@ -12,17 +12,17 @@ from commands import command, result
 from compiling import quickly, unchecked
 from tiny import TOML
 
-from diamond.engine import trial_cache
 from diamond.experiment import job_runner
 from diamond.hardware import compilation_cache
 from diamond.metrics import display as progress
+from diamond.tuning import trial_cache
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """In an empty folder, with little to compile."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     unchecked(monkeypatch)
     (tmp_path / "tiny.toml").write_text(TOML)
     with quickly():
@@ -71,18 +71,20 @@ def test_before_the_first_round_nothing_is_run(here, monkeypatch, pressing):
 def test_while_a_run_compiles_between_runs_and_in_the_last_round(here, monkeypatch):
     whole = result("run", "tiny.toml")["runs"][0]
     with monkeypatch.context() as patch:
-        before(patch, progress.Lines, "stage", press, lambda _, name, said: said == "compiling")
+        before(
+            patch, progress.LineDisplay, "stage", press, lambda _, name, said: said == "compiling"
+        )
         found = command("run", "tiny.toml", code=130)
     assert "round=" not in found.stderr and "diamond resume runs/tiny-2" in found.stderr
     assert result("resume", "runs/tiny-2")["runs"][0]["digest"] == whole["digest"]
     with monkeypatch.context() as patch:
-        before(patch, progress.Lines, "end", press)
+        before(patch, progress.LineDisplay, "end", press)
         found = command("compare", "tiny.toml", "--set", "seed=[0, 1]", code=130)
     assert "run=seed1" not in found.stderr and "diamond resume runs/tiny-3" in found.stderr
     assert not (here / "runs/tiny-3/seed1").exists()
     with monkeypatch.context() as patch:
         last = lambda _, name, entries: entries[-1]["round"] == 24
-        before(patch, progress.Lines, "progress", press, last)
+        before(patch, progress.LineDisplay, "progress", press, last)
         found = command("run", "tiny.toml", code=130)
     assert whole["digest"] in found.stdout and "interrupted" in found.stderr
     assert result("show", "runs/tiny-4")["runs"][0]["status"] == "finished"

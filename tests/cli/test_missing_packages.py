@@ -6,7 +6,7 @@ import sys
 import pytest
 import typer
 
-from diamond.cli.app import FAILED, NEEDED, reported
+from diamond.cli.app import EXTRA_BY_PACKAGE, FAILED, report_errors
 
 WITHOUT_PYDANTIC = """
 import sys, typer
@@ -26,16 +26,16 @@ for reads in (True, False):
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ["pydantic", "matplotlib.figure", "msgpack"])
 def test_it_is_said_in_one_sentence(name, capsys):
-    with pytest.raises(typer.Exit) as ended, reported():
+    with pytest.raises(typer.Exit) as ended, report_errors():
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     top = name.split(".")[0]
-    said = f"{top} is not installed: pip install 'diamond-bilevel{NEEDED[top]}'\n"
+    said = f"{top} is not installed: pip install 'diamond-bilevel{EXTRA_BY_PACKAGE[top]}'\n"
     assert (ended.value.exit_code, capsys.readouterr().err) == (FAILED, said)
 
 
 @pytest.mark.quick
 def test_a_module_of_the_users_own_is_no_package_of_ours():
-    with pytest.raises(ModuleNotFoundError, match="helpers"), reported():
+    with pytest.raises(ModuleNotFoundError, match="helpers"), report_errors():
         raise ModuleNotFoundError("No module named 'helpers'", name="helpers")
 
 

@@ -16,7 +16,7 @@ from diamond.config.federation_file import load
 from diamond.config.validation_errors import BadExperiment
 from diamond.engine.site_rehearsal import rehearse
 from diamond.peers import roster
-from diamond.peers.worker_thread import threaded
+from diamond.peers.worker_thread import run_in_thread
 
 
 def test_a_bundle_holds_what_its_site_needs_and_no_other_key(trial):
@@ -71,7 +71,7 @@ def test_a_command_leaves_the_precision_as_it_was(trial, command):
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_thread_works_in_the_precision_of_its_caller(wide):
     with jax.enable_x64(wide):
-        found = asyncio.run(threaded(lambda n: jnp.zeros(n).dtype, 3))
+        found = asyncio.run(run_in_thread(lambda n: jnp.zeros(n).dtype, 3))
     assert found == ("float64" if wide else "float32")
 
 
@@ -110,4 +110,4 @@ def rehearsed(trial):
     federation = load(trial / "trial.toml")
     with jax.enable_x64(False):
         problems = [space["make"](str(trial / f"{name}.npy")) for name in NAMES]
-        return rehearse(problems, federation.graph(), federation.algorithm.build(), 60)
+        return rehearse(problems, federation.build_network(), federation.algorithm.build(), 60)

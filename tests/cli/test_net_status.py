@@ -12,10 +12,10 @@ from helpers import same_bits
 from peering import lockstep
 from sites import SOON, federation, layout, refusal, site
 
-from diamond.cli.net_status_commands import _ask, _said
+from diamond.cli.net_status_commands import _format_answer, _query_members
 from diamond.peers import certificate_authority, roster
 from diamond.peers.call_errors import Refused, Unreachable
-from diamond.peers.rpc import Client
+from diamond.peers.rpc import RpcClient
 from diamond.peers.shutdown import Halted
 from diamond.peers.wire_format import limit, pack
 
@@ -32,21 +32,21 @@ def test_a_site_and_its_neighbours_say_where_they_stand_and_for_whom_they_wait(b
         async with site(one), site(two) as node:
             running = asyncio.ensure_future(node.run())
             await asyncio.sleep(0.6)
-            found = await _ask(one, "status", [one.me, *one.neighbours], 2.0, None)
+            found = await _query_members(one, "status", [one.me, *one.neighbours], 2.0, None)
             running.cancel()
             await asyncio.wait([running])
             return found
 
     found = asyncio.run(asked())
-    assert _said(one, found["site0"]) == f"running, round 0 of {ROUNDS}"
-    state, wait = _said(one, found["site1"]).split("; ")
+    assert _format_answer(one, found["site0"]) == f"running, round 0 of {ROUNDS}"
+    state, wait = _format_answer(one, found["site1"]).split("; ")
     assert state == f"running, round 0 of {ROUNDS}"
     assert wait.startswith("has waited for site2 for 0.") and "(nothing listens there)" in wait
 
 
 def test_where_nobody_listens_that_is_said(bundles):
     one = bundles[0]
-    found = asyncio.run(_ask(one, "status", [one.me], 1.0, None))
+    found = asyncio.run(_query_members(one, "status", [one.me], 1.0, None))
     assert found["site0"]["error"] == f"{one.me.address}: nothing listens there"
 
 
@@ -63,7 +63,7 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
         while node.t < 3:
             await asyncio.sleep(0.005)
         bundle = bundles[node.agent.number]
-        return await _ask(bundle, "stop", [bundle.me], 2.0, None)
+        return await _query_members(bundle, "stop", [bundle.me], 2.0, None)
 
     def three(made):
         """Rounds, of which the fourth does not end: it is there that the site is stopped."""
@@ -122,7 +122,7 @@ def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
     assert said == "site1 has roster 1, not yet 2; start it again with its new bundle"
 
     async def good():
-        async with site(other), Client(new, limit(layout()), SOON) as client:
+        async with site(other), RpcClient(new, limit(layout()), SOON) as client:
             await client.call(1, pack({"kind": "ping", "sender": 0}))
 
     asyncio.run(good())

@@ -13,12 +13,12 @@ from sites import certified, federation
 
 import diamond
 from diamond.cli import net_site_setup
-from diamond.cli.net_status_commands import _ask, _said
+from diamond.cli.net_status_commands import _format_answer, _query_members
 from diamond.engine.site_rehearsal import rehearse
 from diamond.peers import roster
-from diamond.peers.call_errors import Differs, Refused, Stopped
+from diamond.peers.call_errors import Refused, RunFailed, RunMismatch
 from diamond.peers.server import Server
-from diamond.peers.timeouts import GaveUp
+from diamond.peers.timeouts import NeighbourTimeout
 from diamond.peers.wire_format import pack
 
 
@@ -58,16 +58,16 @@ def test_a_folder_that_cannot_be_written_to_is_named(trial, command):
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (Stopped("south diverged in round 3"), 3, "south diverged in round 3"),
-        (Differs("west runs something else than all"), 2, "west runs something else than all"),
+        (RunFailed("south diverged in round 3"), 3, "south diverged in round 3"),
+        (RunMismatch("west runs something else than all"), 2, "west runs something else than all"),
         (Refused("its key is not in roster 2 of north"), 2, "its key is not in roster 2"),
-        (GaveUp("waited 9 s for the message"), 1, "waited 9 s for the message"),
+        (NeighbourTimeout("waited 9 s for the message"), 1, "waited 9 s for the message"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device: the fold"),
         (OSError("127.0.0.1:1 cannot be listened on"), 1, "127.0.0.1:1 cannot be"),
     ],
 )
 def test_how_a_run_failed_is_said_in_one_sentence(capsys, error, code, said):
-    with pytest.raises(typer.Exit) as found, net_site_setup.plainly():
+    with pytest.raises(typer.Exit) as found, net_site_setup.report_site_errors():
         raise error
     assert found.value.exit_code == code
     told = capsys.readouterr().err
@@ -75,7 +75,7 @@ def test_how_a_run_failed_is_said_in_one_sentence(capsys, error, code, said):
 
 
 def test_agents_are_called_by_the_names_of_their_sites(trial, capsys):
-    with net_site_setup.agreed(trial / "trial" / "north"):
+    with net_site_setup.load_site(trial / "trial" / "north"):
         warnings.warn("g_yy of agent 2 is -0.1; agent 12", RuntimeWarning, stacklevel=1)
     told = capsys.readouterr().err.replace("\n", " ")
     assert told.startswith("g_yy of west is -0.1; agent 12") and "warnings.warn" not in told
@@ -141,10 +141,10 @@ def test_an_odd_status_is_named_and_forges_nothing(tmp_path, told):
 
     async def attempt():
         async with Server(two, answer):
-            return await _ask(one, "status", [two.me], 2.0, None)
+            return await _query_members(one, "status", [two.me], 2.0, None)
 
     found = asyncio.run(attempt())
-    assert "an answer that is no status" in _said(one, found["site1"])
+    assert "an answer that is no status" in _format_answer(one, found["site1"])
     json.dumps(found)
 
 
@@ -158,7 +158,7 @@ def test_codes_in_a_status_are_written_out(tmp_path):
 
     async def attempt():
         async with Server(two, answer):
-            return await _ask(one, "status", [two.me], 2.0, None)
+            return await _query_members(one, "status", [two.me], 2.0, None)
 
-    said = _said(one, asyncio.run(attempt())["site1"])
+    said = _format_answer(one, asyncio.run(attempt())["site1"])
     assert said == r"on\r, round 1 of 9; has waited for site2 for 3 s (\x1b[2Jgone\nround=9)"

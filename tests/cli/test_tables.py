@@ -6,8 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from diamond.cli.result_commands import LISTED
-from diamond.cli.terminal_tables import columns_of, heading, print_table
+from diamond.cli.result_commands import LIST_COLUMNS
+from diamond.cli.terminal_tables import heading, print_table, select_columns
 from diamond.metrics import display as progress
 from diamond.records.folder_reader import as_begun
 from diamond.records.folder_reader import runs as stored
@@ -37,7 +37,7 @@ def runs():
 KINDS = {
     "compare": (lambda: list(runs()), (), ("run",)),
     "show --seeds": (lambda: over_seeds(list(runs())), (), ("algorithm", "network")),
-    "list": (lambda: [row | STARTED for row in runs()], LISTED[:-1], ("run",)),
+    "list": (lambda: [row | STARTED for row in runs()], LIST_COLUMNS[:-1], ("run",)),
 }
 
 
@@ -53,7 +53,7 @@ def test_names_stay_and_numbers_go(kind, width, monkeypatch, capsys):
         assert all(row[name] in text for name in names), text
     lines = [line for line in text.splitlines() if "left out at" not in line]
     assert "\u2026" not in text and max(map(len, lines)) <= width
-    kept, wanted = lines[0], columns_of(table, columns)
+    kept, wanted = lines[0], select_columns(table, columns)
     gone = [heading(column) for column in wanted if heading(column) not in kept]
     assert bool(gone) == (width == 80) == (f"left out at 80 columns: {', '.join(gone)};" in text)
 
@@ -66,7 +66,7 @@ def test_a_name_wider_than_the_terminal_is_folded(monkeypatch, capsys):
 
 
 def test_the_live_table_keeps_names_too():
-    board = progress.Live([row["run"] for row in runs()], 100)
+    board = progress.TableDisplay([row["run"] for row in runs()], 100)
     entry = {"metric": 1.0, "upper_loss": 0.5, "consensus": 0.1, "samples": 64.0, "bytes": 2e6}
     for row in runs():
         board.begin(row["run"], 100)

@@ -13,11 +13,16 @@ from typer.testing import CliRunner
 import diamond
 from diamond import cli, schedule
 from diamond.config import schedule_text
-from diamond.config.experiment_file import load, read
-from diamond.config.options import estimator
+from diamond.config.experiment_file import load, validate
+from diamond.config.options import build_hypergradient
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.job_runner import again, begin, comparison, single
+from diamond.experiment.job_runner import (
+    plan_comparison,
+    plan_resume,
+    plan_run,
+    write_comparison_file,
+)
 from diamond.records.folder_reader import open_run, runs
 from diamond.templates.experiment_template import write
 
@@ -173,7 +178,7 @@ def command(*words):
     from diamond.hardware import compilation_cache
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compilation_cache, "compile_cache", lambda: None)
+        patch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
         unchecked(patch)
         return CliRunner().invoke(cli.app, [str(w) for w in words], env={"NO_COLOR": "1"})
 
@@ -207,12 +212,12 @@ def test_the_resolved_file_is_the_same_experiment(folder):
     experiment = load(folder / "good.toml", ["algorithm.alpha=power(0.3)", "seed=[0, 1]"])
     assert experiment.name == "good" and experiment.seed == [0, 1]
     elsewhere = folder / "runs" / "deep" / "here"
-    text = experiment.toml(elsewhere)
+    text = experiment.to_toml(elsewhere)
     assert "../../../mine.py:make" in text and "batch = 64" in text and "power(0.3)" in text
     assert str(folder) not in text
-    again = read(tomllib.loads(text), elsewhere, "config.toml")
+    again = validate(tomllib.loads(text), elsewhere, "config.toml")
     assert again == experiment
-    assert again.toml(elsewhere) == text
+    assert again.to_toml(elsewhere) == text
     assert again.algorithm[0].build() == experiment.algorithm[0].build()
 
 
@@ -243,11 +248,11 @@ def test_keys_are_set_in_every_table_of_a_list(folder):
 @pytest.mark.quick
 def test_schedules_are_spelled_and_read_back(text, made):
     assert schedule_text.parse(text) == made
-    assert schedule_text.parse(schedule_text.spell(made)) == made
+    assert schedule_text.parse(schedule_text.format_schedule(made)) == made
 
 
 def test_a_function_of_the_users_has_no_spelling():
-    assert schedule_text.spell(schedule.schedule(lambda t: 1 / (1 + t))) is None
+    assert schedule_text.format_schedule(schedule.schedule(lambda t: 1 / (1 + t))) is None
 
 
 @pytest.mark.parametrize("name", ["power(__import__('os'))", "().__class__", "1/0", "power(1)(2)"])
@@ -257,8 +262,8 @@ def test_a_schedule_is_no_program(name):
 
 
 def test_hypergradients_by_name_and_by_table():
-    assert estimator("exact") == diamond.hypergradient.exact()
-    made = estimator({"name": "conjugate-gradient", "steps": 7})
+    assert build_hypergradient("exact") == diamond.hypergradient.exact()
+    made = build_hypergradient({"name": "conjugate-gradient", "steps": 7})
     assert made == diamond.hypergradient.conjugate_gradient(7)
 
 
@@ -297,7 +302,7 @@ def test_a_csv_file_with_sites_is_dealt_out_by_site(tmp_path, monkeypatch):
     rows = [f"{i % 2},{i / 7:.3f},{i % 5},{'abc'[i % 3]}" for i in range(60)]
     (tmp_path / "rows.csv").write_text("ill,dose,age,clinic\n" + "\n".join(rows) + "\n")
     table = {"kind": "hyperparameter", "dataset": "rows.csv", "label": "ill", "site": "clinic"}
-    experiment = read(TINY | {"problem": table}, tmp_path, "x.toml")
+    experiment = validate(TINY | {"problem": table}, tmp_path, "x.toml")
     made = experiment.problem.build()
     assert made.agents == 3
     assert [int(sum(made.counts(n)[i] for n in made.rows)) for i in range(3)] == [20, 20, 20]
@@ -306,18 +311,18 @@ def test_a_csv_file_with_sites_is_dealt_out_by_site(tmp_path, monkeypatch):
 def test_runs_of_an_experiment_have_names_that_differ():
     algorithms = ["diamond", {"name": "diamond", "alpha": 0.3}, {"name": "dsgd", "label": "D SGD"}]
     found = tiny(algorithm=algorithms, network=["ring:3", "er:3,p=0.9"], seed=[0, 4])
-    names = [job.name for job in jobs.jobs(found)]
+    names = [job.name for job in jobs.expand_jobs(found)]
     assert len(set(names)) == len(names) == 12
     assert names[:2] == ["diamond-ring-3-seed0", "diamond-ring-3-seed4"]
     assert names[-1] == "D-SGD-er-3-p0.9-seed4"
-    assert [job.name for job in jobs.jobs(tiny())] == ["diamond"]
+    assert [job.name for job in jobs.expand_jobs(tiny())] == ["diamond"]
 
 
 def test_the_same_file_and_seed_are_the_same_numbers(tmp_path):
     with quickly():
         first, second = (run(tiny(), tmp_path / name)["digest"] for name in "ab")
         other = run(tiny(seed=1), tmp_path / "c")["digest"]
-        third = read(tomllib.loads((tmp_path / "a" / "config.toml").read_text()), tmp_path, "")
+        third = validate(tomllib.loads((tmp_path / "a" / "config.toml").read_text()), tmp_path, "")
         assert run(third, tmp_path / "d")["digest"] == first
     assert first == second != other
     assert open_run(tmp_path / "a").digest() == first
@@ -326,8 +331,8 @@ def test_the_same_file_and_seed_are_the_same_numbers(tmp_path):
 def test_a_comparison_is_a_folder_of_runs_and_is_gone_on_with(tmp_path):
     experiment = tiny(seed=[0, 1], rounds=6)
     with quickly():
-        plan = comparison(experiment, tmp_path, "tiny.toml")
-        begin(plan)
+        plan = plan_comparison(experiment, tmp_path, "tiny.toml")
+        write_comparison_file(plan)
         stops = iter([False, False, False, True])
         with pytest.raises(KeyboardInterrupt):
             plan.execute(Silent(), stopped=lambda: next(stops, False))
@@ -335,8 +340,8 @@ def test_a_comparison_is_a_folder_of_runs_and_is_gone_on_with(tmp_path):
             "finished",
             "interrupted",
         ]
-        done = again(plan.path).execute(Silent())
-        whole = comparison(experiment, tmp_path, "tiny.toml")
+        done = plan_resume(plan.path).execute(Silent())
+        whole = plan_comparison(experiment, tmp_path, "tiny.toml")
         assert whole.path.name == "tiny-2"
         expected = whole.execute(Silent())
     assert [m["digest"] for m in done] == [m["digest"] for m in expected]
@@ -345,7 +350,7 @@ def test_a_comparison_is_a_folder_of_runs_and_is_gone_on_with(tmp_path):
 
 def test_one_run_takes_one_of_each(tmp_path):
     with pytest.raises(BadExperiment) as found:
-        single(tiny(seed=[0, 1], algorithm=["diamond", "dsgd"]), tmp_path, "tiny.toml")
+        plan_run(tiny(seed=[0, 1], algorithm=["diamond", "dsgd"]), tmp_path, "tiny.toml")
     assert [m.key for m in found.value.mistakes] == ["algorithm", "seed"]
     assert "use `diamond compare`" in found.value.mistakes[0].said
 
@@ -362,7 +367,7 @@ def test_a_new_experiment_is_two_files_that_overwrite_none(tmp_path):
 
 def test_a_forecast_tells_what_the_run_then_takes(tmp_path):
     with quickly():
-        plan = single(tiny(rounds=300, every=150), tmp_path, "tiny.toml")
+        plan = plan_run(tiny(rounds=300, every=150), tmp_path, "tiny.toml")
         (found,) = plan.forecasts().values()
         (manifest,) = plan.execute(Silent())
     assert found.bytes == sum(sent for *_, sent in manifest["traffic"])
@@ -381,5 +386,5 @@ def test_a_run_that_diverges_keeps_what_it_had(tmp_path):
         assert manifest["status"] == "diverged" and "diverged in round" in manifest["message"]
         lines = open_run(path).lines
         assert 1 <= len(lines) < 101 and lines[0]["round"] == 0
-        again(path).execute(watch := Silent())
+        plan_resume(path).execute(watch := Silent())
     assert watch.said == ["diverged"]  # it is over

@@ -11,7 +11,7 @@ import diamond
 from diamond import cli, theory
 from diamond.advice import recommendation
 from diamond.config import federation_file
-from diamond.config.experiment_file import load, read
+from diamond.config.experiment_file import load, validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment.execution import ResumeOverrides, check_unchanged
 from diamond.schedules.learned import learned_names
@@ -48,7 +48,7 @@ def here(tmp_path, monkeypatch):
 
 
 def experiment(here, algorithm, **changes):
-    return read(TINY | {"algorithm": algorithm, "rounds": 3} | changes, here, "tiny.toml")
+    return validate(TINY | {"algorithm": algorithm, "rounds": 3} | changes, here, "tiny.toml")
 
 
 def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
@@ -63,7 +63,7 @@ def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
     assert again.algorithm[0].options == one.algorithm[0].options
     assert run(again, here / "b", Silent())["digest"] == manifest["digest"]
     built = diamond.dsgd(0.05, diamond.schedule.scaled(0.5, 0.2), 2, None, "paper")
-    assert one.algorithm[0].build().numbers(3) == built.numbers(3)
+    assert one.algorithm[0].build().schedule_values(3) == built.schedule_values(3)
     at = again.problem.build(), here / "runs" / "a", ResumeOverrides()
     assert check_unchanged(again, *at) == []
     (here / "mine.py").write_text(MINE + "\n# another\n")
@@ -108,7 +108,7 @@ def test_a_federation_names_what_all_sites_have(here):
     terms = {"rounds": 3, "network": "ring:3", "algorithm": "mine.py:make"}
     sites = {name: f"localhost:{port}" for port, name in enumerate("abc", 5001)}
     with pytest.raises(BadExperiment, match=r"no algorithm 'mine\.py:make'"):
-        federation_file.agreed("f", terms, sites)
+        federation_file.from_terms("f", terms, sites)
 
 
 def test_advise_takes_it(here, monkeypatch):

@@ -9,7 +9,7 @@ from helpers import logistic, quad
 from tiny import TOML
 
 import diamond
-from diamond.config.experiment_file import load, named
+from diamond.config.experiment_file import experiment_name, load
 from diamond.tuning.experiment_grid import Setting
 from diamond.tuning.experiment_tuning import edges
 from diamond.tuning.successive_halving import Result
@@ -20,7 +20,7 @@ from diamond.tuning.successive_halving import Result
     ("../up", "up"), ("plain-1.5+b_c", "plain-1.5+b_c"), ("日本", "日本"), ("a\nb", "a-b"),
 ])  # fmt: skip
 def test_any_file_name_makes_a_name(tmp_path, stem, name):
-    assert named(stem) == name
+    assert experiment_name(stem) == name
     if "/" not in stem:
         (tmp_path / f"{stem}.toml").write_text(TOML, encoding="utf-8")
         assert load(tmp_path / f"{stem}.toml").name == name

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diamond import callbacks
-from diamond.cli.app import NEEDED
+from diamond.cli.app import EXTRA_BY_PACKAGE
 
 pytestmark = pytest.mark.quick
 
@@ -54,7 +54,7 @@ def test_every_extra_that_a_text_recommends_exists():
 
 
 def test_every_extra_of_a_missing_package_has_that_package():
-    for module, extra in NEEDED.items():
+    for module, extra in EXTRA_BY_PACKAGE.items():
         declared = EXTRAS[extra.strip("[]")] if extra else PROJECT["dependencies"]
         name = DISTRIBUTIONS.get(module, module).lower().replace("_", "-")
         assert name in distributions(declared), module
