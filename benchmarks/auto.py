@@ -45,7 +45,7 @@ def condition(problem):
     objectives = problem.objectives(1)
 
     def own(agent):
-        return jax.hessian(lambda v: objectives.of(agent).g(x, shape(v), None))(flat)
+        return jax.hessian(lambda v: objectives.for_agent(agent).g(x, shape(v), None))(flat)
 
     if flat.size > 2000:
         return float("nan")

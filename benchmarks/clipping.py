@@ -1,7 +1,7 @@
 """What `clip` saves where one site lies, and what it costs where none does: `clipping.py [ROUNDS]`.
 
-`clipping.py clinics [ROUNDS]`: the same on the rows of docs/three_sites.md, with steps that the
-sites find: the local losses f_i(x_i, y_i) of the honest sites. There the last site may also tell
+`clipping.py clinics [ROUNDS]`: the same on the rows of docs/tutorials/three_sites.md, with steps
+that the sites find: the local losses f_i(x_i, y_i) of the honest sites. There the last site may also tell
 10 x and 10 u, or x + 1 to some neighbours and x - 1 to others.
 
 Eight sites, all joined, each with rows of its own kind, rehearsed: GT-SGD with steps given. The
@@ -77,14 +77,14 @@ class Deceived(Agent):
 
     attack: str | None = None
 
-    def step(self, progress, turn, thought, messages):
+    def step(self, progress, turn, local_result, messages):
         """See `Agent`."""
         liar = self.network.agents - 1
         if self.attack and self.number != liar and liar in messages:
             told = *messages[liar], np.random.default_rng(progress.t), self.number
             lies = [np.asarray(lie, a.dtype) for lie, a in zip(ATTACKS[self.attack](*told), told)]
             messages = {**messages, liar: lies}
-        return super().step(progress, turn, thought, messages)
+        return super().step(progress, turn, local_result, messages)
 
 
 def rehearsed(problems, network, algorithm, rounds, clip, attack):
@@ -144,7 +144,7 @@ def main(rounds: int) -> None:
 
 
 def squares(x, y, rows):
-    """The loss of docs/three_sites.md."""
+    """The loss of docs/tutorials/three_sites.md."""
     return jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
 
 
@@ -154,7 +154,7 @@ def penalized(x, y, rows):
 
 
 def clinic(site: int, shift: float) -> diamond.Problem:
-    """A site of docs/three_sites.md; with a shift of 0, all sites have rows of one distribution."""
+    """A site of docs/tutorials/three_sites.md; shift 0: rows of one distribution."""
     a = np.random.default_rng(site).normal(shift * site, 1, (60, 4)).astype(np.float32)
     own = {"a": a, "b": a[:, 0] - a[:, 1]}
     train, valid = ({k: v[part] for k, v in own.items()} for part in (slice(30), slice(30, 60)))

@@ -5,7 +5,7 @@
 Both methods get the same grid of 27 settings (alpha, beta = delta, weight of the new sample), tuned
 on two seeds by the average metric over the last half; what is shown is that average, its spread
 over other seeds, and the setting. Both draw the same rows; momentum takes its gradients at two
-points, so it makes twice the oracle calls of a sample. The table of docs/methods.md.
+points, so it makes twice the oracle calls of a sample. The table of docs/results/methods.md.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.gallery import quadratic
 
 ALPHAS, BETAS, WEIGHTS = (0.003, 0.01, 0.03), (0.05, 0.1, 0.2), (0.03, 0.1, 0.3)
@@ -82,11 +82,11 @@ def main() -> None:
         for method in METHODS.values():
             given = problem, network
             tried = [(method(*s), seed) for s in grid for seed in range(TUNING)]
-            found = many(*given, tried, asked.rounds, asked.rounds // 10, batched=True)
+            found = simulate_many(*given, tried, asked.rounds, asked.rounds // 10, batched=True)
             scores = np.array([average(one) for one in found]).reshape(-1, TUNING).mean(1)
             best = grid[int(np.argmin(scores))]
             fresh = [(method(*best), 100 + seed) for seed in range(asked.seeds)]
-            ends = many(*given, fresh, asked.rounds, asked.rounds // 10, batched=True)
+            ends = simulate_many(*given, fresh, asked.rounds, asked.rounds // 10, batched=True)
             values = [average(one) for one in ends]
             at = ", ".join(f"{value:g}" for value in best)
             cells.append(f"{np.mean(values):.2g} +- {np.std(values):.1g} ({at})")

@@ -31,7 +31,7 @@ def child(agents, devices, rank, size, where):
     import diamond
     from diamond.core.sampling import key
     from diamond.engine.multi_device import select_backend
-    from diamond.engine.round_program import start
+    from diamond.engine.round_program import initial_progress
 
     work, network = speed.problem(agents), diamond.network.ring(agents)
     alpha = diamond.schedule.power(0.1)
@@ -40,7 +40,7 @@ def child(agents, devices, rank, size, where):
     given = diamond.diamond(alpha, alpha, eta, eta, 64, chain, order="paper")
     algorithm = jax.tree.map(jnp.asarray, given)
     place = select_backend(work, network, 64, "blocks", "all" if devices or size > 1 else None)
-    begin = place.place(start(algorithm, *work.start(0), agents))
+    begin = place.place(initial_progress(algorithm, *work.start(0), agents))
     rounds, times = 8000 // agents, []
     for _ in range(4):
         begun = time.perf_counter()

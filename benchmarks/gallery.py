@@ -1,4 +1,4 @@
-"""Problems of the gallery at demo size: what docs/gallery.md reports.
+"""Problems of the gallery at demo size: what docs/results/gallery.md reports.
 
     python benchmarks/gallery.py compare      every problem by several methods, tuned alike
     python benchmarks/gallery.py pictures     of what `compare` found, and its tables in the docs
@@ -155,8 +155,8 @@ def main():
         from gallery_tables import write
 
         found = json.loads(asked.out.read_text())
-        draw(found, ROOT / "docs" / "gallery")
-        write(found, ROOT / "docs" / "gallery.md")
+        draw(found, ROOT / "docs" / "results" / "gallery")
+        write(found, ROOT / "docs" / "results" / "gallery.md")
     elif asked.what == "entries":
         entries(asked.names)
     elif asked.what == "mnist":

@@ -16,8 +16,8 @@ from gallery_entries import ENTRIES
 import diamond
 from diamond.bench.suites import TUNING
 from diamond.bench.tunable_values import tunable
-from diamond.engine.trial_cache import Wanted, remembered, score
-from diamond.hardware.cores import pool
+from diamond.hardware.cores import pinned_process_pool
+from diamond.tuning.trial_cache import TrialRequest, cached_trials, score
 
 ALPHAS = tuple(4.0**k for k in range(-1, 5))
 METHODS = {
@@ -30,7 +30,7 @@ EVALUATIONS = 10
 def compare(names, folder, seeds, processes):
     """What came of every method on every problem, by problem and method."""
     jobs = [(name, method, folder, seeds) for name in names for method in methods(name)]
-    with pool(processes) as workers:
+    with pinned_process_pool(processes) as workers:
         found = {name: {} for name in names}
         for (name, method, *_), told in zip(jobs, workers.map(outcome, *zip(*jobs, strict=True))):
             found[name][method] = told
@@ -99,12 +99,18 @@ def made(name, method, problem, network, tried, seeds, folder):
     """The runs of each setting and seed."""
     entry = ENTRIES[name]
     about = {"problem": name, "method": method, "rounds": entry.rounds}
-    wanted = [
-        Wanted(algorithm, seed, about | {"numbers": numbers, "seed": seed})
+    requests = [
+        TrialRequest(algorithm, seed, about | {"numbers": numbers, "seed": seed})
         for algorithm, numbers in tried
         for seed in seeds
     ]
     every = entry.rounds // EVALUATIONS
-    return remembered(
-        lambda: problem, network, wanted, entry.rounds, every, folder / "trials", lambda done: None
+    return cached_trials(
+        lambda: problem,
+        network,
+        requests,
+        entry.rounds,
+        every,
+        folder / "trials",
+        lambda done: None,
     )

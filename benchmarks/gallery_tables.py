@@ -1,4 +1,4 @@
-"""Tables of docs/gallery.md, from what `compare` found."""
+"""Tables of docs/results/gallery.md, from what `compare` found."""
 
 import re
 

@@ -29,10 +29,10 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
 from diamond.engine import many_runs
-from diamond.engine.precision import products
-from diamond.engine.round_program import run_rounds, start
-from diamond.engine.single_device import OneDevice
-from diamond.hardware.compiler import GRAPHS, ROUNDS
+from diamond.engine.precision import product_precision
+from diamond.engine.round_program import initial_progress, run_rounds
+from diamond.engine.single_device import SingleDevice
+from diamond.hardware.compiler import GRAPHS, ROUND_OPTIONS
 from diamond.reproduce import paper_tuning
 from diamond.reproduce.paper_case import FULL, Case
 from diamond.reproduce.paper_methods import METHODS
@@ -62,7 +62,7 @@ def ceilings(precision):
     )
 
     repeated = jax.jit(lambda a, b, n: jax.lax.fori_loop(0, n, lambda _, a: a @ b, a))
-    with products(precision):
+    with product_precision(precision):
         batched = best(lambda: repeated(a, b, 100)) / 100
         square = best(lambda: repeated(c, c, 10)) / 10
     return PRODUCT / batched, 2 * 8192**3 / square
@@ -84,11 +84,11 @@ def rounds(problem, batch, precision, count):
     given = diamond.diamond(**steps, batch=batch, hypergradient=hg.neumann(10, 5.0))
     algorithm = jax.tree.map(jnp.asarray, given)
     network = diamond.network.ring(problem.agents)
-    place = OneDevice(problem, network, batch, "blocks", precision)
-    begin = start(algorithm, *problem.start(0), problem.agents)
+    place = SingleDevice(problem, network, batch, "blocks", precision)
+    begin = initial_progress(algorithm, *problem.start(0), problem.agents)
 
     def go():
-        with products(precision):
+        with product_precision(precision):
             after, sound = place.run_until(algorithm, key(0), begin, count)
         assert sound
         return after
@@ -127,7 +127,7 @@ def small():
 
 def others():
     """The small problem's rounds under other options of the compiler."""
-    usual, buffers = ROUNDS["gpu"], "xla_gpu_enable_command_buffer"
+    usual, buffers = ROUND_OPTIONS["gpu"], "xla_gpu_enable_command_buffer"
     tried = {
         "no command buffers": {buffers: ""},
         "command buffers without loops and branches": usual | {buffers: GRAPHS},
@@ -154,7 +154,7 @@ def grid(folder):
     settings = {method: paper_tuning.grid(case, method) for method in METHODS}
     names = [(method, c, s) for method, cs in settings.items() for c in cs for s in range(10)]
     runs = [(case.algorithm(method, constants), seed) for method, constants, seed in names]
-    outcomes = many_runs.many(problem, case.network(), runs, 2000, every=200)
+    outcomes = many_runs.simulate_many(problem, case.network(), runs, 2000, every=200)
     took = time.perf_counter() - begun
     for method in settings:
         own = [outcome for (name, *_), outcome in zip(names, outcomes) if name == method]

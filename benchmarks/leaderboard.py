@@ -1,6 +1,6 @@
-"""The tables of docs/benchmark.md, from the results of `diamond bench`.
+"""The tables of docs/results/benchmark.md, from the results of `diamond bench`.
 
-    python benchmarks/leaderboard.py bench/personal bench/common ...   results to docs/benchmark/
+    python benchmarks/leaderboard.py bench/personal bench/common ...   to docs/results/benchmark/
     python benchmarks/leaderboard.py                                   tables anew from there
     python benchmarks/leaderboard.py bench/personal --to elsewhere     results only, to a folder
 
@@ -22,7 +22,8 @@ import findings
 
 ROOT = Path(__file__).parents[1]
 ADVICE = ROOT / "diamond" / "advice" / "standings.json"
-PAGE, KEPT = ROOT / "docs" / "benchmark.md", ROOT / "docs" / "benchmark"
+RESULTS = ROOT / "docs" / "results"
+PAGE, KEPT = RESULTS / "benchmark.md", RESULTS / "benchmark"
 COSTS = ("round", "samples", "calls", "bytes", "network_seconds")
 
 
@@ -66,7 +67,7 @@ def markdown(kept, cost="calls"):
     if math.isfinite(difference):
         lines += [
             "",
-            f"Ranks that differ by less than {difference:.1f} do not differ (Nemenyi, 5 %).",
+            f"Differences of rank below {difference:.1f} are not significant (Nemenyi, 5 %).",
         ]
     return "\n".join(lines)
 

@@ -31,7 +31,7 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
-from diamond.engine.round_program import run_rounds, start
+from diamond.engine.round_program import run_rounds
 from diamond.engine.site_rehearsal import rehearse
 from diamond.network.mixing.mixer import mixer
 
@@ -199,11 +199,11 @@ def row(root: Path, sites: int, size: int, repeats: int, before: Path | None) ->
         real.append(peers(root, *given))
         if before:
             old.append(peers(root, *given, before))
-    took, worked, waits = min(real)
+    took, worked, wait_records = min(real)
     label = f"{size // 1000} kB" if size < 10**6 else f"{size // 10**6} MB"
     said = "".join(f"{1000 * one:>10.3g}" for one in (min(alone), min(trial), min(bare), took))
     said = (
-        f"{sites:>5}{label:>10}{said}{took / min(bare):>10.2f}{1000 * worked:>10.3g}{waits:>10.0%}"
+        f"{sites:>5}{label:>10}{said}{took / min(bare):>10.2f}{1000 * worked:>10.3g}{wait_records:>10.0%}"
     )
     if before:
         said += f"{1000 * min(old)[0]:>10.3g}{1000 * min(old)[1]:>10.3g}"

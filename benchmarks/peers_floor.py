@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import diamond
-from diamond.hardware.compilation_cache import compile_cache
-from diamond.hardware.compiler import at_once
+from diamond.hardware.compilation_cache import enable_compile_cache
+from diamond.hardware.compiler import run_inline
 from diamond.peers import roster
 from diamond.peers.max_consensus import MaxConsensus
 from diamond.peers.site_agent import Agent
@@ -61,8 +61,8 @@ def streams(site: roster.Bundle) -> dict[int, tuple]:
 
 def main(bundle: Path, size: int, rounds: int) -> None:
     """All rounds."""
-    at_once()
-    compile_cache()
+    run_inline()
+    enable_compile_cache()
     space: dict = {}
     exec(PROBLEM, space)
     site = roster.load(bundle)
@@ -80,13 +80,13 @@ def main(bundle: Path, size: int, rounds: int) -> None:
         told = agent.tell(progress, 0, None)
         sending = threading.Thread(target=send, args=([going for going, _ in ways.values()], told))
         sending.start()
-        thought = agent.think(progress, 0)
+        local_result = agent.think(progress, 0)
         for j, (_, coming) in ways.items():
             view = memoryview(buffers[j])
             while view:
                 view = view[coming.recv_into(view) :]
         sending.join()
-        progress = agent.end(agent.step(progress, 0, thought, arrays | {number: told}))
+        progress = agent.end(agent.step(progress, 0, local_result, arrays | {number: told}))
     took = {"seconds": time.perf_counter() - begun, "processor": time.process_time() - spent}
     print(json.dumps(took))
     for going, coming in ways.values():

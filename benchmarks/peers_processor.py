@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import diamond
-from diamond.hardware.compiler import at_once
+from diamond.hardware.compiler import run_inline
 from diamond.peers import certificate_authority, roster
 from diamond.peers.node import Node
-from diamond.peers.rpc import Client
+from diamond.peers.rpc import RpcClient
 from diamond.peers.server import Server
 from diamond.peers.site_agent import Agent
 from diamond.peers.wire_format import limit
@@ -39,7 +39,7 @@ async def live(bundle: roster.Bundle, root: Path, size: int, marks: list) -> Non
         if number == 0 and progress.t in (ROUNDS // 4, ROUNDS - 1):
             marks.append((progress.t, time.process_time()))
 
-    async with Client(bundle, limit(agent.largest)) as client:
+    async with RpcClient(bundle, limit(agent.largest)) as client:
         node = Node(agent, ROUNDS, client, root / bundle.me.name, EVERY, on_round=note)
         async with Server(bundle, node.answer):
             await node.run()
@@ -51,7 +51,7 @@ async def everyone(size: int) -> float:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         names = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(SITES))}
-        made = certificate_authority.found_federation(root / "federation", "trial", names, NETWORK)
+        made = certificate_authority.create_federation(root / "federation", "trial", names, NETWORK)
         bundles = [roster.load(folder) for folder in made.values()]
         await asyncio.gather(*(live(one, root, size, marks) for one in bundles))
     (first, begun), (last, ended) = marks
@@ -59,6 +59,6 @@ async def everyone(size: int) -> float:
 
 
 if __name__ == "__main__":
-    at_once()  # as `diamond net start` does
+    run_inline()  # as `diamond net start` does
     for size in map(int, sys.argv[1:] or (4_000, 100_000)):
         print(f"{size:>10} bytes a message: {asyncio.run(everyone(size)):.2f} ms a site and round")

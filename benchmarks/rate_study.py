@@ -7,7 +7,7 @@
 the schedules of Theorem 1 (alpha, beta ~ t^(-1/3), eta, gamma ~ t^(-2/3)), D-SGD its own (alpha,
 beta ~ t^(-1/2)). Exponents: 65,536 rounds, 4 seeds, the same constants for both. Samples to reach
 epsilon: 16,384 rounds of a grid of constants, for each epsilon the best. What m, lambda, K and the
-batch change: 8,192 rounds, 2 seeds. Writes figures and all numbers into docs/theory.
+batch change: 8,192 rounds, 2 seeds. Writes figures and all numbers into docs/results/theory.
 
 Rows of agent i are (a, b, group) with ||a|| = A, and with psi = log cosh, s the logistic function
 
@@ -33,9 +33,9 @@ import numpy as np
 
 import diamond
 from diamond import schedule, theory
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 
-FOLDER = Path(__file__).parent.parent / "docs" / "theory"
+FOLDER = Path(__file__).parent.parent / "docs" / "results" / "theory"
 MU, RHO, SCALE, A, SIZE, ROWS = 1.0, 0.5, 10.0, 1.2, 4, 200
 L_G = MU + A**2  # no sampled g_yy has a larger eigenvalue
 AGENTS, BATCH, TERMS, OMEGA = 6, 2, 12, 10.0
@@ -118,7 +118,7 @@ def histories(methods, scale, network, agents=AGENTS):
     """The histories of every method, a list over the seeds for each."""
     rounds, seeds, looks = scale
     given = [(one, seed) for one in methods for seed in range(seeds)]
-    outcomes = many(problem(agents), network, given, rounds, rounds // looks)
+    outcomes = simulate_many(problem(agents), network, given, rounds, rounds // looks)
     if lost := [given[i] for i, o in enumerate(outcomes) if o.diverged is not None]:
         raise RuntimeError(f"{len(lost)} runs diverged, {lost[0]} the first; use smaller constants")
     found = [outcome.history for outcome in outcomes]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diamond.cli.progress_bars import Quiet
-from diamond.config.experiment_file import read
+from diamond.config.experiment_file import validate
 from diamond.experiment import execution, job_runner
 from diamond.report import build
 from diamond.templates import demo_experiment
@@ -67,8 +67,10 @@ def main():
     }
     settings |= {"algorithm": demo_experiment.algorithm("DIAMOND")}
     with tempfile.TemporaryDirectory() as folder:
-        plan = job_runner.comparison(read(settings, Path(), "the benchmark"), Path(folder), "")
-        job_runner.begin(plan)
+        plan = job_runner.plan_comparison(
+            validate(settings, Path(), "the benchmark"), Path(folder), ""
+        )
+        job_runner.write_comparison_file(plan)
         begun = time.perf_counter()
         plan.execute(Quiet([job.name for job, _ in plan.jobs], ROUNDS))
         with watch.counting("report"):

@@ -30,7 +30,7 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
 from diamond.engine.multi_device import select_backend
-from diamond.engine.round_program import start
+from diamond.engine.round_program import initial_progress
 
 ROWS, BATCH, TERMS, FEATURES = 256, 64, 10, 128
 GRAPHS = {
@@ -93,7 +93,7 @@ def measured(network, features=FEATURES, terms=TERMS, batch=BATCH, rows=ROWS, de
     given = diamond.diamond(alpha, alpha, eta, eta, batch, hg.neumann(terms, 1.0), order="paper")
     algorithm = jax.tree.map(jnp.asarray, given)
     place = select_backend(work, network, batch, "blocks", devices)
-    begin = place.place(start(algorithm, *work.start(0), m))
+    begin = place.place(initial_progress(algorithm, *work.start(0), m))
     go = lambda until: place.run_until(algorithm, key(0), begin, until)[0]
     begun = time.perf_counter()
     jax.block_until_ready(go(0))

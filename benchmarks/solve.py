@@ -1,6 +1,6 @@
 """What `diamond.solve` needs to reach the targets of the benchmark, beside the best tuned method.
 
-    python benchmarks/solve.py                            # all cases with results in docs/benchmark
+    python benchmarks/solve.py                            # all of docs/results/benchmark
     python benchmarks/solve.py --seeds 10 quadratic ridge
 
 Prints one row a case: calls and rounds of the best tuned method, those of `solve` in the median
@@ -18,7 +18,7 @@ from typing import Any
 import diamond
 from diamond.bench.suites import SUITES
 
-RESULTS = Path(__file__).parent.parent / "docs" / "benchmark"
+RESULTS = Path(__file__).parent.parent / "docs" / "results" / "benchmark"
 CALLS = ("gradients", "hvps", "jvps")
 
 

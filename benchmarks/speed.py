@@ -26,7 +26,7 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
-from diamond.engine.round_program import run_rounds, initial_progress
+from diamond.engine.round_program import initial_progress, run_rounds
 from diamond.network.mixing.mixer import mixer
 from diamond.schedules.deferred import ResolutionContext, resolve
 

@@ -5,7 +5,7 @@
 Each is run three times, in a process of its own: first to leave its programs in a cache of its own,
 and Python's bytecode where an installation has it; then without the cache, and then with it:
 processor seconds, wall seconds, number of programs, and the largest of them. The table of
-docs/speed.md. Take an idle machine.
+docs/results/speed.md. Take an idle machine.
 """
 
 import json

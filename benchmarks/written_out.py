@@ -20,7 +20,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import diamond  # noqa: E402
 from diamond.core.sampling import draw, key  # noqa: E402
-from diamond.engine.round_program import run_rounds, initial_progress  # noqa: E402
+from diamond.engine.round_program import initial_progress, run_rounds  # noqa: E402
 from diamond.gallery import quadratic  # noqa: E402
 from diamond.gallery.quadratic import Quadratic  # noqa: E402
 from diamond.network.mixing.mixer import mixer  # noqa: E402
@@ -100,8 +100,8 @@ def single_level(q: Quadratic, M: np.ndarray, name: str, rounds: int) -> Iterato
 
 def library(q: Quadratic, network, method, rounds: int) -> list[np.ndarray]:
     """x of all agents after every round, as the library has it."""
-    setting = ResolutionContext(q, network, BATCH, 0)
-    method = resolve(method, setting).algorithm
+    context = ResolutionContext(q, network, BATCH, 0)
+    method = resolve(method, context).algorithm
     fixed = method, q.objectives(BATCH), mixer(network), key(0)
     at, found = initial_progress(method, *q.initial_progress(0), network.agents), []
     for t in range(rounds):

@@ -1,6 +1,6 @@
 """All runs of a suite: trials, runs with the best setting, and runs without tuning.
 
-Every run is a file in the folder of the suite (`engine.trial_cache`), so that an interrupted
+Every run is a file in the folder of the suite (`tuning.trial_cache`), so that an interrupted
 benchmark resumes. A pair of case and method is one job; jobs are shared by several processes.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.trial_cache import Trial, Wanted, remembered
-from ..hardware.cores import pool
+from ..hardware.cores import pinned_process_pool
 from ..interface.round_interface import Algorithm
-from ..metrics.evaluations import late
+from ..metrics.evaluations import late_rounds
 from ..tuning.successive_halving import Rung, best, split_by_candidate, tune
+from ..tuning.trial_cache import Trial, TrialRequest, cached_trials
 from .cases import Case
 from .suites import KEPT, SHORT, TUNING, Suite
 from .suites import suite as read
@@ -58,7 +58,7 @@ def _outcomes(jobs: list[Any], processes: int, end: float) -> Iterator[Pair]:
     if processes <= 1:
         yield from (run_pair(*job) for job in jobs if time.monotonic() < end)
         return
-    with pool(processes) as workers:
+    with pinned_process_pool(processes) as workers:
         waiting: set[Future[Pair]] = set()
         left = iter(jobs)
         try:
@@ -97,19 +97,19 @@ def _tune_and_run(suite: Suite, case: Case, method: str, folder: Path) -> Pair:
         """Return the runs of each setting, one per seed."""
         about = {"case": dict(case.about), "method": method, "batch": case.batch}
         about |= {"rounds": rounds, "measured": measured, "fixed": str(tuned.fixed)}
-        wanted = [
-            Wanted(algorithm, seed, about | {"numbers": numbers, "seed": seed})
+        requests = [
+            TrialRequest(algorithm, seed, about | {"numbers": numbers, "seed": seed})
             for algorithm, numbers in settings
             for seed in seeds
         ]
-        fixed = lambda: problem, network, wanted, rounds, measured
+        fixed = lambda: problem, network, requests, rounds, measured
         shared: dict[str, Any] = {"measure": "loss", "backends": backends}
-        found = remembered(*fixed, folder / "trials", lambda done: None, **shared)
+        found = cached_trials(*fixed, folder / "trials", lambda done: None, **shared)
         return split_by_candidate(found, len(seeds))
 
     results = tune(
         candidates,
-        lambda settings, seeds, rounds: run(settings, seeds, rounds, late(rounds)),
+        lambda settings, seeds, rounds: run(settings, seeds, rounds, late_rounds(rounds)),
         range(TUNING, TUNING + suite.tuning_seeds),
         [Rung(short, 1), Rung(long, suite.tuning_seeds, KEPT)],
         _late_loss,

@@ -36,19 +36,19 @@ def charge(counter: jax.Array, cost: Cost) -> jax.Array:
 def add(counter: jax.Array, more: jax.Array) -> jax.Array:
     """Add two counters, or arrays of counters of equal shape."""
     low = counter[..., 0, :] + more[..., 0, :]
-    carried = (low < more[..., 0, :]).astype(jnp.uint32)
-    return jnp.stack([low, counter[..., 1, :] + more[..., 1, :] + carried], axis=-2)
+    carry = (low < more[..., 0, :]).astype(jnp.uint32)
+    return jnp.stack([low, counter[..., 1, :] + more[..., 1, :] + carry], axis=-2)
 
 
-def each(cost: Cost, agents: int) -> np.ndarray:
+def agent_counters(cost: Cost, agents: int) -> np.ndarray:
     """Return `cost` as counters, one per agent; a plain number is charged to every agent.
 
     Raises ValueError for negative costs.
     """
-    found = np.stack([np.broadcast_to(np.asarray(c, np.int64), (agents,)) for c in cost], axis=-1)
-    if (found < 0).any():
+    counts = np.stack([np.broadcast_to(np.asarray(c, np.int64), (agents,)) for c in cost], axis=-1)
+    if (counts < 0).any():
         raise ValueError(f"a cost of {cost}: nothing that was spent can be taken back")
-    return np.stack([found & 0xFFFFFFFF, found >> 32], axis=-2).astype(np.uint32)
+    return np.stack([counts & 0xFFFFFFFF, counts >> 32], axis=-2).astype(np.uint32)
 
 
 def total(counter: jax.Array) -> np.ndarray:

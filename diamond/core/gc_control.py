@@ -8,10 +8,10 @@ from contextlib import contextmanager
 @contextmanager
 def gc_disabled() -> Iterator[None]:
     """Disable garbage collection, while programs are traced and modules imported."""
-    on = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if on:
+        if was_enabled:
             gc.enable()

@@ -27,8 +27,8 @@ def broadcast_to_agents(a: Tree, agents: int) -> Tree:
 def to_host(a: Tree) -> Tree:
     """Return CPU arrays as host arrays, without a copy or a program."""
     leaves = jax.tree.leaves(a)
-    here = all(isinstance(leaf, np.ndarray) or _on_cpu(leaf) for leaf in leaves)
-    return jax.tree.map(np.asarray, a) if here else a
+    all_on_host = all(isinstance(leaf, np.ndarray) or _on_cpu(leaf) for leaf in leaves)
+    return jax.tree.map(np.asarray, a) if all_on_host else a
 
 
 def _on_cpu(leaf: jax.Array) -> bool:

@@ -18,21 +18,25 @@ def hoist_invariants(f: Callable[[Tree], Tree], y: Tree) -> Callable[[Tree], Tre
     A `jax.jit` or loop counts as one step, which depends on y if any of its steps does.
     """
     closed, shape = jax.make_jaxpr(f, return_shape=True)(y)
-    whole = closed.jaxpr
-    moving = set(whole.invars)
-    now, later = [], []
-    for step in whole.eqns:
-        if step.effects or any(not isinstance(v, Literal) and v in moving for v in step.invars):
-            later.append(step)
-            moving.update(step.outvars)
+    jaxpr = closed.jaxpr
+    dependent = set(jaxpr.invars)
+    hoisted_steps, remaining_steps = [], []
+    for step in jaxpr.eqns:
+        if step.effects or any(not isinstance(v, Literal) and v in dependent for v in step.invars):
+            remaining_steps.append(step)
+            dependent.update(step.outvars)
         else:
-            now.append(step)
-    made = {v for step in now for v in step.outvars}
-    used = [v for step in later for v in step.invars] + list(whole.outvars)
-    kept = list(dict.fromkeys(v for v in used if not isinstance(v, Literal) and v in made))
+            hoisted_steps.append(step)
+    hoisted_values = {v for step in hoisted_steps for v in step.outvars}
+    used_values = [v for step in remaining_steps for v in step.invars] + list(jaxpr.outvars)
+    hoisted_outputs = list(
+        dict.fromkeys(v for v in used_values if not isinstance(v, Literal) and v in hoisted_values)
+    )
 
-    first = whole.replace(invars=[], outvars=kept, eqns=now)
-    values = jaxpr_as_fun(ClosedJaxpr(first, closed.consts))()
-    rest = whole.replace(constvars=[*whole.constvars, *kept], eqns=later)
-    play = jaxpr_as_fun(ClosedJaxpr(rest, [*closed.consts, *values]))
-    return lambda y: jax.tree.unflatten(jax.tree.structure(shape), play(*jax.tree.leaves(y)))
+    hoisted_jaxpr = jaxpr.replace(invars=[], outvars=hoisted_outputs, eqns=hoisted_steps)
+    values = jaxpr_as_fun(ClosedJaxpr(hoisted_jaxpr, closed.consts))()
+    remaining_jaxpr = jaxpr.replace(
+        constvars=[*jaxpr.constvars, *hoisted_outputs], eqns=remaining_steps
+    )
+    evaluate = jaxpr_as_fun(ClosedJaxpr(remaining_jaxpr, [*closed.consts, *values]))
+    return lambda y: jax.tree.unflatten(jax.tree.structure(shape), evaluate(*jax.tree.leaves(y)))

@@ -42,9 +42,9 @@ def attach_stub(
 
 def _read_stub(path: Path) -> dict[str, tuple[str, bool]]:
     """Return the module of each name in a stub, and whether the name is that module itself."""
-    found: dict[str, tuple[str, bool]] = {}
+    sources: dict[str, tuple[str, bool]] = {}
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.ImportFrom):
             for name in (alias.name for alias in node.names):
-                found[name] = (node.module, False) if node.module else (name, True)
-    return found
+                sources[name] = (node.module, False) if node.module else (name, True)
+    return sources

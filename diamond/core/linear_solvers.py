@@ -11,24 +11,24 @@ from . import pytrees
 from .pytrees import Tree
 
 Product = Callable[[Tree], Tree]  # w -> H w
-LANCZOS = 40  # maximum number of steps
+LANCZOS_STEPS = 40  # maximum number of steps
 
 
 class Tridiagonal(NamedTuple):
     """A symmetric tridiagonal matrix."""
 
     diagonal: Any
-    beside: Any  # same length: the last entry belongs to the next step
+    off_diagonal: Any  # same length: the last entry belongs to the next step
 
 
-class Curvatures(NamedTuple):
+class CurvatureRange(NamedTuple):
     """Smallest and largest w^T H w / w^T w over the directions w of a solver."""
 
-    least: jax.Array
+    smallest: jax.Array
     largest: jax.Array
 
 
-class Ends(NamedTuple):
+class ExtremeEigenvalues(NamedTuple):
     """Estimated ends of a spectrum, each within `error` of an eigenvalue, never outside."""
 
     smallest: jax.Array
@@ -51,39 +51,44 @@ def conjugate_gradient(
 
 def curvature_aware_solve(
     product: Product, b: Tree, steps: int, tolerance: Any = 0.0
-) -> tuple[Tree, jax.Array, Curvatures]:
+) -> tuple[Tree, jax.Array, CurvatureRange]:
     """Run `conjugate_gradient`; return also the curvatures of its directions.
 
     The curvatures lie between the ends of the spectrum, and reach 0 if H is singular and b is not
     in its range. Without a direction they are infinite and 0.
     """
-    by = pytrees.power_of_two(b)
-    b = pytrees.scale(by, b)
+    factor = pytrees.power_of_two(b)
+    b = pytrees.scale(factor, b)
     squared = pytrees.dot(b, b)
 
     def unfinished(carry: Any) -> jax.Array:
-        _, _, _, rr, k, sound, _ = carry
-        return (k < steps) & sound & (rr > tolerance**2 * squared)
+        _, _, _, rr, k, is_positive, _ = carry
+        return (k < steps) & is_positive & (rr > tolerance**2 * squared)
 
     def iterate(carry: Any) -> Any:
-        z, r, w, rr, k, _, seen = carry
+        z, r, w, rr, k, _, curvatures = carry
         hw = product(w)
         curvature = pytrees.dot(w, hw)
-        sound = curvature > 0
-        alpha = jnp.where(sound, rr / jnp.where(sound, curvature, 1), 0)
+        is_positive = curvature > 0
+        alpha = jnp.where(is_positive, rr / jnp.where(is_positive, curvature, 1), 0)
         z, r = pytrees.axpy(alpha, w, z), pytrees.axpy(-alpha, hw, r)
-        new, bent = pytrees.dot(r, r), curvature / pytrees.dot(w, w)
-        seen = Curvatures(jnp.minimum(seen.least, bent), jnp.maximum(seen.largest, jnp.abs(bent)))
-        return z, r, pytrees.axpy(new / rr, w, r), new, k + 1, sound, seen
+        new, quotient = pytrees.dot(r, r), curvature / pytrees.dot(w, w)
+        curvatures = CurvatureRange(
+            jnp.minimum(curvatures.smallest, quotient),
+            jnp.maximum(curvatures.largest, jnp.abs(quotient)),
+        )
+        return z, r, pytrees.axpy(new / rr, w, r), new, k + 1, is_positive, curvatures
 
-    none = Curvatures(jnp.full_like(squared, jnp.inf), jnp.zeros_like(squared))
-    zero, first, none = pytrees.mapped_with((pytrees.zeros(b), jnp.int32(0), none), squared)
-    start = (zero, b, b, squared, first, squared > 0, none)
-    z, _, _, _, k, _, seen = jax.lax.while_loop(unfinished, iterate, start)
-    return pytrees.scale(1 / by, z), k, seen
+    no_curvatures = CurvatureRange(jnp.full_like(squared, jnp.inf), jnp.zeros_like(squared))
+    zero, first, no_curvatures = pytrees.mapped_with(
+        (pytrees.zeros(b), jnp.int32(0), no_curvatures), squared
+    )
+    start = (zero, b, b, squared, first, squared > 0, no_curvatures)
+    z, _, _, _, k, _, curvatures = jax.lax.while_loop(unfinished, iterate, start)
+    return pytrees.scale(1 / factor, z), k, curvatures
 
 
-def dense(product: Product, b: Tree) -> Tree:
+def dense_solve(product: Product, b: Tree) -> Tree:
     """Return H^-1 b with H formed column by column, for small systems."""
     flat, unravel = ravel_pytree(b)
     column = lambda e: ravel_pytree(product(unravel(e)))[0]
@@ -104,12 +109,12 @@ def power_iteration(product: Product, start: Tree, steps: int) -> jax.Array:
     return jax.lax.fori_loop(0, steps, iterate, (unit, pytrees.norm(unit)))[1]
 
 
-def lanczos(product: Product, start: Tree, steps: int = LANCZOS) -> Ends:
+def lanczos(product: Product, start: Tree, steps: int = LANCZOS_STEPS) -> ExtremeEigenvalues:
     """Estimate the extreme eigenvalues of a symmetric matrix from `steps` products."""
-    return ends(tridiagonal(product, start, steps))
+    return extreme_eigenvalues(tridiagonal(product, start, steps))
 
 
-def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS) -> Tridiagonal:
+def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS_STEPS) -> Tridiagonal:
     """Run `steps` of Lanczos' method on a symmetric matrix, with full reorthogonalisation.
 
     If the Krylov space ends early, the off-diagonal entry is 0.
@@ -124,26 +129,35 @@ def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS) -> Tridiago
         diagonal, size = w @ q, jnp.linalg.norm(w)
         for _ in range(2):  # reorthogonalising twice is enough
             w = w - basis.T @ (basis @ w)
-        beyond = jnp.linalg.norm(w)
-        beyond = jnp.where(beyond > 10 * jnp.finfo(w.dtype).eps * size, beyond, 0)
-        q = jnp.where(beyond > 0, w / jnp.where(beyond > 0, beyond, 1), 0)
-        return (basis, q), (diagonal, beyond)
+        residual = jnp.linalg.norm(w)
+        residual = jnp.where(residual > 10 * jnp.finfo(w.dtype).eps * size, residual, 0)
+        q = jnp.where(residual > 0, w / jnp.where(residual > 0, residual, 1), 0)
+        return (basis, q), (diagonal, residual)
 
     first = flat / jnp.linalg.norm(flat)
     basis = pytrees.mapped_with(jnp.zeros((steps, flat.size), flat.dtype), first[0])
     return Tridiagonal(*jax.lax.scan(step, (basis, first), jnp.arange(steps))[1])
 
 
-def ends(of: Tridiagonal, numpy: Any = jnp) -> Ends:
+def extreme_eigenvalues(tridiagonal_matrix: Tridiagonal, numpy: Any = jnp) -> ExtremeEigenvalues:
     """Return the extreme eigenvalues of the matrix, with JAX or NumPy.
 
     After a zero off-diagonal entry, the diagonal repeats its first entry, which lies between the
     ends and changes neither.
     """
-    diagonal, beside = of
-    alive = numpy.cumprod(numpy.r_[numpy.ones(1, beside.dtype), numpy.sign(beside[:-1])]) > 0
-    between = numpy.diag(beside[:-1], 1)
-    matrix = numpy.diag(numpy.where(alive, diagonal, diagonal[0])) + between + between.T
+    diagonal, off_diagonal = tridiagonal_matrix
+    is_in_krylov_space = (
+        numpy.cumprod(numpy.r_[numpy.ones(1, off_diagonal.dtype), numpy.sign(off_diagonal[:-1])])
+        > 0
+    )
+    off_diagonals = numpy.diag(off_diagonal[:-1], 1)
+    matrix = (
+        numpy.diag(numpy.where(is_in_krylov_space, diagonal, diagonal[0]))
+        + off_diagonals
+        + off_diagonals.T
+    )
     values, vectors = numpy.linalg.eigh(matrix)
-    last = numpy.where(alive[-1], beside[-1], 0) * abs(vectors[-1])
-    return Ends(values[0], values[-1], numpy.maximum(last[0], last[-1]))
+    last_components = numpy.where(is_in_krylov_space[-1], off_diagonal[-1], 0) * abs(vectors[-1])
+    return ExtremeEigenvalues(
+        values[0], values[-1], numpy.maximum(last_components[0], last_components[-1])
+    )

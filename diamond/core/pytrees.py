@@ -23,18 +23,20 @@ def pytree(cls: Class) -> Class:
     names = [f.name for f in fields(cls) if f.name not in static]
     keys = [jax.tree_util.GetAttrKey(name) for name in names]
 
-    def flatten(one: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple(getattr(one, n) for n in names), tuple(getattr(one, n) for n in static)
+    def flatten(instance: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(instance, n) for n in names), tuple(
+            getattr(instance, n) for n in static
+        )
 
-    def with_keys(one: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        leaves, about = flatten(one)
-        return tuple(zip(keys, leaves)), about
+    def with_keys(instance: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        leaves, static_values = flatten(instance)
+        return tuple(zip(keys, leaves)), static_values
 
-    def unflatten(about: tuple[Any, ...], leaves: Iterable[Any]) -> Any:
-        one: Any = object.__new__(cls)  # skips validation, which ran when the object was made
-        for name, value in zip((*names, *static), (*leaves, *about)):
-            object.__setattr__(one, name, value)
-        return one
+    def unflatten(static_values: tuple[Any, ...], leaves: Iterable[Any]) -> Any:
+        instance: Any = object.__new__(cls)  # skips validation, which ran when the object was made
+        for name, value in zip((*names, *static), (*leaves, *static_values)):
+            object.__setattr__(instance, name, value)
+        return instance
 
     jax.tree_util.register_pytree_with_keys(cls, with_keys, unflatten, flatten)
     return cls
@@ -71,8 +73,8 @@ def mapped_with(value: Tree, a: jax.Array) -> Tree:
     For the initial carry of a loop: if only the body makes the carry mapped, JAX traces the body,
     and the loops in it, again.
     """
-    same = lambda v: jax.lax.select_n(np.False_, v, jnp.broadcast_to(a.astype(v.dtype), v.shape))
-    return jax.tree.map(lambda v: same(jnp.asarray(v)), value)
+    mapped = lambda v: jax.lax.select_n(np.False_, v, jnp.broadcast_to(a.astype(v.dtype), v.shape))
+    return jax.tree.map(lambda v: mapped(jnp.asarray(v)), value)
 
 
 def dot(a: Tree, b: Tree) -> jax.Array:
@@ -93,8 +95,8 @@ def power_of_two(a: Tree) -> jax.Array:
         return jnp.ones(())
     largest = jax.tree.reduce(jnp.maximum, sizes)
     _, exponent = jnp.frexp(largest)
-    fine = jnp.isfinite(largest) & (largest > 0)
-    return jnp.where(fine, jnp.ldexp(jnp.ones_like(largest), -exponent), 1)
+    is_scalable = jnp.isfinite(largest) & (largest > 0)
+    return jnp.where(is_scalable, jnp.ldexp(jnp.ones_like(largest), -exponent), 1)
 
 
 def select(choose: jax.Array, a: Tree, b: Tree) -> Tree:
@@ -121,26 +123,26 @@ def normal_by(keys: jax.Array, a: Tree) -> Tree:
     return jax.tree.unflatten(structure, drawn)
 
 
-def named(a: Tree) -> dict[str, Any]:
+def named_leaves(a: Tree) -> dict[str, Any]:
     """Return the leaves of a by path, such as ".state.x[0]['w']"."""
     leaves = jax.tree_util.tree_leaves_with_path(a)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-class OtherState(ValueError):
+class StateMismatch(ValueError):
     """Error: saved arrays do not match the state to restore."""
 
 
-def like(a: Tree, leaves: Mapping[str, Any]) -> Tree:
-    """Return the tree with the structure of a and the leaves named as by `named`."""
-    expected = named(a)
+def from_named_leaves(a: Tree, leaves: Mapping[str, Any]) -> Tree:
+    """Return the tree with the structure of a and the leaves named as by `named_leaves`."""
+    expected = named_leaves(a)
     for name, leaf in expected.items():
-        found = leaves.get(name)
-        if found is None or (found.shape, found.dtype) != (leaf.shape, leaf.dtype):
-            said = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
-            raise OtherState(
-                f"{name} is {said} where {leaf.dtype}{list(leaf.shape)} belongs: these arrays are "
-                f"of another problem, algorithm or precision"
+        saved = leaves.get(name)
+        if saved is None or (saved.shape, saved.dtype) != (leaf.shape, leaf.dtype):
+            actual = "missing" if saved is None else f"{saved.dtype}{list(saved.shape)}"
+            raise StateMismatch(
+                f"{name} is {actual} where {leaf.dtype}{list(leaf.shape)} belongs: these arrays "
+                f"are of another problem, algorithm or precision"
             )
     structure = jax.tree.structure(a)
     return jax.tree.unflatten(structure, [jnp.asarray(leaves[name]) for name in expected])

@@ -14,20 +14,20 @@ import numpy as np
 from . import host_transfer, pytrees, threefry
 
 # For stored rows: the first row of a block, indices of rows, or None for all rows. For a stream:
-# the key of a batch, a `Batch`, `Many`, or None for its evaluation sample.
+# the key of a batch, a `Batch`, `LargeBatch`, or None for its evaluation sample.
 Where = Any
 Sampling = Literal["blocks", "rows"]
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Many:
+class LargeBatch:
     """Large batch of fresh stream rows that stands for all rows, drawn by `key`."""
 
     key: jax.Array
 
-    def __getitem__(self, j: Any) -> "Many":
-        return Many(self.key[j])
+    def __getitem__(self, j: Any) -> "LargeBatch":
+        return LargeBatch(self.key[j])
 
 
 class Batch(NamedTuple):
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     key: jax.Array
 
 
-def endless(where: Where) -> bool:
+def is_stream(where: Where) -> bool:
     """Return whether `where` refers to a stream."""
     if isinstance(where, Batch):
         return True
@@ -53,14 +53,14 @@ class Sample(NamedTuple):
     chain: Where  # zeta_1 .. zeta_K: training rows of each g_yy
     bits: Any  # for the depth k; equal for all agents, which need not communicate k
 
-    def link(self, j: Any) -> Where:
+    def hessian_batch(self, j: Any) -> Where:
         """Return zeta_{j+1}."""
         return None if self.chain is None else self.chain[j]
 
     def full(self) -> "Sample":
         """Return the same round on all rows; for a stream, on the number that stands for all."""
-        many = lambda where: Many(where.key if isinstance(where, Batch) else where)
-        upper, lower, cross, chain = (many(w) if endless(w) else None for w in self[:4])
+        large_batch = lambda where: LargeBatch(where.key if isinstance(where, Batch) else where)
+        upper, lower, cross, chain = (large_batch(w) if is_stream(w) else None for w in self[:4])
         return Sample(upper, lower, cross, chain, self.bits)
 
     def full_below(self) -> "Sample":
@@ -68,15 +68,15 @@ class Sample(NamedTuple):
         return Sample(self.upper, None, None, None, self.bits)
 
 
-EACH = Sample(0, 0, 0, 0, None)  # fields that differ between agents
+AGENT_AXES = Sample(0, 0, 0, 0, None)  # fields that differ between agents
 
 
-MEASURED = 0xFFFFFFFF  # fold of a run's key beyond all rounds: evaluation samples of streams
-LOOKED_AT = 0xFFFFFFFE  # the fold next to it: rows for estimating numbers
-LINKS = 0x80000000  # folds of a round's key from here on: links, beyond agents, before turns
+EVALUATION_FOLD = 0xFFFFFFFF  # fold of a run's key beyond all rounds: evaluation samples of streams
+ESTIMATION_FOLD = 0xFFFFFFFE  # the fold next to it: rows for estimating numbers
+LINK_FOLD = 0x80000000  # folds of a round's key from here on: links, beyond agents, before turns
 
 
-class Moment(NamedTuple):
+class ExchangeId(NamedTuple):
     """Identity of an exchange of a run, for randomness on links."""
 
     key: jax.Array
@@ -87,7 +87,7 @@ class Moment(NamedTuple):
     def purpose(self, number: int) -> jax.Array:
         """Return the key of random purpose `number` on links; fold in an agent or link next."""
         return jax.random.fold_in(
-            threefry.typed(_round_words(self.key, self.t, self.turn)), LINKS + number
+            threefry.typed(_round_words(self.key, self.t, self.turn)), LINK_FOLD + number
         )
 
 
@@ -102,18 +102,18 @@ def key(seed: int) -> jax.Array:
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
-def measured(seed: int, part: int, agent: Any) -> jax.Array:
+def evaluation_key(seed: int, part: int, agent: Any) -> jax.Array:
     """Return the key of a stream's evaluation rows, independent of all rounds."""
-    return _beyond(MEASURED, seed, part, agent)
+    return _key_beyond_rounds(EVALUATION_FOLD, seed, part, agent)
 
 
-def looked_at(part: int, agent: Any) -> jax.Array:
+def estimation_key(part: int, agent: Any) -> jax.Array:
     """Return the key of the stream rows from which open numbers are estimated."""
-    return _beyond(LOOKED_AT, 0, part, agent)
+    return _key_beyond_rounds(ESTIMATION_FOLD, 0, part, agent)
 
 
-def _beyond(what: int, seed: int, part: int, agent: Any) -> jax.Array:
-    return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key(seed), what), part), agent)
+def _key_beyond_rounds(fold: int, seed: int, part: int, agent: Any) -> jax.Array:
+    return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key(seed), fold), part), agent)
 
 
 def draw(
@@ -138,19 +138,19 @@ def draw(
     train, valid = rows
     round_key = _round_words(key, t, turn)
     shape = (3 + hessian_batches,) if sampling == "blocks" else (3 + hessian_batches, batch)
-    own = threefry.fold_in(round_key, agent + 1)
-    bits = threefry.bits(own, shape)
-    below = lambda bits, count: (bits % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
-    purposes = lambda: threefry.typed(threefry.fold_in(own, jnp.arange(3 + hessian_batches)))
-    upper = below(bits[0], valid) if valid is not None else purposes()[0]
-    lower = below(bits[1:], train) if train is not None else purposes()[1:]
+    agent_key = threefry.fold_in(round_key, agent + 1)
+    bits = threefry.bits(agent_key, shape)
+    draw_below = lambda bits, count: (bits % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
+    purposes = lambda: threefry.typed(threefry.fold_in(agent_key, jnp.arange(3 + hessian_batches)))
+    upper = draw_below(bits[0], valid) if valid is not None else purposes()[0]
+    lower = draw_below(bits[1:], train) if train is not None else purposes()[1:]
     common = threefry.bits(threefry.fold_in(round_key, 0), ())
     return Sample(upper, lower[0], lower[1], lower[2:], common)
 
 
 def _round_words(key: jax.Array, t: Any, turn: Any) -> threefry.Words:
     """Return the key of a round, or of one of its exchanges."""
-    found = threefry.fold_in(threefry.words(key), t)
+    words = threefry.fold_in(threefry.words(key), t)
     if turn is not None:  # counted down from the largest number, beyond all agents
-        found = threefry.fold_in(found, jnp.uint32(0) - 1 - jnp.uint32(turn))
-    return found
+        words = threefry.fold_in(words, jnp.uint32(0) - 1 - jnp.uint32(turn))
+    return words

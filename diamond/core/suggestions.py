@@ -9,8 +9,8 @@ def did_you_mean(word: object, known: Collection[str]) -> str:
 
     Case is ignored. The names are listed in their order; those of a set are sorted.
     """
-    spelled = {name.lower(): name for name in known}
-    if near := difflib.get_close_matches(str(word).lower(), spelled, n=1, cutoff=0.6):
-        return f"did you mean {spelled[near[0]]}?"
-    listed = sorted(known) if isinstance(known, Set) else known
-    return f"there are {', '.join(listed)}" if listed else "there are none"
+    by_lower_case = {name.lower(): name for name in known}
+    if matches := difflib.get_close_matches(str(word).lower(), by_lower_case, n=1, cutoff=0.6):
+        return f"did you mean {by_lower_case[matches[0]]}?"
+    names = sorted(known) if isinstance(known, Set) else known
+    return f"there are {', '.join(names)}" if names else "there are none"

@@ -17,14 +17,14 @@ PARITY = np.uint32(0x1BD11BDA)
 
 
 @jax.jit
-def mixed(key: Words, first: jax.Array, second: jax.Array) -> Words:
+def hash_counters(key: Words, first: jax.Array, second: jax.Array) -> Words:
     """Return the 64 output bits of `key` for each 64-bit counter."""
     keys = *key, key[0] ^ key[1] ^ PARITY
     a, b = first + keys[0], second + keys[1]
     for step in range(5):
-        for by in ROTATIONS[step % 2]:
+        for bits_rotated in ROTATIONS[step % 2]:
             a = a + b
-            b = (b << np.uint32(by) | b >> np.uint32(32 - by)) ^ a
+            b = (b << np.uint32(bits_rotated) | b >> np.uint32(32 - bits_rotated)) ^ a
         a = a + keys[(step + 1) % 3]
         b = b + keys[(step + 2) % 3] + np.uint32(step + 1)
     return a, b
@@ -43,11 +43,11 @@ def typed(key: Words) -> jax.Array:
 
 def fold_in(key: Words, number: Any) -> Words:
     """Return the key of `number`, as `jax.random.fold_in`."""
-    return mixed(key, np.uint32(0), jnp.asarray(number).astype(jnp.uint32))
+    return hash_counters(key, np.uint32(0), jnp.asarray(number).astype(jnp.uint32))
 
 
 def bits(key: Words, shape: tuple[int, ...]) -> jax.Array:
     """Return uniform 32-bit words, as `jax.random.bits`."""
     numbers = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
-    a, b = mixed(key, np.uint32(0), numbers)
+    a, b = hash_counters(key, np.uint32(0), numbers)
     return a ^ b

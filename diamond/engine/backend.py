@@ -11,7 +11,7 @@ from ..core import cost_counter
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import key
-from ..hardware.memory import Budget, Fitted
+from ..hardware.memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Consensus
@@ -29,8 +29,8 @@ class Backend(Protocol):
     agents: int | None  # number of agents, which come before padding; None: no padding
     parallel_agents: int  # agents of a device that are measured in parallel
     budget: Budget
-    rounds: Fitted
-    measurement_programs: dict[Any, Fitted]  # compiled programs that measure
+    rounds: MemoryBoundedProgram
+    measurement_programs: dict[Any, MemoryBoundedProgram]  # compiled programs that measure
     shared: NamedSharding | None  # sharding that replicates on every device
     groups: Any
     consensus: Consensus
@@ -92,16 +92,16 @@ class SingleRunBackend(ABC):
         return after, [None if finite else int(after.t) - 1]
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
-        each = self.scatter(cost_counter.each(costs[0], agents))
+        each = self.scatter(cost_counter.agent_counters(costs[0], agents))
         return progress._replace(spent=_added(progress.spent, each))
 
     def progress_of_run(self, progress: Progress, run: int) -> Progress:
         return Progress(progress.t, *self.gather(tuple(progress[1:])))
 
     def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
-        if not hasattr(algorithm, "learned"):
+        if not hasattr(algorithm, "learned_values"):
             return {}
-        return {n: v[None] for n, v in self.gather(algorithm.learned(state)).items()}
+        return {n: v[None] for n, v in self.gather(algorithm.learned_values(state)).items()}
 
     @abstractmethod
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:

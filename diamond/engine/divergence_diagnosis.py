@@ -12,11 +12,11 @@ from ..core.cost_counter import Cost
 from ..core.sampling import Sampling, key
 from ..hardware.compiler import compile_fast
 from ..interface.round_interface import Algorithm
-from ..metrics.divergence import Diverged, culprit, directions, explain
+from ..metrics.divergence import Diverged, describe_first_nonfinite, directions, explain_divergence
 from ..problem import Objectives
 from ..records.run import Run
-from ..schedules.deferred import Rows
-from .round_program import Progress, estimate_gradients, draw_samples
+from ..schedules.deferred import ObjectivesByBatch
+from .round_program import Progress, draw_samples, estimate_gradients
 from .step_policy import StepPolicy
 
 
@@ -26,8 +26,10 @@ def divergence_error(
     """Return the error for the round from `good` to `after`; `run` is the run at `good`."""
     t = int(good.t)
     measure = lambda: (_measure_nonfinite(steps, seed, sampling, good), Cost())
-    quantity = culprit(steps.setting.consensus.local("lost", measure)[0], after.state)
-    cause = explain(steps.setting, steps.algorithm, t, good.state)
+    quantity = describe_first_nonfinite(
+        steps.context.consensus.local("lost", measure)[0], after.state
+    )
+    cause = explain_divergence(steps.context, steps.algorithm, t, good.state)
     message = (
         f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
         f"round is kept in `run` of this error"
@@ -41,12 +43,12 @@ def _measure_nonfinite(
     """Return whether p and v of the next round are not finite, for each agent measured here."""
     algorithm, t = steps.algorithm, int(good.t)
 
-    def check_group(rows: Rows, state: Any, agents: jax.Array) -> Any:
+    def check_group(rows: ObjectivesByBatch, state: Any, agents: jax.Array) -> Any:
         return _nonfinite_directions(
             algorithm, rows(algorithm.batch), state, key(seed), t, agents, sampling
         )
 
-    return np.stack(steps.setting.each(check_group, good.state), axis=1)
+    return np.stack(steps.context.map_agents(check_group, good.state), axis=1)
 
 
 @compile_fast("sampling")

@@ -12,11 +12,16 @@ from ..interface.round_interface import Algorithm
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network
 from ..problem import Problem
-from ..schedules.deferred import ResolutionContext, agreed_bytes, reestimation_rounds, talked
-from .driver import SingleDriver
+from ..schedules.deferred import (
+    ResolutionContext,
+    agreed_bytes,
+    count_exchanges,
+    reestimation_rounds,
+)
 from .multi_device import Devices, select_backend
 from .precision import Precision, product_precision
 from .simulate import check_arguments
+from .single_driver import SingleDriver
 
 ENOUGH = 0.1  # seconds of rounds that suffice for a forecast
 
@@ -54,68 +59,80 @@ def forecast(
     check_arguments(problem, network, algorithm, rounds, every, sampling)
     with product_precision(precision), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will give these warnings
-        place = select_backend(
+        backend = select_backend(
             problem, network, algorithm.batch, sampling, devices, precision, memory
         )
         measures = parse_measures(measure, problem)
         started = time.perf_counter()
-        run = SingleDriver(problem, network, algorithm, seed, sampling, place, measures)
-        tried = _try(run, rounds, time.perf_counter() - started)
-    resolved, setting = run.policy.resolved, run.policy.setting
+        run = SingleDriver(problem, network, algorithm, seed, sampling, backend, measures)
+        timings = _time_rounds(run, rounds, time.perf_counter() - started)
+    resolved, context = run.policy.resolved, run.policy.context
     evaluations = 1 + -(-rounds // every)
-    seen = _renewals(setting, rounds)
-    sent = resolved.bytes + seen.bytes
-    running = tried.round * rounds
-    on_links = run.recorder.links.of(rounds, resolved.rounds + seen.talks, sent, running)
-    needs = [need for need in (place.rounds.need, run.survey.program.need) if need is not None]
+    reestimation = _reestimation_cost(context, rounds)
+    sent = resolved.bytes + reestimation.bytes
+    running = timings.round * rounds
+    on_links = run.recorder.links.costs(
+        rounds, resolved.rounds + reestimation.exchanges, sent, running
+    )
+    needs = [
+        memory_need
+        for memory_need in (backend.rounds.memory_need, run.measurement.program.memory_need)
+        if memory_need is not None
+    ]
     return Forecast(
-        compile_seconds=tried.compiling,
-        seconds=running + tried.evaluation * evaluations,
-        rounds_per_second=1 / tried.round if tried.round else float("inf"),
+        compile_seconds=timings.compiling,
+        seconds=running + timings.evaluation * evaluations,
+        rounds_per_second=1 / timings.round if timings.round else float("inf"),
         memory=max(needs, default=None),
-        samples=float(np.mean(resolved.cost.samples)) + seen.samples + tried.samples * rounds,
+        samples=float(np.mean(resolved.cost.samples))
+        + reestimation.samples
+        + timings.samples * rounds,
         bytes=sent + network.count_messages(rounds) * run.recorder.inputs.traffic.bytes,
         **on_links,
     )
 
 
-class _Tried(NamedTuple):
+class _Timings(NamedTuple):
     compiling: float  # seconds
     round: float  # seconds per round
     evaluation: float  # seconds per evaluation
     samples: float  # per agent and round
 
 
-def _try(run: SingleDriver, rounds: int, compiling: float) -> _Tried:
+def _time_rounds(run: SingleDriver, rounds: int, compiling: float) -> _Timings:
     """Run a few rounds from the start, and two evaluations at their end."""
     start = run.progress
-    count, took = 0, 0.0
-    while took < ENOUGH and count < rounds:
+    count, elapsed = 0, 0.0
+    while elapsed < ENOUGH and count < rounds:
         count = min(max(1, 2 * count), rounds)
         run.progress, before = start, run.seconds
         run.progress, _ = run.run_rounds(count)
-        took = run.seconds - before
+        elapsed = run.seconds - before
     first, second = (_timed_evaluation(run) for _ in range(2))
-    drawn = float(cost_counter.total(run.backend.whole(run.progress.spent)).mean(0)[0])
-    each = max(count, 1)
-    return _Tried(compiling + first - second, took / each, second, drawn / each)
+    samples_drawn = float(cost_counter.total(run.backend.gather(run.progress.spent)).mean(0)[0])
+    rounds_timed = max(count, 1)
+    return _Timings(
+        compiling + first - second, elapsed / rounds_timed, second, samples_drawn / rounds_timed
+    )
 
 
-class _Renewals(NamedTuple):
+class _ReestimationCost(NamedTuple):
     samples: float  # mean over the agents
     bytes: int
-    talks: int  # number of exchanges
+    exchanges: int  # number of exchanges
 
 
-def _renewals(setting: ResolutionContext, rounds: int) -> _Renewals:
+def _reestimation_cost(context: ResolutionContext, rounds: int) -> _ReestimationCost:
     """Return what later estimates of open numbers will cost an agent, and send over the network."""
-    assert setting.network is not None
-    times = len(reestimation_rounds(rounds))
-    anew = {name: found for name, found in setting.memory.items() if not found.lasting}
-    links = setting.network.count_messages(setting.network.diameter)
-    drawn = sum(float(np.mean(found.cost.samples)) for found in anew.values())
-    talks = times * setting.network.diameter * talked(anew).talks
-    return _Renewals(times * drawn, times * links * agreed_bytes(anew), talks)
+    assert context.network is not None
+    repeats = len(reestimation_rounds(rounds))
+    renewed = {name: estimate for name, estimate in context.memory.items() if not estimate.lasting}
+    links = context.network.count_messages(context.network.diameter)
+    samples_drawn = sum(float(np.mean(estimate.cost.samples)) for estimate in renewed.values())
+    exchanges = repeats * context.network.diameter * count_exchanges(renewed).talks
+    return _ReestimationCost(
+        repeats * samples_drawn, repeats * links * agreed_bytes(renewed), exchanges
+    )
 
 
 def _timed_evaluation(run: SingleDriver) -> float:

@@ -17,8 +17,8 @@ from ..core.sampling import Sampling, key
 from ..hardware.compiler import compile_program
 from ..hardware.memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
-from ..metrics.divergence import unsound
-from ..metrics.evaluations import Every, due
+from ..metrics.divergence import nonfinite_measures
+from ..metrics.evaluations import Every, is_evaluation
 from ..metrics.measures import Measures
 from ..network import Network
 from ..network.mixing.lossy_mixer import make_mixer
@@ -63,7 +63,7 @@ class LaneBackend:
         memory: int | None = None,
     ):
         self.objectives, self.mixing = problem.objectives(batch), make_mixer(network)
-        self.rows = problem.stack(problem.measured)
+        self.rows = problem.stack(problem.measured_part)
         self.shape, self.sampling, self.parallel_agents = shape, sampling, problem.agents
         self.keys: tuple[list[int], Any] = ([], None)  # seeds and their keys
         self.failed = jnp.full(int(np.prod(shape)), -1, jnp.int32)
@@ -111,9 +111,9 @@ class LaneBackend:
         return Progress(progress.t, *jax.tree.map(lambda a: a[run], tuple(progress[1:])))
 
     def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
-        if not hasattr(algorithm, "learned"):
+        if not hasattr(algorithm, "learned_values"):
             return {}
-        return dict(jax.vmap(lambda a, s: a.learned(s))(algorithm, state))
+        return dict(jax.vmap(lambda a, s: a.learned_values(s))(algorithm, state))
 
     def gather(self, tree: Any) -> Any:
         return tree
@@ -175,7 +175,7 @@ class LaneDriver(Driver):
                 self.rerun |= [
                     before is None and risen for before, risen in zip(self.failed, has_risen)
                 ]
-            if due(every, self.t, rounds):
+            if is_evaluation(every, self.t, rounds):
                 self.measure()
                 self._check_measures(last=self.t == rounds)
 
@@ -186,7 +186,7 @@ class LaneDriver(Driver):
         """End the runs whose measures are not finite, as a single run raises `Diverged`."""
         metrics = {name for name, _ in self.measurement.metrics}
         entries = [(i, r.entries[-1]) for i, r in enumerate(self.recorders) if self.is_active(i)]
-        nonfinite = {i: names for i, entry in entries if (names := unsound(entry))}
+        nonfinite = {i: names for i, entry in entries if (names := nonfinite_measures(entry))}
         if not nonfinite:
             return
         norms = np.asarray(jax.vmap(pytrees.norm)((self.progress.state.x, self.progress.state.y)))

@@ -16,7 +16,7 @@ from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..hardware.memory import TooLarge
 from ..interface.round_interface import Algorithm
-from ..metrics.display import displayed
+from ..metrics.display import progress_display
 from ..metrics.divergence import Diverged
 from ..metrics.evaluations import Every
 from ..metrics.measures import Measure, parse_measures
@@ -24,8 +24,8 @@ from ..network import Network
 from ..problem import Problem
 from ..records.run import Run
 from .lanes import LaneDriver
-from .simulate import check, simulate, warn_of_repeated_rows
-from .single_device import OneDevice
+from .simulate import check_arguments, simulate, warn_of_repeated_rows
+from .single_device import SingleDevice
 
 LANES = 288  # maximum number of parallel runs
 NAME = "runs"  # label of all runs in the progress display
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
     diverged: int | None  # round of divergence
 
 
-def many(
+def simulate_many(
     problem: Problem,
     network: Network,
     runs: Sequence[tuple[Algorithm, int]],
@@ -50,7 +50,7 @@ def many(
     memory: int | None = None,
     progress: bool = True,
     measure: Measure = "exact",
-    backends: dict[Any, OneDevice] | None = None,
+    backends: dict[Any, SingleDevice] | None = None,
 ) -> list[Outcome]:
     """Return the outcome of each (algorithm, seed) in order, equal to `simulate` up to rounding.
 
@@ -69,45 +69,49 @@ def many(
         batched = jax.default_backend() != "cpu"
     outcomes: list[Outcome] = []
     for algorithm, seed in runs:
-        check(problem, network, algorithm, rounds, every, sampling)
+        check_arguments(problem, network, algorithm, rounds, every, sampling)
         as_int("seed", seed)
 
-    known = {} if backends is None else backends
+    known_backends = {} if backends is None else backends
 
-    def alone(algorithm: Algorithm, seed: int) -> Outcome:
-        given = problem, network, algorithm, rounds, seed, every, sampling
-        kind = id(problem), id(network), algorithm.batch, sampling, memory
-        if kind not in known:
-            known[kind] = OneDevice(problem, network, algorithm.batch, sampling, memory=memory)
+    def simulate_alone(algorithm: Algorithm, seed: int) -> Outcome:
+        run_inputs = problem, network, algorithm, rounds, seed, every, sampling
+        key = id(problem), id(network), algorithm.batch, sampling, memory
+        if key not in known_backends:
+            known_backends[key] = SingleDevice(
+                problem, network, algorithm.batch, sampling, memory=memory
+            )
         with warnings.catch_warnings():  # trials may well have steps that are too small
             warnings.filterwarnings("ignore", "x stands still", RuntimeWarning)
-            run, diverged = _alone(*given, backend=known[kind], measure=measure)
+            run, diverged = _simulate_alone(
+                *run_inputs, backend=known_backends[key], measure=measure
+            )
         return Outcome(run.history, diverged)
 
-    with displayed([NAME], rounds, progress) as display:
+    with progress_display([NAME], rounds, progress) as display:
         display.begin(NAME, rounds)
 
-        def count(made: int) -> None:
-            display.stage(NAME, f"{made} of {len(runs)} made")
-            if on_run and made:
-                on_run(made)
+        def report_count(completed: int) -> None:
+            display.stage(NAME, f"{completed} of {len(runs)} made")
+            if on_run and completed:
+                on_run(completed)
 
-        count(0)
+        report_count(0)
         if not batched:
-            for given in runs:
-                outcomes.append(alone(*given))
-                count(len(outcomes))
+            for algorithm, seed in runs:
+                outcomes.append(simulate_alone(algorithm, seed))
+                report_count(len(outcomes))
             return outcomes
-        made: dict[int, Outcome] = {}
-        about = problem, network, runs, rounds, every, sampling, measure
-        for table, lanes in _all(*about, memory):
-            made |= zip(table.ravel().tolist(), map(Outcome, lanes.histories(), lanes.failed))
-            made |= {i: alone(*runs[i]) for i in table.ravel()[lanes.rerun].tolist()}
-            count(len(made))
-        return [made[i] for i in range(len(runs))]
+        by_index: dict[int, Outcome] = {}
+        lane_inputs = problem, network, runs, rounds, every, sampling, measure
+        for table, lanes in _drive_lanes(*lane_inputs, memory):
+            by_index |= zip(table.ravel().tolist(), map(Outcome, lanes.histories(), lanes.failed))
+            by_index |= {i: simulate_alone(*runs[i]) for i in table.ravel()[lanes.rerun].tolist()}
+            report_count(len(by_index))
+        return [by_index[i] for i in range(len(runs))]
 
 
-def seeds_together(
+def simulate_seeds(
     seeds: Sequence[int],
     problem: Problem,
     network: Network,
@@ -121,45 +125,51 @@ def seeds_together(
 
     Each run equals that of `simulate` up to rounding; `seconds` is its share of the total time.
     """
-    check(problem, network, algorithm, rounds, every, sampling)
+    check_arguments(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
     runs = [(algorithm, as_int("seed", seed)) for seed in seeds]
-    made: dict[int, Run | None] = {}
-    for table, lanes in _all(problem, network, runs, rounds, every, sampling, measure):
+    runs_by_index: dict[int, Run | None] = {}
+    for table, lanes in _drive_lanes(problem, network, runs, rounds, every, sampling, measure):
         lanes.warn_of_standstill()
-        made |= zip(table.ravel().tolist(), lanes.runs())
+        runs_by_index |= zip(table.ravel().tolist(), lanes.runs())
         for i in table.ravel()[lanes.rerun].tolist():
-            given = problem, network, algorithm, rounds, seeds[i], every, sampling
-            run, diverged = _alone(*given, measure=measure)
-            made[i] = run if diverged is None else None
-    return [made[i] for i in range(len(runs))]
+            run_inputs = problem, network, algorithm, rounds, seeds[i], every, sampling
+            run, diverged = _simulate_alone(*run_inputs, measure=measure)
+            runs_by_index[i] = run if diverged is None else None
+    return [runs_by_index[i] for i in range(len(runs))]
 
 
-def _alone(*given: Any, **options: Any) -> tuple[Run, int | None]:
+def _simulate_alone(*arguments: Any, **options: Any) -> tuple[Run, int | None]:
     """Make one run alone; return the round in which it diverged too, or None."""
     try:
-        return simulate(*given, on_divergence="stop", progress=False, **options), None
+        return simulate(*arguments, on_divergence="stop", progress=False, **options), None
     except Diverged as error:
         return error.run, error.round
 
 
-def _tables(seeds: list[int]) -> list[np.ndarray]:
+def _lane_tables(seeds: list[int]) -> list[np.ndarray]:
     """Arrange the runs in tables of at most LANES: a row has runs of one seed.
 
     Each mini-batch is then fetched once per row, and the products of the row's runs with it become
     one. Rows that are too short repeat their last run.
     """
-    each: dict[int, list[int]] = {}
+    runs_of_seed: dict[int, list[int]] = {}
     for i, seed in enumerate(seeds):
-        each.setdefault(seed, []).append(i)
-    width = min(LANES, max(map(len, each.values()), default=1))
-    rows = [of[k : k + width] for of in each.values() for k in range(0, len(of), width)]
-    full = np.array([row + [row[-1]] * (width - len(row)) for row in rows], int).reshape(-1, width)
-    many = max(1, LANES // width)
-    return [full[k : k + many] for k in range(0, len(full), many)]
+        runs_of_seed.setdefault(seed, []).append(i)
+    width = min(LANES, max(map(len, runs_of_seed.values()), default=1))
+    rows = [
+        indices[k : k + width]
+        for indices in runs_of_seed.values()
+        for k in range(0, len(indices), width)
+    ]
+    padded = np.array([row + [row[-1]] * (width - len(row)) for row in rows], int).reshape(
+        -1, width
+    )
+    rows_per_table = max(1, LANES // width)
+    return [padded[k : k + rows_per_table] for k in range(0, len(padded), rows_per_table)]
 
 
-def _all(
+def _drive_lanes(
     problem: Problem,
     network: Network,
     runs: Sequence[tuple[Algorithm, int]],
@@ -173,30 +183,30 @@ def _all(
 
     While one table runs, the next is compiled, if the device has room for both.
     """
-    kinds: dict[Any, list[int]] = {}
+    runs_of_structure: dict[Any, list[int]] = {}
     for i, (algorithm, _) in enumerate(runs):
-        kinds.setdefault(jax.tree.structure(algorithm), []).append(i)
+        runs_of_structure.setdefault(jax.tree.structure(algorithm), []).append(i)
     waiting = [
-        np.array(kind)[table]
-        for kind in kinds.values()
-        for table in _tables([runs[i][1] for i in kind])
+        np.array(indices)[table]
+        for indices in runs_of_structure.values()
+        for table in _lane_tables([runs[i][1] for i in indices])
     ]
     measures = parse_measures(measure, problem)
-    ahead: dict[int, LaneDriver] = {}  # driver of the next table, by its first run
+    compiled_ahead: dict[int, LaneDriver] = {}  # driver of the next table, by its first run
 
-    def made(table: np.ndarray) -> LaneDriver:
-        given = [runs[i] for i in table.ravel()]
-        return LaneDriver(problem, network, given, table.shape, sampling, measures, memory)
+    def make_driver(table: np.ndarray) -> LaneDriver:
+        table_runs = [runs[i] for i in table.ravel()]
+        return LaneDriver(problem, network, table_runs, table.shape, sampling, measures, memory)
 
     while waiting:
         table = waiting.pop(0)
         try:
-            lanes = ahead.pop(int(table[0, 0]), None) or made(table)
-            if lanes.ready() and waiting:
-                ahead[int(waiting[0][0, 0])] = made(waiting[0])
+            lanes = compiled_ahead.pop(int(table[0, 0]), None) or make_driver(table)
+            if lanes.wait_for_compiler() and waiting:
+                compiled_ahead[int(waiting[0][0, 0])] = make_driver(waiting[0])
             lanes.drive(rounds, every)
         except TooLarge:
-            ahead.clear()
+            compiled_ahead.clear()
             if table.size == 1:
                 raise
             waiting[:0] = np.array_split(table, 2, axis=0 if len(table) > 1 else 1)

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 
 from ..core import pytrees
-from ..hardware.memory import Fitted
+from ..hardware.memory import MemoryBoundedProgram
 from ..metrics import measures as programs
 from ..metrics.exact_measures import curvature_probes
-from ..metrics.measures import Measures, sampled_directions
+from ..metrics.measures import MeasuredState, Measures, sampled_directions
 from ..problem import Problem
 from .backend import Backend
 from .round_program import Progress
@@ -18,13 +18,13 @@ MEASURING = "a measurement on all rows", "fewer rows an agent, or more devices"
 GUESS = ".guess"  # name of y*(xbar) in a checkpoint
 
 
-class Survey:
+class MeasurementProgram:
     """The compiled program that measures all runs of a backend, and its inputs."""
 
     def __init__(self, problem: Problem, measures: Measures, backend: Backend, seeds: list[int]):
         self.problem, self.measures, self.backend = problem, measures, backend
         metrics = problem.metrics | dict(measures.functions)
-        self.metrics = tuple((n, loss) for n, loss in metrics.items() if measures.keeps(n))
+        self.metrics = tuple((n, loss) for n, loss in metrics.items() if measures.is_requested(n))
         self.probes: Any = None
         if "exact" in measures.programs:
             places = backend.objectives.train.count.shape[0]
@@ -32,44 +32,50 @@ class Survey:
                 seeds, lambda seed: curvature_probes(problem, problem.start(seed)[1], seed, places)
             )
         self.guess: Any = None  # initial guess of y*(xbar), if only the upper loss is measured
-        often = programs.observe_often if measures.programs == {"loss"} else programs.observe
-        program = programs.observe_lanes if backend.lanes else often
-        if (known := (program, measures)) not in backend.surveys:  # runs share the program
-            fitted = Fitted(program, backend.abreast, backend.budget, *MEASURING)
-            backend.surveys[known] = fitted
-        self.program: Fitted = backend.surveys[known]
+        single_run_program = (
+            programs.frequent_measurement if measures.programs == {"loss"} else programs.measurement
+        )
+        program = programs.lane_measurement if backend.lanes else single_run_program
+        if (
+            key := (program, measures)
+        ) not in backend.measurement_programs:  # runs share the program
+            bounded_program = MemoryBoundedProgram(
+                program, backend.parallel_agents, backend.budget, *MEASURING
+            )
+            backend.measurement_programs[key] = bounded_program
+        self.program: MemoryBoundedProgram = backend.measurement_programs[key]
 
-    def begin(self, progress: Progress) -> None:
+    def start_compiling(self, progress: Progress) -> None:
         """Start to compile the program in the background."""
         if jax.process_count() == 1:  # processes of one job must compile in the same order
-            self.program.begin(*self._arguments(progress.state), **self._options)
+            self.program.start_compiling(*self._arguments(progress.state), **self._options)
 
-    def ready(self, progress: Progress) -> None:
+    def wait_for_compiler(self, progress: Progress) -> None:
         """Wait for the compiler."""
-        self.program.ready(*self._arguments(progress.state), **self._options)
+        self.program.wait_for_compiler(*self._arguments(progress.state), **self._options)
 
     def __call__(self, progress: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return measures with an axis of runs, and per-agent ones with axes of runs and agents."""
-        found, own, guess = self.program(*self._arguments(progress.state), **self._options)
+        measures, per_agent, guess = self.program(*self._arguments(progress.state), **self._options)
         if "loss" in self.measures.programs:
             self.guess = guess
-        own = self.backend.whole(own)
-        keep = lambda values: {
+        per_agent = self.backend.gather(per_agent)
+        requested = lambda values: {
             name: np.asarray(value) if self.backend.lanes else np.asarray(value)[None]
             for name, value in values.items()
-            if self.measures.keeps(name)
+            if self.measures.is_requested(name)
         }
-        return keep(found), keep(own)
+        return requested(measures), requested(per_agent)
 
     def _arguments(self, state: Any) -> tuple[Any, ...]:
         backend = self.backend
         z = getattr(state, "z", None) if self.problem.lower_level == "common" else None
         guess = state.y if self.guess is None else self.guess
         guess = guess if "loss" in self.measures.programs else None
-        wanted = "directions" in self.measures.programs
-        directions = sampled_directions(state) if wanted else {}
-        point = state.x, state.y, z, self.probes, guess, directions
-        return backend.objectives, backend.rows, self.metrics, *point
+        needs_directions = "directions" in self.measures.programs
+        directions = sampled_directions(state) if needs_directions else {}
+        measured = MeasuredState(state.x, state.y, z, self.probes, guess, directions)
+        return backend.objectives, backend.rows, self.metrics, measured
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -82,12 +88,12 @@ class Survey:
         """Return the arrays that a resumed run needs to measure the same bits."""
         if self.guess is None:
             return {}
-        named = pytrees.named(self.backend.whole(self.guess))
+        named = pytrees.named_leaves(self.backend.gather(self.guess))
         return {f"{GUESS}{name}": leaf for name, leaf in named.items()}
 
     def restore(self, y: Any, arrays: Any) -> None:
         """Restore from `arrays`; `y` of all agents gives the shapes."""
-        names = pytrees.named(y)
+        names = pytrees.named_leaves(y)
         if "loss" in self.measures.programs and all(f"{GUESS}{n}" in arrays for n in names):
-            guess = pytrees.like(y, {n: arrays[f"{GUESS}{n}"] for n in names})
-            self.guess = self.backend.spread(guess)
+            guess = pytrees.from_named_leaves(y, {n: arrays[f"{GUESS}{n}"] for n in names})
+            self.guess = self.backend.scatter(guess)

@@ -69,13 +69,13 @@ class MultiDevice(SingleRunBackend):
         problem.load(local_agents)
         load_rows = partial(self._rows, problem)
         to_agents = lambda values: self._to_devices(values[self.sharding.agent_at_place], CUT)
-        load_part = lambda name: problem.part(name, batch, load_rows, to_agents)
+        load_part = lambda name: problem.batched_part(name, batch, load_rows, to_agents)
         train = load_part("train")
         valid = train if problem.lower is None else load_part("valid")
         losses = problem.upper, problem.lower, problem.lower_level, problem.prox
         self.objectives = Objectives(train, valid, *losses)
         self.working = working_objectives(self.objectives, precision)
-        self.rows = load_rows(problem.measured, 1)
+        self.rows = load_rows(problem.measured_part, 1)
         device_exchange = sharded_mixer(network, self.sharding, transport)
         self.exchange: ShardedMixer | ShardedLinkMixer = jax.tree.map(
             self._to_devices, device_exchange, device_exchange.specs
@@ -163,10 +163,10 @@ class MultiDevice(SingleRunBackend):
 
             return jax.make_array_from_callback(shape, NamedSharding(self.mesh, CUT), load_shard)
 
-        leaves, structure = jax.tree.flatten(problem.rows[part][problem.here[0]])
+        leaves, structure = jax.tree.flatten(problem.rows[part][problem.loaded_agents[0]])
         data = jax.tree.unflatten(structure, map(load_leaf, range(len(leaves))))
         row_counts = self._to_devices(counts[self.sharding.agent_at_place].astype(np.int32), CUT)
-        return Rows(data, row_counts, batch, sampled=problem.sampled(part))
+        return Rows(data, row_counts, batch, is_sample=problem.is_sample(part))
 
 
 def select_backend(
@@ -257,7 +257,8 @@ def resolve_devices(devices: Devices) -> list[jax.Device]:
         available = jax.devices()
         if not 1 <= devices <= len(available):
             raise ValueError(
-                f"devices = {devices}, but JAX has {len(available)} of kind {available[0].device_kind}"
+                f"devices = {devices}, but JAX has {len(available)} of kind "
+                f"{available[0].device_kind}"
             )
         return available[:devices]
     return list(devices)

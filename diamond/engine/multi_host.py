@@ -35,7 +35,7 @@ def join(
     )
 
 
-def first() -> bool:
+def is_first_process() -> bool:
     """Return whether this process writes files and messages."""
     import jax
 
@@ -46,7 +46,7 @@ def broadcast(message: bytes | None) -> bytes:
     """Send `message` of process 0 to every process."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
-    said = np.frombuffer(message or b"", np.uint8)
-    length = int(broadcast_one_to_all(np.int32(len(said))))
-    padded = np.zeros(length, np.uint8) if len(said) != length else said
+    content = np.frombuffer(message or b"", np.uint8)
+    length = int(broadcast_one_to_all(np.int32(len(content))))
+    padded = np.zeros(length, np.uint8) if len(content) != length else content
     return np.asarray(broadcast_one_to_all(padded)).tobytes()

@@ -21,14 +21,14 @@ def learned_numbers(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            given = problem, network, algorithm, ROUNDS, seed, ROUNDS
-            run = simulate(*given, progress=False, measure="cheap")
+            inputs = problem, network, algorithm, ROUNDS, seed, ROUNDS
+            run = simulate(*inputs, progress=False, measure="cheap")
         except Diverged as error:
             run = error.run
-    found: dict[str, float] = {
-        k: float(run.history[k][-1]) for k in ("alpha", "beta") if k in run.history
+    numbers: dict[str, float] = {
+        name: float(run.history[name][-1]) for name in ("alpha", "beta") if name in run.history
     }
     curvature = getattr(run.state, "curvature", None)
     if curvature is not None:
-        found["lipschitz"] = SAFETY * float(np.max(curvature.largest))
-    return {name: value for name, value in found.items() if np.isfinite(value) and value > 0}
+        numbers["lipschitz"] = SAFETY * float(np.max(curvature.largest))
+    return {name: value for name, value in numbers.items() if np.isfinite(value) and value > 0}

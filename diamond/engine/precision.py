@@ -12,17 +12,17 @@ Precision = Literal["float32", "tf32", "bf16"]
 PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32"}
 
 
-def products(precision: Precision | None) -> AbstractContextManager[Any]:
+def product_precision(precision: Precision | None) -> AbstractContextManager[Any]:
     """Compile programs with products of this precision inside the context."""
     if precision is not None and precision not in ("float32", "tf32", "bf16"):
         raise ValueError(f"precision = {precision!r}; there are 'float32', 'tf32' and 'bf16'")
-    asked = PRODUCTS.get(precision or "")
-    return jax.default_matmul_precision(asked) if asked else nullcontext()
+    setting = PRODUCTS.get(precision or "")
+    return jax.default_matmul_precision(setting) if setting else nullcontext()
 
 
-def working(objectives: Objectives, precision: Precision | None) -> Objectives:
+def working_objectives(objectives: Objectives, precision: Precision | None) -> Objectives:
     """Return the objectives for the rounds; measures use the exact ones."""
     if precision != "bf16":
         return objectives
-    train, valid = objectives.train.halved(), objectives.valid.halved()
+    train, valid = objectives.train.to_bfloat16(), objectives.valid.to_bfloat16()
     return replace(objectives, train=train, valid=valid, half=True)

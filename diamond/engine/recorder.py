@@ -11,7 +11,7 @@ from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..interface.traffic import Traffic
-from ..metrics.early_warnings import EarlyWarnings, standstill
+from ..metrics.early_warnings import EarlyWarnings, standstill_warning
 from ..metrics.link_costs import LinkCosts
 from ..network import Network
 from ..problem import Problem
@@ -79,7 +79,7 @@ class Recorder:
             **{name: float(v) for name, v in zip(Cost._fields, spent.mean(0))},
             "bytes": resolved.bytes + bytes_sent,
             "seconds": seconds,
-            **self.links.after(rounds_made, resolved, seconds),
+            **self.links.costs_after(rounds_made, resolved, seconds),
         }
         self.entries.append(entry)
         self.per_agent.append(dict(per_agent))
@@ -93,7 +93,7 @@ class Recorder:
             rounds: rounds of the whole run.
         """
         entry = self.entries[-1]
-        for message in self.warnings.look(entry, state, self.steps.algorithm, rounds):
+        for message in self.warnings.check_entry(entry, state, self.steps.algorithm, rounds):
             warnings.warn(message, RuntimeWarning, stacklevel=5)
         self.best = best_point.better(self.best, entry, state.x, state.y)
 
@@ -110,7 +110,7 @@ class Recorder:
             self.steps.algorithm,
             int(last["round"]),
         )
-        if message := standstill(*inputs):
+        if message := standstill_warning(*inputs):
             warnings.warn(f"{label}: {message}", RuntimeWarning, stacklevel=5)
 
     def has_measured(self, round: int) -> bool:

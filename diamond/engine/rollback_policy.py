@@ -85,7 +85,7 @@ class RollbackPolicy:
         arrays: Mapping[str, Any],
         scatter_progress: Callable[[Progress], Progress],
     ) -> None:
-        """Restore the states in `arrays`, with the shapes of `example`, distributed by `scatter_progress`."""
+        """Restore the states in `arrays`, with the shapes of `example`."""
         self.recent = [scatter_progress(state) for state in saved_states(example, arrays)]
         if f"{LOWEST_STATE}.t" in arrays:
             self.lowest = scatter_progress(_state_named(LOWEST_STATE, example, arrays))

@@ -10,13 +10,13 @@ import numpy as np
 
 from ..core import cost_counter, host_transfer, pytrees
 from ..core.cost_counter import Cost
-from ..core.sampling import EACH, Moment, Sample, Sampling, draw
-from ..hardware.compiler import compiled
-from ..hardware.memory import even, grouped
+from ..core.sampling import AGENT_AXES, ExchangeId, Sample, Sampling, draw
+from ..hardware.compiler import compile_program
+from ..hardware.memory import even_group_size, map_in_groups
 from ..interface.round_interface import Algorithm, Estimate, Message, State
 from ..interface.traffic import messages
 from ..problem import Objectives, Rows
-from ..schedules.deferred import agent_numbers
+from ..schedules.deferred import select_agent_values
 
 CACHE_BYTES = 2**18  # bytes of rows to work on at a time
 WORK, REMEDY = "a round", "a smaller batch, fewer terms K, or more devices"
@@ -34,7 +34,7 @@ class Progress(NamedTuple):
 class Mixing(Protocol):
     """Communication step of a round: `Mixer` and its relatives."""
 
-    def exchange(self, message: Message, moment: Moment, kept: Any) -> tuple[Message, Any]: ...
+    def exchange(self, message: Message, moment: ExchangeId, kept: Any) -> tuple[Message, Any]: ...
 
 
 def initial_progress(
@@ -45,7 +45,7 @@ def initial_progress(
     return Progress(
         host_transfer.to_device(0, np.int32),
         state,
-        host_transfer.to_device(cost_counter.each(Cost(), agents)),
+        host_transfer.to_device(cost_counter.agent_counters(Cost(), agents)),
     )
 
 
@@ -90,10 +90,10 @@ def draw_samples(
     draw_agent = partial(
         draw, hessian_batches=hessian_batches, batch=algorithm.batch, sampling=sampling, turn=turn
     )
-    return jax.vmap(draw_agent, (None, None, 0, 0), EACH)(key, t, agents, rows)
+    return jax.vmap(draw_agent, (None, None, 0, 0), AGENT_AXES)(key, t, agents, rows)
 
 
-def estimate(
+def estimate_gradients(
     algorithm: Algorithm,
     problem: Objectives,
     state: State,
@@ -109,12 +109,16 @@ def estimate(
     """
 
     def estimate_one(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
-        objectives = problem.of(agent)
-        drawn = objectives.at(drawn._replace(bits=sample.bits))
-        return agent_numbers(algorithm, i).stages[stage_index].estimate(objectives, state, t, drawn)
+        objectives = problem.for_agent(agent)
+        drawn = objectives.draw_batch(drawn._replace(bits=sample.bits))
+        return (
+            select_agent_values(algorithm, i)
+            .stages[stage_index]
+            .estimate(objectives, state, t, drawn)
+        )
 
     agents = jnp.arange(problem.train.count.shape[0])
-    estimate_all = grouped(estimate_one, size or agents_in_parallel(problem.train))
+    estimate_all = map_in_groups(estimate_one, size or agents_in_parallel(problem.train))
     agent_indices = agents if agent_indices is None else agent_indices
     return estimate_all(agents, agent_indices, state, sample._replace(bits=None))
 
@@ -130,7 +134,7 @@ def agents_in_parallel(rows: Rows) -> int:
         return agents
     row_bytes = sum(math.prod(a.shape[2:]) * a.dtype.itemsize for a in jax.tree.leaves(rows.data))
     parallel = max(1, CACHE_BYTES // (rows.batch * row_bytes))
-    return agents if agents <= 2 * parallel else even(agents, parallel)
+    return agents if agents <= 2 * parallel else even_group_size(agents, parallel)
 
 
 def run_round(
@@ -152,17 +156,21 @@ def run_round(
         stage_index: int, exchange_index: Any, before: tuple[State, jax.Array, Any]
     ) -> tuple[State, jax.Array, Any]:
         state, spent, link_states = before
-        sample = draw_samples(algorithm, problem, key, t, sampling, agents, stage_index, exchange_index)
+        sample = draw_samples(
+            algorithm, problem, key, t, sampling, agents, stage_index, exchange_index
+        )
         estimates, costs = estimate_gradients(
             algorithm, problem, state, t, sample, agents, size, stage_index
         )
         outgoing = lambda i, *values: (
-            agent_numbers(algorithm, i).stages[stage_index].outgoing(*values, t)
+            select_agent_values(algorithm, i).stages[stage_index].outgoing(*values, t)
         )
         sent = jax.vmap(outgoing)(agent_indices, state, estimates)
-        change, link_states = mixer.exchange(sent, Moment(key, t, exchange_index, stage_index), link_states)
+        change, link_states = mixer.exchange(
+            sent, ExchangeId(key, t, exchange_index, stage_index), link_states
+        )
         update = lambda i, *values: (
-            agent_numbers(algorithm, i).stages[stage_index].update(*values, t)
+            select_agent_values(algorithm, i).stages[stage_index].update(*values, t)
         )
         state = jax.vmap(update)(agent_indices, state, estimates, sent, change)
         return state, jax.vmap(cost_counter.charge)(spent, costs), link_states
@@ -178,7 +186,7 @@ def run_round(
     return Progress(t + 1, *after)
 
 
-@compiled("sampling", "size")
+@compile_program("sampling", "size")
 def run_rounds(
     algorithm: Algorithm,
     problem: Objectives,

@@ -13,7 +13,7 @@ from ..core.validation import as_int
 from ..interface.round_interface import NETWORKS, Algorithm
 from ..interface.traffic import messages
 from ..metrics import stopping
-from ..metrics.display import displayed
+from ..metrics.display import progress_display
 from ..metrics.evaluations import Every
 from ..metrics.measures import Measure, describe_measure, parse_measures
 from ..metrics.stopping import Stop
@@ -22,12 +22,12 @@ from ..problem import Problem
 from ..records.run import Run
 from ..records.run_inputs import check_same
 from ..records.snapshot import Snapshot
-from ..schedules.deferred import specialize, swap
+from ..schedules.deferred import replace_deferred, specialize
 from ..schedules.learned import learned_names
-from .driver import SingleDriver
 from .multi_device import Devices, MultiDevice, select_backend
 from .precision import Precision, product_precision
 from .single_device import SingleDevice
+from .single_driver import SingleDriver
 
 OnDivergence = Literal["stop", "shrink"]
 NAME = "run"  # label of a single run in the progress display
@@ -117,7 +117,7 @@ def simulate(
     if on_divergence == "shrink" and not can_shrink:
         raise ValueError("on_divergence='shrink' needs an algorithm with with_scaled_steps(factor)")
     if on_divergence is None:
-        finds_alpha = "alpha" in learned_names(algorithm) or hasattr(algorithm, "learned")
+        finds_alpha = "alpha" in learned_names(algorithm) or hasattr(algorithm, "learned_values")
         on_divergence = "shrink" if can_shrink and finds_alpha else "stop"
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)
@@ -127,15 +127,15 @@ def simulate(
         resume = _snapshot_of(resume, seed, sampling)
     measures = parse_measures(measure, problem)
     own_metrics = (*problem.metrics, *(name for name, _ in measures.functions))
-    stop = stopping.checked(stop, own_metrics, network.links)
-    measures.refuse_unmeasured(list(stop), "stop")
+    stop = stopping.check_stop(stop, own_metrics, network.links)
+    measures.check_measured(list(stop), "stop")
     compute_is_measured = network.links is not None and network.links.compute is None
     timed_targets = {"seconds", *(["network_seconds"] if compute_is_measured else [])} & {*stop}
     if timed_targets and jax.process_count() > 1:
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
     shows = progress and jax.process_index() == 0
-    with product_precision(precision), displayed([NAME], rounds, shows) as display:
+    with product_precision(precision), progress_display([NAME], rounds, shows) as display:
         display.begin(NAME, rounds)
 
         def report_stage(stage: str) -> None:
@@ -162,12 +162,14 @@ def simulate(
             evaluate()
         if not resume or is_single_process:
             driver.check_measures(last=driver.t == rounds)
-        driver.drive(rounds, every, lambda entry: stopping.reached(stop, entry), evaluate)
+        driver.drive(rounds, every, lambda entry: stopping.stop_reason(stop, entry), evaluate)
         run = driver.run()
         config = run.config | {"rounds": rounds, "every": every, "stop": stop}
         if (what := describe_measure(measure)) != "exact":
             config |= {"measure": what}
-        reason = stopping.reached(stop, driver.recorder.entries[-1]) if driver.t < rounds else ""
+        reason = (
+            stopping.stop_reason(stop, driver.recorder.entries[-1]) if driver.t < rounds else ""
+        )
         return replace(run, message=reason, config=config)
 
 
@@ -241,7 +243,7 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
     check_lower_level(problem, algorithm)
     check_network_kind(network, algorithm, problem)
     if problem.streams:  # tracing finds methods that ask for all rows
-        outline = swap(specialize(algorithm, problem), lambda open: 1)
+        outline = replace_deferred(specialize(algorithm, problem), lambda open: 1)
         messages(outline, problem.objectives(algorithm.batch), *problem.start(0))
 
 

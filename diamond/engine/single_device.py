@@ -39,7 +39,7 @@ class SingleDevice(SingleRunBackend):
         memory: int | None = None,
     ):
         self.inputs = problem, network  # keeps both alive as long as the programs
-        self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured)
+        self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured_part)
         self.working = working_objectives(self.objectives, precision)
         self.mixing, self.sampling = make_mixer(network), sampling
         self.parallel_agents = problem.agents

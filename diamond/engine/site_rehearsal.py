@@ -12,19 +12,19 @@ from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..peers.agent_programs import CLIP_WARNING
-from ..peers.in_process_transport import Wire, inline, play
-from ..peers.node import Missing, Node
-from ..peers.round_progress import Progress
+from ..peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
+from ..peers.node import MissingPolicy, Node
+from ..peers.round_progress import AgentProgress
 from ..peers.site_agent import Agent, LocalMeasure
-from ..peers.site_run_folder import SiteFolder
-from ..peers.timeouts import Limits
+from ..peers.site_run_folder import SiteRunFolder
+from ..peers.timeouts import Timeouts
 from ..problem import Problem
 from ..records.folder_writer import Writer
 from ..records.manifest import Origin
 from ..records.write_check import room
 
 
-class Watch(Protocol):
+class ProgressListener(Protocol):
     """Listener to the progress of a run."""
 
     def begin(self, node: Node) -> None: ...
@@ -44,16 +44,16 @@ def run(
     seed: int = 0,
     sampling: Sampling = "blocks",
     every: int = 10,
-    limits: Limits = Limits(),
-    watch: Watch | None = None,
+    limits: Timeouts = Timeouts(),
+    listener: ProgressListener | None = None,
     origin: Origin | None = None,
     config: str = "",
     listen: str | None = None,
-    missing: Missing = "wait",
+    missing: MissingPolicy = "wait",
     clip: float | None = None,
     metrics: int | None = None,
     measure: LocalMeasure | None = None,
-) -> Progress:
+) -> AgentProgress:
     """Run this site's part of a federated run, from its checkpoint in `folder` if there is one.
 
     Losses, start, `network`, `algorithm`, `rounds`, `seed` and `sampling` must be equal at all
@@ -93,9 +93,9 @@ def run(
         Stopped: another agent diverged and may not roll back.
     """
     from ..peers.metrics_endpoint import served
-    from ..peers.resource_estimate import room_for
+    from ..peers.resource_estimate import estimate_resources
     from ..peers.roster import load
-    from ..peers.rpc import Client
+    from ..peers.rpc import RpcClient
     from ..peers.server import Server
     from ..peers.wire_format import limit
 
@@ -114,24 +114,24 @@ def run(
             f"network that the federation was founded with"
         )
 
-    room(folder, room_for(agent, every, missing).disk)
+    room(folder, estimate_resources(agent, every, missing).disk)
     if origin is None:
         kind = type(algorithm).__name__
         origin = Origin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
 
-    async def work(writer: Writer) -> Progress:
-        async with Client(site, limit(agent.largest), limits) as client:
+    async def work(writer: Writer) -> AgentProgress:
+        async with RpcClient(site, limit(agent.largest), limits) as client:
             names = {member.number: member.name for member in site.roster.members}
             fixed = agent, rounds, client, folder, every, limits
             node = Node(*fixed, missing=missing, names=names)
-            diary = SiteFolder(writer, node, origin, config)
-            node.on_round = partial(_noted, diary, watch)
-            if watch:
-                watch.begin(node)
-                node.on_ready = watch.ready
-            door = Server(site, node.answer, listen, node.service.audit)
-            async with door, served(node, metrics):
-                with diary.closed():
+            folder_writer = SiteRunFolder(writer, node, origin, config)
+            node.on_round = partial(_noted, folder_writer, listener)
+            if listener:
+                listener.begin(node)
+                node.on_ready = listener.ready
+            server = Server(site, node.answer, listen, node.service.audit)
+            async with server, served(node, metrics):
+                with folder_writer.closed():
                     return await node.run()
 
     with Writer(folder) as writer:
@@ -139,11 +139,13 @@ def run(
         return asyncio.run(work(writer))
 
 
-def _noted(diary: SiteFolder, watch: Watch | None, progress: Progress) -> None:
-    before = len(diary.entries)
-    diary.note(progress)
-    if watch and len(diary.entries) > before:
-        watch.progress(diary.entries)
+def _noted(
+    folder_writer: SiteRunFolder, listener: ProgressListener | None, progress: AgentProgress
+) -> None:
+    before = len(folder_writer.entries)
+    folder_writer.note(progress)
+    if listener and len(folder_writer.entries) > before:
+        listener.progress(folder_writer.entries)
 
 
 def rehearse(
@@ -155,19 +157,19 @@ def rehearse(
     sampling: Sampling = "blocks",
     names: Sequence[str] = (),
     clip: float | None = None,
-) -> list[Progress]:
+) -> list[AgentProgress]:
     """Run all sites in this process without TLS, each problem with one site's rows.
 
     The messages and bits equal those between sites, so this tests a deployment. `names` are the
     names of the sites in the order of the problems.
     """
 
-    async def everyone() -> list[Progress]:
-        wire = Wire()
+    async def everyone() -> list[AgentProgress]:
+        wire = InProcessNetwork()
         for number, problem in enumerate(problems):
             agent = Agent(problem, network, algorithm, number, seed, sampling, clip)
-            called = dict(enumerate(names))
-            node = Node(agent, rounds, wire.end(number), work=inline, names=called)
+            site_names = dict(enumerate(names))
+            node = Node(agent, rounds, wire.end(number), work=run_inline, names=site_names)
             wire.nodes[number] = node
         try:
             return list(await asyncio.gather(*(node.run() for node in wire.nodes.values())))
@@ -179,7 +181,7 @@ def rehearse(
         warnings.warn(CLIP_WARNING, RuntimeWarning, stacklevel=2)
     if len(problems) != network.agents:
         raise ValueError(f"{len(problems)} problems for a network of {network.agents} agents")
-    return play(everyone())
+    return run_simulated(everyone())
 
 
 def _check(rounds: int, seed: int, every: int = 1) -> None:

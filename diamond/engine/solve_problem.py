@@ -10,7 +10,7 @@ import numpy as np
 from ..catalogue import maker
 from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
-from ..metrics.evaluations import dense_early
+from ..metrics.evaluations import geometric_rounds
 from ..metrics.stopping import Stop
 from ..network import Network, complete
 from ..problem import Problem
@@ -84,17 +84,17 @@ def solve(
         stop["upper_loss"] = target
     budgets = {"seconds": seconds, "calls": calls, "bytes": bytes}
     stop |= {name: value for name, value in budgets.items() if value is not None}
-    fixed = problem, network, algorithm
+    inputs = problem, network, algorithm
     resume: Run | None = options.pop("resume", None)
-    most = MOST_ROUNDS if rounds is None else as_int("rounds", rounds, 0)
-    reach = most if rounds is not None else FIRST_ROUNDS
-    every = options.pop("every", None) or dense_early(max(most, 1), EVALUATIONS)
+    max_rounds = MOST_ROUNDS if rounds is None else as_int("rounds", rounds, 0)
+    end = max_rounds if rounds is not None else FIRST_ROUNDS
+    every = options.pop("every", None) or geometric_rounds(max(max_rounds, 1), EVALUATIONS)
     while True:
-        run = simulate(*fixed, reach, seed, every, stop=stop, resume=resume, **options)
+        run = simulate(*inputs, end, seed, every, stop=stop, resume=resume, **options)
         message = run.message or _plateau(run, rounds)
-        if message or reach >= most:
+        if message or end >= max_rounds:
             break
-        resume, reach = run, min(2 * reach, most)
+        resume, end = run, min(2 * end, max_rounds)
     if not message:
         message = f"stopped at round {run.rounds}: all rounds are made"
     return replace(run, message=message, config=run.config | {"description": description})
@@ -104,9 +104,9 @@ def _plateau(run: Run, rounds: int | None) -> str:
     """Return why the run ends if its upper loss hardly falls any more, else ""."""
     if rounds is not None:
         return ""
-    made, loss = run.history["round"], run.history["upper_loss"]
+    rounds_made, loss = run.history["round"], run.history["upper_loss"]
     lowest = np.fmin.accumulate(loss)
-    half = lowest[np.searchsorted(made, made[-1] / 2, side="right") - 1]
+    half = lowest[np.searchsorted(rounds_made, rounds_made[-1] / 2, side="right") - 1]
     decrease, recent = loss[0] - lowest[-1], half - lowest[-1]
     if not math.isfinite(decrease) or recent > TOLERANCE * decrease:
         return ""

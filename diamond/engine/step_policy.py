@@ -15,8 +15,8 @@ from ..schedules.deferred import (
 class StepPolicy:
     """The requested algorithm, with the numbers that the run has estimated for it.
 
-    `memory` holds the estimates and the history of the loss monitor (`auto.loss_monitor`). It is part of a
-    checkpoint.
+    `memory` holds the estimates and the history of the loss monitor (`auto.loss_monitor`). It is
+    part of a checkpoint.
     """
 
     def __init__(self, requested: Algorithm, context: ResolutionContext):
@@ -38,7 +38,11 @@ class StepPolicy:
 
     def stops(self, t: int, rounds: int) -> list[int]:
         """Return later rounds in which numbers are estimated again."""
-        return [r for r in reestimation_rounds(rounds) if r > t] if self.context.needs_reestimation else []
+        return (
+            [r for r in reestimation_rounds(rounds) if r > t]
+            if self.context.needs_reestimation
+            else []
+        )
 
     def reestimate(self, x: Tree, y: Tree, t: int, forget: bool = False) -> None:
         """Estimate numbers again after t rounds at x and y; `forget` those of a broken run."""

@@ -10,46 +10,46 @@ from pathlib import Path
 
 VARIABLE, OFF = "DIAMOND_CACHE", ("off", "0", "no", "false")
 LIMIT = 2**30  # bytes: at start, a process removes the least recently used files beyond
-_on: list[Path] = []  # cache folder of this process
+_enabled: list[Path] = []  # cache folder of this process
 
 
-def compile_cache() -> None:
+def enable_compile_cache() -> None:
     """Enable the cache, unless the user has disabled or configured it."""
     import jax
 
-    asked = os.environ.get(VARIABLE, "")
-    if _on or asked.lower() in OFF or jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
+    requested = os.environ.get(VARIABLE, "")
+    if _enabled or requested.lower() in OFF or jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
         return
-    folder = Path(asked) if asked else _home() / "diamond" / "xla"
+    cache_folder = Path(requested) if requested else _user_cache() / "diamond" / "xla"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        prune(folder, LIMIT)
+        cache_folder.mkdir(parents=True, exist_ok=True)
+        prune(cache_folder, LIMIT)
     except OSError:  # the home is not writable: every process compiles
         return
     from jax.experimental.compilation_cache import compilation_cache
 
-    _on.append(folder)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    _enabled.append(cache_folder)
+    jax.config.update("jax_compilation_cache_dir", str(cache_folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     compilation_cache.reset_cache()  # an earlier compilation has fixed that there is no cache
 
 
-def folder() -> Path | None:
+def cache_folder() -> Path | None:
     """Return the cache folder of this process, or None."""
-    return _on[0] if _on else None
+    return _enabled[0] if _enabled else None
 
 
-def prune(folder: Path, limit: int) -> None:
+def prune(cache_folder: Path, limit: int) -> None:
     """Remove the least recently used files until `folder` holds at most `limit` bytes."""
-    found = [(entry, entry.stat()) for entry in os.scandir(folder) if entry.is_file()]
-    left = sum(about.st_size for _, about in found)
-    for entry, about in sorted(found, key=lambda one: max(one[1].st_atime, one[1].st_mtime)):
-        if left <= limit:
+    entries = [(entry, entry.stat()) for entry in os.scandir(cache_folder) if entry.is_file()]
+    total = sum(stat.st_size for _, stat in entries)
+    for entry, stat in sorted(entries, key=lambda item: max(item[1].st_atime, item[1].st_mtime)):
+        if total <= limit:
             return
         Path(entry.path).unlink(missing_ok=True)
-        left -= about.st_size
+        total -= stat.st_size
 
 
-def _home() -> Path:
+def _user_cache() -> Path:
     """Return the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -15,25 +15,28 @@ GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUS
 ONE_GRAPH = {"xla_gpu_enable_command_buffer": f"{GRAPHS},WHILE,CONDITIONAL"}
 # On one device, independent kernels run concurrently. Several devices, which wait for each other,
 # run all kernels in one order.
-ROUNDS = {"gpu": ONE_GRAPH | {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}}
-ROUNDS_OF_SEVERAL = {"gpu": ONE_GRAPH}
+ROUND_OPTIONS = {"gpu": ONE_GRAPH | {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}}
+MULTI_DEVICE_ROUND_OPTIONS = {"gpu": ONE_GRAPH}
 # On a CPU: compiles much faster, for programs that are several times slower ...
-BRIEF = {
+FAST_COMPILE_OPTIONS = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 # ... and somewhat faster, for programs of the same speed on small data.
-PLAIN = {"xla_cpu_use_fusion_emitters": False}
+UNFUSED_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 # ... and in about half the time, for measures of the same speed on any data, up to rounding.
-LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+LIGHT_OPTIONS: dict[str, Any] = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": False,
+}
 # On a GPU: same speed, compiled in a quarter of the time.
-MEASURES = {"gpu": {"xla_gpu_enable_triton_gemm": False}, "cpu": LIGHT}
+MEASURE_OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}, "cpu": LIGHT_OPTIONS}
 # Sequential operations: handing small operations to other threads costs more than they do.
-IN_TURN = {"xla_cpu_scheduler_type": 1}
+SINGLE_THREAD_OPTIONS = {"xla_cpu_scheduler_type": 1}
 
 
-class Compiled:
+class CompiledFunction:
     """A function compiled by `jax.jit`, with options for the kind of device in use.
 
     `small`: on a CPU, arguments of up to this many bytes use the options `less`. `elsewhere`: such
@@ -46,93 +49,104 @@ class Compiled:
         static: tuple[str, ...],
         options: Mapping[str, Mapping[str, Any]],
         small: int,
-        less: Mapping[str, Any],
-        elsewhere: bool = False,
+        small_options: Mapping[str, Any],
+        on_cpu_if_small: bool = False,
     ):
         self.function, self.static, self.options = function, static, options
-        self.small, self.less, self.elsewhere = small, less, elsewhere
+        self.small, self.small_options, self.on_cpu_if_small = small, small_options, on_cpu_if_small
         self.programs: dict[Any, Any] = {}
 
-    def kind(self, given: Any, named: Any) -> tuple[str, bool]:
+    def kind(self, arguments: Any, keywords: Any) -> tuple[str, bool]:
         """Return the kind of device, and whether the arguments are small there."""
-        leaves = jax.tree.leaves((given, named))
+        leaves = jax.tree.leaves((arguments, keywords))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return "inside another program", False  # which has its own options
         kind = jax.default_backend()
-        if kind != "cpu" and not (self.elsewhere and _processor() and _here(leaves)):
+        if kind != "cpu" and not (self.on_cpu_if_small and _cpu_device() and _is_local(leaves)):
             return kind, False
-        little = sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= self.small
-        return ("cpu" if little else kind), little
+        is_small = sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= self.small
+        return ("cpu" if is_small else kind), is_small
 
-    def program(self, kind: str, little: bool) -> Any:
+    def program(self, kind: str, is_small: bool) -> Any:
         """Return the `jax.jit` program for this kind of device."""
-        if (kind, little) not in self.programs:
-            asked = os.environ.get("XLA_FLAGS", "")  # the user's flags take precedence
-            usual = {n: v for n, v in self.options.get(kind, {}).items() if n not in asked}
-            options = dict(self.less) if little else usual
-            options = _known(**options) if options else options
-            self.programs[kind, little] = jax.jit(
+        if (kind, is_small) not in self.programs:
+            user_flags = os.environ.get("XLA_FLAGS", "")  # the user's flags take precedence
+            device_options = {
+                n: v for n, v in self.options.get(kind, {}).items() if n not in user_flags
+            }
+            options = dict(self.small_options) if is_small else device_options
+            options = _supported_options(**options) if options else options
+            self.programs[kind, is_small] = jax.jit(
                 self.function, static_argnames=self.static, compiler_options=options or None
             )
-        return self.programs[kind, little]
+        return self.programs[kind, is_small]
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        kind, little = self.kind(given, named)
-        moved = kind == "cpu" != jax.default_backend()
-        with gc_disabled(), jax.default_device(_processor()) if moved else nullcontext():
-            given, named = _moved((given, named)) if moved else (given, named)
-            found = self.program(kind, little)(*given, **named)
-            return jax.device_get(found) if moved else found
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        kind, is_small = self.kind(arguments, keywords)
+        moves_to_cpu = kind == "cpu" != jax.default_backend()
+        with gc_disabled(), jax.default_device(_cpu_device()) if moves_to_cpu else nullcontext():
+            arguments, keywords = (
+                _to_cpu((arguments, keywords)) if moves_to_cpu else (arguments, keywords)
+            )
+            result = self.program(kind, is_small)(*arguments, **keywords)
+            return jax.device_get(result) if moves_to_cpu else result
 
-    def lower(self, *given: Any, **named: Any) -> Any:
+    def lower(self, *arguments: Any, **keywords: Any) -> Any:
         """Lower the function for compilation; later calls reuse the compiled program."""
         with gc_disabled():
-            return self.program(*self.kind(given, named)).lower(*given, **named)
+            return self.program(*self.kind(arguments, keywords)).lower(*arguments, **keywords)
 
 
-def compiled(
+def compile_program(
     *static: str,
-    options: Mapping[str, Mapping[str, Any]] = ROUNDS,
+    options: Mapping[str, Mapping[str, Any]] = ROUND_OPTIONS,
     small: int = 2**18,
-    less: Mapping[str, Any] = PLAIN,
-) -> Callable[[Callable[..., Any]], Compiled]:
+    small_options: Mapping[str, Any] = UNFUSED_OPTIONS,
+) -> Callable[[Callable[..., Any]], CompiledFunction]:
     """Compile a long-running function; arguments named in `static` are part of the program."""
-    return lambda function: Compiled(function, static, options, small, less)
+    return lambda function: CompiledFunction(function, static, options, small, small_options)
 
 
-def compile_fast(*static: str, small: int = 2**24) -> Callable[[Callable[..., Any]], Compiled]:
+def compile_fast(
+    *static: str, small: int = 2**24
+) -> Callable[[Callable[..., Any]], CompiledFunction]:
     """Compile a function that runs only a few times, as fast as possible.
 
     Compiling takes half a second or more for an accelerator, a tenth of that for the CPU.
     """
-    return lambda function: Compiled(function, static, {}, small, BRIEF, elsewhere=True)
+    return lambda function: CompiledFunction(
+        function, static, {}, small, FAST_COMPILE_OPTIONS, on_cpu_if_small=True
+    )
 
 
 def compile_single_threaded(function: Callable[..., Any]) -> Any:
     """Compile a function of one agent that is called often: on a CPU, with a single thread."""
-    options = _known(**IN_TURN) if jax.default_backend() == "cpu" else {}
+    options = _supported_options(**SINGLE_THREAD_OPTIONS) if jax.default_backend() == "cpu" else {}
     return jax.jit(function, compiler_options=options or None)
 
 
-def at_once() -> None:
+def run_inline() -> None:
     """Run programs in the calling thread, on a CPU client that is not in use yet."""
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 @cache
-def _known(**options: Any) -> dict[str, Any]:
+def _supported_options(**options: Any) -> dict[str, Any]:
     """Return the `options` that this JAX version knows; JAX rejects unknown options."""
-    if options != BRIEF and options.keys() <= _known(**BRIEF).keys():
+    if (
+        options != FAST_COMPILE_OPTIONS
+        and options.keys() <= _supported_options(**FAST_COMPILE_OPTIONS).keys()
+    ):
         return options  # checked once for both
     return (
         options
-        if _taken(options)
-        else {name: value for name, value in options.items() if _taken({name: value})}
+        if _is_supported(options)
+        else {name: value for name, value in options.items() if _is_supported({name: value})}
     )
 
 
 @cache
-def _processor() -> Any:
+def _cpu_device() -> Any:
     """Return the CPU device; None if JAX_PLATFORMS excludes it."""
     try:
         return jax.devices("cpu")[0]
@@ -140,20 +154,20 @@ def _processor() -> Any:
         return None
 
 
-def _here(leaves: Iterable[Any]) -> bool:
+def _is_local(leaves: Iterable[Any]) -> bool:
     """Return whether all arrays are on devices of this process."""
     return all(a.is_fully_addressable for a in leaves if isinstance(a, jax.Array))
 
 
-def _moved(arguments: Any) -> Any:
+def _to_cpu(arguments: Any) -> Any:
     """Return the arguments with their arrays on the CPU."""
-    put = lambda a: jax.device_put(a, _processor()) if isinstance(a, jax.Array) else a
-    return jax.tree.map(put, arguments)
+    move = lambda a: jax.device_put(a, _cpu_device()) if isinstance(a, jax.Array) else a
+    return jax.tree.map(move, arguments)
 
 
-def _taken(options: dict[str, Any]) -> bool:
+def _is_supported(options: dict[str, Any]) -> bool:
     try:
-        with jax.default_device(_processor()):
+        with jax.default_device(_cpu_device()):
             jax.jit(lambda: 0, compiler_options=options)()
     except jax.errors.JaxRuntimeError:
         return False

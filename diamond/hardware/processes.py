@@ -9,30 +9,32 @@ import numpy as np
 CHUNK = 1024  # bytes: messages of similar length share a compiled program
 
 
-def everyone(said: bytes) -> list[bytes]:
+def gather_messages(message: bytes) -> list[bytes]:
     """Gather the messages of all processes on all processes; every process must call this."""
     if jax.process_count() == 1:
-        return [said]
+        return [message]
     from jax.experimental.multihost_utils import process_allgather
 
-    lengths = np.asarray(process_allgather(np.int32(len(said))))
+    lengths = np.asarray(process_allgather(np.int32(len(message))))
     padded = np.zeros(-(-int(lengths.max()) // CHUNK) * CHUNK, np.uint8)
-    padded[: len(said)] = np.frombuffer(said, np.uint8)
-    heard = np.asarray(process_allgather(padded))
-    return [one[:length].tobytes() for one, length in zip(heard, lengths)]
+    padded[: len(message)] = np.frombuffer(message, np.uint8)
+    messages = np.asarray(process_allgather(padded))
+    return [padded_message[:length].tobytes() for padded_message, length in zip(messages, lengths)]
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def raise_in_all_processes() -> Iterator[None]:
     """Raise an error of one process in all processes, so that none waits for a dead one."""
-    mine: Exception | None = None
+    local_error: Exception | None = None
     try:
         yield
     except Exception as error:
-        mine = error
-    said = "" if mine is None else str(mine) or type(mine).__name__
-    refusals = [heard.decode() for heard in everyone(said.encode()) if heard]
-    if mine is not None:
-        raise mine
-    if refusals:
-        raise ValueError(refusals[0])
+        local_error = error
+    message = "" if local_error is None else str(local_error) or type(local_error).__name__
+    errors = [
+        error_bytes.decode() for error_bytes in gather_messages(message.encode()) if error_bytes
+    ]
+    if local_error is not None:
+        raise local_error
+    if errors:
+        raise ValueError(errors[0])

@@ -21,42 +21,42 @@ PATIENCE, PAUSE = 60.0, 0.05  # seconds
 _compiled: set[str] = set()  # by this process, which need not wait again
 
 
-def first_alone(what: str, function: Callable[..., Any], *given: Any) -> Any:
+def compile_once(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call function(*given) in the first process alone, then in the others at once.
 
     `what` names the compiled programs, equal in all processes.
     """
-    folder = compilation_cache.folder()
-    if folder is None or fcntl is None or what in _compiled:
-        return function(*given)
-    path = folder / f"{what}.lock"
+    folder = compilation_cache.cache_folder()
+    if folder is None or fcntl is None or name in _compiled:
+        return function(*arguments)
+    path = folder / f"{name}.lock"
     try:
-        held = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        lock_file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
-        return function(*given)
+        return function(*arguments)
     try:
-        alone = _locked(held, fcntl.LOCK_EX)
-        if not alone:
-            _wait(held)
-        found = function(*given)
-        _compiled.add(what)
-        if alone:
+        is_first = _try_lock(lock_file, fcntl.LOCK_EX)
+        if not is_first:
+            _wait_for_first(lock_file)
+        result = function(*arguments)
+        _compiled.add(name)
+        if is_first:
             path.unlink(missing_ok=True)  # later processes find everything compiled
-        return found
+        return result
     finally:
-        os.close(held)
+        os.close(lock_file)
 
 
-def _wait(held: int) -> None:
+def _wait_for_first(lock_file: int) -> None:
     """Wait until the first process has compiled."""
     until = time.monotonic() + PATIENCE
-    while not _locked(held, fcntl.LOCK_SH) and time.monotonic() < until:
+    while not _try_lock(lock_file, fcntl.LOCK_SH) and time.monotonic() < until:
         time.sleep(PAUSE)
 
 
-def _locked(held: int, kind: int) -> bool:
+def _try_lock(lock_file: int, kind: int) -> bool:
     try:
-        fcntl.flock(held, kind | fcntl.LOCK_NB)
+        fcntl.flock(lock_file, kind | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

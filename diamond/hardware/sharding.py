@@ -16,19 +16,21 @@ class AgentSharding:
     """
 
     agents: int
-    parts: int
+    devices: int
 
     @property
-    def each(self) -> int:
+    def places_per_device(self) -> int:
         """Places on a device."""
-        return -(-self.agents // self.parts)
+        return -(-self.agents // self.devices)
 
     @property
-    def places(self) -> np.ndarray:
+    def agent_at_place(self) -> np.ndarray:
         """Agent at each place."""
-        return np.minimum(np.arange(self.parts * self.each), self.agents - 1)
+        return np.minimum(np.arange(self.devices * self.places_per_device), self.agents - 1)
 
-    def of(self, process: int, devices: Sequence[jax.Device]) -> np.ndarray:
+    def agents_of_process(self, process: int, devices: Sequence[jax.Device]) -> np.ndarray:
         """Return the agents on the `devices` of a process."""
-        own = np.array([device.process_index == process for device in devices])
-        return np.unique(self.places.reshape(self.parts, self.each)[own])
+        is_local = np.array([device.process_index == process for device in devices])
+        return np.unique(
+            self.agent_at_place.reshape(self.devices, self.places_per_device)[is_local]
+        )

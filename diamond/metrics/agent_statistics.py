@@ -10,13 +10,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..core import pytrees
 from ..core.pytrees import Tree
-from ..hardware.memory import grouped
+from ..hardware.memory import map_in_groups
 from ..problem import Objectives
 from . import lower_solution
 
 
 @dataclass(frozen=True)
-class OverAgents:
+class AgentStatistics:
     """Application of functions of one agent to all agents, and their sums.
 
     Only the first `count` places are agents; the others are copies that fill the devices. On
@@ -37,34 +37,38 @@ class OverAgents:
         rows = jax.lax.with_sharding_constraint(a, self.shared)[: self.count]
         return jax.lax.scan(lambda sum, row: (sum + row, None), jnp.zeros_like(a[0]), rows)[0]
 
-    def average(self, each: Tree) -> Tree:
+    def average(self, agent_values: Tree) -> Tree:
         """Return the mean over the agents."""
-        return jax.tree.map(lambda a: self.total(a) / self.count, each)
+        return jax.tree.map(lambda a: self.total(a) / self.count, agent_values)
 
-    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def map_agents(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Map a `function` of one agent over all agents."""
-        local = grouped(function, self.size)
+        map_local = map_in_groups(function, self.size)
         if self.shared is None:
-            return local
-        cut = PartitionSpec(self.shared.mesh.axis_names)
+            return map_local
+        spec = PartitionSpec(self.shared.mesh.axis_names)
         return jax.shard_map(
-            local, mesh=self.shared.mesh, in_specs=cut, out_specs=cut, check_vma=False
+            map_local, mesh=self.shared.mesh, in_specs=spec, out_specs=spec, check_vma=False
         )
 
     def broadcast(self, value: Tree) -> Tree:
         """Return the same value for every agent."""
         return jax.tree.map(lambda a: jnp.broadcast_to(a, (self.places, *a.shape)), value)
 
-    def spread(self, values: Tree) -> jax.Array:
+    def squared_deviation(self, values: Tree) -> jax.Array:
         """Return the sum of squared distances from the mean."""
-        off = jax.tree.map(lambda a, mean: a - mean, values, self.average(values))
-        return self.total(jax.vmap(lambda a: pytrees.dot(a, a))(off))
+        deviations = jax.tree.map(lambda a, mean: a - mean, values, self.average(values))
+        return self.total(jax.vmap(lambda a: pytrees.dot(a, a))(deviations))
 
-    def pooled(self, problem: Objectives) -> lower_solution.Together:
+    def pooled_oracle(self, problem: Objectives) -> lower_solution.MeanOracle:
         """Return the oracle of the common lower level."""
 
-        def mean(function: Callable[..., Tree], *given: Tree) -> Tree:
-            each = self.each(lambda own, *given: function(lower_solution.Own(own), *given))
-            return self.average(each(problem, *self.broadcast(given)))
+        def mean(function: Callable[..., Tree], *arguments: Tree) -> Tree:
+            map_agents = self.map_agents(
+                lambda objectives, *arguments: function(
+                    lower_solution.AgentOracle(objectives), *arguments
+                )
+            )
+            return self.average(map_agents(problem, *self.broadcast(arguments)))
 
-        return lower_solution.Together(mean, jnp.sum(problem.train.count))
+        return lower_solution.MeanOracle(mean, jnp.sum(problem.train.count))

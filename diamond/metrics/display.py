@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 16  # characters of a sparkline
-PAUSE = 2.0  # minimum seconds between plain lines of one run
+SPARK_BARS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 16  # characters of a sparkline
+MIN_PAUSE = 2.0  # minimum seconds between plain lines of one run
 MEASURES = ("metric", "upper_loss", "local_loss", "consensus")  # shown if measured
 LOSSES = ("upper_loss", "local_loss")
-PAD = 1  # spaces between columns of a table
+COLUMN_SPACING = 1  # spaces between columns of a table
 _in_use = threading.Lock()  # held by the active display: runs nested inside show nothing
 
 
-def talk(message: str = "", style: str = "", err: bool = True) -> None:
+def print_message(message: str = "", style: str = "", err: bool = True) -> None:
     """Print one line; results go to the standard output, messages to the error output."""
     from rich.console import Console
 
@@ -26,7 +26,7 @@ def talk(message: str = "", style: str = "", err: bool = True) -> None:
 
 
 @dataclass
-class Row:
+class DisplayRow:
     """Progress of one run."""
 
     rounds: int = 0
@@ -36,40 +36,44 @@ class Row:
     first: tuple[float, float] = (0.0, 0.0)  # round and time of the first evaluation
     last: float = 0.0  # time of the last evaluation
 
-    def pace(self) -> float:
+    def rounds_per_second(self) -> float:
         """Return rounds per second since the first evaluation, including measuring."""
-        made = self.entries[-1]["round"] - self.first[0] if self.entries else 0
-        took = self.last - self.first[1]
-        return made / took if made and took else 0.0
+        rounds_made = self.entries[-1]["round"] - self.first[0] if self.entries else 0
+        elapsed = self.last - self.first[1]
+        return rounds_made / elapsed if rounds_made and elapsed else 0.0
 
-    def left(self) -> str:
+    def time_left(self) -> str:
         """Return the estimated time left."""
-        pace = self.pace()
-        return duration((self.rounds - self.entries[-1]["round"]) / pace) if pace else ""
+        rounds_per_second = self.rounds_per_second()
+        return (
+            format_duration((self.rounds - self.entries[-1]["round"]) / rounds_per_second)
+            if rounds_per_second
+            else ""
+        )
 
 
-def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
+def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
     """Draw positive values as a line of bars, on a logarithmic scale."""
     step = max(1, -(-len(values) // width))
-    seen = [math.log10(v) for v in values[::step] if v > 0 and math.isfinite(v)]
-    if not seen:
+    logarithms = [math.log10(v) for v in values[::step] if v > 0 and math.isfinite(v)]
+    if not logarithms:
         return ""
-    low, high = min(seen), max(seen)
-    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BARS[round((value - low) * scale)] for value in seen)
+    low, high = min(logarithms), max(logarithms)
+    scale = (len(SPARK_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(SPARK_BARS[round((value - low) * scale)] for value in logarithms)
 
 
-class Board:
+class ProgressDisplay:
     """All runs as rows: the state that all displays share."""
 
     def __init__(self, names: Sequence[str], rounds: int):
-        self.rows = {name: Row(rounds) for name in names}
+        self.rows = {name: DisplayRow(rounds) for name in names}
 
     def begin(self, name: str, rounds: int) -> None:
-        self.rows[name] = Row(rounds, "starting", since=time.monotonic())
+        self.rows[name] = DisplayRow(rounds, "starting", since=time.monotonic())
 
-    def stage(self, name: str, said: str) -> None:
-        self.rows[name].status = said
+    def stage(self, name: str, stage_name: str) -> None:
+        self.rows[name].status = stage_name
 
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         row = self.rows[name]
@@ -78,112 +82,117 @@ class Board:
         row.entries, row.status, row.last = entries, "running", time.monotonic()
 
     def say(self, name: str, message: str) -> None:
-        talk(f"{name}: {message}", "yellow")
+        print_message(f"{name}: {message}", "yellow")
 
     def end(self, name: str, manifest: dict[str, Any]) -> None:
         self.rows[name].status = manifest["status"]
 
 
-class Lines(Board):
+class LineDisplay(ProgressDisplay):
     """Display that prints occasional lines of key=value, readable and parseable."""
 
     def __init__(self, names: Sequence[str], rounds: int):
         super().__init__(names, rounds)
-        self.said = 0.0
+        self.last_printed = 0.0
 
-    def stage(self, name: str, said: str) -> None:
-        super().stage(name, said)
-        if said != "running":
-            talk(f"{name}: {said} ...", "dim")
+    def stage(self, name: str, stage_name: str) -> None:
+        super().stage(name, stage_name)
+        if stage_name != "running":
+            print_message(f"{name}: {stage_name} ...", "dim")
 
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         super().progress(name, entries)
         row, last = self.rows[name], entries[-1]
-        ends = last["round"] in (0, row.rounds)
-        if not ends and time.monotonic() - self.said < PAUSE:
+        is_first_or_last = last["round"] in (0, row.rounds)
+        if not is_first_or_last and time.monotonic() - self.last_printed < MIN_PAUSE:
             return
-        self.said = time.monotonic()
+        self.last_printed = time.monotonic()
         exact = "upper_loss" in last
-        shown = [n for n in MEASURES if n in last and not (exact and n == "local_loss")]
-        measures = " ".join(f"{name}={last[name]:.4g}" for name in shown)
-        talk(
+        names = [n for n in MEASURES if n in last and not (exact and n == "local_loss")]
+        measures = " ".join(f"{name}={last[name]:.4g}" for name in names)
+        print_message(
             f"run={name} round={last['round']}/{row.rounds} {measures} "
             f"samples={last['samples']:.0f} MB={last['bytes'] / 1e6:.3g} "
-            f"rounds_per_s={row.pace():.4g} eta={row.left() or '-'}"
+            f"rounds_per_s={row.rounds_per_second():.4g} eta={row.time_left() or '-'}"
         )
 
 
-def _shown(entry: Mapping[str, float], names: Sequence[str], digits: int) -> str:
+def _format_measure(entry: Mapping[str, float], names: Sequence[str], digits: int) -> str:
     """Format the first of these measures that is present; "" if none is."""
     value = next((entry[name] for name in names if name in entry), None)
     return "" if value is None else f"{value:.{digits}g}"
 
 
-def _course(entry: Mapping[str, float]) -> float:
+def _sparkline_value(entry: Mapping[str, float]) -> float:
     """Return the measure that the sparkline shows."""
     return next((entry[name] for name in ("metric", *LOSSES) if name in entry), float("nan"))
 
 
-class Quiet(Board):
+class QuietDisplay(ProgressDisplay):
     """Display that prints warnings only."""
 
 
-class Live(Board):
+class TableDisplay(ProgressDisplay):
     """Display with a table that is redrawn during the runs."""
 
     COLUMNS = "run round metric loss consensus samples MB r/s left course".split()
-    GOING = "course consensus MB samples loss r/s metric left".split()  # first to be dropped first
+    DROP_ORDER = (
+        "course consensus MB samples loss r/s metric left".split()
+    )  # first to be dropped first
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.table import Table
 
-        table = Table(box=None, pad_edge=False, padding=(0, PAD, 0, 0))
+        table = Table(box=None, pad_edge=False, padding=(0, COLUMN_SPACING, 0, 0))
         blank = [""] * len(self.COLUMNS)
         rows = [[*self.cells(name, row), *blank] for name, row in self.rows.items()]
         needs = {c: max(map(len, (c, *(r[i] for r in rows)))) for i, c in enumerate(self.COLUMNS)}
-        kept = narrowed(needs, self.GOING, options.max_width)
-        for column in kept:
-            right = column not in ("run", "course")
+        columns = fit_columns(needs, self.DROP_ORDER, options.max_width)
+        for column in columns:
+            is_right_aligned = column not in ("run", "course")
             table.add_column(
-                column, justify="right" if right else "left", no_wrap=right, overflow="fold"
+                column,
+                justify="right" if is_right_aligned else "left",
+                no_wrap=is_right_aligned,
+                overflow="fold",
             )
         for row in rows:
-            table.add_row(*(row[self.COLUMNS.index(column)] for column in kept))
+            table.add_row(*(row[self.COLUMNS.index(column)] for column in columns))
         yield table
 
-    def cells(self, name: str, row: Row) -> list[str]:
+    def cells(self, name: str, row: DisplayRow) -> list[str]:
         """Return the cells of one run."""
         if not row.entries:
-            waited = f" {duration(time.monotonic() - row.since)}" if row.since else ""
-            return [name, row.status + waited]
+            waiting_time = f" {format_duration(time.monotonic() - row.since)}" if row.since else ""
+            return [name, row.status + waiting_time]
         last = row.entries[-1]
         return [
             name,
             f"{last['round']:.0f}/{row.rounds}",
-            _shown(last, ["metric"], 3),
-            _shown(last, LOSSES, 4),
-            _shown(last, ["consensus"], 2),
+            _format_measure(last, ["metric"], 3),
+            _format_measure(last, LOSSES, 4),
+            _format_measure(last, ["consensus"], 2),
             f"{last['samples']:,.0f}",
             f"{last['bytes'] / 1e6:,.3g}",
-            f"{row.pace():,.0f}" if row.pace() else "",
-            row.left() if row.status == "running" else row.status,
-            sparkline([_course(entry) for entry in row.entries]),
+            f"{row.rounds_per_second():,.0f}" if row.rounds_per_second() else "",
+            row.time_left() if row.status == "running" else row.status,
+            sparkline([_sparkline_value(entry) for entry in row.entries]),
         ]
 
 
-class Line(Board):
+class NotebookDisplay(ProgressDisplay):
     """Display with one line that is overwritten, for a notebook."""
 
-    def stage(self, name: str, said: str) -> None:
-        super().stage(name, said)
-        self.write(f"{name}: {said} ...")
+    def stage(self, name: str, stage_name: str) -> None:
+        super().stage(name, stage_name)
+        self.write(f"{name}: {stage_name} ...")
 
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         super().progress(name, entries)
         row, last = self.rows[name], entries[-1]
-        shown = [measure for measure in ("metric", *LOSSES) if measure in last][:2]
-        loss = ", ".join(f"{measure.replace('_', ' ')} {last[measure]:.4g}" for measure in shown)
-        self.write(f"{name}: round {last['round']:.0f}/{row.rounds}, {loss} {row.left()}")
+        names = [measure for measure in ("metric", *LOSSES) if measure in last][:2]
+        loss = ", ".join(f"{measure.replace('_', ' ')} {last[measure]:.4g}" for measure in names)
+        self.write(f"{name}: round {last['round']:.0f}/{row.rounds}, {loss} {row.time_left()}")
 
     def write(self, text: str) -> None:
         """Replace the line by `text`."""
@@ -197,12 +206,14 @@ class Line(Board):
 
 
 @contextmanager
-def live(names: Sequence[str], rounds: int, transient: bool = False) -> Iterator[Live]:
+def live_table(
+    names: Sequence[str], rounds: int, transient: bool = False
+) -> Iterator[TableDisplay]:
     """Show a table of runs on the terminal; `transient`: remove it at the end."""
     from rich.console import Console
     from rich.live import Live as Display
 
-    board = Live(names, rounds)
+    board = TableDisplay(names, rounds)
     options: dict[str, Any] = {"refresh_per_second": 4, "transient": transient}
     # Output that the user redirects to a file must not appear on the terminal.
     options["redirect_stdout"] = bool(sys.stdout and sys.stdout.isatty())
@@ -211,39 +222,41 @@ def live(names: Sequence[str], rounds: int, transient: bool = False) -> Iterator
 
 
 @contextmanager
-def displayed(names: Sequence[str], rounds: int, progress: bool = True) -> Iterator[Board]:
+def progress_display(
+    names: Sequence[str], rounds: int, progress: bool = True
+) -> Iterator[ProgressDisplay]:
     """Show the progress of runs that are called from Python.
 
     A table on a terminal, a line in a notebook; nothing elsewhere, without `progress`, or inside
     another display. Display packages are imported only when needed.
     """
-    with undisplayed() as free:
-        place = _place() if progress and free else ""
-        if place == "terminal":
-            with live(names, rounds, transient=True) as board:
+    with suppress_display() as is_outermost:
+        output = _output_kind() if progress and is_outermost else ""
+        if output == "terminal":
+            with live_table(names, rounds, transient=True) as board:
                 yield board
-        elif place == "notebook":
-            line = Line(names, rounds)
+        elif output == "notebook":
+            line = NotebookDisplay(names, rounds)
             try:
                 yield line
             finally:
                 line.clear()
         else:
-            yield Quiet(names, rounds)
+            yield QuietDisplay(names, rounds)
 
 
 @contextmanager
-def undisplayed() -> Iterator[bool]:
+def suppress_display() -> Iterator[bool]:
     """Suppress the progress of runs inside; yields whether no display is active around it."""
-    free = _in_use.acquire(blocking=False)
+    is_outermost = _in_use.acquire(blocking=False)
     try:
-        yield free
+        yield is_outermost
     finally:
-        if free:
+        if is_outermost:
             _in_use.release()
 
 
-def _place() -> str:
+def _output_kind() -> str:
     """Return where the error output goes: "terminal", "notebook", or ""."""
     if sys.stderr is not None and sys.stderr.isatty():
         return "terminal"
@@ -251,17 +264,17 @@ def _place() -> str:
     return "notebook" if type(shell).__name__ == "ZMQInteractiveShell" else ""
 
 
-def narrowed(needs: Mapping[str, int], order: Sequence[str], width: int) -> list[str]:
+def fit_columns(needs: Mapping[str, int], order: Sequence[str], width: int) -> list[str]:
     """Drop columns in the given `order` until the widths `needs` fit into `width`."""
-    kept = dict(needs)
+    columns = dict(needs)
     for column in order:
-        if sum(need + PAD for need in kept.values()) - PAD <= width:
+        if sum(need + COLUMN_SPACING for need in columns.values()) - COLUMN_SPACING <= width:
             break
-        kept.pop(column, None)
-    return list(kept)
+        columns.pop(column, None)
+    return list(columns)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration: 0.31 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds < 99.5:
         return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"

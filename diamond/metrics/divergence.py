@@ -15,7 +15,9 @@ from ..records.run import Run
 from ..schedules.deferred import ResolutionContext
 from .standard_errors import SUFFIX
 
-ROUGH = "solver_error"  # not finite if the lower level has no solution, which has its own warning
+SOLVER_ERROR = (
+    "solver_error"  # not finite if the lower level has no solution, which has its own warning
+)
 NEED_SOLUTION = ("stationarity", "lower_error", "metric", "definition1", "upper_loss")
 
 
@@ -29,51 +31,64 @@ class Diverged(RuntimeError):
 
 def directions(estimate: Any) -> tuple[Any, Any]:
     """Return p and v of a stage's estimate; all of it as p if it does not separate them."""
-    found = estimate[0] if isinstance(estimate, tuple) and estimate else estimate
-    return getattr(found, "x", estimate), getattr(found, "y", None)
+    first = estimate[0] if isinstance(estimate, tuple) and estimate else estimate
+    return getattr(first, "x", estimate), getattr(first, "y", None)
 
 
-def culprit(lost: np.ndarray, state: Any) -> str:
+def describe_first_nonfinite(direction_is_lost: np.ndarray, state: Any) -> str:
     """Name the first quantity of a round that is not finite, and an agent that has it.
 
-    `lost`: whether p and v of every agent are not finite.
+    `direction_is_lost`: whether p and v of every agent are not finite.
     """
-    broken = lambda part: ~np.asarray(jax.vmap(pytrees.finite)(part))
-    named = [("p, the upper direction,", lost[:, 0]), ("v, the lower direction,", lost[:, 1])]
-    for name, part in [*named, ("x", broken(state.x)), ("y", broken(state.y))]:
-        if part.any():
-            return f"{name} of agent {int(np.argmax(part))}"
+    is_nonfinite = lambda tree: ~np.asarray(jax.vmap(pytrees.finite)(tree))
+    quantities = [
+        ("p, the upper direction,", direction_is_lost[:, 0]),
+        ("v, the lower direction,", direction_is_lost[:, 1]),
+    ]
+    for name, agent_is_nonfinite in [
+        *quantities,
+        ("x", is_nonfinite(state.x)),
+        ("y", is_nonfinite(state.y)),
+    ]:
+        if agent_is_nonfinite.any():
+            return f"{name} of agent {int(np.argmax(agent_is_nonfinite))}"
     return "x or y"  # finite here through rounding; in the compiled rounds it was not
 
 
-def unsound(entry: Mapping[str, float]) -> list[str]:
+def nonfinite_measures(entry: Mapping[str, float]) -> list[str]:
     """Return the measures that are not finite, except those that need a missing y*."""
-    return [name for name in entry if not is_sound(entry, name)]
+    return [name for name in entry if not is_finite_or_undefined(entry, name)]
 
 
-def is_sound(entry: Mapping[str, Any], name: str) -> Any:
+def is_finite_or_undefined(entry: Mapping[str, Any], name: str) -> Any:
     """Return whether a measure is finite, or need not be because y* was not found.
 
     Works elementwise if the entry has an axis of runs.
     """
-    if name == ROUGH:
+    if name == SOLVER_ERROR:
         return np.full(np.shape(entry[name]), True)
     finite = np.isfinite(entry[name])
     needs = name.removesuffix(SUFFIX) in NEED_SOLUTION
-    return finite | ~np.isfinite(entry[ROUGH]) if needs and ROUGH in entry else finite
+    return finite | ~np.isfinite(entry[SOLVER_ERROR]) if needs and SOLVER_ERROR in entry else finite
 
 
-def whose(names: Collection[str], entry: Mapping[str, float], own: Mapping[str, Any]) -> str:
+def describe_nonfinite(
+    names: Collection[str], entry: Mapping[str, float], per_agent: Mapping[str, Any]
+) -> str:
     """Describe the measures that are not finite, and the agents concerned."""
-    lost = [~np.isfinite(np.asarray(own[name], float)) for name in names if name in own]
-    agents = np.flatnonzero(np.any(lost, axis=0)).tolist() if lost else []
-    of = f" (agent {', '.join(map(str, agents[:8]))})" if agents else ""
-    return ", ".join(f"{name} is {entry[name]}" for name in list(names)[:4]) + of
+    agent_is_nonfinite = [
+        ~np.isfinite(np.asarray(per_agent[name], float)) for name in names if name in per_agent
+    ]
+    agents = (
+        np.flatnonzero(np.any(agent_is_nonfinite, axis=0)).tolist() if agent_is_nonfinite else []
+    )
+    suffix = f" (agent {', '.join(map(str, agents[:8]))})" if agents else ""
+    return ", ".join(f"{name} is {entry[name]}" for name in list(names)[:4]) + suffix
 
 
-def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str | None:
+def cause_of_nonfinite(names: Collection[str], metrics: Collection[str], round: int) -> str | None:
     """Return why measures are not finite, if the cause is not a step that is too large."""
-    if set(wrong) <= set(metrics):
+    if set(names) <= set(metrics):
         return "the losses are finite there, so look into the metric itself for 0/0 or log(0)"
     if round == 0:
         return (
@@ -83,13 +98,15 @@ def blame(wrong: Collection[str], metrics: Collection[str], round: int) -> str |
     return None
 
 
-def explain(context: ResolutionContext, algorithm: Algorithm, t: int, state: Any) -> str:
+def explain_divergence(context: ResolutionContext, algorithm: Algorithm, t: int, state: Any) -> str:
     """Explain the likely cause from the curvature of the lower level at the start."""
     numbers = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
     start = dataclasses.replace(context, current_point=None).point
-    (largest,), _ = context.consensus.maximum("start", lambda: (batch_curvatures(context, start), Cost()))
+    (largest,), _ = context.consensus.maximum(
+        "start", lambda: (batch_curvatures(context, start), Cost())
+    )
     limit = 2 / largest
-    said = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
+    description = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
     betas = [(float(algorithm.schedule_values(s).get("beta", 0.0)), s) for s in (0, t)]
     beta, s = max(betas, key=lambda pair: pair[0])
     if beta > limit:
@@ -109,6 +126,6 @@ def explain(context: ResolutionContext, algorithm: Algorithm, t: int, state: Any
             "is the lower level strongly convex in y? Give an alpha of your own to go on"
         )
     return (
-        f"beta stays below 2/L_g = {limit:.3g}, so alpha is the likely cause ({said}); "
+        f"beta stays below 2/L_g = {limit:.3g}, so alpha is the likely cause ({description}); "
         f"try alpha ten times smaller"
     )

@@ -24,7 +24,7 @@ STILL = 1e-2  # largest move of x over all agents, relative to 1 + ||x_0||
 UNCHANGED = 0.9  # remaining share of the first ||grad l||^2
 SLIGHT = 1e-3  # relative to |l|: smallest ||grad l|| (1 + ||x_0||) that matters
 ENDED = 1e-2  # relative to the first alpha: a schedule that has ended
-Numbers = Callable[[], dict[str, float]]
+ScheduleValues = Callable[[], dict[str, float]]
 
 
 class EarlyWarnings:
@@ -34,11 +34,13 @@ class EarlyWarnings:
         self.problem = problem
         self.start: Tree = start[0]
         self.tolerance = lower_solution.tolerance(jax.tree.leaves(start)[0].dtype)
-        self.said: set[str] = set()
-        self.least: dict[str, tuple[float, int]] = {}  # per direction: smallest norm, and its round
-        self.first: float | None = None  # ||grad l||^2 at the first evaluation
+        self.given_kinds: set[str] = set()
+        self.smallest: dict[
+            str, tuple[float, int]
+        ] = {}  # per direction: smallest norm, and its round
+        self.first_stationarity: float | None = None  # ||grad l||^2 at the first evaluation
 
-    def look(
+    def check_entry(
         self, entry: dict[str, float], state: Any, algorithm: Algorithm, rounds: int = 0
     ) -> list[str]:
         """Return the warnings for `entry` and the state it was measured at.
@@ -46,40 +48,48 @@ class EarlyWarnings:
         `rounds`: planned rounds of the run, if known.
         """
         if "metric" not in entry:  # without exact measures
-            found = {"growth": self._growth(entry, state, partial(_numbers, algorithm, 0))}
-            return self._new(found)
-        measured = bool(np.isfinite(entry["metric"]))
-        if measured and self.first is None:
-            self.first = entry["stationarity"]
-        if not measured and entry["solver_error"] != np.inf:
+            messages = {
+                "growth": self._growth_warning(
+                    entry, state, partial(_schedule_values, algorithm, 0)
+                )
+            }
+            return self._filter_new(messages)
+        is_measured = bool(np.isfinite(entry["metric"]))
+        if is_measured and self.first_stationarity is None:
+            self.first_stationarity = entry["stationarity"]
+        if not is_measured and entry["solver_error"] != np.inf:
             return []  # about to diverge, which has its own message
-        numbers = partial(_numbers, algorithm, int(entry["round"]))  # evaluated lazily
-        found = {
-            "solution": _solution(entry),
-            "solver": self._solver(entry),
-            "chain": _chain(entry, algorithm),
-            "growth": self._growth(entry, state, numbers),
+        numbers = partial(_schedule_values, algorithm, int(entry["round"]))  # evaluated lazily
+        messages = {
+            "solution": _solution_warning(entry),
+            "solver": self._solver_warning(entry),
+            "chain": _chain_warning(entry, algorithm),
+            "growth": self._growth_warning(entry, state, numbers),
         }
-        if measured:
-            found["momentum"] = _momentum(entry, state, numbers)
-            found["collapse"] = self._collapse(entry)
-            if "standstill" not in self.said:
-                about = self.start, state.x, entry, self.first, algorithm, rounds
-                found["standstill"] = standstill(*about)
-        return self._new(found)
+        if is_measured:
+            messages["momentum"] = _momentum_warning(entry, state, numbers)
+            messages["collapse"] = self._collapse_warning(entry)
+            if "standstill" not in self.given_kinds:
+                inputs = self.start, state.x, entry, self.first_stationarity, algorithm, rounds
+                messages["standstill"] = standstill_warning(*inputs)
+        return self._filter_new(messages)
 
-    def _new(self, found: Mapping[str, str | None]) -> list[str]:
+    def _filter_new(self, messages: Mapping[str, str | None]) -> list[str]:
         """Return the messages that were not given before."""
-        new = {kind: said for kind, said in found.items() if said and kind not in self.said}
-        self.said |= new.keys() - {"solver"}
+        new = {
+            kind: message
+            for kind, message in messages.items()
+            if message and kind not in self.given_kinds
+        }
+        self.given_kinds |= new.keys() - {"solver"}
         return list(new.values())
 
     def restore(self, entries: Sequence[Mapping[str, float]]) -> None:
         """Continue after the entries of an interrupted run."""
         if entries and np.isfinite(entries[0].get("stationarity", np.nan)):
-            self.first = entries[0]["stationarity"]
+            self.first_stationarity = entries[0]["stationarity"]
 
-    def _solver(self, entry: dict[str, float]) -> str | None:
+    def _solver_warning(self, entry: dict[str, float]) -> str | None:
         if not 100 * self.tolerance < entry["solver_error"] < np.inf:
             return None
         return (
@@ -88,36 +98,38 @@ class EarlyWarnings:
             f"level strongly convex in y?"
         )
 
-    def _growth(self, entry: dict[str, float], state: Any, numbers: Numbers) -> str | None:
+    def _growth_warning(
+        self, entry: dict[str, float], state: Any, numbers: ScheduleValues
+    ) -> str | None:
         """Warn of a direction that grows: directions shrink as a run converges."""
         for name, step in (("u", "alpha"), ("p", "alpha"), ("v", "beta")):
             direction = getattr(state, name, None)
             if direction is None or not entry["round"]:
                 continue
-            size = float(np.max(_lengths(host_transfer.to_host(direction))))
-            least, since = self.least.get(name, (np.inf, 0))
-            if size < least:
-                self.least[name] = size, int(entry["round"])
-            elif size > GROWN * least > 0:
-                found = numbers()
-                if found.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
+            size = float(np.max(_agent_norms(host_transfer.to_host(direction))))
+            smallest, since = self.smallest.get(name, (np.inf, 0))
+            if size < smallest:
+                self.smallest[name] = size, int(entry["round"])
+            elif size > GROWN * smallest > 0:
+                values = numbers()
+                if values.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
                     step = "beta"  # y grows, and x follows it
-                if step not in found:
+                if step not in values:
                     return None  # learned steps become shorter by themselves
                 return (
-                    f"{name} has grown {size / least:.0f}-fold between rounds {since} and "
-                    f"{entry['round']}: {step} = {found[step]:.3g} is near the limit of what is "
+                    f"{name} has grown {size / smallest:.0f}-fold between rounds {since} and "
+                    f"{entry['round']}: {step} = {values[step]:.3g} is near the limit of what is "
                     f"stable; halve {step}, or use on_divergence='shrink'"
                 )
         return None
 
-    def _collapse(self, entry: dict[str, float]) -> str | None:
+    def _collapse_warning(self, entry: dict[str, float]) -> str | None:
         """Warn of saturated units: no gradient, and the loss of a constant prediction."""
         level = self.problem.constant
-        if level is None or not entry["round"] or self.first is None:
+        if level is None or not entry["round"] or self.first_stationarity is None:
             return None
-        vanished = entry["stationarity"] < VANISHED * self.first
-        if not vanished or abs(entry["upper_loss"] - level) > NEAR * level:
+        has_vanished = entry["stationarity"] < VANISHED * self.first_stationarity
+        if not has_vanished or abs(entry["upper_loss"] - level) > NEAR * level:
             return None
         return (
             f"the upper loss {entry['upper_loss']:.4g} at round {entry['round']} is that of a "
@@ -126,30 +138,36 @@ class EarlyWarnings:
         )
 
 
-def standstill(
+def standstill_warning(
     start: Tree,
     x: Tree,
     entry: Mapping[str, float],
-    first: float | None,
+    first_stationarity: float | None,
     algorithm: Algorithm,
     rounds: int,
 ) -> str | None:
     """Return a warning for a run whose x is still at its start, though l decreases from there.
 
-    `x` is that of all agents, `start` that of each before round 0, `first` the stationarity there.
-    A run that has made progress and then converged, or whose given schedule of alpha has ended,
+    `x` is that of all agents, `start` that of each before round 0, `first_stationarity` the
+    stationarity there. A run that has made progress and then converged, or whose given schedule of alpha has ended,
     gets no warning.
     """
     t, slope = int(entry["round"]), entry["stationarity"]
-    if t < max(PATIENCE, rounds / 2) or first is None or not slope >= UNCHANGED * first > 0:
+    if (
+        t < max(PATIENCE, rounds / 2)
+        or first_stationarity is None
+        or not slope >= UNCHANGED * first_stationarity > 0
+    ):
         return None
-    size = 1 + float(_lengths(jax.tree.map(lambda a: np.asarray(a)[None], start))[0])
-    off = jax.tree.map(lambda a, begin: a - np.asarray(begin), host_transfer.to_host(x), start)
-    moved = float(np.max(_lengths(off)))
-    if moved > STILL * size or slope**0.5 * size <= SLIGHT * abs(entry["upper_loss"]):
+    scale = 1 + float(_agent_norms(jax.tree.map(lambda a: np.asarray(a)[None], start))[0])
+    displacement = jax.tree.map(
+        lambda a, initial: a - np.asarray(initial), host_transfer.to_host(x), start
+    )
+    distance = float(np.max(_agent_norms(displacement)))
+    if distance > STILL * scale or slope**0.5 * scale <= SLIGHT * abs(entry["upper_loss"]):
         return None
-    alpha, before = (_numbers(algorithm, s).get("alpha") for s in (t, 0))
-    if alpha is not None and before and alpha <= ENDED * before:
+    alpha, initial_alpha = (_schedule_values(algorithm, s).get("alpha") for s in (t, 0))
+    if alpha is not None and initial_alpha and alpha <= ENDED * initial_alpha:
         return None
     cause = "its steps are" if alpha is None else f"alpha = {alpha:.3g} is"
     remedy = (
@@ -159,12 +177,12 @@ def standstill(
     if alpha == 0:
         remedy = "alpha = 0 does not move x; give an alpha above 0, or leave it out"
     return (
-        f"x stands still: after {t} rounds no agent has moved it by more than {moved:.1e}, while "
-        f"the stationarity is {slope:.3g} ({first:.3g} at the start): {remedy}"
+        f"x stands still: after {t} rounds no agent has moved it by more than {distance:.1e}, "
+        f"while the stationarity is {slope:.3g} ({first_stationarity:.3g} at the start): {remedy}"
     )
 
 
-def _solution(entry: dict[str, float]) -> str | None:
+def _solution_warning(entry: dict[str, float]) -> str | None:
     """Warn if y* does not exist, or is not unique and f differs between solutions."""
     if entry["solver_error"] != np.inf:
         return None
@@ -176,41 +194,41 @@ def _solution(entry: dict[str, float]) -> str | None:
     )
 
 
-def _chain(entry: dict[str, float], algorithm: Algorithm) -> str | None:
-    chain, seen = given_lipschitz(algorithm), entry.get("curvature", 0.0)
-    if chain is None or seen <= chain:
+def _chain_warning(entry: dict[str, float], algorithm: Algorithm) -> str | None:
+    lipschitz, curvature = given_lipschitz(algorithm), entry.get("curvature", 0.0)
+    if lipschitz is None or curvature <= lipschitz:
         return None
     return (
-        f"mini-batch Hessians g_yy have eigenvalues up to {seen:.3g} at round "
-        f"{entry['round']}, above lipschitz = {chain:.3g} that eq. (5) divides by: the "
-        f"hypergradient is off, and beyond {2 * chain:.3g} it explodes; give lipschitz = "
-        f"{1.5 * seen:.2g} or more"
+        f"mini-batch Hessians g_yy have eigenvalues up to {curvature:.3g} at round "
+        f"{entry['round']}, above lipschitz = {lipschitz:.3g} that eq. (5) divides by: the "
+        f"hypergradient is off, and beyond {2 * lipschitz:.3g} it explodes; give lipschitz = "
+        f"{1.5 * curvature:.2g} or more"
     )
 
 
-def _momentum(entry: dict[str, float], state: Any, numbers: Numbers) -> str | None:
+def _momentum_warning(entry: dict[str, float], state: Any, numbers: ScheduleValues) -> str | None:
     """Warn if the mean of p, which estimates grad l, is much larger than grad l."""
     p = getattr(state, "p", None)
     if p is None or not entry["round"] or not entry["stationarity"]:
         return None
     mean = jax.tree.map(lambda a: a.mean(0, keepdims=True), host_transfer.to_host(p))
-    ratio = float(_lengths(mean)[0]) / entry["stationarity"] ** 0.5
+    ratio = float(_agent_norms(mean)[0]) / entry["stationarity"] ** 0.5
     spread = entry["consensus"] + entry["lower_error"]  # large where x_i != xbar or y_i != y_i*
-    if ratio <= STALE or spread > entry["stationarity"] or "eta" not in (found := numbers()):
+    if ratio <= STALE or spread > entry["stationarity"] or "eta" not in (values := numbers()):
         return None
     return (
         f"the mean of p is {ratio:.0f} times grad l at round {entry['round']}: momentum has "
-        f"gathered more correction than gradient (eta = {found['eta']:.2g}); "
+        f"gathered more correction than gradient (eta = {values['eta']:.2g}); "
         f"make eta three times as large, or alpha a third"
     )
 
 
-def _numbers(algorithm: Algorithm, t: int) -> dict[str, float]:
+def _schedule_values(algorithm: Algorithm, t: int) -> dict[str, float]:
     """Return the step sizes and weights of round t."""
     return {name: float(value) for name, value in algorithm.schedule_values(t).items()}
 
 
-def _lengths(direction: Tree) -> Any:
+def _agent_norms(direction: Tree) -> Any:
     """Return the norm of every agent's direction, in double precision against overflow."""
     wide = [np.asarray(a, np.float64).reshape(len(a), -1) for a in jax.tree.leaves(direction)]
     with np.errstate(over="ignore"):

@@ -14,8 +14,8 @@ from ..core.pytrees import Tree
 from ..hypergradient.diagnostics.lipschitz import Probes, probes
 from ..problem import Loss, Objectives, Problem, Rows
 from . import lower_solution
-from .agent_statistics import OverAgents
-from .standard_errors import Agents, Found, standard_errors
+from .agent_statistics import AgentStatistics
+from .standard_errors import AgentOperations, MeasuredPoints, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]
 BATCHES = 2  # mini-batches per agent on which g_yy is estimated
@@ -35,8 +35,8 @@ def measure(
 
     Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with the
     consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
-    `lower.tolerance`. `solver_error` is the largest remaining error: infinite if g_yy is not
-    positive definite, so that y* does not exist or is not unique. Measures that need y* are then
+    `lower_solution.tolerance`. `solver_error` is the largest remaining error: infinite if g_yy is
+    not positive definite, so that y* does not exist or is not unique. Measures that need y* are then
     NaN. `upper_loss` is the objective l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is
     the mean of f_i(x_i, y_i), which agents can lower by disagreeing on x. Both use all validation
     rows. Metrics are averages over the agents, each at its own (x_i, y_i).
@@ -58,7 +58,7 @@ def _measure(
     problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, z: Tree
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     places = problem.train.count.shape[0]
-    return measure_exactly(problem, rows, metrics, x, y, z, OverAgents(places, places))
+    return measure_exactly(problem, rows, metrics, x, y, z, AgentStatistics(places, places))
 
 
 def curvature_probes(problem: Problem, y: Tree, seed: int, places: int) -> Probes | None:
@@ -70,15 +70,17 @@ def curvature_probes(problem: Problem, y: Tree, seed: int, places: int) -> Probe
     return probes(sampling.key(seed), agents, counts, y, BATCHES)
 
 
-def _solved(problem: Objectives, xs: tuple[Tree, ...], y: Tree) -> list[lower_solution.Solution]:
+def _solve_in_sequence(
+    problem: Objectives, xs: tuple[Tree, ...], y: Tree
+) -> list[lower_solution.Solution]:
     """Solve the lower level at each of `xs`, each from the previous solution: compiled once."""
 
     def step(y: Tree, x: Tree) -> tuple[Tree, lower_solution.Solution]:
-        found = lower_solution.solve(problem, x, y)
-        return found.y, found
+        solution = lower_solution.solve(problem, x, y)
+        return solution.y, solution
 
-    _, found = jax.lax.scan(step, y, jax.tree.map(lambda *a: jnp.stack(a), *xs))
-    return [jax.tree.map(lambda a: a[k], found) for k in range(len(xs))]
+    _, solution = jax.lax.scan(step, y, jax.tree.map(lambda *a: jnp.stack(a), *xs))
+    return [jax.tree.map(lambda a: a[k], solution) for k in range(len(xs))]
 
 
 def measure_exactly(
@@ -88,83 +90,93 @@ def measure_exactly(
     x: Tree,
     y: Tree,
     z: Tree,
-    over: OverAgents,
+    over: AgentStatistics,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """Compute `measure` inside a program."""
     total, count, average = over.total, over.count, over.average
-    sampled = any(part.sampled for part in (problem.train, problem.valid, rows))
+    is_sampled = any(part.is_sample for part in (problem.train, problem.valid, rows))
     mean, level = average(x), problem.lower_level
 
-    def known(value: jax.Array, error: jax.Array) -> jax.Array:
+    def valid_or_nan(value: jax.Array, error: jax.Array) -> jax.Array:
         """Return `value`, which needs y*; NaN if y* was not found."""
         return jnp.where(jnp.isfinite(error), value, jnp.nan)
 
-    def slope(
-        oracle: lower_solution.Oracle, found: lower_solution.Solution
+    def solution_and_gradient(
+        oracle: lower_solution.Oracle, solution: lower_solution.Solution
     ) -> tuple[lower_solution.Solution, Tree]:
         """Return a solution at xbar, with an infinite error if invalid, and the hypergradient."""
-        h, error = lower_solution.inspected_implicit(oracle, mean, found.y)
-        error = jnp.where(jnp.isfinite(found.error), found.error + error, found.error)
-        return found._replace(error=error), h
+        h, error = lower_solution.checked_implicit_hypergradient(oracle, mean, solution.y)
+        error = jnp.where(jnp.isfinite(solution.error), solution.error + error, solution.error)
+        return solution._replace(error=error), h
 
-    def agreed(oracle: lower_solution.Oracle) -> tuple[lower_solution.Solution, Tree]:
+    def solve_common(oracle: lower_solution.Oracle) -> tuple[lower_solution.Solution, Tree]:
         """Return y*(xbar) of a common lower level, and the hypergradient there."""
-        return slope(oracle, lower_solution.newton(oracle, mean, average(y)))
+        return solution_and_gradient(oracle, lower_solution.solve_newton(oracle, mean, average(y)))
 
-    def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any, Any]:
+    def measure_agent(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any, Any]:
         if level == "personal":
-            mine, there = _solved(problem, (x, mean), y)
-            there, gradient = slope(lower_solution.Own(problem), there)
+            own_solution, mean_solution = _solve_in_sequence(problem, (x, mean), y)
+            mean_solution, gradient = solution_and_gradient(
+                lower_solution.AgentOracle(problem), mean_solution
+            )
         elif level == "common":
-            mine, gradient = common
-            there = mine
+            own_solution, gradient = common
+            mean_solution = own_solution
         else:
-            mine = there = lower_solution.Solution(None, jnp.zeros(()), Cost())
+            own_solution = mean_solution = lower_solution.Solution(None, jnp.zeros(()), Cost())
             gradient = jax.grad(problem.f)(mean, None, None)
-        off, gap = pytrees.sub(x, mean), pytrees.sub(mine.y, y)
-        error = jnp.maximum(mine.error, there.error)
-        own = {
-            "consensus": pytrees.dot(off, off),
-            "lower_error": known(pytrees.dot(gap, gap), error),
-            "upper_loss": known(problem.f(mean, there.y, None), error),
+        deviation, gap = pytrees.sub(x, mean), pytrees.sub(own_solution.y, y)
+        error = jnp.maximum(own_solution.error, mean_solution.error)
+        per_agent = {
+            "consensus": pytrees.dot(deviation, deviation),
+            "lower_error": valid_or_nan(pytrees.dot(gap, gap), error),
+            "upper_loss": valid_or_nan(problem.f(mean, mean_solution.y, None), error),
             "local_loss": problem.f(x, y, None),
             "solver_error": error,
         }
-        solved = (mine.y, there.y) if sampled and level == "personal" else (None, None)
-        return gradient, own | {name: rows.mean(loss, x, y) for name, loss in metrics}, solved
+        solved = (
+            (own_solution.y, mean_solution.y)
+            if is_sampled and level == "personal"
+            else (None, None)
+        )
+        return gradient, per_agent | {name: rows.mean(loss, x, y) for name, loss in metrics}, solved
 
     with jax.default_matmul_precision("highest"):
-        pooled = over.pooled(problem) if level == "common" else None
-        common: Any = pooled and agreed(pooled)
-        gradients, own, solved = over.each(alone)(problem, rows, x, y)
-    gradient, sums = average(gradients), jax.tree.map(total, own)
+        pooled_oracle = over.pooled_oracle(problem) if level == "common" else None
+        common: Any = pooled_oracle and solve_common(pooled_oracle)
+        gradients, per_agent, solved = over.map_agents(measure_agent)(problem, rows, x, y)
+    gradient, sums = average(gradients), jax.tree.map(total, per_agent)
 
-    def shown(gradient: Tree) -> Tree:
+    def stationarity_vector(gradient: Tree) -> Tree:
         """Return xbar - prox(xbar - grad l(xbar)): the gradient if there is no prox."""
         if problem.prox is None:
             return gradient
         return pytrees.sub(mean, problem.prox(pytrees.sub(mean, gradient), 1.0))
 
     errors = {}
-    if sampled:
-        if pooled is not None:
+    if is_sampled:
+        if pooled_oracle is not None:
             solved = common[0].y, common[0].y
-        about = Found(x, y, mean, solved[0], solved[1], gradient, shown)
-        ways = Agents(over.each, total, count, pooled)
+        points = MeasuredPoints(x, y, mean, solved[0], solved[1], gradient, stationarity_vector)
+        operations = AgentOperations(over.map_agents, total, count, pooled_oracle)
         with jax.default_matmul_precision("highest"):
-            errors = standard_errors(problem, rows, metrics, about, ways)
-    gradient = shown(gradient)
+            errors = standard_errors(problem, rows, metrics, points, operations)
+    gradient = stationarity_vector(gradient)
     regularizer = 0.0 if problem.prox is None else problem.prox.value(mean)
-    error = own["solver_error"].max()
-    stationarity = known(pytrees.dot(gradient, gradient), error)
-    apart = {}
+    error = per_agent["solver_error"].max()
+    stationarity = valid_or_nan(pytrees.dot(gradient, gradient), error)
+    consensus_terms = {}
     if level == "common":
-        apart = {f"{n}_consensus": over.spread(s) for n, s in (("y", y), ("z", z)) if s is not None}
-    together = {
+        consensus_terms = {
+            f"{n}_consensus": over.squared_deviation(s)
+            for n, s in (("y", y), ("z", z))
+            if s is not None
+        }
+    measures = {
         "stationarity": stationarity,
         "consensus": sums["consensus"],
         "lower_error": sums["lower_error"],
-        **apart,
+        **consensus_terms,
         "metric": stationarity + sums["consensus"] + sums["lower_error"],
         "definition1": stationarity + sums["consensus"] / count + sums["lower_error"],
         "upper_loss": sums["upper_loss"] / count + regularizer,
@@ -173,4 +185,4 @@ def measure_exactly(
         "solver_error": error,
         **errors,
     }
-    return together, own
+    return measures, per_agent

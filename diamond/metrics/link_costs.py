@@ -16,20 +16,32 @@ class LinkCosts:
             None if links is None else LinkClock(links, traffic.each, seed, network.active_edges)
         )
 
-    def after(self, rounds: int, setup: ResolvedAlgorithm, seconds: float) -> dict[str, float]:
+    def costs_after(
+        self, rounds: int, setup: ResolvedAlgorithm, seconds: float
+    ) -> dict[str, float]:
         """Return the costs after `rounds` rounds that took this machine `seconds`."""
-        return self.of(rounds, setup.rounds, setup.bytes, seconds)
+        return self.costs(rounds, setup.rounds, setup.bytes, seconds)
 
-    def of(self, rounds: int, talks: int, talked: int, seconds: float) -> dict[str, float]:
-        """Return the costs with `talks` exchanges of `talked` bytes for estimating numbers."""
+    def costs(
+        self, rounds: int, setup_exchanges: int, setup_bytes: int, seconds: float
+    ) -> dict[str, float]:
+        """Return the costs, including the exchanges for estimating numbers before the rounds."""
         links = self.network.links
         if links is None or self.clock is None:
             return {}
-        told = talked // (links.ways * max(len(links.edges), 1))  # per link and direction
-        found = {"network_seconds": self.clock.seconds(rounds, talks, told, seconds)}
-        active_rounds, each = self.clock.count_active_rounds(rounds), self.traffic
-        around = (
-            2 * links.headers * (active_rounds * each.exchanges + talks)
+        setup_bytes_per_link = setup_bytes // (
+            links.ways * max(len(links.edges), 1)
+        )  # per link and direction
+        result = {
+            "network_seconds": self.clock.seconds(
+                rounds, setup_exchanges, setup_bytes_per_link, seconds
+            )
+        }
+        active_rounds, traffic = self.clock.count_active_rounds(rounds), self.traffic
+        header_bytes = (
+            2 * links.headers * (active_rounds * traffic.exchanges + setup_exchanges)
         )  # of message and request
-        joules = links.joules(links.ways * (active_rounds * each.bytes + told + around))
-        return found if joules is None else found | {"joules": joules}
+        joules = links.joules(
+            links.ways * (active_rounds * traffic.bytes + setup_bytes_per_link + header_bytes)
+        )
+        return result if joules is None else result | {"joules": joules}

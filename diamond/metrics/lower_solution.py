@@ -1,7 +1,7 @@
 """y*(x) and the exact hypergradient on all rows, for the measures.
 
 Either for one agent with a personal lower level, or for all agents with a common one: then
-`Together` averages their gradients and products for 1/m sum_i g_i.
+`MeanOracle` averages their gradients and products for 1/m sum_i g_i.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Solution(NamedTuple):
     cost: Cost  # in rows
 
 
-class Hypergradient(NamedTuple):
+class CheckedHypergradient(NamedTuple):
     """Hypergradient at (x, y*(x))."""
 
     h: Tree
@@ -59,7 +59,7 @@ class Oracle(Protocol):
 
 
 @dataclass(frozen=True)
-class Own:
+class AgentOracle:
     """Oracle of one agent."""
 
     problem: Objectives
@@ -79,33 +79,33 @@ class Own:
 
 
 @dataclass(frozen=True)
-class Together:
-    """Oracle of the mean over all agents; `mean(function, ...)` averages function(own, ...)."""
+class MeanOracle:
+    """Oracle of the mean over all agents; `mean(function, ...)` averages function(oracle, ...)."""
 
     mean: Callable[..., Tree]
     rows: Any
 
     def lower(self, x: Tree, y: Tree) -> Tree:
-        return self.mean(lambda own, x, y: own.lower(x, y), x, y)
+        return self.mean(lambda agent, x, y: agent.lower(x, y), x, y)
 
     def upper(self, x: Tree, y: Tree) -> tuple[Tree, Tree]:
-        return self.mean(lambda own, x, y: own.upper(x, y), x, y)
+        return self.mean(lambda agent, x, y: agent.upper(x, y), x, y)
 
     def cross(self, x: Tree, y: Tree, z: Tree) -> Tree:
-        return self.mean(lambda own, x, y, z: own.cross(x, y, z), x, y, z)
+        return self.mean(lambda agent, x, y, z: agent.cross(x, y, z), x, y, z)
 
 
 def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
     """Return y*(x) = argmin_y g(x, y) of one agent, from a first guess y."""
-    return newton(Own(problem), x, y)
+    return solve_newton(AgentOracle(problem), x, y)
 
 
 def hypergradient(problem: Objectives, x: Tree, y: Tree) -> Tree:
     """Return f_x - g_xy [g_yy]^-1 f_y at (x, y) on all rows, eq. (4); eq. (3) at y = y*(x)."""
-    return implicit(Own(problem), x, y)
+    return implicit_hypergradient(AgentOracle(problem), x, y)
 
 
-def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
+def solve_newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
     """Compute y*(x) = argmin_y g(x, y) from a first guess y, by Newton's method with CG.
 
     A step is halved until ||g_y|| shrinks (along Newton's direction it must, because g is strongly
@@ -113,52 +113,54 @@ def newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
     ||g_y||, or after 50 steps.
     """
     gradient = hoist_invariants(lambda y: oracle.lower(x, y), y)
-    small = tolerance(pytrees.norm(y).dtype)
+    step_tolerance = tolerance(pytrees.norm(y).dtype)
 
     def unfinished(carry: Any) -> jax.Array:
-        _, _, error, k, stuck, _ = carry
-        return (k < NEWTON_STEPS) & (error > small) & ~stuck
+        _, _, error, k, is_stuck, _ = carry
+        return (k < NEWTON_STEPS) & (error > step_tolerance) & ~is_stuck
 
     def step(carry: Any) -> Any:
         y, size, _, k, _, (gradients, products) = carry
         value, product = jax.linearize(gradient, y)
-        move, iterations = linear_solvers.conjugate_gradient(product, value, CG_STEPS, small)
+        move, iterations = linear_solvers.conjugate_gradient(
+            product, value, CG_STEPS, step_tolerance
+        )
 
-        def worse(search: Any) -> jax.Array:
+        def is_worse(search: Any) -> jax.Array:
             rate, new, _ = search
             return ~(new < size) & (rate > 1e-6)
 
         def halve(search: Any) -> Any:
-            rate, tried = search[0] / 2, search[2]
-            return rate, pytrees.norm(gradient(pytrees.axpy(-rate, move, y))), tried + 1
+            rate, trials = search[0] / 2, search[2]
+            return rate, pytrees.norm(gradient(pytrees.axpy(-rate, move, y))), trials + 1
 
-        rate, tried = pytrees.mapped_with((jnp.ones_like(size), jnp.int32(1)), size)
-        first = rate, pytrees.norm(gradient(pytrees.axpy(-1, move, y))), tried
-        rate, new, tried = jax.lax.while_loop(worse, halve, first)
-        stuck = ~(new < size)
+        rate, trials = pytrees.mapped_with((jnp.ones_like(size), jnp.int32(1)), size)
+        first = rate, pytrees.norm(gradient(pytrees.axpy(-1, move, y))), trials
+        rate, new, trials = jax.lax.while_loop(is_worse, halve, first)
+        is_stuck = ~(new < size)
         length = pytrees.norm(move)  # 0 if the curvature is not positive: no solution there
-        lost = (length == 0) & (pytrees.norm(value) > 0)
-        error = jnp.where(lost, jnp.inf, length / (1 + pytrees.norm(y)))
-        moved = pytrees.select(stuck, y, pytrees.axpy(-rate, move, y))
-        spent = gradients + 1 + tried, products + iterations
-        return moved, jnp.where(stuck, size, new), error, k + 1, stuck, spent
+        has_no_solution = (length == 0) & (pytrees.norm(value) > 0)
+        error = jnp.where(has_no_solution, jnp.inf, length / (1 + pytrees.norm(y)))
+        next_y = pytrees.select(is_stuck, y, pytrees.axpy(-rate, move, y))
+        counts = gradients + 1 + trials, products + iterations
+        return next_y, jnp.where(is_stuck, size, new), error, k + 1, is_stuck, counts
 
     size = pytrees.norm(gradient(y))
-    begin = jnp.full_like(size, jnp.inf), jnp.int32(0), (jnp.int32(1), jnp.int32(0))
-    error, k, spent = pytrees.mapped_with(begin, size)
-    carry = (y, size, error, k, size == 0, spent)
+    initial = jnp.full_like(size, jnp.inf), jnp.int32(0), (jnp.int32(1), jnp.int32(0))
+    error, k, counts = pytrees.mapped_with(initial, size)
+    carry = (y, size, error, k, size == 0, counts)
     y, size, error, _, _, (gradients, products) = jax.lax.while_loop(unfinished, step, carry)
     rows = oracle.rows
     cost = Cost(samples=rows, gradients=gradients * rows, hvps=products * rows)
     return Solution(y, jnp.where(size == 0, 0, error), cost)
 
 
-def implicit(oracle: Oracle, x: Tree, y: Tree) -> Tree:
+def implicit_hypergradient(oracle: Oracle, x: Tree, y: Tree) -> Tree:
     """Return f_x - g_xy [g_yy]^-1 f_y at (x, y)."""
-    return inspected_implicit(oracle, x, y).h
+    return checked_implicit_hypergradient(oracle, x, y).h
 
 
-def inspected_implicit(oracle: Oracle, x: Tree, y: Tree) -> Hypergradient:
+def checked_implicit_hypergradient(oracle: Oracle, x: Tree, y: Tree) -> CheckedHypergradient:
     """Return f_x - g_xy [g_yy]^-1 f_y at (x, y), and whether g_yy is invertible.
 
     If g_yy is singular along a part of f_y, y*(x) is not unique, and f differs between the
@@ -166,9 +168,9 @@ def inspected_implicit(oracle: Oracle, x: Tree, y: Tree) -> Hypergradient:
     """
     f_x, f_y = oracle.upper(x, y)
     product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
-    kind = pytrees.norm(f_y).dtype
+    dtype = pytrees.norm(f_y).dtype
     solve = linear_solvers.curvature_aware_solve
-    z, _, seen = solve(product, f_y, CG_STEPS, tolerance(kind))
-    flat = SINGULAR * jnp.finfo(kind).eps * seen.largest
-    error = jnp.where(seen.least <= flat, jnp.inf, 0).astype(kind)
-    return Hypergradient(pytrees.sub(f_x, oracle.cross(x, y, z)), error)
+    z, _, curvatures = solve(product, f_y, CG_STEPS, tolerance(dtype))
+    threshold = SINGULAR * jnp.finfo(dtype).eps * curvatures.largest
+    error = jnp.where(curvatures.smallest <= threshold, jnp.inf, 0).astype(dtype)
+    return CheckedHypergradient(pytrees.sub(f_x, oracle.cross(x, y, z)), error)

@@ -9,7 +9,7 @@ The user's metrics are part of `exact` and `cheap`. Costs are always counted.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,12 @@ from jax.sharding import NamedSharding
 from ..core import pytrees
 from ..core.pytrees import Tree
 from ..core.suggestions import did_you_mean
-from ..hardware.compiler import BRIEF, MEASURES, compiled
+from ..hardware.compiler import FAST_COMPILE_OPTIONS, MEASURE_OPTIONS, compile_program
 from ..hypergradient.diagnostics.lipschitz import Probes, curvature
 from ..problem import Loss, Objectives, Problem, Rows
-from .agent_statistics import OverAgents
+from .agent_statistics import AgentStatistics
 from .exact_measures import Metrics, measure_exactly
-from .standard_errors import SUFFIX, averages
+from .standard_errors import SUFFIX, average_variances
 from .upper_loss import upper_loss
 
 Measure = str | Sequence[str | Callable[..., Any]]
@@ -42,15 +42,17 @@ class Measures:
     names: frozenset[str] | None = None  # single measures; None: all that the programs compute
     functions: tuple[tuple[str, Loss], ...] = ()  # user functions beside the problem's metrics
 
-    def keeps(self, name: str) -> bool:
+    def is_requested(self, name: str) -> bool:
         """Return whether a column of the programs was requested."""
         return self.names is None or name.removesuffix(SUFFIX) in self.names
 
-    def refuse_unmeasured(self, names: Sequence[str], where: str) -> None:
+    def check_measured(self, names: Sequence[str], where: str) -> None:
         """Raise if a required measure is not computed."""
         known = {*LOSS, *CHEAP, *SOLVED}
         for name in names:
-            if name in known and not (self.keeps(name) and _computed(name, self.programs)):
+            if name in known and not (
+                self.is_requested(name) and _is_computed(name, self.programs)
+            ):
                 raise ValueError(
                     f"{where} needs {name}, which this run does not measure: give "
                     f"measure='exact', or a list that contains {name!r}"
@@ -70,22 +72,22 @@ def parse_measures(measure: Measure, problem: Problem) -> Measures:
     """
     items = [measure] if isinstance(measure, str) or callable(measure) else list(measure)
     functions = tuple((_name(item), item) for item in items if callable(item))
-    words = [item for item in items if not callable(item)]
+    names_given = [item for item in items if not callable(item)]
     known = (*SETS, *LOSS, *CHEAP, *SOLVED, *problem.metrics)
-    for word in words:
+    for word in names_given:
         if word not in known:
             raise ValueError(f"measure: no measure {word!r}; {did_you_mean(str(word), known)}")
     if not items:
         raise ValueError("measure: give 'exact', 'loss', 'cheap' or at least one measure")
-    if words in (["exact"], ["cheap"]):
-        return Measures(frozenset(_needed(words)), None, functions)
-    names = {*words} - {*SETS} | {name for name, _ in functions}
-    programs = frozenset(_needed([*words, *(["local_loss"] if functions else [])]))
-    if "exact" in words:
+    if names_given in (["exact"], ["cheap"]):
+        return Measures(frozenset(_needed_programs(names_given)), None, functions)
+    names = {*names_given} - {*SETS} | {name for name, _ in functions}
+    programs = frozenset(_needed_programs([*names_given, *(["local_loss"] if functions else [])]))
+    if "exact" in names_given:
         names |= {*LOSS, *CHEAP, *SOLVED, *problem.metrics} - {*DIRECTIONS}
-    if "cheap" in words:
+    if "cheap" in names_given:
         names |= {*CHEAP, *problem.metrics}
-    if "loss" in words:
+    if "loss" in names_given:
         names |= {*LOSS}
     return Measures(programs, frozenset(names), functions)
 
@@ -101,7 +103,7 @@ def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _needed(words: Sequence[str]) -> list[str]:
+def _needed_programs(words: Sequence[str]) -> list[str]:
     """Return the programs that compute these sets and measures."""
     if "exact" in words or {*words} & {*SOLVED}:
         programs = ["exact"]
@@ -113,7 +115,7 @@ def _needed(words: Sequence[str]) -> list[str]:
     return [*programs, *(["directions"] if directions else [])]
 
 
-def _computed(name: str, programs: frozenset[str]) -> bool:
+def _is_computed(name: str, programs: frozenset[str]) -> bool:
     if name in DIRECTIONS:
         return "directions" in programs
     if name in SOLVED:
@@ -126,23 +128,32 @@ def sampled_directions(state: Any) -> dict[str, Tree]:
 
     A method that learns its step size has the squared norm of the direction of x.
     """
-    found = {"x_direction": getattr(state, "p", None), "y_direction": getattr(state, "v", None)}
+    directions = {
+        "x_direction": getattr(state, "p", None),
+        "y_direction": getattr(state, "v", None),
+    }
     step = getattr(state, "step", None)
-    if found["x_direction"] is None and step is not None and hasattr(step, "direction"):
-        found["x_direction"] = jnp.sqrt(step.direction[..., -1])
-    return {name: value for name, value in found.items() if value is not None}
+    if directions["x_direction"] is None and step is not None and hasattr(step, "direction"):
+        directions["x_direction"] = jnp.sqrt(step.direction[..., -1])
+    return {name: value for name, value in directions.items() if value is not None}
 
 
-def survey(
+class MeasuredState(NamedTuple):
+    """Arrays of all agents that are measured; for parallel runs, with an axis of runs first."""
+
+    x: Tree
+    y: Tree
+    z: Tree  # None if the method has none or no measure needs it
+    probes: Probes | None  # mini-batches for the curvature of g_yy, for `exact`
+    guess: Tree  # start of the solution for y*(xbar), for `loss`; y if not finite
+    directions: dict[str, Tree]  # of `sampled_directions`
+
+
+def measure_all(
     problem: Objectives,
     rows: Rows,
     metrics: Metrics,
-    x: Tree,
-    y: Tree,
-    z: Tree,
-    probes: Probes | None,
-    guess: Tree,
-    directions: dict[str, Tree],
+    state: MeasuredState,
     programs: frozenset[str],
     agents: int | None = None,
     shared: NamedSharding | None = None,
@@ -154,86 +165,99 @@ def survey(
         problem: losses and rows of all agents.
         rows: rows that metrics are averaged over.
         metrics: names and functions of metrics.
-        x, y, z: of all agents; z is None if the method has none or no measure needs it.
-        probes: mini-batches for the curvature of g_yy, for `exact`.
-        guess: start of the solution for y*(xbar), for `loss`; y if not finite.
-        directions: of `sampled_directions`.
+        state: the arrays to measure.
         programs: programs of `Measures` to compute.
-        agents, shared, size: see `OverAgents`.
+        agents, shared, size: see `AgentStatistics`.
 
     Returns:
         Measures of all agents together, per-agent measures, and y*(xbar).
     """
+    x, y, z, probes, guess, directions = state
     places = problem.train.count.shape[0]
-    over = OverAgents(places, agents or places, shared, size)
-    found: dict[str, jax.Array] = {}
-    own: dict[str, jax.Array] = {}
+    over = AgentStatistics(places, agents or places, shared, size)
+    measures: dict[str, jax.Array] = {}
+    per_agent: dict[str, jax.Array] = {}
     if "exact" in programs:
-        found, own = measure_exactly(problem, rows, metrics, x, y, z, over)
+        measures, per_agent = measure_exactly(problem, rows, metrics, x, y, z, over)
         if probes is not None:
-            found |= {"curvature": curvature(problem, x, y, probes).max()}
+            measures |= {"curvature": curvature(problem, x, y, probes).max()}
     elif "cheap" in programs:
-        found, own = measure_cheaply(problem, rows, metrics, x, y, z, over)
+        measures, per_agent = measure_cheaply(problem, rows, metrics, x, y, z, over)
     if "loss" in programs:
-        found["upper_loss"], guess = upper_loss(problem, x, y, guess, over)
+        measures["upper_loss"], guess = upper_loss(problem, x, y, guess, over)
     for name, value in directions.items() if "directions" in programs else ():
         squares = jax.vmap(lambda a: pytrees.dot(a, a))(value)
-        own[name] = jnp.sqrt(squares)
-        found[name] = jnp.sqrt(over.total(squares) / over.count)
-    return found, own, guess
+        per_agent[name] = jnp.sqrt(squares)
+        measures[name] = jnp.sqrt(over.total(squares) / over.count)
+    return measures, per_agent, guess
 
 
 def measure_cheaply(
-    problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, z: Tree, over: OverAgents
-) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """Return `local_loss`, `consensus` and the metrics at the agents' own x and y, without y*."""
-    mean = over.average(x)
-    sampled = problem.valid.sampled or rows.sampled
-
-    def alone(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
-        off = pytrees.sub(x, mean)
-        own = {"consensus": pytrees.dot(off, off), "local_loss": problem.f(x, y, None)}
-        own |= {name: rows.mean(loss, x, y) for name, loss in metrics}
-        return own, averages(metrics, problem, rows, x, y) if sampled else {}
-
-    with jax.default_matmul_precision("highest"):
-        own, variances = over.each(alone)(problem, rows, x, y)
-    sums = jax.tree.map(over.total, own)
-    apart = {}
-    if problem.lower_level == "common":
-        apart = {f"{n}_consensus": over.spread(s) for n, s in (("y", y), ("z", z)) if s is not None}
-    errors = {n + SUFFIX: jnp.sqrt(over.total(v)) / over.count for n, v in variances.items()}
-    means = {name: value / over.count for name, value in sums.items() if name != "consensus"}
-    return {"consensus": sums["consensus"], **apart, **means, **errors}, own
-
-
-_STATIC = ("metrics", "programs", "agents", "shared", "size")
-observe = compiled(*_STATIC, options=MEASURES, small=2**19, less=BRIEF)(survey)
-observe_often = compiled(*_STATIC, options=MEASURES, small=0)(survey)  # with any number of rows
-
-
-def survey_lanes(
     problem: Objectives,
     rows: Rows,
     metrics: Metrics,
     x: Tree,
     y: Tree,
     z: Tree,
-    probes: Probes | None,
-    guess: Tree,
-    directions: dict[str, Tree],
+    over: AgentStatistics,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """Return `local_loss`, `consensus` and the metrics at the agents' own x and y, without y*."""
+    mean = over.average(x)
+    is_sampled = problem.valid.is_sample or rows.is_sample
+
+    def measure_agent(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any]:
+        deviation = pytrees.sub(x, mean)
+        per_agent = {
+            "consensus": pytrees.dot(deviation, deviation),
+            "local_loss": problem.f(x, y, None),
+        }
+        per_agent |= {name: rows.mean(loss, x, y) for name, loss in metrics}
+        return per_agent, average_variances(metrics, problem, rows, x, y) if is_sampled else {}
+
+    with jax.default_matmul_precision("highest"):
+        per_agent, variances = over.map_agents(measure_agent)(problem, rows, x, y)
+    sums = jax.tree.map(over.total, per_agent)
+    consensus_terms = {}
+    if problem.lower_level == "common":
+        consensus_terms = {
+            f"{n}_consensus": over.squared_deviation(s)
+            for n, s in (("y", y), ("z", z))
+            if s is not None
+        }
+    errors = {n + SUFFIX: jnp.sqrt(over.total(v)) / over.count for n, v in variances.items()}
+    means = {name: value / over.count for name, value in sums.items() if name != "consensus"}
+    return {"consensus": sums["consensus"], **consensus_terms, **means, **errors}, per_agent
+
+
+_STATIC = ("metrics", "programs", "agents", "shared", "size")
+measurement = compile_program(
+    *_STATIC, options=MEASURE_OPTIONS, small=2**19, small_options=FAST_COMPILE_OPTIONS
+)(measure_all)
+# Compiled with all effort for any number of rows, because it measures often.
+frequent_measurement = compile_program(*_STATIC, options=MEASURE_OPTIONS, small=0)(measure_all)
+
+
+def measure_all_lanes(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    states: MeasuredState,
     programs: frozenset[str],
     size: int | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array], Tree]:
-    """Run `survey` for parallel runs: x, y, z, probes, guess, directions have an axis of runs."""
+    """Run `measure_all` for parallel runs: all arrays of `states` have an axis of runs."""
 
-    def of_lane(x: Tree, y: Tree, z: Tree, probes: Any, guess: Tree, directions: Any) -> Any:
-        point = x, y, z, probes, guess, directions
-        return survey(problem, rows, metrics, *point, programs, size=size)
+    def measure_lane(state: MeasuredState) -> Any:
+        return measure_all(problem, rows, metrics, state, programs, size=size)
 
-    return jax.vmap(of_lane)(x, y, z, probes, guess, directions)
+    return jax.vmap(measure_lane)(states)
 
 
-observe_lanes = compiled("metrics", "programs", "size", options=MEASURES, small=2**19, less=BRIEF)(
-    survey_lanes
-)
+lane_measurement = compile_program(
+    "metrics",
+    "programs",
+    "size",
+    options=MEASURE_OPTIONS,
+    small=2**19,
+    small_options=FAST_COMPILE_OPTIONS,
+)(measure_all_lanes)

@@ -28,25 +28,25 @@ from ..core.linear_solvers import conjugate_gradient
 from ..core.pytrees import Tree
 from ..core.sampling import key
 from ..problem import Loss, Objectives, Rows
-from .lower_solution import CG_STEPS, Oracle, Own, tolerance
+from .lower_solution import CG_STEPS, AgentOracle, Oracle, tolerance
 
 SUFFIX = "_se"
 PROBES = 4  # number of random directions
 
 
-class Found(NamedTuple):
+class MeasuredPoints(NamedTuple):
     """Points of the agents, and the measured values there."""
 
     x: Tree  # of all agents
     y: Tree
     mean: Tree  # xbar
-    mine: Tree  # y*(x_i) of all agents, or the common y*
-    there: Tree  # y*(xbar), likewise
+    own_solution: Tree  # y*(x_i) of all agents, or the common y*
+    mean_solution: Tree  # y*(xbar), likewise
     gradient: Tree  # the mean hypergradient
-    shown: Callable[[Tree], Tree]  # stationarity is the squared norm of its result
+    stationarity_vector: Callable[[Tree], Tree]  # stationarity is the squared norm of its result
 
 
-class Asked(NamedTuple):
+class DifferentialCoefficients(NamedTuple):
     """Coefficients of dq = alpha df + v dh + u dy*, for several q along a first axis."""
 
     alpha: jax.Array
@@ -63,137 +63,184 @@ class Adjoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Agents:
+class AgentOperations:
     """Operations over all agents."""
 
-    each: Callable[[Callable[..., Any]], Callable[..., Any]]  # maps over all agents
+    map_agents: Callable[[Callable[..., Any]], Callable[..., Any]]  # maps over all agents
     total: Callable[[jax.Array], jax.Array]  # sum over the agents
     count: int
-    pooled: Oracle | None  # oracle of a common lower level
+    pooled_oracle: Oracle | None  # oracle of a common lower level
 
-    def everywhere(self, problem: Objectives, a: Tree) -> Tree:
+    def broadcast(self, problem: Objectives, a: Tree) -> Tree:
         """Repeat `a` per agent; once for a common lower level."""
-        if self.pooled is not None:
+        if self.pooled_oracle is not None:
             return a
-        many = problem.train.count.shape[0]
-        return jax.tree.map(lambda a: jnp.broadcast_to(a, (many, *a.shape)), a)
+        places = problem.train.count.shape[0]
+        return jax.tree.map(lambda a: jnp.broadcast_to(a, (places, *a.shape)), a)
 
-    def variances(self, problem: Objectives, x: Tree, y: Tree, asked: Asked) -> jax.Array:
+    def variances(
+        self, problem: Objectives, x: Tree, y: Tree, coefficients: DifferentialCoefficients
+    ) -> jax.Array:
         """Return the variance of each q, summed over the agents whose rows are samples."""
-        pooled = self.pooled
-        if pooled is not None:
-            known = jax.vmap(lambda one: _adjoint(pooled, x, y, one))(asked)
-            each = self.each(lambda own: _variances(own, x, y, asked, known))(problem)
+        pooled_oracle = self.pooled_oracle
+        if pooled_oracle is not None:
+            adjoints = jax.vmap(lambda row: _adjoint(pooled_oracle, x, y, row))(coefficients)
+            variances = self.map_agents(
+                lambda objectives: _variances(objectives, x, y, coefficients, adjoints)
+            )(problem)
         else:
-            each = self.each(_alone)(problem, x, y, asked)
-        return self.total(each)
+            variances = self.map_agents(_agent_variances)(problem, x, y, coefficients)
+        return self.total(variances)
 
 
 def standard_errors(
     problem: Objectives,
     rows: Rows,
     metrics: Sequence[tuple[str, Loss]],
-    at: Found,
-    agents: Agents,
+    points: MeasuredPoints,
+    agents: AgentOperations,
 ) -> dict[str, jax.Array]:
     """Return the standard errors of the results of `measure`, by name and "_se"."""
-    spread = agents.each(partial(averages, metrics))(problem, rows, at.x, at.y)
-    found = {name: jnp.sqrt(agents.total(v)) / agents.count for name, v in spread.items()}
-    found |= _upper(problem, at, agents) | {"lower_error": jnp.zeros(())}
+    variances = agents.map_agents(partial(average_variances, metrics))(
+        problem, rows, points.x, points.y
+    )
+    errors = {name: jnp.sqrt(agents.total(v)) / agents.count for name, v in variances.items()}
+    errors |= _upper_errors(problem, points, agents) | {"lower_error": jnp.zeros(())}
     if problem.lower is not None:
-        found["lower_error"] = _lower(problem, at, agents)
-    found["metric"] = found["stationarity"] + found["lower_error"]  # upper bound
-    return {name + SUFFIX: value for name, value in found.items()}
+        errors["lower_error"] = _lower_error(problem, points, agents)
+    errors["metric"] = errors["stationarity"] + errors["lower_error"]  # upper bound
+    return {name + SUFFIX: value for name, value in errors.items()}
 
 
-def averages(
+def average_variances(
     metrics: Sequence[tuple[str, Loss]], problem: Objectives, rows: Rows, x: Tree, y: Tree
 ) -> dict[str, jax.Array]:
     """Return the variances of averages over one agent's rows: its loss, and the metrics."""
-    found = {name: rows.variance(loss, x, y) for name, loss in metrics}
-    return found | {"local_loss": problem.valid.variance(problem.upper, x, y)}
+    variances = {name: rows.variance(loss, x, y) for name, loss in metrics}
+    return variances | {"local_loss": problem.valid.variance(problem.upper, x, y)}
 
 
-def _upper(problem: Objectives, at: Found, agents: Agents) -> dict[str, jax.Array]:
+def _upper_errors(
+    problem: Objectives, points: MeasuredPoints, agents: AgentOperations
+) -> dict[str, jax.Array]:
     """Variances of upper_loss = 1/m sum_i f_i and stationarity = |shown(1/m sum_i h_i)|^2."""
-    value, pull = jax.vjp(at.shown, at.gradient)
-    along = [pytrees.scale(2.0, value), *_directions(0, at.mean)]
-    nothing, y = pytrees.zeros(at.mean), _zeros(at.y)
-    asked = [Asked(jnp.ones(()), nothing, y)]
-    asked += [Asked(jnp.zeros(()), pull(one)[0], y) for one in along]
-    here = agents.everywhere(problem, (at.mean, _stack(asked)))
-    loss, steep, *floor = agents.variances(problem, here[0], at.there, here[1]) / agents.count**2
-    return {"upper_loss": jnp.sqrt(loss), "stationarity": _squared(steep, floor)}
+    value, pull_back = jax.vjp(points.stationarity_vector, points.gradient)
+    directions = [pytrees.scale(2.0, value), *_directions(0, points.mean)]
+    zero_x, zero_y = pytrees.zeros(points.mean), _zeros(points.y)
+    coefficients = [DifferentialCoefficients(jnp.ones(()), zero_x, zero_y)]
+    coefficients += [
+        DifferentialCoefficients(jnp.zeros(()), pull_back(direction)[0], zero_y)
+        for direction in directions
+    ]
+    inputs = agents.broadcast(problem, (points.mean, _stack(coefficients)))
+    loss, slope_variance, *noise_variances = (
+        agents.variances(problem, inputs[0], points.mean_solution, inputs[1]) / agents.count**2
+    )
+    return {
+        "upper_loss": jnp.sqrt(loss),
+        "stationarity": _squared_norm_error(slope_variance, noise_variances),
+    }
 
 
-def _lower(problem: Objectives, at: Found, agents: Agents) -> jax.Array:
+def _lower_error(problem: Objectives, points: MeasuredPoints, agents: AgentOperations) -> jax.Array:
     """Return the variance of sum_i ||y* - y_i||^2."""
-    none, directions = pytrees.zeros(at.mean), _directions(1, _zeros(at.y))
-    ask = lambda u: Asked(jnp.zeros(()), none, u)
-    wanted = lambda off: _stack([ask(pytrees.scale(2.0, off)), *map(ask, directions)])
-    off = jax.tree.map(lambda mine, y: mine - y, at.mine, at.y)
-    if agents.pooled is None:
-        steep, *floor = agents.variances(problem, at.x, at.mine, jax.vmap(wanted)(off))
-        return _squared(steep, floor)
-    all_off = wanted(jax.tree.map(agents.total, off))
-    steep, *floor = agents.variances(problem, at.mean, at.mine, all_off) / agents.count**2
-    return _squared(steep, [agents.count * one for one in floor])
+    zero_x, directions = pytrees.zeros(points.mean), _directions(1, _zeros(points.y))
+    coefficients_of = lambda u: DifferentialCoefficients(jnp.zeros(()), zero_x, u)
+    all_coefficients = lambda deviation: _stack(
+        [coefficients_of(pytrees.scale(2.0, deviation)), *map(coefficients_of, directions)]
+    )
+    deviation = jax.tree.map(
+        lambda own_solution, y: own_solution - y, points.own_solution, points.y
+    )
+    if agents.pooled_oracle is None:
+        slope_variance, *noise_variances = agents.variances(
+            problem, points.x, points.own_solution, jax.vmap(all_coefficients)(deviation)
+        )
+        return _squared_norm_error(slope_variance, noise_variances)
+    summed_coefficients = all_coefficients(jax.tree.map(agents.total, deviation))
+    slope_variance, *noise_variances = (
+        agents.variances(problem, points.mean, points.own_solution, summed_coefficients)
+        / agents.count**2
+    )
+    return _squared_norm_error(
+        slope_variance, [agents.count * variance for variance in noise_variances]
+    )
 
 
-def _squared(steep: jax.Array, floor: Sequence[jax.Array]) -> jax.Array:
-    return jnp.sqrt(steep + 3 * (sum(floor) / len(floor)) ** 2)
+def _squared_norm_error(
+    slope_variance: jax.Array, noise_variances: Sequence[jax.Array]
+) -> jax.Array:
+    return jnp.sqrt(slope_variance + 3 * (sum(noise_variances) / len(noise_variances)) ** 2)
 
 
-def _alone(own: Objectives, x: Tree, y: Tree, asked: Asked) -> jax.Array:
+def _agent_variances(
+    objectives: Objectives, x: Tree, y: Tree, coefficients: DifferentialCoefficients
+) -> jax.Array:
     """Return the variances of one agent with a personal lower level or none."""
-    if own.lower is None:
-        return _variances(own, x, y, asked, Adjoint())
-    known = jax.vmap(lambda one: _adjoint(Own(own), x, y, one))(asked)
-    return _variances(own, x, y, asked, known)
+    if objectives.lower is None:
+        return _variances(objectives, x, y, coefficients, Adjoint())
+    adjoints = jax.vmap(lambda row: _adjoint(AgentOracle(objectives), x, y, row))(coefficients)
+    return _variances(objectives, x, y, coefficients, adjoints)
 
 
-def _adjoint(oracle: Oracle, x: Tree, y: Tree, asked: Asked) -> Adjoint:
+def _adjoint(oracle: Oracle, x: Tree, y: Tree, coefficients: DifferentialCoefficients) -> Adjoint:
     f_y = lambda x, y: oracle.upper(x, y)[1]
     product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
-    small = tolerance(pytrees.norm(y).dtype)
-    solve = lambda b: conjugate_gradient(product, b, CG_STEPS, small)[0]
+    step_tolerance = tolerance(pytrees.norm(y).dtype)
+    solve = lambda b: conjugate_gradient(product, b, CG_STEPS, step_tolerance)[0]
     z = solve(f_y(x, y))
-    a = solve(jax.jvp(lambda x: oracle.lower(x, y), (x,), (asked.v,))[1])
+    a = solve(jax.jvp(lambda x: oracle.lower(x, y), (x,), (coefficients.v,))[1])
 
     def slope(x: Tree, y: Tree) -> Tree:
         """Return f_y - g_yy z, with z fixed."""
-        bent = jax.jvp(lambda y: oracle.lower(x, y), (y,), (z,))[1]
-        return pytrees.sub(f_y(x, y), bent)
+        hessian_product = jax.jvp(lambda y: oracle.lower(x, y), (y,), (z,))[1]
+        return pytrees.sub(f_y(x, y), hessian_product)
 
-    moved = jax.jvp(slope, (x, y), (asked.v, pytrees.scale(-1.0, a)))[1]
-    return Adjoint(z, a, solve(pytrees.axpy(asked.alpha, f_y(x, y), pytrees.add(moved, asked.u))))
+    change = jax.jvp(slope, (x, y), (coefficients.v, pytrees.scale(-1.0, a)))[1]
+    return Adjoint(
+        z,
+        a,
+        solve(pytrees.axpy(coefficients.alpha, f_y(x, y), pytrees.add(change, coefficients.u))),
+    )
 
 
-def _variances(own: Objectives, x: Tree, y: Tree, asked: Asked, known: Adjoint) -> jax.Array:
+def _variances(
+    objectives: Objectives,
+    x: Tree,
+    y: Tree,
+    coefficients: DifferentialCoefficients,
+    adjoint: Adjoint,
+) -> jax.Array:
     """Return, for each q, the variance of the mean of one agent's influences."""
 
-    def one(asked: Asked, known: Adjoint) -> jax.Array:
-        if own.lower is None:
-            return own.valid.variance(lambda x, y, rows: _along(own.upper, x, y, rows, asked), x, y)
-        way = asked.v, pytrees.scale(-1.0, known.a)
+    def influence_variance(coefficients: DifferentialCoefficients, adjoint: Adjoint) -> jax.Array:
+        if objectives.lower is None:
+            return objectives.valid.variance(
+                lambda x, y, rows: _directional_change(objectives.upper, x, y, rows, coefficients),
+                x,
+                y,
+            )
+        tangent = coefficients.v, pytrees.scale(-1.0, adjoint.a)
 
         def upper(x: Tree, y: Tree, rows: Tree) -> jax.Array:
-            value, change = jax.jvp(lambda x, y: own.upper(x, y, rows), (x, y), way)
-            return asked.alpha * value + change
+            value, change = jax.jvp(lambda x, y: objectives.upper(x, y, rows), (x, y), tangent)
+            return coefficients.alpha * value + change
 
         def lower(x: Tree, y: Tree, rows: Tree) -> jax.Array:
-            g_y = lambda x, y: jax.grad(own.lower, 1)(x, y, rows)
-            value, change = jax.jvp(g_y, (x, y), way)
-            return -pytrees.dot(known.z, change) - pytrees.dot(known.b, value)
+            g_y = lambda x, y: jax.grad(objectives.lower, 1)(x, y, rows)
+            value, change = jax.jvp(g_y, (x, y), tangent)
+            return -pytrees.dot(adjoint.z, change) - pytrees.dot(adjoint.b, value)
 
-        return own.valid.variance(upper, x, y) + own.train.variance(lower, x, y)
+        return objectives.valid.variance(upper, x, y) + objectives.train.variance(lower, x, y)
 
-    return jax.vmap(one)(asked, known)
+    return jax.vmap(influence_variance)(coefficients, adjoint)
 
 
-def _along(loss: Loss, x: Tree, y: Tree, rows: Tree, asked: Asked) -> jax.Array:
-    value, change = jax.jvp(lambda x: loss(x, y, rows), (x,), (asked.v,))
-    return asked.alpha * value + change
+def _directional_change(
+    loss: Loss, x: Tree, y: Tree, rows: Tree, coefficients: DifferentialCoefficients
+) -> jax.Array:
+    value, change = jax.jvp(lambda x: loss(x, y, rows), (x,), (coefficients.v,))
+    return coefficients.alpha * value + change
 
 
 def _directions(number: int, shape: Tree) -> list[Tree]:

@@ -23,58 +23,58 @@ MEASURES = (
 RULE = re.compile(r"\s*(?P<sign><=|>=)\s*(?P<value>\S+)\s*")
 
 
-def checked(
-    stop: Stop | None, own: Collection[str] = (), links: Links | None = None
+def check_stop(
+    stop: Stop | None, metrics: Collection[str] = (), links: Links | None = None
 ) -> dict[str, float | str]:
-    """Check the names and values of `stop`; `own` are the user's metrics.
+    """Check the names and values of `stop`; `metrics` are the user's metrics.
 
     `links` are those of the network; without links, seconds and joules on them are unknown.
     """
     if not isinstance(stop, Mapping | None):
         raise TypeError(f'stop = {stop!r}: give a dict such as {{"metric": 0.001}}')
-    known = (*MEASURES, *COSTS, *ON_LINKS, *own)
-    for name, given in (stop or {}).items():
+    known = (*MEASURES, *COSTS, *ON_LINKS, *metrics)
+    for name, rule in (stop or {}).items():
         if name not in known:
             raise ValueError(f"stop: no measure or cost {name!r}; {did_you_mean(name, known)}")
         if name == "network_seconds" and links is None:
             raise ValueError(f"stop: {name} needs a network with links, as in with_links(rate=1e6)")
         if name == "joules" and (links is None or links.joules_per_bit is None):
             raise ValueError("stop: joules needs a network with links that have joules_per_bit")
-        sign, value = _rule(name, given)
+        sign, value = _rule(name, rule)
         if name in (*COSTS, *ON_LINKS) and (sign, value > 0) != (">=", True):
-            raise ValueError(f"stop: {name} = {given!r}; a cost ends a run at a number above 0")
+            raise ValueError(f"stop: {name} = {rule!r}; a cost ends a run at a number above 0")
     return dict(stop or {})
 
 
-def reached(stop: Stop, entry: Mapping[str, float]) -> str:
+def stop_reason(stop: Stop, entry: Mapping[str, float]) -> str:
     """Return why the run ends at this evaluation; "" if it continues."""
-    for name, given in stop.items():
-        sign, value = _rule(name, given)
-        now = sum(entry[call] for call in CALLS) if name == "calls" else entry[name]
-        if now <= value if sign == "<=" else now >= value:
-            return f"stopped at round {entry['round']:.0f}: {name} {now:.4g} {sign} {value:g}"
+    for name, rule in stop.items():
+        sign, value = _rule(name, rule)
+        value_now = sum(entry[call] for call in CALLS) if name == "calls" else entry[name]
+        if value_now <= value if sign == "<=" else value_now >= value:
+            return f"stopped at round {entry['round']:.0f}: {name} {value_now:.4g} {sign} {value:g}"
     return ""
 
 
 def first_reached(target: Stop, entries: Sequence[Mapping[str, float]]) -> int | None:
     """Return the index of the first evaluation that reaches a target, or None."""
-    return next((i for i, entry in enumerate(entries) if reached(target, entry)), None)
+    return next((i for i, entry in enumerate(entries) if stop_reason(target, entry)), None)
 
 
-def measures_of(stop: Stop) -> dict[str, float | str]:
+def without_budgets(stop: Stop) -> dict[str, float | str]:
     """Return `stop` without its budgets."""
     return {name: value for name, value in stop.items() if name not in (*COSTS, *ON_LINKS)}
 
 
-def _rule(name: str, given: float | str) -> tuple[str, float]:
+def _rule(name: str, stated: float | str) -> tuple[str, float]:
     """Return the comparison sign and the number."""
-    sign, text = ">=" if name in (*COSTS, *ON_LINKS) else "<=", given
-    if isinstance(given, str) and (rule := RULE.fullmatch(given)):
+    sign, text = ">=" if name in (*COSTS, *ON_LINKS) else "<=", stated
+    if isinstance(stated, str) and (rule := RULE.fullmatch(stated)):
         sign, text = rule["sign"], rule["value"]
     try:
         value = math.nan if isinstance(text, bool) else float(text)
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f'stop: {name} = {given!r}; give a finite number, or text as ">= 0.9"')
+        raise ValueError(f'stop: {name} = {stated!r}; give a finite number, or text as ">= 0.9"')
     return sign, value

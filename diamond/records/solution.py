@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.pytrees import Tree, named
+from ..core.pytrees import Tree, named_leaves
 from ..problem import Problem
 from .run_data import RunData
 
@@ -29,7 +29,7 @@ def entry_names(problem: Problem) -> dict[str, Any]:
 
 def shown(x: Tree, names: tuple[str, ...] | None) -> dict[str, Any]:
     """Describe x of one agent: its size, and its entries by leaf if they can be shown."""
-    leaves = {name: np.asarray(leaf) for name, leaf in named(x).items()}
+    leaves = {name: np.asarray(leaf) for name, leaf in named_leaves(x).items()}
     size = sum(leaf.size for leaf in leaves.values())
     found: dict[str, Any] = {"size": size}
     if size <= (FEW if names is None else MANY):

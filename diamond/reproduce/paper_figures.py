@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.trial_cache import Trial, score
+from ..tuning.trial_cache import Trial, score
 from . import paper_trials
 from .paper_case import Case, Scale
 from .paper_methods import METHODS

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..engine.trial_cache import Trial, Wanted, remembered
+from ..tuning.trial_cache import Trial, TrialRequest, cached_trials
 from .paper_case import Case, Constants, Scale
 
 
@@ -23,8 +23,8 @@ def run(
     If `frozen` is true, x does not move.
     """
     fixed: dict[str, Any] = case.describe(scale) | {"method": method, "frozen": frozen}
-    wanted = [
-        Wanted(
+    requests = [
+        TrialRequest(
             case.algorithm(method, constants, frozen),
             seed,
             fixed | {"constants": constants, "seed": seed},
@@ -33,7 +33,7 @@ def run(
     ]
     problem = lambda: case.problem(scale, folder)
     sizes = scale.rounds, scale.every
-    found = remembered(problem, case.network(), wanted, *sizes, memory, on_trial)
+    found = cached_trials(problem, case.network(), requests, *sizes, memory, on_trial)
     return [
         {"case": fixed, "constants": list(constants), "seed": seed}
         | {key: value for key, value in trial.items() if key != "about"}

@@ -7,9 +7,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..engine.trial_cache import Trial, score
 from ..tuning import successive_halving
 from ..tuning.successive_halving import Rung, mean_loss, split_by_candidate
+from ..tuning.trial_cache import Trial, score
 from . import paper_trials
 from .paper_case import PUBLISHED, Case, Constants, Scale
 from .paper_methods import METHODS, MOMENTUM

@@ -149,7 +149,7 @@ def _agent(problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius
         return _probe(problem, centre, pytrees.add(centre, away), key, radius)
 
     def batched(key: jax.Array) -> jax.Array:
-        where = problem.train.somewhere(key)
+        where = problem.train.choose_batch(key)
         return lanczos(hessian(problem, solved, where), pytrees.normal(key, y)).largest
 
     probes = jax.random.split(key, PROBES), jnp.arange(PROBES)

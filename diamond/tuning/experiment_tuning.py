@@ -7,16 +7,16 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from ..config.components import Part, table
-from ..config.experiment_file import Experiment, parsed, read
+from ..config.components import Component, as_table
+from ..config.experiment_file import Experiment, parse_file, validate
 from ..config.validation_errors import BadExperiment, Mistake
-from ..engine.trial_cache import Trial, Wanted, remembered, score
-from ..experiment.folder_names import apart
-from ..experiment.jobs import build, precision
+from ..experiment.folder_names import make_unique
+from ..experiment.jobs import build_problem, use_precision
 from ..problem import Problem
 from ..records.checkpoint import replace
 from .experiment_grid import Setting, Table, grid
 from .successive_halving import Result, Rung, best, split_by_candidate, tune
+from .trial_cache import Trial, TrialRequest, cached_trials, score
 
 FIRST = 100  # first seed of the trials; seeds of the experiment are skipped
 TUNED = "tuned.toml"  # in the folder of a tuning: the experiment with the best settings
@@ -49,7 +49,7 @@ class Tuning:
         """
         budget = [Rung(self.experiment.rounds, len(self.seeds))]
         run_trials = partial(self._run_trials, on_trial)
-        with precision(self.experiment):
+        with use_precision(self.experiment):
             return {
                 label: tune(settings, run_trials, self.seeds, budget, late_loss)
                 for label, settings in self.settings.items()
@@ -60,7 +60,7 @@ class Tuning:
         tables = [best(tried).candidate.table for tried in results.values()]
         path = self.path / TUNED
         tuned = self._with(tables, f"{self.experiment.name}-tuned")
-        replace(path, tuned.toml(self.path).encode())
+        replace(path, tuned.to_toml(self.path).encode())
         return path
 
     def _run_trials(
@@ -75,16 +75,16 @@ class Tuning:
         trials: list[list[Trial]] = [[] for _ in settings]
         for network in tried.network:
 
-            def wanted(part: Part, seed: int) -> Wanted:
+            def trial_request(part: Component, seed: int) -> TrialRequest:
                 one = {"network": [network], "algorithm": [part], "seed": [seed], "rounds": rounds}
                 single = tried.model_copy(update=one)
-                about = {"experiment": single.toml(self.path), "sources": single.sources}
-                return Wanted(part.build(), seed, about)
+                about = {"experiment": single.to_toml(self.path), "sources": single.sources}
+                return TrialRequest(part.build(), seed, about)
 
-            found = remembered(
+            found = cached_trials(
                 lambda: self.problem,
                 network.build(),
-                [wanted(part, seed) for part in tried.algorithm for seed in seeds],
+                [trial_request(part, seed) for part in tried.algorithm for seed in seeds],
                 rounds,
                 tried.every,
                 self.path / "trials",
@@ -99,19 +99,19 @@ class Tuning:
 
     def _with(self, tables: list[Table], name: str) -> Experiment:
         raw = self.raw | {"algorithm": tables, "name": name}
-        return read(raw, self.source.parent, str(self.source))
+        return validate(raw, self.source.parent, str(self.source))
 
 
 def tuning(path: Path, changes: list[str], out: Path, seeds: int) -> Tuning:
     """Plan the tuning of the experiment at `path`; raises `BadExperiment`."""
-    raw = parsed(path, changes)
-    experiment = read(raw, path.parent, str(path))
+    raw = parse_file(path, changes)
+    experiment = validate(raw, path.parent, str(path))
     chosen = list(islice((s for s in count(FIRST) if s not in experiment.seed), seeds))
     given = raw["algorithm"] if isinstance(raw["algorithm"], list) else [raw["algorithm"]]
-    tables = [table(one, "name", "") for one in given]
-    labels = apart([one.get("label", one["name"]) for one in tables])
-    with precision(experiment):
-        problem = build(experiment, str(path))
+    tables = [as_table(one, "name", "") for one in given]
+    labels = make_unique([one.get("label", one["name"]) for one in tables])
+    with use_precision(experiment):
+        problem = build_problem(experiment, str(path))
         about = problem, experiment.network[0].build(), chosen[0], path.parent.absolute()
         settings = {label: grid(one, *about) for label, one in zip(labels, tables)}
     _check_equal_counts(settings, len(given) > 1, str(path))

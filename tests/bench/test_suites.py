@@ -63,7 +63,7 @@ def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
 
 def test_what_was_made_is_not_made_again(played, monkeypatch):
     found, pairs, folder = played
-    monkeypatch.setattr("diamond.engine.trial_cache.many", None)  # no run is left to make
+    monkeypatch.setattr("diamond.tuning.trial_cache.simulate_many", None)  # no run is left to make
     assert run_suite.run_suite(found, folder) == pairs
 
 

@@ -19,6 +19,6 @@ def test_keys_and_numbers_are_those_of_jax(wide):
         np.testing.assert_array_equal(np.stack(found, -1), jax.random.key_data(wanted))
         one = lambda key, count: jax.random.randint(key, (), 0, count)
         rows = jax.vmap(jax.vmap(one, (0, None)))(wanted, jnp.asarray(counts, jnp.int32))
-        drawn = host_random.below(found, counts[:, None])
+        drawn = host_random.randint_below(found, counts[:, None])
         np.testing.assert_array_equal(drawn, rows)
         assert drawn.dtype == rows.dtype

@@ -7,7 +7,7 @@ import jax
 import pytest
 
 import diamond
-from diamond.algorithms.parts.communication import Gossip, Tracking
+from diamond.algorithms.parts.communication_rules import Gossip, Tracking
 from diamond.core import pytrees
 
 pytestmark = pytest.mark.quick
@@ -32,7 +32,10 @@ def test_they_are_flattened_as_jax_does_it():
     ours, _ = pair(pytrees.pytree)
     theirs, _ = pair(jax.tree_util.register_dataclass)
     one, two = ours({"b": 1.0, "a": (2.0,)}, "z"), theirs({"b": 1.0, "a": (2.0,)}, "z")
-    assert pytrees.named(one) == pytrees.named(two) and jax.tree.leaves(one) == [2.0, 1.0]
+    assert pytrees.named_leaves(one) == pytrees.named_leaves(two) and jax.tree.leaves(one) == [
+        2.0,
+        1.0,
+    ]
     assert jax.tree.map(lambda a: a + 1, one) == ours({"b": 2.0, "a": (3.0,)}, "z")
     assert jax.tree.structure(one) != jax.tree.structure(ours(one.x, "y"))
 

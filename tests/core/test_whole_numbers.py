@@ -13,7 +13,7 @@ from diamond.advice.recommendation import advise
 from diamond.config.validation_errors import BadExperiment
 from diamond.core.validation import as_int
 from diamond.engine import site_rehearsal
-from diamond.engine.many_runs import many, seeds_together
+from diamond.engine.many_runs import simulate_many, simulate_seeds
 
 pytestmark = pytest.mark.quick
 
@@ -37,9 +37,9 @@ TAKERS = {
     "every": lambda n: simulated(every=n),
     "seed": lambda n: simulated(seed=n),
     "batch": lambda n: diamond.simulate(quad(), ring(4), diamond.dsgd(0.1, 0.1, n), 2),
-    "many: rounds": lambda n: many(quad(), ring(4), [(DSGD, 0)], n),
-    "many: seed": lambda n: many(quad(), ring(4), [(DSGD, n)], 2),
-    "together: seed": lambda n: seeds_together([n], quad(), ring(4), DSGD, 2),
+    "many: rounds": lambda n: simulate_many(quad(), ring(4), [(DSGD, 0)], n),
+    "many: seed": lambda n: simulate_many(quad(), ring(4), [(DSGD, n)], 2),
+    "together: seed": lambda n: simulate_seeds([n], quad(), ring(4), DSGD, 2),
     "compare: seeds": lambda n: compared(n),
     "compare: seed": lambda n: compared([n]),
     "rehearse: rounds": lambda n: rehearsed(rounds=n),

@@ -8,8 +8,8 @@ from compiling import quickly
 from helpers import quad, ring
 
 import diamond
-from diamond.engine.many_runs import many
-from diamond.metrics.evaluations import dense_early, late, marks
+from diamond.engine.many_runs import simulate_many
+from diamond.metrics.evaluations import evaluation_rounds, geometric_rounds, late_rounds
 
 MARKS = [1, 2, 5, 12]
 
@@ -20,7 +20,7 @@ def test_it_is_what_simulate_measures(steps):
     alpha, beta = steps
     given = made, ring(4), [(diamond.gt_sgd(alpha, beta, batch=4), 1)], 20, MARKS
     with quickly():
-        (light,), (whole,) = many(*given, measure="loss"), many(*given)
+        (light,), (whole,) = simulate_many(*given, measure="loss"), simulate_many(*given)
     assert light.diverged is whole.diverged is None
     assert light.history["round"].tolist() == [0, *MARKS, 20] == whole.history["round"].tolist()
     for name in ("samples", "gradients", "hvps", "jvps", "bytes"):
@@ -32,14 +32,15 @@ def test_it_is_what_simulate_measures(steps):
 def test_one_that_diverges_ends_there():
     given = quad(), ring(4), [(diamond.gt_sgd(1e9, 0.2, batch=4), 1)], 20, MARKS
     with quickly():
-        (light,), (whole,) = many(*given, measure="loss"), many(*given)
+        (light,), (whole,) = simulate_many(*given, measure="loss"), simulate_many(*given)
     assert light.diverged is not None and whole.diverged is not None
     assert abs(light.diverged - whole.diverged) <= 12
 
 
 def test_evaluations_are_dense_early_or_all_late():
-    assert marks(3, 8) == {0, 3, 6, 8} and marks([2, 5, 9], 8) == {0, 2, 5, 8}
-    assert late(100) == [84, 88, 92, 96, 100] and late(3) == [3]
-    found = dense_early(1000, 72)
+    assert evaluation_rounds(3, 8) == {0, 3, 6, 8}
+    assert evaluation_rounds([2, 5, 9], 8) == {0, 2, 5, 8}
+    assert late_rounds(100) == [84, 88, 92, 96, 100] and late_rounds(3) == [3]
+    found = geometric_rounds(1000, 72)
     assert found[0] == 1 and found[-1] == 1000 and len(found) >= 50
     assert max(b / a for a, b in pairwise(found) if a > 10) < 1.2

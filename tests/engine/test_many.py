@@ -7,7 +7,7 @@ from compiling import diverge_unexplained, quickly
 import diamond
 from diamond import hypergradient, network
 from diamond.engine import many_runs as module
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.gallery import quadratic
 
 COMPARED = ("metric", "upper_loss", "stationarity", "consensus", "samples", "hvps", "bytes")
@@ -28,7 +28,7 @@ def lanes(monkeypatch):
 
 
 def run(problem, runs, batched, rounds=20, every=6, **options):
-    return many(problem, network.ring(3), runs, rounds, every, batched=batched, **options)
+    return simulate_many(problem, network.ring(3), runs, rounds, every, batched=batched, **options)
 
 
 def same(found, wanted):

@@ -8,7 +8,7 @@ import pytest
 from helpers import quad, ring
 
 import diamond
-from diamond.auto.loss_monitor import FACTOR, SHRINKS, smaller
+from diamond.auto.loss_monitor import FACTOR, MOST_SHRINKS, next_step_scale
 from diamond.engine import rollback_policy
 from diamond.engine.rollback_policy import RollbackPolicy
 from diamond.engine.round_program import Progress
@@ -51,9 +51,9 @@ def test_states_to_go_back_to_travel_by_name():
 
 def test_steps_shrink_so_often_and_no_more():
     factor, seen = 1.0, []
-    while (factor := smaller(factor)) is not None:
+    while (factor := next_step_scale(factor)) is not None:
         seen.append(factor)
-    np.testing.assert_allclose(seen, FACTOR ** np.arange(1, SHRINKS + 1))
+    np.testing.assert_allclose(seen, FACTOR ** np.arange(1, MOST_SHRINKS + 1))
 
 
 def test_numbers_shrink_with_the_run_and_count_what_was_lost():
@@ -66,7 +66,7 @@ def test_numbers_shrink_with_the_run_and_count_what_was_lost():
     for lost, rounds in ((30, 30), (12, 42)):
         steps.shorten(steps.scale * FACTOR, lost)
         steps.reestimate(jnp.stack([x] * 3), jnp.stack([y] * 3), 0, forget=True)
-        assert steps.resolved.numbers["lost"] == steps.memory["lost"].value == rounds
+        assert steps.resolved.values["lost"] == steps.memory["lost"].value == rounds
     assert alpha() == 0.4 * FACTOR**2 == 0.4 * steps.scale
 
 

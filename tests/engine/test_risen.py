@@ -12,7 +12,7 @@ from rising import rise_at
 
 import diamond
 from diamond.engine import many_runs as runtime
-from diamond.engine.many_runs import many, seeds_together
+from diamond.engine.many_runs import simulate_many, simulate_seeds
 
 ROUNDS, MARKS = 120, [20, 50, 60, 100]
 COSTS = ("samples", "gradients", "hvps", "jvps", "bytes")
@@ -70,7 +70,7 @@ def test_it_does_so_whatever_is_measured_and_where_divergence_would_stop_it():
     run, _ = undisturbed()
     stopping = diamond.simulate(problem(), *GIVEN, every=ROUNDS, on_divergence="stop")
     assert same_bits(stopping.state, run.state)
-    (light,) = many(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS, measure="loss")
+    (light,) = simulate_many(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS, measure="loss")
     like(light.history, run.history)
 
 
@@ -79,9 +79,9 @@ def test_it_does_so_whatever_is_measured_and_where_divergence_would_stop_it():
 def test_cut_over_devices_and_side_by_side_it_does_the_same():
     run, _ = undisturbed()
     like(diamond.simulate(problem(), *GIVEN, every=MARKS, devices=1).history, run.history)
-    (one,) = many(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS, batched=True)
+    (one,) = simulate_many(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS, batched=True)
     like(one.history, run.history)
-    (lane,) = seeds_together([0], problem(), *GIVEN, every=MARKS)
+    (lane,) = simulate_seeds([0], problem(), *GIVEN, every=MARKS)
     like(lane.history, run.history)
 
 
@@ -92,7 +92,7 @@ def like(history, wanted):
     np.testing.assert_allclose(history["upper_loss"], wanted["upper_loss"], rtol=1e-4)
 
 
-class Lanes(SimpleNamespace):
+class LaneBackend(SimpleNamespace):
     """Three runs side by side, of which the second has risen."""
 
     rerun, failed = np.array([False, True, False]), [None, None, 7]
@@ -114,11 +114,11 @@ def test_a_lane_that_has_risen_is_made_again_alone(monkeypatch):
         made.append((seed, options["on_divergence"]))
         return SimpleNamespace(history={"round": np.arange(9)})
 
-    monkeypatch.setattr(runtime, "_all", lambda *given: [(table, Lanes())])
+    monkeypatch.setattr(runtime, "_all", lambda *given: [(table, LaneBackend())])
     monkeypatch.setattr(runtime, "simulate", alone)
     runs = [(SOME, seed) for seed in (5, 6, 7)]
-    found = many(problem(), GIVEN[0], runs, ROUNDS, batched=True)
+    found = simulate_many(problem(), GIVEN[0], runs, ROUNDS, batched=True)
     assert [len(one.history["round"]) for one in found] == [2, 9, 2] and made == [(6, "stop")]
     assert [one.diverged for one in found] == [None, None, 7]
-    found = seeds_together([5, 6, 7], problem(), *GIVEN)
+    found = simulate_seeds([5, 6, 7], problem(), *GIVEN)
     assert [one is None for one in found] == [True, False, True] and made[1:] == made[:1]

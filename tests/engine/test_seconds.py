@@ -11,9 +11,9 @@ from helpers import ESTIMATORS, quad, ring
 
 import diamond
 from diamond.engine import driver, lanes
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.engine.round_program import WORK
-from diamond.hardware.memory import Fitted
+from diamond.hardware.memory import MemoryBoundedProgram
 
 COMPILING = "/jax/core/compile/"
 
@@ -53,22 +53,22 @@ def test_a_program_that_is_compiled_on_the_way_is_not_part_of_seconds(monkeypatc
 
 def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
     """The first round that draws for links takes longer, and no event of JAX reports it."""
-    calls, real = [], Fitted.__call__
+    calls, real = [], MemoryBoundedProgram.__call__
 
     def listen(self, *given, **named):
         if self.work == WORK:
             calls.append(int(given[-1]))  # the round to stop at
         return real(self, *given, **named)
 
-    monkeypatch.setattr(Fitted, "__call__", listen)
+    monkeypatch.setattr(MemoryBoundedProgram, "__call__", listen)
     algorithm = diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"])
     lossy = ring(4).through(diamond.network.channels.drops(0.1))
     with quickly():
         for network, before in ((ring(4), 0), (lossy, 1)):
             diamond.simulate(quad(), network, algorithm, 4, every=2)
             given = quad(), network, [(algorithm, 0)], 4, [2, 4]
-            many(*given, measure="loss")
-            many(*given, batched=True)
+            simulate_many(*given, measure="loss")
+            simulate_many(*given, batched=True)
             assert calls == [before, 2, 4] * 3
             calls.clear()
 
@@ -78,5 +78,5 @@ def test_nor_is_it_where_several_runs_share_programs(monkeypatch):
     given = quad(), ring(4), runs, 30, [5, 30]
     with clock_of_the_compiler(monkeypatch):
         kinds = {"measure": "loss"}, {"batched": False}, {"batched": True}
-        found = [outcome for options in kinds for outcome in many(*given, **options)]
+        found = [outcome for options in kinds for outcome in simulate_many(*given, **options)]
     assert [outcome.history["seconds"].tolist() for outcome in found] == [[0, 0, 0]] * 6

@@ -9,10 +9,10 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.core.cost_counter import total
 from diamond.core.sampling import key
-from diamond.engine.many_runs import many
-from diamond.engine.multi_device import Spmd
-from diamond.engine.round_program import start
-from diamond.engine.simulate import check
+from diamond.engine.many_runs import simulate_many
+from diamond.engine.multi_device import MultiDevice
+from diamond.engine.round_program import initial_progress
+from diamond.engine.simulate import check_arguments
 from diamond.engine.site_rehearsal import rehearse
 
 NETWORK, ROUNDS, BATCH = ring(AGENTS), 12, 6
@@ -38,8 +38,8 @@ def test_every_runtime_and_restart_goes_the_same_way():
     with quickly():
         cut = []
         for devices in (1, 2):
-            place = Spmd(problem, NETWORK, BATCH, "blocks", devices)
-            first = place.place(start(METHOD, *problem.start(0), AGENTS))
+            place = MultiDevice(problem, NETWORK, BATCH, "blocks", devices)
+            first = place.place(initial_progress(METHOD, *problem.start(0), AGENTS))
             after, _ = place.run_until(METHOD, key(0), first, ROUNDS)
             cut.append(place.whole((after.state.x, after.state.y, after.spent)))
         sites = rehearse([endless(agents=1)] * AGENTS, NETWORK, METHOD, ROUNDS)
@@ -49,7 +49,7 @@ def test_every_runtime_and_restart_goes_the_same_way():
     np.testing.assert_allclose(
         np.concatenate([flat(o) for o in own]), flat((whole.x, whole.y)), atol=1e-12
     )
-    (batched,) = many(problem, NETWORK, [(METHOD, 0)], ROUNDS, every=6, batched=True)
+    (batched,) = simulate_many(problem, NETWORK, [(METHOD, 0)], ROUNDS, every=6, batched=True)
     np.testing.assert_allclose(
         batched.history["upper_loss"], whole.history["upper_loss"], rtol=1e-9
     )
@@ -83,7 +83,7 @@ def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
 
 def test_a_method_on_all_rows_takes_a_large_batch():
     method = diamond.interact(alpha=0.05, beta=0.1, hypergradient=hg.conjugate_gradient(2))
-    check(endless(large=40), NETWORK, method, 5, 5, "blocks")
+    check_arguments(endless(large=40), NETWORK, method, 5, 5, "blocks")
     with quickly():
         found = end(endless(large=40), NETWORK, method, 5)
     assert (total(found.spent)[:, 0] == 5 * 4 * 40).all()  # xi, zeta, zeta_0, and one for g_yy

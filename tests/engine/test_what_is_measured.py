@@ -8,7 +8,7 @@ from compiling import quickly
 from helpers import quad, ring
 
 import diamond
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.metrics.measures import parse_measures
 
 GIVEN = dict(alpha=0.05, beta=0.2, batch=3)
@@ -72,7 +72,7 @@ def test_lanes_and_devices_measure_the_same(measure, level):
     algorithm = method(batch=3)
     given = dict(every=3, measure=measure)
     alone = diamond.simulate(problem, ring(4), algorithm, 6, **given).history
-    (lane,) = many(problem, ring(4), [(algorithm, 0)], 6, batched=True, **given)
+    (lane,) = simulate_many(problem, ring(4), [(algorithm, 0)], 6, batched=True, **given)
     sharded = diamond.simulate(problem, ring(4), algorithm, 6, devices=1, **given).history
     for other in (lane.history, sharded):
         assert set(other) == set(alone)
@@ -84,7 +84,7 @@ def test_the_lower_level_is_not_solved_where_nothing_needs_it(monkeypatch):
     def refuse(*given, **named):
         raise AssertionError("the lower level was solved")
 
-    monkeypatch.setattr("diamond.metrics.lower_solution.newton", refuse)
+    monkeypatch.setattr("diamond.metrics.lower_solution.solve_newton", refuse)
     monkeypatch.setattr("diamond.metrics.lower_solution.solve", refuse)
     jax.clear_caches()
     found = run("cheap")

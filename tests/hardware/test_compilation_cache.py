@@ -11,7 +11,7 @@ from helpers import ESTIMATORS, build, quad, ring
 import diamond
 from diamond.cli import progress_bars
 from diamond.hardware import compilation_cache
-from diamond.hardware.memory import Fitted
+from diamond.hardware.memory import MemoryBoundedProgram
 
 SCRIPT = """
 import jax, sys
@@ -48,7 +48,7 @@ def test_programs_are_kept_unless_one_variable_says_otherwise(tmp_path):
 def test_a_home_that_cannot_be_written_to_is_no_trouble(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(compilation_cache.VARIABLE, str(tmp_path / "file" / "cache"))
-    compilation_cache.compile_cache()
+    compilation_cache.enable_compile_cache()
     assert compilation_cache._on == []
 
 
@@ -67,7 +67,7 @@ def test_what_measures_is_compiled_beside_the_rounds_and_said(monkeypatch):
     """The background thread has it before the first evaluation asks; nothing is compiled twice."""
     unmeasured(monkeypatch)
     begun, fitted = [], []
-    begin, fit = Fitted.begin, Fitted._fit
+    begin, fit = MemoryBoundedProgram.start_compiling, MemoryBoundedProgram._fit_group_size
 
     def spied(self, *given, **named):
         begun.append(self.work)
@@ -77,8 +77,8 @@ def test_what_measures_is_compiled_beside_the_rounds_and_said(monkeypatch):
         fitted.append((self.work, found is not None))
         return fit(self, given, named, found)
 
-    monkeypatch.setattr(Fitted, "begin", spied)
-    monkeypatch.setattr(Fitted, "_fit", fits)
+    monkeypatch.setattr(MemoryBoundedProgram, "start_compiling", spied)
+    monkeypatch.setattr(MemoryBoundedProgram, "_fit_group_size", fits)
     said = []
     options = dict(alpha=0.05, beta=0.2, batch=3, hypergradient=ESTIMATORS["exact"])
     with quickly():
@@ -90,7 +90,7 @@ def test_what_measures_is_compiled_beside_the_rounds_and_said(monkeypatch):
 
 
 def test_lines_say_what_goes_on_before_the_first_evaluation(capsys):
-    board = progress_bars.Lines(["a"], 10)
+    board = progress_bars.LineDisplay(["a"], 10)
     board.begin("a", 10)
     for stage in ("compiling", "running"):
         board.stage("a", stage)

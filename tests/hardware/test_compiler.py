@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.hardware.compiler import BRIEF, PLAIN, ROUNDS, _known, compile_fast, compiled
+from diamond.hardware.compiler import (
+    FAST_COMPILE_OPTIONS,
+    ROUND_OPTIONS,
+    UNFUSED_OPTIONS,
+    _supported_options,
+    compile_fast,
+    compile_program,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -25,17 +32,20 @@ def test_what_works_on_little_has_a_program_of_its_own():
 
 
 def test_inside_another_program_it_is_a_part_of_that():
-    program = compiled()(squares)
+    program = compile_program()(squares)
     found = jax.jit(lambda a: program(a) + jax.grad(program)(a).sum())(np.ones(3))
     tanh = np.tanh(1)
     np.testing.assert_allclose(found, 3 * (tanh**2 + 2 * tanh * (1 - tanh**2)), rtol=1e-12)
 
 
 def test_options_that_this_jax_does_not_know_are_left_out():
-    assert _known(**BRIEF) == BRIEF and _known(**PLAIN) == PLAIN
-    assert _known(**ROUNDS["gpu"]) == ROUNDS["gpu"]
-    assert _known(xla_gpu_command_buffer_scheduling_mode="SIDEWAYS") == {}
-    assert _known(xla_backend_optimization_level=0, xla_that_never_was=1) == {
+    assert (
+        _supported_options(**FAST_COMPILE_OPTIONS) == FAST_COMPILE_OPTIONS
+        and _supported_options(**UNFUSED_OPTIONS) == UNFUSED_OPTIONS
+    )
+    assert _supported_options(**ROUND_OPTIONS["gpu"]) == ROUND_OPTIONS["gpu"]
+    assert _supported_options(xla_gpu_command_buffer_scheduling_mode="SIDEWAYS") == {}
+    assert _supported_options(xla_backend_optimization_level=0, xla_that_never_was=1) == {
         "xla_backend_optimization_level": 0
     }
 
@@ -49,7 +59,10 @@ def test_beside_an_accelerator_what_runs_a_few_times_runs_on_the_processor(monke
 
     key, a = jax.device_put((jax.random.key(0), jnp.arange(3.0)), accelerator)
     expected = 2 * jax.random.normal(jax.random.key(0), (3,)) + np.arange(3.0) * 7
-    short, long = compile_fast("times", small=100)(drawn), compiled("times", small=100)(drawn)
+    short, long = (
+        compile_fast("times", small=100)(drawn),
+        compile_program("times", small=100)(drawn),
+    )
     found = short(key, a, np.float64(7), times=2)
     assert isinstance(found, np.ndarray) and list(short.programs) == [("cpu", True)]
     np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -11,12 +11,12 @@ import time
 import pytest
 
 from diamond.hardware import compilation_cache, program_cache
-from diamond.hardware.program_cache import first_alone
+from diamond.hardware.program_cache import compile_once
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(compilation_cache, "_on", [tmp_path])
+    monkeypatch.setattr(compilation_cache, "_enabled", [tmp_path])
     monkeypatch.setattr(program_cache, "_compiled", set())
     return tmp_path
 
@@ -34,8 +34,8 @@ def test_the_others_wait_for_the_first_and_then_all_go_at_once(folder):
         together.wait()  # both of them are inside
         order.append("other")
 
-    threads = [threading.Thread(target=first_alone, args=("p", first))]
-    threads += [threading.Thread(target=first_alone, args=("p", other)) for _ in range(2)]
+    threads = [threading.Thread(target=compile_once, args=("p", first))]
+    threads += [threading.Thread(target=compile_once, args=("p", other)) for _ in range(2)]
     threads[0].start()
     begun.wait(30)
     for thread in threads[1:]:
@@ -55,18 +55,18 @@ def test_nobody_waits_for_one_that_is_dead_and_not_long_for_one_that_hangs(folde
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         monkeypatch.setattr(program_cache, "PATIENCE", 0.2)
-        assert first_alone("p", lambda: 1) == 1  # while the other hangs
+        assert compile_once("p", lambda: 1) == 1  # while the other hangs
         monkeypatch.setattr(program_cache, "PATIENCE", 1e9)
-        assert first_alone("p", lambda: 1) == 1  # compiled: nothing to wait for
+        assert compile_once("p", lambda: 1) == 1  # compiled: nothing to wait for
         os.kill(process.pid, signal.SIGKILL)
     monkeypatch.setattr(program_cache, "_compiled", set())
-    assert first_alone("p", lambda: 2) == 2 and not path.exists()
+    assert compile_once("p", lambda: 2) == 2 and not path.exists()
 
 
 def test_what_fails_lets_go_and_without_a_cache_nothing_is_locked(folder, monkeypatch):
     with pytest.raises(ZeroDivisionError):
-        first_alone("p", lambda: 1 // 0)
+        compile_once("p", lambda: 1 // 0)
     with (folder / "p.lock").open() as stream:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    monkeypatch.setattr(compilation_cache, "_on", [])
-    assert first_alone("q", lambda: 3) == 3 and not (folder / "q.lock").exists()
+    monkeypatch.setattr(compilation_cache, "_enabled", [])
+    assert compile_once("q", lambda: 3) == 3 and not (folder / "q.lock").exists()

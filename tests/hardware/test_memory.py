@@ -17,17 +17,17 @@ from typer.testing import CliRunner
 import diamond
 from diamond import cli, hypergradient, network
 from diamond.engine.forecast import forecast
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.hardware import compilation_cache, memory
 from diamond.hardware.memory import (
-    SHARE,
+    USABLE_SHARE,
     Budget,
-    Fitted,
+    MemoryBoundedProgram,
     TooLarge,
-    available,
-    bytes_in_words,
-    even,
-    need,
+    available_memory,
+    even_group_size,
+    format_bytes,
+    memory_need,
 )
 
 AGENTS, BATCH = 6, 40
@@ -76,7 +76,7 @@ def whole(problem):
     with quickly(), compilations() as counts:
         needed = forecast(problem, RING, ALGORITHM, 6, every=3).memory
         run = diamond.simulate(problem, RING, ALGORITHM, 6, every=3)
-    assert counts["jit(run_rounds)"] == counts["jit(survey)"] == 1  # analysed, tried and run
+    assert counts["jit(run_rounds)"] == counts["jit(measure_all)"] == 1  # analysed, tried and run
     return run, needed
 
 
@@ -116,7 +116,7 @@ def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whol
         said,
     )
     total, held, there = map(float, re.findall(r"([\d.]+) kB", said))
-    assert held < there < total and there == float(bytes_in_words(whole[1] // 7).split()[0])
+    assert held < there < total and there == float(format_bytes(whole[1] // 7).split()[0])
     assert not seen
 
 
@@ -132,7 +132,7 @@ def test_on_more_devices_each_needs_less(problem):
     )
     with quickly(), compilations() as counts:
         one, three = needed(1), needed(3)
-        assert counts["jit(_advance)"] == counts["jit(survey)"] == 2
+        assert counts["jit(_advance)"] == counts["jit(measure_all)"] == 2
         assert three < 0.8 * one
         limit = (one + three) // 2
         assert needed(3, limit) == three
@@ -148,9 +148,9 @@ def test_runs_side_by_side_become_fewer(problem):
     with quickly(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         given = problem, RING, runs, 4, 4
-        free = many(*given, batched=True)
+        free = simulate_many(*given, batched=True)
         needed = forecast(problem, RING, ALGORITHM, 4).memory
-        tight = many(*given, batched=True, memory=3 * needed // 5, on_run=done.append)
+        tight = simulate_many(*given, batched=True, memory=3 * needed // 5, on_run=done.append)
     assert done == [1, 2]
     for one, other in zip(free, tight):
         for name in ("metric", "upper_loss", "samples"):
@@ -160,29 +160,29 @@ def test_runs_side_by_side_become_fewer(problem):
 @pytest.mark.quick
 def test_a_program_needs_what_xla_says():
     def squares(a, size):
-        return memory.grouped(lambda a: jnp.tanh(a @ a), size)(a)
+        return memory.map_in_groups(lambda a: jnp.tanh(a @ a), size)(a)
 
     a = jnp.ones((6, 20, 20))
     program = jax.jit(squares, static_argnames="size")
-    fitted = Fitted(program, 6, Budget(jax.devices()[:1], 10**6), "it", "less")
+    fitted = MemoryBoundedProgram(program, 6, Budget(jax.devices()[:1], 10**6), "it", "less")
     np.testing.assert_allclose(fitted(a), np.tanh(np.full((6, 20, 20), 20.0)))
-    account = need(program.lower(a, size=6).compile())
-    assert fitted.need == sum(account) and account.held == a.nbytes
+    account = memory_need(program.lower(a, size=6).compile())
+    assert fitted.memory_need == sum(account) and account.held == a.nbytes
 
 
 def test_an_accelerator_has_a_share_of_what_it_says():
     device = SimpleNamespace(
         process_index=0, platform="gpu", memory_stats=lambda: {"bytes_limit": 1000}
     )
-    assert Budget([device, device]).left(100) == SHARE * 1000 - 100
+    assert Budget([device, device]).left(100) == USABLE_SHARE * 1000 - 100
     silent = SimpleNamespace(process_index=0, platform="gpu", memory_stats=lambda: None)
     assert Budget([silent]).left(100) is None
-    assert Budget([device, silent]).left(0) == SHARE * 1000
+    assert Budget([device, silent]).left(0) == USABLE_SHARE * 1000
     assert Budget([silent], 500).left(100) == 400
 
 
 def test_cores_share_the_memory_of_their_machine(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 8000)
+    monkeypatch.setattr(memory, "available_memory", lambda: 8000)
     assert Budget(jax.devices("cpu")[:1]).left(100) == 8000  # what is held is taken already
     assert Budget(jax.devices("cpu")[:4]).left(100) == 2000
 
@@ -204,17 +204,17 @@ def machine(root, meminfo, cgroup="0::/job\n"):
 
 def test_a_machine_has_what_it_says_or_what_its_control_group_leaves(tmp_path):
     plenty = "MemTotal:       99 kB\nMemAvailable:   50 kB\nHugePages_Total:       0\n"
-    assert available(machine(tmp_path / "a", plenty)) == 3000 - 2500 + 1200
-    assert available(machine(tmp_path / "b", plenty, "4:memory:/old\n")) == 50 * 1024
-    assert available(machine(tmp_path / "c", plenty.replace("50", "1"))) == 1024
-    assert available(tmp_path / "nothing") is None
-    assert (available() or 0) > 0 or not memory.Path("/proc/meminfo").exists()
+    assert available_memory(machine(tmp_path / "a", plenty)) == 3000 - 2500 + 1200
+    assert available_memory(machine(tmp_path / "b", plenty, "4:memory:/old\n")) == 50 * 1024
+    assert available_memory(machine(tmp_path / "c", plenty.replace("50", "1"))) == 1024
+    assert available_memory(tmp_path / "nothing") is None
+    assert (available_memory() or 0) > 0 or not memory.Path("/proc/meminfo").exists()
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize(("agents", "most", "size"), [(12, 5, 4), (12, 6, 6), (7, 3, 3), (7, 1, 1)])
 def test_groups_are_even_where_they_can_be(agents, most, size):
-    assert even(agents, most) == size
+    assert even_group_size(agents, most) == size
 
 
 @pytest.mark.quick
@@ -223,14 +223,14 @@ def test_groups_are_even_where_they_can_be(agents, most, size):
     [(12, "12 bytes"), (3400, "3.4 kB"), (999_600, "1 MB"), (1.234e9, "1.23 GB"), (5e12, "5 TB")],
 )
 def test_bytes_in_words(count, said):
-    assert bytes_in_words(count) == said
+    assert format_bytes(count) == said
 
 
 def test_the_command_refuses_what_does_not_fit(tmp_path, monkeypatch):
     (tmp_path / "small.toml").write_text(TOML)
     unchecked(monkeypatch)
-    monkeypatch.setattr(memory, "available", lambda: 0)
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(memory, "available_memory", lambda: 0)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     words = ["--set", "seed=[0, 1]", "--out", str(tmp_path / "runs")]
     with quickly():
         found = CliRunner().invoke(cli.app, ["compare", str(tmp_path / "small.toml"), *words])

@@ -14,7 +14,7 @@ from compiling import quickly
 from helpers import quad, ring
 
 import diamond
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 
 CHAIN = diamond.hypergradient.neumann(3, 1.6)
 MINE = diamond.diamond(alpha=0.05, beta=0.2, eta=0.5, gamma=0.5, batch=3, hypergradient=CHAIN)
@@ -58,7 +58,7 @@ def test_a_terminal_shows_stages_and_rounds_of_each_run():
         pause = lambda stage: time.sleep(0.6 if stage == "compiling" else 0)  # a refresh or two
         diamond.simulate(*GIVEN, 6, every=3, on_stage=pause)
         diamond.compare(quad(), ring(4), {"mine": MINE}, 6, seeds=2, every=3)
-        many(quad(), ring(4), [(MINE, 0), (MINE, 1)], 6, 3)
+        simulate_many(quad(), ring(4), [(MINE, 0), (MINE, 1)], 6, 3)
     assert "run compiling" in text[0] and "6/6" in text[0]
     assert "mine-seed0" in text[0] and "mine-seed1" in text[0]
     assert "2 of 2 made" in text[0]
@@ -68,7 +68,7 @@ def test_without_progress_a_terminal_stays_empty():
     with terminal() as text, quickly():
         diamond.simulate(*GIVEN, 6, every=3, progress=False)
         diamond.compare(quad(), ring(4), {"mine": MINE}, 6, every=3, progress=False)
-        many(quad(), ring(4), [(MINE, 0)], 6, 3, progress=False)
+        simulate_many(quad(), ring(4), [(MINE, 0)], 6, 3, progress=False)
         sys.stderr.write("reached")
     assert text == ["reached"]
 

@@ -9,7 +9,7 @@ from helpers import ESTIMATORS, quad, ring
 
 import diamond
 from diamond.gallery import meta_learning
-from diamond.metrics.early_warnings import EarlyWarnings, _lengths
+from diamond.metrics.early_warnings import EarlyWarnings, _agent_norms
 
 CALM = {
     "round": 10,
@@ -29,56 +29,65 @@ def state(p=1.0, v=1.0, u=1.0):
     return SimpleNamespace(x=full(1.0), p=full(p), v=full(v), u=full(u))
 
 
-def look(*entries, problem=None, algorithm=MOMENTUM):
+def check_entry(*entries, problem=None, algorithm=MOMENTUM):
     """What is said, entry by entry; an entry is (changes to CALM, state)."""
     signs = EarlyWarnings(problem or quad(), (problem or quad()).start(0))
-    return [signs.look(CALM | changes, at, algorithm) for changes, at in entries]
+    return [signs.check_entry(CALM | changes, at, algorithm) for changes, at in entries]
 
 
 def test_a_calm_run_gives_no_reason_to_speak():
     quiet = {"stationarity": 3.0}  # ||mean p||^2, as it should be
-    assert look((quiet, state()), (quiet | {"round": 20}, state())) == [[], []]
+    assert check_entry((quiet, state()), (quiet | {"round": 20}, state())) == [[], []]
 
 
 def test_a_direction_that_grows_is_named_with_its_step_once():
     quiet = {"stationarity": 3.0}
     grown = quiet | {"round": 30}
-    first, then, again = look((quiet, state()), (grown, state(v=200.0)), (grown, state(v=300.0)))
+    first, then, again = check_entry(
+        (quiet, state()), (grown, state(v=200.0)), (grown, state(v=300.0))
+    )
     assert first == [] and again == []
-    (said,) = then
-    assert said.startswith("v has grown 200-fold between rounds 10 and 30: beta = 0.2 is near")
-    assert "halve beta" in said
-    _, (said,) = look((quiet, state()), (grown, state(u=500.0)))
-    assert said.startswith("u has grown 500-fold") and "halve alpha" in said
+    (given_kinds,) = then
+    assert given_kinds.startswith(
+        "v has grown 200-fold between rounds 10 and 30: beta = 0.2 is near"
+    )
+    assert "halve beta" in given_kinds
+    _, (given_kinds,) = check_entry((quiet, state()), (grown, state(u=500.0)))
+    assert given_kinds.startswith("u has grown 500-fold") and "halve alpha" in given_kinds
     steep = {"curvature": 1.5 / 0.2}  # beta = 0.2 is near 2 / L_g: y takes x along
     chain = diamond.diamond(0.1, 0.2, 0.01, 0.01, 4, diamond.hypergradient.neumann(5, 9.0))
-    _, (said,) = look((quiet, state()), (grown | steep, state(u=500.0)), algorithm=chain)
-    assert said.startswith("u has grown 500-fold") and "halve beta" in said
+    _, (given_kinds,) = check_entry(
+        (quiet, state()), (grown | steep, state(u=500.0)), algorithm=chain
+    )
+    assert given_kinds.startswith("u has grown 500-fold") and "halve beta" in given_kinds
 
 
 def test_momentum_that_gathers_more_than_the_gradient_is_named():
-    ((said,),) = look(({"stationarity": 3e-4}, state()))
-    assert "the mean of p is 100 times grad l at round 10" in said and "eta = 0.01" in said
+    ((given_kinds,),) = check_entry(({"stationarity": 3e-4}, state()))
+    assert (
+        "the mean of p is 100 times grad l at round 10" in given_kinds
+        and "eta = 0.01" in given_kinds
+    )
     plain = diamond.gt_sgd(0.1, 0.2, 4, ESTIMATORS["neumann"])
-    assert look(({"stationarity": 3e-4}, state()), algorithm=plain) == [[]]
+    assert check_entry(({"stationarity": 3e-4}, state()), algorithm=plain) == [[]]
     # far from consensus or from y*, p is the gradient of another point
-    assert look(({"stationarity": 3e-4, "consensus": 1.0}, state())) == [[]]
+    assert check_entry(({"stationarity": 3e-4, "consensus": 1.0}, state())) == [[]]
 
 
 def test_a_chain_on_too_small_a_bound_is_named():
-    ((said,),) = look(({"stationarity": 3.0, "curvature": 2.0}, state()))
-    assert "eigenvalues up to 2 at round 10, above lipschitz = 1.6" in said
-    assert "give lipschitz = 3 or more" in said
+    ((given_kinds,),) = check_entry(({"stationarity": 3.0, "curvature": 2.0}, state()))
+    assert "eigenvalues up to 2 at round 10, above lipschitz = 1.6" in given_kinds
+    assert "give lipschitz = 3 or more" in given_kinds
 
 
 def test_a_lower_level_that_cannot_be_solved_is_named_every_time():
     bad = {"stationarity": 3.0, "solver_error": 1.0}
-    for said in look((bad, state()), (bad, state())):
-        assert "y* is known to 1.0e+00 only at round 10" in said[0]
+    for given_kinds in check_entry((bad, state()), (bad, state())):
+        assert "y* is known to 1.0e+00 only at round 10" in given_kinds[0]
 
 
 def test_a_run_on_its_way_to_diverge_is_left_to_the_divergence():
-    assert look(({"metric": np.inf, "curvature": 9.0}, state())) == [[]]
+    assert check_entry(({"metric": np.inf, "curvature": 9.0}, state())) == [[]]
 
 
 def rows(labels, seed):
@@ -104,11 +113,15 @@ def test_collapsed_features_are_named(classes):
     level = classes.constant
     begin, still = {"round": 0, "stationarity": 1.0}, {"round": 50, "stationarity": 1e-6}
     at = state(p=1e-4, u=1e-4)
-    *_, said = look((begin, at), (still | {"upper_loss": 1.001 * level}, at), problem=classes)
-    assert "is that of a prediction that ignores the features" in said[-1]
-    assert "alpha a third as large" in said[-1]
-    *_, said = look((begin, at), (still | {"upper_loss": 0.9 * level}, at), problem=classes)
-    assert said == []
+    *_, given_kinds = check_entry(
+        (begin, at), (still | {"upper_loss": 1.001 * level}, at), problem=classes
+    )
+    assert "is that of a prediction that ignores the features" in given_kinds[-1]
+    assert "alpha a third as large" in given_kinds[-1]
+    *_, given_kinds = check_entry(
+        (begin, at), (still | {"upper_loss": 0.9 * level}, at), problem=classes
+    )
+    assert given_kinds == []
 
 
 def test_a_run_warns():
@@ -119,9 +132,9 @@ def test_a_run_warns():
 
 def test_a_direction_may_be_large():
     """Its square is beyond single precision; its length is not."""
-    found = _lengths({"a": np.full((2, 3), 1e25, np.float32)})
+    found = _agent_norms({"a": np.full((2, 3), 1e25, np.float32)})
     np.testing.assert_allclose(found, 3**0.5 * 1e25, rtol=1e-6)
-    assert np.isinf(_lengths(np.full((1, 1), 1e200))).all()
+    assert np.isinf(_agent_norms(np.full((1, 1), 1e200))).all()
 
 
 STANDING = {"round": 150, "stationarity": 3.0}
@@ -134,20 +147,20 @@ def standing(x, entry=STANDING, alpha=1e-9, rounds=300, first=BEGUN):
     signs = EarlyWarnings(quad(), quad().start(0))
     begin = signs.start + jnp.zeros((4, 3))
     at = lambda x: SimpleNamespace(x=begin + x)
-    assert signs.look(CALM | first, at(0.0), algorithm, rounds) == []
-    found = signs.look(CALM | entry, at(x), algorithm, rounds)
-    assert signs.look(CALM | entry, at(x), algorithm, rounds) == []  # once
+    assert signs.check_entry(CALM | first, at(0.0), algorithm, rounds) == []
+    found = signs.check_entry(CALM | entry, at(x), algorithm, rounds)
+    assert signs.check_entry(CALM | entry, at(x), algorithm, rounds) == []  # once
     return found
 
 
 def test_a_run_that_stands_still_is_named():
-    (said,) = standing(1e-6)
-    assert said.startswith(
+    (given_kinds,) = standing(1e-6)
+    assert given_kinds.startswith(
         "x stands still: after 150 rounds no agent has moved it by more than 1.7"
     )
-    assert "the stationarity is 3 (3 at the start): alpha = 1e-09 is far too small" in said
-    (said,) = standing(0.0, alpha=0.0)
-    assert said.endswith("alpha = 0 does not move x; give an alpha above 0, or leave it out")
+    assert "the stationarity is 3 (3 at the start): alpha = 1e-09 is far too small" in given_kinds
+    (given_kinds,) = standing(0.0, alpha=0.0)
+    assert given_kinds.endswith("alpha = 0 does not move x; give an alpha above 0, or leave it out")
     one = jnp.zeros((4, 3)).at[2].set(1.0)
     assert standing(one) == []  # one agent has moved
 
@@ -174,11 +187,11 @@ def test_every_kind_of_run_says_that_it_stands_still():
     still = diamond.gt_sgd(1e-9, 0.2, 4, ESTIMATORS["neumann"])
     fine = diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"])
     given = quad(), ring(4)
-    with pytest.warns(RuntimeWarning, match="^x stands still: after 100 rounds") as said:
+    with pytest.warns(RuntimeWarning, match="^x stands still: after 100 rounds") as given_kinds:
         diamond.simulate(*given, still, 110, every=10)
-    assert len(said) == 1
+    assert len(given_kinds) == 1
     both = {"fine": fine, "still": still}
-    with pytest.warns(RuntimeWarning, match="^seed [01]: x stands still: after 110") as said:
+    with pytest.warns(RuntimeWarning, match="^seed [01]: x stands still: after 110") as given_kinds:
         found = diamond.compare(*given, both, 110, seeds=2, every=55, batched=True)
-    assert len(said) == 2 and len(found.runs) == 4
+    assert len(given_kinds) == 2 and len(found.runs) == 4
     diamond.simulate(*given, fine, 110, every=10)

@@ -145,7 +145,7 @@ def test_metrics_are_measured_on_test_rows(curved):
     ]
     assert run.history["accuracy"][-1] == pytest.approx(np.mean(own), rel=1e-6)
     np.testing.assert_allclose(run.per_agent["accuracy"][-1], own, rtol=1e-6)
-    assert problem.measured == "test" and logistic().measured == "valid"
+    assert problem.measured_part == "test" and logistic().measured_part == "valid"
 
 
 def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():

@@ -12,8 +12,15 @@ from streaming import AGENTS, NOISE, WEIGHTS, draw, endless, loss, ridge, solved
 
 import diamond
 from diamond.metrics.exact_measures import _measure
-from diamond.metrics.lower_solution import Own, Together
-from diamond.metrics.standard_errors import Agents, Asked, Found, _alone, _directions, _lower
+from diamond.metrics.lower_solution import AgentOracle, MeanOracle
+from diamond.metrics.standard_errors import (
+    AgentOperations,
+    DifferentialCoefficients,
+    MeasuredPoints,
+    _agent_variances,
+    _directions,
+    _lower_error,
+)
 
 ROWS, SEEDS = 100, 100
 X = np.array([[0.1, 0.2]] * AGENTS) + np.arange(AGENTS)[:, None] / 10
@@ -22,7 +29,7 @@ Y = np.full((AGENTS, 2), 0.5)
 
 def measured(problem, x, y):
     """The measures on SEEDS samples, as one program."""
-    given, rows = problem.objectives(), problem.stack(problem.measured)
+    given, rows = problem.objectives(), problem.stack(problem.measured_part)
 
     def sample(key):
         number = jnp.arange(AGENTS)
@@ -122,8 +129,8 @@ def test_influences_are_derivatives_by_the_weights_of_rows():
 
     @jax.jit
     def both(own, lower, upper):
-        asked = Asked(jnp.array([alpha]), v[None], u[None])
-        found = _alone(own, x, solution(x, (train, lower)), asked)[0]
+        asked = DifferentialCoefficients(jnp.array([alpha]), v[None], u[None])
+        found = _agent_variances(own, x, solution(x, (train, lower)), asked)[0]
         return found, spread(jax.grad(quantity, (0, 1))(lower, upper))
 
     own = sampled(agent_of(ridge([train], [valid]).objectives(1), 0))
@@ -140,16 +147,16 @@ def test_at_a_common_solution_the_error_is_that_of_every_agent():
     @jax.jit
     def both(problem):
         def mean(function, *given):
-            each = jax.vmap(lambda own: function(Own(own), *given))(problem)
+            each = jax.vmap(lambda own: function(AgentOracle(own), *given))(problem)
             return jax.tree.map(lambda a: a.mean(0), each)
 
         y = solution(x, *zip(train, weights))
         everywhere = lambda a: jnp.tile(a, (m, 1))
-        at = Found(everywhere(x), everywhere(y), x, y, y, x, lambda a: a)
-        agents = Agents(jax.vmap, lambda a: a.sum(0), m, Together(mean, 12))
+        at = MeasuredPoints(everywhere(x), everywhere(y), x, y, y, x, lambda a: a)
+        agents = AgentOperations(jax.vmap, lambda a: a.sum(0), m, MeanOracle(mean, 12))
         along = lambda d: lambda *weights: d @ solution(x, *zip(train, weights))
         each = [spread(jax.grad(along(d), (0, 1))(*weights)) for d in _directions(1, x)]
-        return _lower(problem, at, agents), jnp.sqrt(3.0) * m * sum(each) / len(each)
+        return _lower_error(problem, at, agents), jnp.sqrt(3.0) * m * sum(each) / len(each)
 
     with quickly():
         found, wanted = both(sampled(ridge(train, train, "common").objectives(1)))
@@ -165,7 +172,7 @@ def test_rows_that_are_all_there_is_have_none():
         list(problem.rows["train"]),
         list(problem.rows["valid"]),
     )
-    assert not stored.stack("train").sampled and problem.stack("train").sampled
+    assert not stored.stack("train").is_sample and problem.stack("train").is_sample
     found = jax.eval_shape(
         lambda o, r: _measure(o, r, (), X, Y, None)[0], stored.objectives(), stored.stack("valid")
     )

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.engine.many_runs import many
+from diamond.engine.many_runs import simulate_many
 from diamond.gallery import hyperparameter, meta_learning
 from diamond.gallery._labels import labelled
-from diamond.metrics.divergence import unsound
+from diamond.metrics.divergence import nonfinite_measures
 from diamond.problem import Problem
 
 GIVEN = diamond.dsgd(alpha=0.05, beta=0.2, batch=4, hypergradient=diamond.hypergradient.exact())
@@ -53,7 +53,7 @@ def test_a_measure_that_is_not_finite_ends_the_run(monkeypatch):
     ) as e:
         diamond.simulate(problem, ring(4), GIVEN, 8, every=4)
     assert e.value.round == 4 and e.value.run.history["round"].tolist() == [0, 4]
-    (outcome,) = many(problem, ring(4), [(GIVEN, 0)], 8, every=4, batched=True)
+    (outcome,) = simulate_many(problem, ring(4), [(GIVEN, 0)], 8, every=4, batched=True)
     assert outcome.diverged == 4
 
 
@@ -132,12 +132,14 @@ def test_labels_of_files_too(tmp_path, monkeypatch):
 
 @pytest.mark.quick
 def test_only_the_error_of_the_solver_and_what_needs_y_may_be_infinite():
-    assert unsound({"metric": 1.0, "solver_error": np.inf}) == []
-    assert unsound({"metric": np.nan, "upper_loss": -np.inf}) == ["metric", "upper_loss"]
+    assert nonfinite_measures({"metric": 1.0, "solver_error": np.inf}) == []
+    assert nonfinite_measures({"metric": np.nan, "upper_loss": -np.inf}) == ["metric", "upper_loss"]
     for error in (np.inf, np.nan):
         lost = {"metric": np.nan, "metric_se": np.nan, "solver_error": error}
-        assert unsound(lost) == [] and unsound(lost | {"local_loss": np.nan}) == ["local_loss"]
-    assert unsound({"metric": np.nan, "solver_error": 1e-9}) == ["metric"]
+        assert nonfinite_measures(lost) == [] and nonfinite_measures(
+            lost | {"local_loss": np.nan}
+        ) == ["local_loss"]
+    assert nonfinite_measures({"metric": np.nan, "solver_error": 1e-9}) == ["metric"]
 
 
 UNKNOWN = "y. is not known at round 0: g_yy is not positive definite"
@@ -177,5 +179,5 @@ def test_measures_that_need_a_y_that_does_not_exist_are_no_numbers_and_stop_noth
     assert np.isinf(run.history["solver_error"]).all()
     assert np.isfinite(run.history["local_loss"]).all()
     if bend < 0:
-        (outcome,) = many(*given[:2], [(method, 0)], 4, every=2, batched=True)
+        (outcome,) = simulate_many(*given[:2], [(method, 0)], 4, every=2, batched=True)
         assert outcome.diverged is None and np.isnan(outcome.history["metric"]).all()

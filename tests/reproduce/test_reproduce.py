@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from diamond import cli
-from diamond.engine import trial_cache
+from diamond.tuning import trial_cache
 from diamond.hardware import compilation_cache
 from diamond.reproduce import figure_drawing, paper_commands, paper_figures, paper_trials
 from diamond.reproduce import paper_case as cases
@@ -53,13 +53,13 @@ def small():
 @pytest.fixture
 def called(monkeypatch):
     """How many trials were run, not remembered."""
-    calls, real = [], trial_cache.many
+    calls, real = [], trial_cache.simulate_many
 
     def counted(*given, **options):
         calls.extend(seed for _, seed in given[2])
         return real(*given, **options)
 
-    monkeypatch.setattr(trial_cache, "many", counted)
+    monkeypatch.setattr(trial_cache, "simulate_many", counted)
     return calls
 
 
@@ -114,7 +114,7 @@ def test_methods_follow_the_papers_schedules(method, frozen):
     if method in MOMENTUM:
         before = 2 * (2 + t - 1) ** (-1 / 3)
         wanted |= dict.fromkeys(("eta", "gamma"), 0.1 * before**2)
-    found = {name: float(value) for name, value in algorithm.numbers(t).items()}
+    found = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
     assert found == pytest.approx(wanted, rel=1e-12)
     assert algorithm.batch == 32
 
@@ -370,7 +370,7 @@ def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
     two = [paper_figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
     monkeypatch.setattr(paper_figures, "lines", lambda figure: two)
     monkeypatch.setattr(cases, "QUICK", SCALE)
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     invoke = lambda *words: CliRunner().invoke(cli.app, [*map(str, words), "--json"])
     made = invoke("reproduce", "fig1", "--quick", "--out", tmp_path)
     assert made.exit_code == 0, made.output

@@ -5,7 +5,12 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 
-from diamond.metrics.lower_solution import Own, Together, implicit, newton
+from diamond.metrics.lower_solution import (
+    AgentOracle,
+    MeanOracle,
+    implicit_hypergradient,
+    solve_newton,
+)
 
 
 def solved(problem, x):
@@ -19,15 +24,15 @@ def _solver(problem):
     whole = lambda tree: jax.tree.map(lambda a: a.mean(0), tree)
 
     def by(oracle, x):
-        found = newton(oracle, x, y).y
-        return found, implicit(oracle, x, found)
+        found = solve_newton(oracle, x, y).y
+        return found, implicit_hypergradient(oracle, x, found)
 
     def personal(all, x):
-        each, gradients = jax.vmap(lambda own: by(Own(own), x))(all)
+        each, gradients = jax.vmap(lambda own: by(AgentOracle(own), x))(all)
         return each, whole(gradients)
 
     def common(all, x):
-        mean = lambda of, *at: whole(jax.vmap(lambda own: of(Own(own), *at))(all))
-        return by(Together(mean, all.train.count.sum()), x)
+        mean = lambda of, *at: whole(jax.vmap(lambda own: of(AgentOracle(own), *at))(all))
+        return by(MeanOracle(mean, all.train.count.sum()), x)
 
     return jax.jit({"personal": personal, "common": common}[problem.lower_level])

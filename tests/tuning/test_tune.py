@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.config import sweeps
-from diamond.config.experiment_file import load, read
+from diamond.config.experiment_file import load, validate
 from diamond.config.validation_errors import BadExperiment
-from diamond.engine import trial_cache
+from diamond.tuning import trial_cache
 from diamond.engine.pilot_run import learned_numbers
 from diamond.gallery import quadratic
 from diamond.hardware import compilation_cache
@@ -47,7 +47,7 @@ hypergradient = {name = "neumann", terms = 3, lipschitz = 2.0}
 def here(tmp_path, monkeypatch):
     """In an empty folder, nothing kept in the user's cache, little to compile."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     unchecked(monkeypatch)
     diverge_unexplained(monkeypatch)
     (tmp_path / "own.toml").write_text(TOML)
@@ -58,13 +58,13 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def calls(monkeypatch):
     """The seeds of the trials that were run, not remembered."""
-    seen, real = [], trial_cache.many
+    seen, real = [], trial_cache.simulate_many
 
     def counted(*given, **options):
         seen.extend(seed for _, seed in given[2])
         return real(*given, **options)
 
-    monkeypatch.setattr(trial_cache, "many", counted)
+    monkeypatch.setattr(trial_cache, "simulate_many", counted)
     return seen
 
 
@@ -114,7 +114,7 @@ def test_the_late_loss_is_that_of_the_runs_themselves(here):
 
 
 def test_an_interrupted_tuning_goes_on(here, calls, monkeypatch):
-    counted = trial_cache.many
+    counted = trial_cache.simulate_many
 
     def interrupted(*given, **options):
         if len(calls) == 5:
@@ -122,7 +122,7 @@ def test_an_interrupted_tuning_goes_on(here, calls, monkeypatch):
         return counted(*given, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trial_cache, "many", interrupted)
+        patch.setattr(trial_cache, "simulate_many", interrupted)
         found = command("tune", "own.toml", code=130)
     assert "the same command goes on" in found.stderr and len(calls) == 5
     assert len(list((here / "runs/own-tune/trials").glob("*.json"))) == 5
@@ -157,7 +157,7 @@ def test_without_lists_27_settings_lie_around_the_algorithms_own_steps(name, mom
         given["steps"] = {"alpha": "power(0.3)", "beta": "scaled(2, power(0.3))"}
     made = quadratic(agents=3, upper=2, lower=2, rows=6)
     found = grid(given, made, ring(3), 0)
-    numbers = [sweeps.swept(table)[0].build().numbers(8) for table, _ in found]
+    numbers = [sweeps.read_algorithms(table)[0].build().schedule_values(8) for table, _ in found]
     s = 10 ** (-1 / 3)
     alphas = [0.3 * s * f for f in (FACTORS if momentum else FINE)]
     betas = [0.6 * s * f for f in FACTORS]
@@ -177,9 +177,11 @@ def test_steps_that_choose_themselves_are_the_middle_of_the_grid():
     given = {"name": "diamond", "batch": 2, "hypergradient": chain}
     (middle, options) = grid(given, made, ring(3), 0)[13]
     assert list(options) == ["alpha_0", "beta_0", "eta_0"] and middle["order"] == "atc"
-    spelled = sweeps.swept(middle)[0].build()
-    assert options["alpha_0"] == pytest.approx(25 * float(spelled.numbers(0)["alpha"]))  # a ramp
-    learned = learned_numbers(made, ring(3), sweeps.swept(given)[0].build(), 0)
+    spelled = sweeps.read_algorithms(middle)[0].build()
+    assert options["alpha_0"] == pytest.approx(
+        25 * float(spelled.schedule_values(0)["alpha"])
+    )  # a ramp
+    learned = learned_numbers(made, ring(3), sweeps.read_algorithms(given)[0].build(), 0)
     for name in ("alpha", "beta"):
         assert options[f"{name}_0"] == pytest.approx(learned[name], rel=1e-5)
 
@@ -187,12 +189,12 @@ def test_steps_that_choose_themselves_are_the_middle_of_the_grid():
 def test_lists_are_sweeps_for_comparisons_too(here):
     raw = tomllib.loads(TOML) | {"name": "own"}
     raw["algorithm"][0]["hypergradient"]["terms"] = [2, 3]
-    found = read(raw, here, "own.toml").algorithm
+    found = validate(raw, here, "own.toml").algorithm
     labels = [part.label for part in found]
     assert len(labels) == len(set(labels)) == 9
     assert labels[0] == "dsgd, alpha=1e-09, terms=2" and labels[-1] == "other, beta=1e+20"
     assert [p.options["hypergradient"]["terms"] for p in found[:4]] == [2, 3, 2, 3]
-    again = read(tomllib.loads(read(raw, here, "x").toml(here)), here, "x")
+    again = validate(tomllib.loads(validate(raw, here, "x").to_toml(here)), here, "x")
     assert [part.label for part in again.algorithm] == labels
 
 
@@ -202,7 +204,7 @@ def test_a_mistake_in_a_list_is_named_once_at_its_key(here):
     raw["algorithm"][1]["alhpa"] = [1, 2]
     raw["algorithm"][0]["alpha"] = []
     with pytest.raises(BadExperiment) as found:
-        read(raw, here, "own.toml")
+        validate(raw, here, "own.toml")
     said = sorted(map(str, found.value.mistakes))
     assert len(said) == 3 and said[0].startswith("algorithm[0].alpha: is an empty list")
     assert said[1].startswith("algorithm[1].alhpa: is no option of dsgd; did you mean alpha?")

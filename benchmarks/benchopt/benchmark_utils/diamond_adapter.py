@@ -12,8 +12,8 @@ import numpy as np
 
 import diamond
 from diamond import catalogue, network, schedule
-from diamond.engine.driver import SingleDriver
-from diamond.engine.single_device import OneDevice
+from diamond.engine.single_device import SingleDevice
+from diamond.engine.single_driver import SingleDriver
 from diamond.metrics.measures import parse_measures
 
 
@@ -56,7 +56,7 @@ class Rounds:
 
     def __init__(self, problem, algorithm, seed, shrinks):
         alone = network.complete(1)
-        backend = OneDevice(problem, alone, algorithm.batch, "blocks")
+        backend = SingleDevice(problem, alone, algorithm.batch, "blocks")
         given = problem, alone, algorithm, seed, "blocks", backend
         self.run = SingleDriver(*given, parse_measures("cheap", problem), shrinks)
 
@@ -64,7 +64,7 @@ class Rounds:
         """So many rounds more."""
         end = self.run.t + rounds
         while self.run.t < end:
-            self.run.step(self.run.next_stop(end, rounds))
+            self.run.run_checked_rounds(self.run.next_stop(end, rounds))
 
     @property
     def variables(self):

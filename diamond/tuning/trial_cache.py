@@ -13,19 +13,19 @@ import numpy as np
 
 from .._version import __version__
 from ..core.sampling import Sampling
+from ..engine.many_runs import simulate_many
+from ..engine.single_device import SingleDevice
 from ..interface.round_interface import Algorithm
 from ..metrics.evaluations import Every
 from ..metrics.measures import Measure
 from ..network import Network
 from ..problem import Problem
-from .many_runs import many
-from .single_device import OneDevice
 
 Trial = dict[str, Any]
 GROUP = {"cpu": 1}  # trials between two writes; an accelerator takes all at once
 
 
-class Wanted(NamedTuple):
+class TrialRequest(NamedTuple):
     """A trial to run, or to read from the cache by `about`."""
 
     algorithm: Algorithm
@@ -33,42 +33,42 @@ class Wanted(NamedTuple):
     about: dict[str, Any]  # everything that determines its numbers, as JSON
 
 
-def remembered(
+def cached_trials(
     problem: Callable[[], Problem],
     network: Network,
-    wanted: Sequence[Wanted],
+    requests: Sequence[TrialRequest],
     rounds: int,
     every: Every,
     memory: Path,
     on_trial: Callable[[int], None],
     sampling: Sampling = "blocks",
     measure: Measure = "exact",
-    backends: dict[Any, OneDevice] | None = None,
+    backends: dict[Any, SingleDevice] | None = None,
 ) -> list[Trial]:
-    """Return the trials `wanted`, from the cache or run; their algorithms differ in numbers only.
+    """Return the trials of `requests`, from the cache or run; their algorithms differ in numbers only.
 
     Each trial is a file in the folder `memory`, written when the trial is complete. `on_trial` is
     called with the number of completed trials, cached ones first. `problem` is called only if a
-    trial has to run. `measure` and `backends` are as in `many`.
+    trial has to run. `measure` and `backends` are as in `simulate_many`.
     """
-    paths = [memory / f"{_key(one.about)}.json" for one in wanted]
+    paths = [memory / f"{_key(request.about)}.json" for request in requests]
     missing = [i for i, path in enumerate(paths) if not path.exists()]
-    on_trial(len(wanted) - len(missing))
+    on_trial(len(requests) - len(missing))
     memory.mkdir(parents=True, exist_ok=True)
     size = GROUP.get(jax.default_backend(), max(len(missing), 1))
-    built = problem() if missing else None
+    built_problem = problem() if missing else None
     backends = {} if backends is None else backends
     for first in range(0, len(missing), size):
         group = missing[first : first + size]
-        runs = [(wanted[i].algorithm, wanted[i].seed) for i in group]
+        runs = [(requests[i].algorithm, requests[i].seed) for i in group]
         begun = time.perf_counter()
-        assert built is not None
-        given = built, network, runs, rounds, every, sampling
-        outcomes = many(*given, measure=measure, backends=backends)
+        assert built_problem is not None
+        given = built_problem, network, runs, rounds, every, sampling
+        outcomes = simulate_many(*given, measure=measure, backends=backends)
         wall = (time.perf_counter() - begun) / len(group)
         for i, outcome in zip(group, outcomes):
             trial = {
-                "about": wanted[i].about,
+                "about": requests[i].about,
                 "diverged": outcome.diverged,
                 "device": jax.devices()[0].device_kind,
                 "wall": wall,
