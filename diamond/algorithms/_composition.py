@@ -15,8 +15,8 @@ from ..schedules.step_schedules import (
     step_size,
 )
 from .parts import ComposedAlgorithm, Variable
-from .parts.communication import Order, move
-from .parts.estimators import estimated
+from .parts.communication import Order, communication_rule
+from .parts.estimators import estimator_by_name
 
 Step = Schedule | Number | None  # None: learned
 STEPS = "alpha", "beta", "delta"  # the other numbers are weights, clipped to [0, 1]
@@ -26,7 +26,9 @@ WEIGHT = Power(10 ** (2 / 3), 10.0, 2 / 3)  # (1 + t / 10)^(-2/3), weight of the
 AVERAGE = AtLeast(0.3, WEIGHT)  # the same for a moving average, which lags by 1 / weight rounds
 
 
-def choose(steps: Steps, order: Order | None, **given: Step) -> tuple[Order, dict[str, Schedule]]:
+def choose(
+    steps: Steps, order: Order | None, **arguments: Step
+) -> tuple[Order, dict[str, Schedule]]:
     """Choose the order of mixing, and a schedule for each name of `given`.
 
     A value of None is taken from `steps` if that is a mapping with this name. Otherwise alpha, beta
@@ -38,17 +40,19 @@ def choose(steps: Steps, order: Order | None, **given: Step) -> tuple[Order, dic
         raise ValueError(
             f"steps = {steps!r}: give 'auto', or a mapping such as diamond.schedule.paper(...)"
         )
-    known = {} if steps == "auto" else dict(steps)
-    if unknown := set(known) - set(given):
+    given_steps = {} if steps == "auto" else dict(steps)
+    if unknown := set(given_steps) - set(arguments):
         raise ValueError(
             f"steps has {', '.join(sorted(unknown))}, which this algorithm does not take; it has "
-            f"{', '.join(given)}"
+            f"{', '.join(arguments)}"
         )
-    found = {name: known.get(name) if value is None else value for name, value in given.items()}
-    order = order or ("atc" if found["alpha"] is None else "paper")
-    if found.get("delta", 0) is None:  # the step of z equals that of y
-        found["delta"] = found["beta"]
-    return order, {name: _schedule(name, value) for name, value in found.items()}
+    values = {
+        name: given_steps.get(name) if value is None else value for name, value in arguments.items()
+    }
+    order = order or ("atc" if values["alpha"] is None else "paper")
+    if values.get("delta", 0) is None:  # the step of z equals that of y
+        values["delta"] = values["beta"]
+    return order, {name: _schedule(name, value) for name, value in values.items()}
 
 
 def _schedule(name: str, value: Step) -> Schedule:
@@ -59,21 +63,21 @@ def _schedule(name: str, value: Step) -> Schedule:
     return step_size(name, value) if name in STEPS else schedule(value, name)
 
 
-def loops(inner: int | None) -> Any:
+def inner_steps(inner: int | None) -> Any:
     """Return the number of steps of an inner loop."""
     return INNER if inner is None else as_int("inner", inner, 1)
 
 
-def all_rows(batch: int) -> int:
+def check_unused_batch(batch: int) -> int:
     """Check `batch`, which methods with gradients on all rows accept but do not use."""
     as_int("batch", batch, 1)
     return 1
 
 
-def composed(
+def compose_parts(
     directions: Any,
     estimator: str,
-    moves: str,
+    communication: str,
     numbers: Mapping[str, Step],
     batch: int,
     order: Order | None,
@@ -87,13 +91,16 @@ def composed(
 ) -> ComposedAlgorithm:
     """Compose a method of these parts; `moves` names the moves of x, y and z, in this order."""
     order, s = choose(steps, order, **numbers)
-    each = zip("xyz", STEPS, moves.split())
+    choices = zip("xyz", STEPS, communication.split())
     return ComposedAlgorithm(
         directions,
-        estimated(estimator, s, period),
-        **{name: Variable(s[step], move(how, order, relax)) for name, step, how in each},
+        estimator_by_name(estimator, s, period),
+        **{
+            name: Variable(s[step], communication_rule(rule, order, relax))
+            for name, step, rule in choices
+        },
         batch=batch,
         update_order=update_order,
-        inner=loops(inner) if "inner" in update_order else inner,
+        inner=inner_steps(inner) if "inner" in update_order else inner,
         lower_levels=lower_levels,
     )

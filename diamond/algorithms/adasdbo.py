@@ -16,13 +16,13 @@ from ..interface.round_interface import Message
 from ..problem import Objectives
 from ..schedules.step_schedules import Number, step_factor
 from .parts.directions import carried
-from .parts.single_stage import Single
+from .parts.single_stage import SingleStageMethod
 from .parts.variables import Point
 
 __all__ = ["adasdbo"]
 
 
-class State(NamedTuple):
+class AdaSdboState(NamedTuple):
     x: Tree
     y: Tree
     z: Tree
@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class AdaSdbo(Single):
+class AdaSdbo(SingleStageMethod):
     scale: Number
     first: Number
     batch: int = field(metadata={"static": True})
@@ -47,16 +47,16 @@ class AdaSdbo(Single):
     def with_scaled_steps(self, factor: Number) -> "AdaSdbo":
         return replace(self, scale=self.scale * factor)
 
-    def init(self, x: Tree, y: Tree) -> State:
+    def init(self, x: Tree, y: Tree) -> AdaSdboState:
         zeros = pytrees.zeros(Point(x, y, y))
         first = jnp.asarray(self.first**2, jnp.result_type(*jax.tree.leaves(x)))
-        return State(x, y, zeros.z, zeros, zeros, Point(first, first, first))
+        return AdaSdboState(x, y, zeros.z, zeros, zeros, Point(first, first, first))
 
-    def estimate(self, problem: Objectives, state: State, t: Number, sample: Sample) -> Any:
-        (found,), cost = carried()(problem, [Point(*state[:3])], sample, "xyz", t)
-        return found, cost
+    def estimate(self, problem: Objectives, state: AdaSdboState, t: Number, sample: Sample) -> Any:
+        (directions,), cost = carried()(problem, [Point(*state[:3])], sample, "xyz", t)
+        return directions, cost
 
-    def outgoing(self, state: State, estimate: Point, t: Number) -> Message:
+    def outgoing(self, state: AdaSdboState, estimate: Point, t: Number) -> Message:
         u = pytrees.add(state.u, pytrees.sub(estimate, state.old))
         sums = Point(*(total + pytrees.dot(s, s) for total, s in zip(state.sums, u)))
         a, b, c = (jnp.sqrt(total) for total in sums)
@@ -65,9 +65,11 @@ class AdaSdbo(Single):
         x, y, z = map(move, steps, u, state[:3])
         return Message({"x": x, "y": y, "z": z, "sums": sums}, u)
 
-    def update(self, state: State, estimate: Point, sent: Any, change: Any, t: Number) -> State:
+    def update(
+        self, state: AdaSdboState, estimate: Point, sent: Any, change: Any, t: Number
+    ) -> AdaSdboState:
         average, u = pytrees.add(sent, change)
-        return State(u=u, old=estimate, **average)
+        return AdaSdboState(u=u, old=estimate, **average)
 
 
 def adasdbo(scale: Number = 1.0, first: Number = 1.0, batch: int = 64) -> AdaSdbo:

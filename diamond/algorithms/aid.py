@@ -4,7 +4,7 @@ Rule: [M hi][V].
 """
 
 from ..hypergradient import Hypergradient, conjugate_gradient
-from ._composition import Step, Steps, all_rows, composed
+from ._composition import Step, Steps, check_unused_batch, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -26,6 +26,12 @@ def aid(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "full", "gossip local"
-    return composed(
-        *parts, numbers, all_rows(batch), "atc", steps, update_order="y*inner x", inner=inner
+    return compose_parts(
+        *parts,
+        numbers,
+        check_unused_batch(batch),
+        "atc",
+        steps,
+        update_order="y*inner x",
+        inner=inner,
     )

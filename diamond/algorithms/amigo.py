@@ -3,7 +3,7 @@
 Rule: [S]; a fresh xi in every step of z.
 """
 
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -21,6 +21,6 @@ def amigo(
     """Make `inner` steps of y along g_y and of z along g_yy z - f_y; step x along f_x - g_xy z."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip local local"
-    return composed(
+    return compose_parts(
         *parts, numbers, batch, "atc", steps, update_order="y*inner z*inner x", inner=inner
     )

@@ -4,7 +4,7 @@ Rule: [S], schedules [M mid].
 """
 
 from ..hypergradient import Hypergradient, neumann
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -26,4 +26,6 @@ def bsa(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"
-    return composed(*parts, numbers, batch, "atc", steps, update_order="y*inner x", inner=inner)
+    return compose_parts(
+        *parts, numbers, batch, "atc", steps, update_order="y*inner x", inner=inner
+    )

@@ -5,24 +5,24 @@ from typing import Any, Literal
 
 from ..hypergradient import Hypergradient, neumann
 from ..schedules.step_schedules import Number, Schedule
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
-from .parts.directions import along
+from .parts.directions import directions_by_name
 
 __all__ = ["compose"]
 
-Directions = Literal["implicit", "carried", "penalty", "gradient"]
-Estimator = Literal["plain", "full", "average", "momentum", "recursive", "saga"]
-Move = Literal["local", "gossip", "gt", "extra", "ed", "push", "push_gt"]
+DirectionsName = Literal["implicit", "carried", "penalty", "gradient"]
+EstimatorName = Literal["plain", "full", "average", "momentum", "recursive", "saga"]
+CommunicationName = Literal["local", "gossip", "gt", "extra", "ed", "push", "push_gt"]
 LowerLevel = Literal["personal", "common", "none"]
 
 
 def compose(
-    directions: Directions = "implicit",
-    estimator: Estimator = "plain",
-    x: Move = "gt",
-    y: Move = "local",
-    z: Move | None = None,
+    directions: DirectionsName = "implicit",
+    estimator: EstimatorName = "plain",
+    x: CommunicationName = "gt",
+    y: CommunicationName = "local",
+    z: CommunicationName | None = None,
     update_order: str = "xyz",
     lower_level: LowerLevel | None = None,
     alpha: Step = None,
@@ -61,37 +61,41 @@ def compose(
     Returns:
         The method.
     """
-    alone = directions == "gradient"
+    has_no_lower_level = directions == "gradient"
     z = y if z is None else z
-    lower_level = lower_level or ("none" if alone else "personal" if y == "local" else "common")
+    lower_level = lower_level or (
+        "none" if has_no_lower_level else "personal" if y == "local" else "common"
+    )
     if lower_level == "personal" and (y, z) != ("local", "local"):
         raise ValueError("a personal lower level is each agent's own: y and z must be 'local'")
     if lower_level == "common" and "local" in (y, z):
         raise ValueError("a common lower level must be agreed upon: y and z cannot be 'local'")
     if x == "local":
         raise ValueError("x must be agreed upon: it cannot be 'local'")
-    fixed = re.search(r"y\w*\*(\d+)", update_order)  # steps of y per step of x
-    times = inner if "inner" in update_order else int(fixed.group(1)) if fixed else 1
-    lags = 2 if directions in ("carried", "penalty") else 1
-    named: dict[str, Any] = {"alpha": alpha} | ({} if alone else {"beta": beta})
-    named |= {"delta": delta} if lags == 2 else {}
-    named |= {"theta": theta} if estimator == "average" else {}
-    named |= {"eta": eta, "gamma": gamma} if estimator == "momentum" else {}
+    match = re.search(r"y\w*\*(\d+)", update_order)  # steps of y per step of x
+    inner_steps = inner if "inner" in update_order else int(match.group(1)) if match else 1
+    lower_variables = 2 if directions in ("carried", "penalty") else 1
+    numbers: dict[str, Any] = {"alpha": alpha} | ({} if has_no_lower_level else {"beta": beta})
+    numbers |= {"delta": delta} if lower_variables == 2 else {}
+    numbers |= {"theta": theta} if estimator == "average" else {}
+    numbers |= {"eta": eta, "gamma": gamma} if estimator == "momentum" else {}
     given = {"beta": beta, "delta": delta, "eta": eta, "gamma": gamma, "theta": theta}
-    if unused := [name for name, value in given.items() if value is not None and name not in named]:
-        raise ValueError(f"{unused[0]} is no number of these parts; they have {', '.join(named)}")
-    return composed(
-        along(directions, hypergradient, lam),
+    if unused := [
+        name for name, value in given.items() if value is not None and name not in numbers
+    ]:
+        raise ValueError(f"{unused[0]} is no number of these parts; they have {', '.join(numbers)}")
+    return compose_parts(
+        directions_by_name(directions, hypergradient, lam),
         estimator,
-        x if alone else f"{x} {y} {z}" if lags == 2 else f"{x} {y}",
-        named,
+        x if has_no_lower_level else f"{x} {y} {z}" if lower_variables == 2 else f"{x} {y}",
+        numbers,
         batch,
         order,
         steps,
         period=period,
-        update_order="x" if alone else update_order,
-        inner=times,
+        update_order="x" if has_no_lower_level else update_order,
+        inner=inner_steps,
         lower_levels=(lower_level,)
-        if lower_level != "personal" or lags == 2
+        if lower_level != "personal" or lower_variables == 2
         else ("personal", "none"),
     )

@@ -3,7 +3,7 @@
 Rule: [M hi][V].
 """
 
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -25,4 +25,4 @@ def d_soba(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(differences=first_order), "average", "gossip gossip gossip"
-    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("common",))
+    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("common",))

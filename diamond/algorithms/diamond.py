@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -46,4 +46,4 @@ def diamond(
     """
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gt local"
-    return composed(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))
+    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))

@@ -3,7 +3,7 @@
 Rule: ours [V].
 """
 
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -26,4 +26,4 @@ def diamond_common(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "eta": eta, "gamma": gamma}
     parts = carried(), "momentum", "gt gt gt"
-    return composed(*parts, numbers, batch, order, steps, lower_levels=("common",))
+    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("common",))

@@ -3,7 +3,7 @@
 Rule: [M mid][V].
 """
 
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -21,7 +21,7 @@ def dsbo(
     """Run `ma_dsbo` without trackers and without averaging: a bias of the order of the steps."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip gossip gossip"
-    return composed(
+    return compose_parts(
         *parts,
         numbers,
         batch,

@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -25,4 +25,4 @@ def dsgd(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"
-    return composed(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))
+    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))

@@ -4,7 +4,7 @@ Rule: [M mid][V].
 """
 
 from ..schedules.step_schedules import Number, Schedule
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import penalty
 
@@ -22,4 +22,4 @@ def dsgda_gt(
     """Track all three variables of the penalty of `f2sa`, for a common y; bias of order 1 / lam."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = penalty(lam), "plain", "gt gt gt"
-    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("common",))
+    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("common",))

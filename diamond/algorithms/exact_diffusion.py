@@ -4,7 +4,7 @@ Rule: [S][V].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -24,4 +24,4 @@ def exact_diffusion(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "ed local"
-    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))
+    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))

@@ -4,7 +4,7 @@ Rule: [S] for one agent, ours for several [V].
 """
 
 from ..schedules.step_schedules import Number, Schedule
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import penalty
 
@@ -29,4 +29,6 @@ def f2sa(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = penalty(lam), "plain", "gt local local"
-    return composed(*parts, numbers, batch, order, steps, update_order="yz*inner x", inner=inner)
+    return compose_parts(
+        *parts, numbers, batch, order, steps, update_order="yz*inner x", inner=inner
+    )

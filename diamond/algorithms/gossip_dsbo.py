@@ -13,13 +13,19 @@ from ..interface.round_interface import Message
 from ..problem import Objectives
 from ..schedules.step_schedules import Number, Schedule, weight
 from ._composition import Step, Steps, choose
-from .parts.explicit_matrices import Ingredients, blank, hypergradient, ingredients, like
-from .parts.single_stage import Single, floor
+from .parts.explicit_matrices import (
+    Ingredients,
+    hypergradient,
+    ingredients,
+    unravel_like,
+    zero_ingredients,
+)
+from .parts.single_stage import SingleStageMethod, floor
 
 __all__ = ["gossip_dsbo"]
 
 
-class State(NamedTuple):
+class GossipDsboState(NamedTuple):
     x: Tree
     y: Tree
     kept: Ingredients
@@ -27,7 +33,7 @@ class State(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class GossipDsbo(Single):
+class GossipDsbo(SingleStageMethod):
     alpha: Schedule
     beta: Schedule
     theta: Schedule
@@ -40,26 +46,33 @@ class GossipDsbo(Single):
         "f, g, all of g_yy and g_xy on a batch"
     )
 
-    def init(self, x: Tree, y: Tree) -> State:
-        return State(x, y, blank(x, y))
+    def init(self, x: Tree, y: Tree) -> GossipDsboState:
+        return GossipDsboState(x, y, zero_ingredients(x, y))
 
-    def estimate(self, problem: Objectives, state: State, t: Number, sample: Sample) -> Any:
+    def estimate(
+        self, problem: Objectives, state: GossipDsboState, t: Number, sample: Sample
+    ) -> Any:
         return ingredients(problem, state.x, state.y, sample)
 
-    def x_direction(self, estimate: Ingredients, state: State) -> Tree:
-        return like(hypergradient(state.kept, self.floor), state.x)
+    def x_direction(self, estimate: Ingredients, state: GossipDsboState) -> Tree:
+        return unravel_like(hypergradient(state.kept, self.floor), state.x)
 
-    def outgoing(self, state: State, estimate: Ingredients, t: Number) -> Message:
+    def outgoing(self, state: GossipDsboState, estimate: Ingredients, t: Number) -> Message:
         return Message(state)
 
     def update(
-        self, state: State, estimate: Ingredients, sent: Message, change: Message, t: Number
-    ) -> State:
+        self,
+        state: GossipDsboState,
+        estimate: Ingredients,
+        sent: Message,
+        change: Message,
+        t: Number,
+    ) -> GossipDsboState:
         x, y, kept = pytrees.add(sent.average, change.average)
         kept = pytrees.axpy(weight(self.theta, t), pytrees.sub(estimate, kept), kept)
-        h = like(hypergradient(kept, self.floor), x)
-        moved = pytrees.axpy(-self.beta(t), like(kept.g_y, y), y)
-        return State(pytrees.axpy(-self.alpha(t), h, x), moved, kept)
+        h = unravel_like(hypergradient(kept, self.floor), x)
+        moved = pytrees.axpy(-self.beta(t), unravel_like(kept.g_y, y), y)
+        return GossipDsboState(pytrees.axpy(-self.alpha(t), h, x), moved, kept)
 
 
 def gossip_dsbo(

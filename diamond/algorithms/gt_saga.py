@@ -3,7 +3,7 @@
 Rule: [M hi][V].
 """
 
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import gradient
 
@@ -22,4 +22,6 @@ def gt_saga(
     """
     numbers = {"alpha": alpha}
     parts = gradient(), "saga", "gt"
-    return composed(*parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",))
+    return compose_parts(
+        *parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",)
+    )

@@ -3,7 +3,7 @@
 Rule: [S].
 """
 
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import gradient
 
@@ -20,7 +20,7 @@ def gt_sarah(
     """Run `svr_interact` without a lower level."""
     numbers = {"alpha": alpha}
     parts = gradient(), "recursive", "gt"
-    return composed(
+    return compose_parts(
         *parts,
         numbers,
         batch,

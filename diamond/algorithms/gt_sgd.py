@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -22,4 +22,4 @@ def gt_sgd(
     """Track p_t = h(x_t, y_t; xi_t) by u_t, with v_t = g_y(x_t, y_t; zeta_t); step as `diamond`."""
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gt local"
-    return composed(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))
+    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))

@@ -3,7 +3,7 @@
 Rule: [M hi][V].
 """
 
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import gradient
 
@@ -20,4 +20,6 @@ def gt_storm(
     """Track p_t = f_x(x_t; xi) + (1 - eta_t) (p_{t-1} - f_x(x_{t-1}; xi)), as in `diamond`."""
     numbers = {"alpha": alpha, "eta": eta}
     parts = gradient(), "momentum", "gt"
-    return composed(*parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",))
+    return compose_parts(
+        *parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",)
+    )

@@ -4,7 +4,7 @@ Rule: [M hi][V].
 """
 
 from ..hypergradient import Hypergradient, conjugate_gradient
-from ._composition import Order, Step, Steps, all_rows, composed
+from ._composition import Order, Step, Steps, check_unused_batch, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -25,6 +25,6 @@ def interact(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "full", "gt local"
-    return composed(
-        *parts, numbers, all_rows(batch), order, steps, lower_levels=("personal", "none")
+    return compose_parts(
+        *parts, numbers, check_unused_batch(batch), order, steps, lower_levels=("personal", "none")
     )

@@ -4,7 +4,7 @@ Rule: [M hi][V]; y steps once x has moved.
 """
 
 from ..hypergradient import unrolled
-from ._composition import Step, Steps, all_rows, choose
+from ._composition import Step, Steps, check_unused_batch, choose
 from .parts import ComposedAlgorithm, Variable
 from .parts.communication import gossip, local
 from .parts.directions import implicit
@@ -31,7 +31,7 @@ def itd(
         plain(full=True),
         x=Variable(s["alpha"], gossip()),
         y=Variable(s["beta"], local()),
-        batch=all_rows(batch),
+        batch=check_unused_batch(batch),
         update_order="x y*inner",
         inner=inner,
     )

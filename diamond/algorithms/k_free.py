@@ -3,7 +3,7 @@
 Rule: ours [V].
 """
 
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -32,4 +32,4 @@ def k_free(
     """
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma, "delta": delta}
     parts = carried(), "momentum", "gt local local"
-    return composed(*parts, numbers, batch, order, steps)
+    return compose_parts(*parts, numbers, batch, order, steps)

@@ -6,7 +6,7 @@ Rule: [M mid][V].
 from typing import Literal
 
 from ..schedules.step_schedules import Number
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -32,4 +32,4 @@ def lopa(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", f"{x} local local"
-    return composed(*parts, numbers, batch, order, steps, relax=relax)
+    return compose_parts(*parts, numbers, batch, order, steps, relax=relax)

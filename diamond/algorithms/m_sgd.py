@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -24,4 +24,4 @@ def m_sgd(
     """Step x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t; p_t, v_t and y_{t+1} as in `diamond`."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gossip local"
-    return composed(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))
+    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))

@@ -3,7 +3,7 @@
 Rule: [M mid][V]; trackers are kept, the paper restarts them.
 """
 
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -26,7 +26,7 @@ def ma_dsbo(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", "gt gt gt"
-    return composed(
+    return compose_parts(
         *parts,
         numbers,
         batch,

@@ -3,7 +3,7 @@
 Rule: [S], all three at once.
 """
 
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -21,4 +21,4 @@ def ma_soba(
     """Run `soba` with x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z)."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", "gossip local local"
-    return composed(*parts, numbers, batch, "atc", steps)
+    return compose_parts(*parts, numbers, batch, "atc", steps)

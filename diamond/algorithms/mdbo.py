@@ -5,7 +5,7 @@ Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 
 from ..hypergradient import Hypergradient, neumann
 from ..schedules.step_schedules import Number
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -30,4 +30,6 @@ def mdbo(
     """
     numbers = {"alpha": alpha, "beta": beta, "theta": theta, "gamma": gamma}
     parts = implicit(hypergradient), "average", "gt gt"
-    return composed(*parts, numbers, batch, "paper", steps, relax=relax, lower_levels=("common",))
+    return compose_parts(
+        *parts, numbers, batch, "paper", steps, relax=relax, lower_levels=("common",)
+    )

@@ -3,7 +3,7 @@
 Rule: [M mid][V]; the momentum is an average, so alpha is that of the paper over theta.
 """
 
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import gradient
 
@@ -20,4 +20,6 @@ def momentum_tracking(
     """Track r_t = (1 - theta) r_{t-1} + theta f_x(x_t; xi) by u_t."""
     numbers = {"alpha": alpha, "theta": theta}
     parts = gradient(), "average", "gt"
-    return composed(*parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",))
+    return compose_parts(
+        *parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",)
+    )

@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -23,4 +23,4 @@ def mrbo(
     """Run SUSTAIN with the whole Neumann sum instead of eq. (5)."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gossip local"
-    return composed(*parts, numbers, batch, "atc", steps)
+    return compose_parts(*parts, numbers, batch, "atc", steps)

@@ -4,7 +4,7 @@ Rule: [M hi][V]; the step is mixed too.
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -25,4 +25,4 @@ def push_diging(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "push_gt local"
-    return composed(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))
+    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))

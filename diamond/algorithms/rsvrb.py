@@ -9,7 +9,7 @@ from ..core import pytrees
 from ..interface.round_interface import Message
 from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, choose
-from .parts.explicit_matrices import Ingredients, Momentum, State, like
+from .parts.explicit_matrices import Ingredients, MatrixMomentum, MatrixState, unravel_like
 from .parts.single_stage import floor
 
 __all__ = ["rsvrb"]
@@ -17,18 +17,18 @@ __all__ = ["rsvrb"]
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Rsvrb(Momentum):
+class Rsvrb(MatrixMomentum):
     about = (
         "matrices; momentum on all; x gossip, y local; xy; x; "
         "f, g, all of g_yy and g_xy on a batch at two points"
     )
 
     def update(
-        self, state: State, estimate: Ingredients, sent: Message, change: Message, t: Number
-    ) -> State:
+        self, state: MatrixState, estimate: Ingredients, sent: Message, change: Message, t: Number
+    ) -> MatrixState:
         x = pytrees.add(sent.average, change.average)
-        y = pytrees.axpy(-self.beta(t), like(estimate.g_y, state.y), state.y)
-        return State(x, y, (state.x, state.y), estimate)
+        y = pytrees.axpy(-self.beta(t), unravel_like(estimate.g_y, state.y), state.y)
+        return MatrixState(x, y, (state.x, state.y), estimate)
 
 
 def rsvrb(

@@ -3,7 +3,7 @@
 Rule: [S], all rows of g in one table.
 """
 
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -23,4 +23,4 @@ def saba(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "saga", "gossip local local"
-    return composed(*parts, numbers, batch, "atc", steps)
+    return compose_parts(*parts, numbers, batch, "atc", steps)

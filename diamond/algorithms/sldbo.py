@@ -5,7 +5,7 @@ Rule: [M mid][V].
 
 from ..problem.proximal_operators import ball
 from ..schedules.step_schedules import Number
-from ._composition import Step, Steps, all_rows, choose
+from ._composition import Step, Steps, check_unused_batch, choose
 from .parts import ComposedAlgorithm, Variable
 from .parts.communication import tracking
 from .parts.directions import carried
@@ -35,6 +35,6 @@ def sldbo(
         x=Variable(s["alpha"], tracking()),
         y=Variable(s["beta"], tracking()),
         z=Variable(s["delta"], tracking(prox=kept)),
-        batch=all_rows(batch),
+        batch=check_unused_batch(batch),
         lower_levels=("common",),
     )

@@ -3,7 +3,7 @@
 Rule: [S][V].
 """
 
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -20,4 +20,4 @@ def soba(
     """Step x along f_x - g_xy z, y along g_y, z along g_yy z - f_y (z is -v of the paper)."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     parts = carried(), "plain", "gossip local local"
-    return composed(*parts, numbers, batch, "atc", steps)
+    return compose_parts(*parts, numbers, batch, "atc", steps)

@@ -27,7 +27,7 @@ class Solver(ComposedAlgorithm):
         """Return the method for this kind of lower level."""
         if problem.lower_level != "common" or self.y is None or self.z is None:
             return super().specialize(problem)
-        y, z = replace(self.y, move=tracking()), replace(self.z, move=tracking())
+        y, z = replace(self.y, communication=tracking()), replace(self.z, communication=tracking())
         return ComposedAlgorithm.specialize(replace(self, y=y, z=z), problem)
 
 

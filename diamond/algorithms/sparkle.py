@@ -5,7 +5,7 @@ Rule: [M mid][V].
 
 from typing import Literal
 
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
 
@@ -31,6 +31,6 @@ def sparkle(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     parts = carried(), "average", f"{x} {yz} {yz}"
-    return composed(
+    return compose_parts(
         *parts, numbers, batch, "atc", steps, update_order=plan, lower_levels=("common",)
     )

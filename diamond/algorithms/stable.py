@@ -16,7 +16,13 @@ from ..interface.round_interface import Message
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, choose
-from .parts.explicit_matrices import Ingredients, Momentum, State, convex, like
+from .parts.explicit_matrices import (
+    Ingredients,
+    MatrixMomentum,
+    MatrixState,
+    unravel_like,
+    with_eigenvalue_floor,
+)
 from .parts.single_stage import floor
 
 __all__ = ["stable"]
@@ -24,30 +30,32 @@ __all__ = ["stable"]
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Stable(Momentum):
+class Stable(MatrixMomentum):
     about = (
         "matrices; momentum on g_xy, g_yy; x gossip, y local; x y; x; "
         "f, g, all of g_yy and g_xy on a batch at two points"
     )
 
     def estimate(
-        self, problem: Objectives, state: State, t: Number, sample: Sample
+        self, problem: Objectives, state: MatrixState, t: Number, sample: Sample
     ) -> tuple[Ingredients, Cost]:
-        found, cost = super().estimate(problem, state, t, sample)
+        estimate, cost = super().estimate(problem, state, t, sample)
         f_x, f_y = jax.grad(problem.f, (0, 1))(state.x, state.y, sample.upper)
         g_y = jax.grad(problem.g, 1)(state.x, state.y, sample.lower)
         new = [ravel_pytree(a)[0] for a in (f_x, f_y, g_y)]  # without momentum
         plain = dict(zip(("f_x", "f_y", "g_y"), new))
-        return found._replace(**plain), cost._replace(gradients=cost.samples)
+        return estimate._replace(**plain), cost._replace(gradients=cost.samples)
 
     def update(
-        self, state: State, estimate: Ingredients, sent: Message, change: Message, t: Number
-    ) -> State:
+        self, state: MatrixState, estimate: Ingredients, sent: Message, change: Message, t: Number
+    ) -> MatrixState:
         x = pytrees.add(sent.average, change.average)
         moved = ravel_pytree(pytrees.sub(x, state.x))[0]
-        along = jnp.linalg.solve(convex(estimate.g_yy, self.floor), estimate.g_xy.T @ moved)
-        step = like(pytrees.axpy(self.beta(t), estimate.g_y, along), state.y)
-        return State(x, pytrees.sub(state.y, step), (state.x, state.y), estimate)
+        along = jnp.linalg.solve(
+            with_eigenvalue_floor(estimate.g_yy, self.floor), estimate.g_xy.T @ moved
+        )
+        step = unravel_like(pytrees.axpy(self.beta(t), estimate.g_y, along), state.y)
+        return MatrixState(x, pytrees.sub(state.y, step), (state.x, state.y), estimate)
 
 
 def stable(

@@ -4,7 +4,7 @@ Rule: [M hi].
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ._composition import Order, Step, Steps, composed
+from ._composition import Order, Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -28,6 +28,6 @@ def svr_interact(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "recursive", "gt local"
-    return composed(
+    return compose_parts(
         *parts, numbers, batch, order, steps, period=period, lower_levels=("personal", "none")
     )

@@ -4,7 +4,7 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, neumann
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -24,4 +24,4 @@ def ttsa(
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"
-    return composed(*parts, numbers, batch, "atc", steps, update_order="y x")
+    return compose_parts(*parts, numbers, batch, "atc", steps, update_order="y x")

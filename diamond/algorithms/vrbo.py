@@ -13,8 +13,8 @@ from ..schedules.step_schedules import Schedule
 from ._composition import Step, Steps, choose
 from .parts.directions import Implicit, implicit
 from .parts.estimators import recursive
-from .parts.inner_stages import Inner, Outer, State
-from .parts.single_stage import Single
+from .parts.inner_stages import InnerStage, InnerStagesState, OuterStage
+from .parts.single_stage import SingleStageMethod
 from .parts.variables import Point
 
 __all__ = ["vrbo"]
@@ -22,7 +22,7 @@ __all__ = ["vrbo"]
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Vrbo(Single):
+class Vrbo(SingleStageMethod):
     alpha: Schedule
     beta: Schedule
     along: Implicit
@@ -37,14 +37,14 @@ class Vrbo(Single):
 
     @property
     def stages(self) -> tuple[Any, ...]:
-        return Outer(self), Inner(self, self.inner)
+        return OuterStage(self), InnerStage(self, self.inner)
 
     @property
     def hypergradient(self) -> Any:
         return self.along.hypergradient
 
-    def init(self, x: Tree, y: Tree) -> State:
-        return State(x, y, Point(x, y), pytrees.zeros(Point(x, y)))
+    def init(self, x: Tree, y: Tree) -> InnerStagesState:
+        return InnerStagesState(x, y, Point(x, y), pytrees.zeros(Point(x, y)))
 
 
 def vrbo(

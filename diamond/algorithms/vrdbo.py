@@ -5,7 +5,7 @@ Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 
 from ..hypergradient import Hypergradient, neumann
 from ..schedules.step_schedules import Number
-from ._composition import Step, Steps, composed
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
 
@@ -25,4 +25,6 @@ def vrdbo(
     """Run `mdbo` with the momentum of eqs. (6) and (7) instead of averages; the same bias."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     parts = implicit(hypergradient), "momentum", "gt gt"
-    return composed(*parts, numbers, batch, "paper", steps, relax=relax, lower_levels=("common",))
+    return compose_parts(
+        *parts, numbers, batch, "paper", steps, relax=relax, lower_levels=("common",)
+    )

@@ -33,10 +33,8 @@ from ..problem import Objectives, Rows
 from ..schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
 
 INCREASE, TOLERANCE = 0.1, 0.05  # relative to the decrease of l, and to l: a rise beyond noise
-FACTOR, MOST_SHRINKS = (
-    0.25,
-    8,
-)  # factor of the steps per rollback, and most rollbacks if x or y breaks
+FACTOR = 0.25  # of the steps per rollback
+MOST_SHRINKS = 8  # most rollbacks if x or y breaks
 MOST_LOSS_ROLLBACKS = 2  # most rollbacks if l rises, which also happens while y converges
 SAVE_EVERY, SAVED_STATES = 100, 2  # period and number of the latest states saved for rollbacks
 TOO_LARGE = 1e2  # times the start: size of x and y that excludes a state from rollbacks
@@ -47,10 +45,8 @@ MANY = 64  # maximum number of agents whose values are sent
 HUGE = 1e29  # replaces a value that is not finite
 EMPTY = -1e30  # marks another agent's value: below any, and finite to be sent
 MonitorMemory = MutableMapping[str, ResolvedValue]
-FIRST_LOSS, LATEST_LOSSES = (
-    "_began",
-    "_losses",
-)  # l after round 1; l now, and the least since the last rollback
+FIRST_LOSS = "_began"  # key of l after round 1
+LATEST_LOSSES = "_losses"  # key of l now, and of the least l since the last rollback
 
 
 def _evaluate(context: ResolutionContext) -> ResolvedValue:

@@ -53,12 +53,14 @@ def row(name: str, level: str | None = None) -> Row:
         *told, calls = about.split("; ")
         return Row._make((name, solves, *told, networks, calls, title, rule))
     kind = lambda part: NAMED.get(type(part).__name__, type(part).__name__.lower())
-    moves = {n: kind(v.move) for n, v in method.variables.items()}
+    moves = {n: kind(v.communication) for n, v in method.variables.items()}
     same = len(set(moves.values())) == 1 and len(moves) > 1
     said = next(iter(moves.values())) if same else ", ".join(f"{n} {m}" for n, m in moves.items())
     told, exchanges = [], []
     for word, _, times in (word.partition("*") for word in method.update_order.split()):
-        parts = [n * method.variables[n].move.vectors for n in word if n in method.variables]
+        parts = [
+            n * method.variables[n].communication.vectors for n in word if n in method.variables
+        ]
         if vectors := "".join(parts):
             told.append("+".join(vectors))
             exchanges.append(times or "1")
@@ -85,7 +87,7 @@ def _moved(word: str, method: Any) -> str:
 
 def _calls(method: Any) -> str:
     """Return the oracle calls of one agent in a round, per point of its estimator."""
-    points = 2 if method.estimator.recalls else 1
+    points = 2 if method.estimator.needs_previous_point else 1
     found = {
         "gradient": "f",
         "implicit": "f, g, chain, g_xy",

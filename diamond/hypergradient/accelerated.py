@@ -56,7 +56,7 @@ class Accelerated:
         z = first[0]
         if self.hessian_batches:  # a chain of one term has no drawn blocks
             z, _, _ = jax.lax.fori_loop(0, self.hessian_batches, step, first)
-        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        rows, fresh = problem.train.size(sample.chain), problem.train.count_fresh_rows(sample.chain)
         return z, Cost(
             samples=self.hessian_batches * fresh, hvps=len(points) * self.hessian_batches * rows
         )

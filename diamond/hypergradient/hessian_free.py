@@ -34,7 +34,7 @@ class HessianFree:
         self, problem: Objectives, points: Sequence[PointXY], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         upper, lower = problem.valid.size(sample.upper), problem.train.size(sample.cross)
-        fresh = problem.train.fresh(sample.cross)
+        fresh = problem.train.count_fresh_rows(sample.cross)
         spent = Cost(  # a difference is two gradients
             samples=upper + self.terms * fresh,
             gradients=len(points) * (upper + 2 * self.terms * lower),

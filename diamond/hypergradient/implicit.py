@@ -44,7 +44,7 @@ class ImplicitHypergradient:
         cross = [jacobian_product(problem, p, sample.cross, z) for p, z in zip(points, z)]
         rows, lower = problem.valid.size(sample.upper), problem.train.size(sample.cross)
         spent = Cost(
-            samples=rows + problem.train.fresh(sample.cross) + extra_samples,
+            samples=rows + problem.train.count_fresh_rows(sample.cross) + extra_samples,
             gradients=len(points) * rows,
             jvps=len(points) * lower,
         )
@@ -74,7 +74,7 @@ def pooled_products(
     """
     if sample.chain is None or hessian_batches == 1:
         products = [hessian(problem, point, sample.hessian_batch(0)) for point in points]
-        return products, problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        return products, problem.train.size(sample.chain), problem.train.count_fresh_rows(sample.chain)
 
     def mean(x: Tree, y: Tree) -> Product:
         gradients = lambda y: jax.vmap(lambda where: jax.grad(problem.g, 1)(x, y, where))(

@@ -56,7 +56,7 @@ class Neumann:
         k = bits.astype(jnp.int32)
         z = jax.lax.fori_loop(0, k, make_factor(self.lipschitz, problem, points, sample), b)
         rows = problem.train.size(sample.chain)
-        spent = Cost(samples=k * problem.train.fresh(sample.chain), hvps=len(points) * k * rows)
+        spent = Cost(samples=k * problem.train.count_fresh_rows(sample.chain), hvps=len(points) * k * rows)
         return [pytrees.scale(self.terms / self.lipschitz, z) for z in z], spent
 
 
@@ -85,7 +85,7 @@ class NeumannSum:
         z = b
         if self.hessian_batches:  # a chain of one term has no drawn blocks
             _, z = jax.lax.fori_loop(0, self.hessian_batches, term, (b, b))
-        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        rows, fresh = problem.train.size(sample.chain), problem.train.count_fresh_rows(sample.chain)
         spent = Cost(
             samples=self.hessian_batches * fresh, hvps=len(points) * self.hessian_batches * rows
         )
@@ -96,7 +96,7 @@ def make_factor(
     lipschitz: Number, problem: Objectives, points: Sequence[PointXY], sample: Sample
 ) -> Any:
     """Return (j, w at every point) -> (I - g_yy(zeta_{j+1}) / L) w at every point."""
-    points = [(problem.seen(x), y) for x, y in points]  # rounded once, not in every factor
+    points = [(problem.in_loss_precision(x), y) for x, y in points]  # rounded once, not in every factor
     if sample.chain is None:
         products = [hessian(problem, point, None) for point in points]
         apply = lambda where, i, w: products[i](w)
@@ -104,7 +104,7 @@ def make_factor(
         apply = lambda where, i, w: hessian_product(problem, points[i], where, w)
 
     def factor(j: Any, ws: list[Tree]) -> list[Tree]:
-        where = None if sample.chain is None else problem.train.at(sample.chain[j])
+        where = None if sample.chain is None else problem.train.draw_batch(sample.chain[j])
         return [pytrees.axpy(-1 / lipschitz, apply(where, i, w), w) for i, w in enumerate(ws)]
 
     return factor

@@ -39,7 +39,7 @@ class Unrolled:
 
         # Each step costs one gradient forward, and one product with g_yy and one with g_xy
         # backward.
-        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        rows, fresh = problem.train.size(sample.chain), problem.train.count_fresh_rows(sample.chain)
         upper, steps = problem.valid.size(sample.upper), self.steps * len(points)
         spent = Cost(
             samples=upper + self.steps * fresh,

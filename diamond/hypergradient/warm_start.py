@@ -40,7 +40,7 @@ class WarmStart:
         shift = pytrees.scale(1 / self.lipschitz, b)
         step = lambda j, z: pytrees.add(factor(j, z), shift)
         z = jax.lax.fori_loop(0, self.steps, step, [self.z] * len(points))
-        rows, fresh = problem.train.size(sample.chain), problem.train.fresh(sample.chain)
+        rows, fresh = problem.train.size(sample.chain), problem.train.count_fresh_rows(sample.chain)
         return z, Cost(self.steps * fresh, hvps=len(points) * self.steps * rows)
 
 

@@ -58,6 +58,6 @@ def _messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list
         rows = problem.train.stored, problem.valid.stored
         few = jax.tree.map(lambda count: 1, rows)
         sample = draw(key(0), 0, 0, few, stage.hessian_batches, algorithm.batch, "blocks")
-        estimate, _ = stage.estimate(problem.of(0), state, 0, sample)
+        estimate, _ = stage.estimate(problem.for_agent(0), state, 0, sample)
         found.append(stage.outgoing(state, estimate, 0))
     return found

@@ -15,14 +15,19 @@ from ..schedules.deferred import Deferred
 from ..schedules.learned import Learned
 from ..schedules.step_schedules import Constant
 
-FEW = 16  # arrays of more numbers are described by a digest
+MAX_LISTED = 16  # arrays of more numbers are described by a digest
 DIGITS = 9  # of the weights: other machines may round the last digits differently
 STEPS = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
-EARLIER_NAMES = {  # of classes and fields, in descriptions written before
-    "Loop": "ComposedAlgorithm",
+# Fields of algorithms, and classes by their field, as descriptions written before name them.
+EARLIER_FIELDS = {
     "plan": "update_order",
     "solves": "lower_levels",
     "links": "hessian_batches",
+    "move": "communication",
+}
+EARLIER_CLASSES = {
+    ("", "Loop"): "ComposedAlgorithm",
+    ("hypergradient", "Implicit"): "ImplicitHypergradient",
 }
 Description = dict[
     str, str
@@ -32,7 +37,7 @@ Description = dict[
 def describe(network: Network, algorithm: Algorithm) -> dict[str, Description]:
     """Describe the network and the algorithm that a run is given, the same in every process."""
     about = {"batch": str(algorithm.batch)} | flatten(algorithm)
-    return {"network": describe_network(network), "algorithm": dict(map(_named, about.items()))}
+    return {"network": describe_network(network), "algorithm": dict(map(_rename_step, about.items()))}
 
 
 def describe_network(network: Network) -> Description:
@@ -62,23 +67,28 @@ def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm
         return
     now, found = describe(network, algorithm), []
     old, new = (_without_name(one["network"]) for one in (before, now))
-    if changed := _changes(old, new):
+    if changed := _list_changes(old, new):
         names = [one["network"]["name"] for one in (before, now)]
         said = ", not ".join(names) if names[0] != names[1] else "; ".join(changed)
         found.append(f"another network ({said})")
-    if changed := _changes(_with_current_names(before["algorithm"]), now["algorithm"]):
+    if changed := _list_changes(_with_current_names(before["algorithm"]), now["algorithm"]):
         found.append(f"another method or other constants ({'; '.join(changed)})")
     if found:
         raise ValueError(
-            f"resume: the run has {' and '.join(found)}; give what it was made with, or "
-            f"leave out resume to begin at round 0"
+            f"resume: the run has {' and '.join(found)}; give the inputs that it was made with, "
+            f"or leave out resume to start at round 0"
         )
 
 
 def _with_current_names(algorithm: Mapping[str, str]) -> Description:
     """Return the description of an algorithm with earlier names replaced by the current ones."""
-    renamed = lambda place: ".".join(EARLIER_NAMES.get(name, name) for name in place.split("."))
-    return {renamed(place): EARLIER_NAMES.get(text, text) for place, text in algorithm.items()}
+    renamed = {}
+    for place, text in algorithm.items():
+        *fields, last = (EARLIER_FIELDS.get(name, name) for name in place.split("."))
+        if last == "class":
+            text = EARLIER_CLASSES.get((fields[-1] if fields else "", text), text)
+        renamed[".".join([*fields, last])] = text
+    return renamed
 
 
 def flatten(node: Any, place: str = "") -> Description:
@@ -94,31 +104,31 @@ def flatten(node: Any, place: str = "") -> Description:
         return {place: f"{node.name} learned"}
     if is_dataclass(node) and not isinstance(node, type):
         parts = {field.name: getattr(node, field.name) for field in fields(node)}
-        return _inside(place, parts, type(node).__name__)
+        return _flatten_parts(place, parts, type(node).__name__)
     if isinstance(node, partial):
         given: dict[Any, Any] = {**dict(enumerate(node.args)), **node.keywords}
-        return _inside(place, given, _name_of(node.func))
+        return _flatten_parts(place, given, _name_of(node.func))
     if isinstance(node, tuple) and hasattr(node, "_asdict"):
-        return _inside(place, node._asdict(), type(node).__name__)
+        return _flatten_parts(place, node._asdict(), type(node).__name__)
     if isinstance(node, Mapping):
-        return _inside(place, node)
+        return _flatten_parts(place, node)
     if isinstance(node, tuple | list):
-        return _inside(place, dict(enumerate(node)))
-    return {place or "class": _text(node)}
+        return _flatten_parts(place, dict(enumerate(node)))
+    return {place or "class": _format_value(node)}
 
 
-def _inside(place: str, parts: Mapping[Any, Any], kind: str = "") -> Description:
-    found = {_at(place, "class"): kind} if kind else {}
+def _flatten_parts(place: str, parts: Mapping[Any, Any], kind: str = "") -> Description:
+    found = {_join_place(place, "class"): kind} if kind else {}
     for name, part in parts.items():
-        found |= flatten(part, _at(place, name))
+        found |= flatten(part, _join_place(place, name))
     return found
 
 
-def _at(place: str, name: Any) -> str:
+def _join_place(place: str, name: Any) -> str:
     return f"{place}.{name}" if place else str(name)
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None or isinstance(value, bool | str):
         return str(value)
     if callable(value):
@@ -129,7 +139,7 @@ def _text(value: Any) -> str:
         return type(value).__name__
     if array.ndim == 0:
         return repr(float(array)).removesuffix(".0")
-    if array.size <= FEW:
+    if array.size <= MAX_LISTED:
         return str(array.tolist())
     return f"{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
 
@@ -140,7 +150,7 @@ def _name_of(function: Any) -> str:
     return str(named.__qualname__)
 
 
-def _named(entry: tuple[str, str]) -> tuple[str, str]:
+def _rename_step(entry: tuple[str, str]) -> tuple[str, str]:
     """Rename an entry to the letter of its step size, if its place is one."""
     place, text = entry
     for step, letter in STEPS.items():
@@ -153,7 +163,7 @@ def _without_name(network: Mapping[str, str]) -> Description:
     return {place: text for place, text in network.items() if place != "name"}
 
 
-def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+def _list_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """List the places that differ; if the class of a part differs, not the places inside it."""
     found: dict[str, str] = {}
     for place in {**old, **new}:

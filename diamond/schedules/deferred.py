@@ -86,9 +86,8 @@ class ResolutionContext:
     batch: int
     seed: int
     memory: dict[str, ResolvedValue] = field(default_factory=dict)
-    past: dict[str, ResolvedValue] = field(
-        default_factory=dict
-    )  # earlier values, to be estimated again
+    # Earlier values, to be estimated again.
+    past: dict[str, ResolvedValue] = field(default_factory=dict)
     current_point: tuple[Tree, Tree] | None = None  # x and y of all agents; None: the start
     agent: int | None = None  # owner of the problem's rows; None: all agents
     groups: Sequence[np.ndarray] | None = None  # groups of agents to measure here, in turn

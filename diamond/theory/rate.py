@@ -89,7 +89,7 @@ def slope(runs: Runs, first: int, since: float = 0.0) -> Slope:
         if kept.sum() < 2:
             raise ValueError(
                 f"{kept.sum()} evaluations from round {first} on: a slope needs two; evaluate more "
-                f"often, or begin earlier"
+                f"often, or start earlier"
             )
         average = averages(rounds, metric, since)[kept]
         fits.append(np.polyfit(np.log(rounds[1:][kept]), np.log(average), 1)[0])

@@ -68,7 +68,7 @@ def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
     if not (c.C_gxy > 0 and 0 < L_K < math.inf and c.lam < 1):
         raise ValueError(
             f"C_gxy = {c.C_gxy:.3g}, L_K = {L_K:.3g}, lam = {c.lam:.3g}: Theorem 1 divides by the "
-            f"first two and by 1 - lam; it says nothing of such a problem"
+            f"first two and by 1 - lam; it does not apply to such a problem"
         )
     smooth = L_f if printed else L_f**2
     cbar_y = min(math.sqrt(smooth / (2 * m)), math.sqrt(smooth / 10) / m) / L_y

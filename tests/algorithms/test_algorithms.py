@@ -23,7 +23,7 @@ from diamond.core import cost_counter
 from diamond.core.sampling import key
 from diamond.engine.round_program import initial_progress, run_round
 from diamond.network.mixing.mixer import mixer
-from diamond.schedules.deferred import ResolutionContext, agent_numbers, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve, select_agent_values
 
 
 def test_the_folder_is_the_catalogue():
@@ -37,7 +37,7 @@ def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
     algorithm = resolve(ALGORITHMS[name](), ResolutionContext(quad(), ring(4), 4, 0)).algorithm
     assert algorithm.batch >= 1 and algorithm.stages[0].hessian_batches >= 0
     x, y = quad().start(0)
-    learned = agent_numbers(algorithm, 3).learned(algorithm.init(x, y))
+    learned = select_agent_values(algorithm, 3).learned_values(algorithm.init(x, y))
     assert learned.keys() == {"alpha", "beta"}
     again = jax.tree.unflatten(jax.tree.structure(algorithm), jax.tree.leaves(algorithm))
     assert same_bits(again, algorithm) and hash(jax.tree.structure(algorithm)) is not None

@@ -7,7 +7,7 @@ import pytest
 from helpers import ESTIMATORS, quad, ring, steps
 
 import diamond
-from diamond.algorithms.parts.estimators import Given, Momentum, Plain, Recursive
+from diamond.algorithms.parts.estimators import EstimatorInputs, Momentum, Plain, Recursive
 from diamond.algorithms.parts.variables import Point
 from diamond.core.cost_counter import Cost
 from diamond.core.sampling import Sample
@@ -25,7 +25,7 @@ def gradients(points, sample):
 
 
 def given(t, arrays=(NOW, LAST, OLD)):
-    return Given(*arrays, None, t, SAMPLE)
+    return EstimatorInputs(*arrays, None, t, SAMPLE)
 
 
 def test_plain():

@@ -155,7 +155,7 @@ def test_diamond_is_the_loop_written_by_hand(agents):
 def test_m_sgd_is_diamond_without_tracking():
     options = dict(hypergradient=ESTIMATORS["neumann"], **STEPS)
     tracked = build("diamond", **options)
-    alone = replace(tracked.x, move=gossip("paper"))
+    alone = replace(tracked.x, communication=gossip("paper"))
     assert build("m_sgd", **options) == replace(tracked, x=alone)
 
 

@@ -17,7 +17,7 @@ import diamond
 from diamond import algorithms, catalogue
 from diamond import hypergradient as hg
 from diamond.algorithms.parts import ComposedAlgorithm
-from diamond.algorithms.parts.communication import Gossip, Push
+from diamond.algorithms.parts.communication_rules import Gossip, Push
 from diamond.algorithms.parts.directions import Implicit, Penalty
 from diamond.core.sampling import key
 from diamond.engine.round_program import initial_progress, run_round
@@ -47,7 +47,7 @@ def kind(name):
         return "elsewhere"  # each agent's own inverse
     if isinstance(method.directions, Penalty):
         return "lam"
-    return "steps" if isinstance(method.x.move, Gossip | Push) else "exact"
+    return "steps" if isinstance(method.x.communication, Gossip | Push) else "exact"
 
 
 def level(name):

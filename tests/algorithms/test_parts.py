@@ -11,10 +11,11 @@ from helpers import end, quad, ring, same_bits, steps
 import diamond
 from diamond import hypergradient as hg
 from diamond.algorithms.parts import communication
+from diamond.algorithms.parts.communication_rules import CommunicationInputs
 from diamond.core.cost_counter import total
 from diamond.interface.round_interface import Message
 from diamond.network import from_graph
-from diamond.schedules.deferred import ResolutionContext, fill
+from diamond.schedules.deferred import ResolutionContext, fill_deferred
 
 ALPHA, ROUNDS = 0.1, 12
 
@@ -93,12 +94,14 @@ def test_single_precision_does_not_drift(name, float32):
 def test_a_matrix_that_corrections_cannot_take_is_refused():
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
     assert network.min_eigenvalue < -1 / 3
-    setting = ResolutionContext(quad(agents=6), network, 1, 0)
-    assert fill(communication.diffusion(), setting).share == 0.5  # by itself, it takes (I + M) / 2
+    context = ResolutionContext(quad(agents=6), network, 1, 0)
+    assert (
+        fill_deferred(communication.diffusion(), context).share == 0.5
+    )  # by itself, it takes (I + M) / 2
     with pytest.raises(ValueError, match=r"an eigenvalue -0\.\d+; exact diffusion needs"):
-        fill(communication.diffusion(lazy=False), setting)
+        fill_deferred(communication.diffusion(lazy=False), context)
     fine = ResolutionContext(quad(agents=6), ring(6), 1, 0)
-    assert fill(communication.diffusion(lazy=False), fine).share == 1
+    assert fill_deferred(communication.diffusion(lazy=False), fine).share == 1
     assert (
         communication.extra().share == 1 and communication.extra(lazy=True).share == 0.5
     )  # on any network
@@ -108,7 +111,7 @@ def growth(move, value, curvature=0.0):
     """The largest factor in a round of a mode on which M is `value` and d is `curvature` s."""
 
     def one_round(s, memory):
-        given = communication.Given(s, memory, curvature * s, None, 1.0)
+        given = CommunicationInputs(s, memory, curvature * s, None, 1.0)
         told = move.outgoing(given)
         return move.incoming(given, told, Message((value - 1) * told.average))
 
@@ -140,7 +143,7 @@ def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
     assert network.min_eigenvalue == pytest.approx(-0.5)
     whole = diamond.extra(ALPHA, batch=2)
-    half = replace(whole, x=replace(whole.x, move=communication.extra(lazy=True)))
+    half = replace(whole, x=replace(whole.x, communication=communication.extra(lazy=True)))
     apart = lambda x: np.abs(np.asarray(x) - np.mean(x, 0)).max()
     fast, slow = (end(q, network, method, 40).state.x for method in (whole, half))
     assert apart(fast) < 0.25 * apart(slow)
@@ -216,7 +219,7 @@ def test_one_after_another_the_later_sees_the_earlier():
     [
         (dict(directions="upwards"), "no directions 'upwards'; there are implicit, carried"),
         (dict(estimator="guess"), "no estimator 'guess'; there are plain, full, average"),
-        (dict(x="hop"), "no move 'hop'; there are local, gossip, gt, extra, ed"),
+        (dict(x="hop"), "no communication rule 'hop'; there are local, gossip, gt, extra, ed"),
         (dict(update_order="y y x"), "update_order 'y y x' must move each of x, y once"),
         (dict(update_order="yx*0"), "update_order 'yx\\*0': how often is a whole number"),
         (dict(update_order="xw y"), "update_order 'xw y' must move each of x, y once"),
@@ -227,7 +230,7 @@ def test_one_after_another_the_later_sees_the_earlier():
         (dict(theta=0.5), "theta is no number of these parts; they have alpha, beta"),
         (dict(x="local"), "x must be agreed upon: it cannot be 'local'"),
         (dict(inner=0, update_order="y*inner x"), "inner = 0 must be a whole number, 1 or more"),
-        (dict(estimator="recursive", period=0), "period = 0: a full gradient every so many"),
+        (dict(estimator="recursive", period=0), "period = 0: the number of rounds"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(options, said):

@@ -129,7 +129,7 @@ def test_steps_are_shortened_where_x_swings():
 def test_local_work_solves_the_lower_level():
     """y and z of one agent beside dense solutions in float64, and the rows they were paid with."""
     given = quad(noise=0.3)
-    own = given.objectives(3).of(1)
+    own = given.objectives(3).for_agent(1)
     x, y = given.start(0)
     sample = Sample(0, 0, 0, None, None)
     given_x = x + 0.5
@@ -147,7 +147,7 @@ def test_local_work_solves_the_lower_level():
 
 
 def test_few_batches_stand_for_many_rows():
-    own = quad().objectives(3).of(0)
+    own = quad().objectives(3).for_agent(0)
     assert local_solver.local_rows(own.train, 2, 4).where is None
     few = local_solver.local_rows(own.train, 11, 2)
     assert few.number == 6 and list(few.where) == [11, 0, 1, 2, 3, 4]

@@ -10,7 +10,7 @@ from helpers import end, quad, ring, same_bits
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.algorithms.parts.learned_algorithm import MARGIN, LearnedNumbers
+from diamond.algorithms.parts.learned_algorithm import MARGIN, LearnedStepsAlgorithm
 from diamond.auto import sketch
 from diamond.auto.step_rule import StepScalars
 from diamond.catalogue import maker
@@ -58,7 +58,7 @@ def test_a_warm_start_carries_the_solution_of_the_linear_system():
     state = end(given, ring(4), method, 200).state
     objectives = given.objectives(12)
     for i in range(4):
-        own = objectives.of(i)
+        own = objectives.for_agent(i)
         x, y = jax.tree.map(lambda a, i=i: a[i], (state.x, state.y))
         f_y = jax.grad(own.f, 1)(x, y, None)
         g_yy = jax.jacfwd(jax.grad(own.g, 1), 1)(x, y, None)
@@ -67,7 +67,7 @@ def test_a_warm_start_carries_the_solution_of_the_linear_system():
 
 def test_a_warm_start_is_exact_where_it_begins_at_the_solution():
     given = quad(noise=0.0)
-    own, (x, y) = given.objectives(12).of(0), given.start(0)
+    own, (x, y) = given.objectives(12).for_agent(0), given.start(0)
     f_y = jax.grad(own.f, 1)(x, y, None)
     g_yy = jax.jacfwd(jax.grad(own.g, 1), 1)(x, y, None)
     solve = hg.warm_start(3).solve
@@ -121,7 +121,7 @@ def test_steps_do_not_depend_on_units(name):
 
 def test_a_rollback_shortens_learned_and_given_steps():
     method = diamond.gt_sgd(beta=0.4).specialize(quad())
-    assert isinstance(method, LearnedNumbers)
+    assert isinstance(method, LearnedStepsAlgorithm)
     shorter = method.with_scaled_steps(0.25)
     assert shorter.caution == 4 and float(shorter.method.schedule_values(0)["beta"]) == 0.1
     assert learned_names(shorter.method) == learned_names(method.method)

@@ -129,8 +129,8 @@ def test_a_badly_conditioned_ridge_comes_near_its_lowest_and_never_above_its_sta
 def test_steps_as_a_mapping_and_by_name():
     given = diamond.diamond(steps=paper(0.3, 2.0, 5.0, 7.0))
     assert given.x.step == paper(0.3, 2.0, 5.0, 7.0)["alpha"]
-    assert given.x.move.order == "paper"  # alpha was given
-    assert diamond.diamond().x.move.order == "atc"
+    assert given.x.communication.order == "paper"  # alpha was given
+    assert diamond.diamond().x.communication.order == "atc"
     assert diamond.gt_sgd(alpha=0.1).x.step == constant(0.1)
     both = diamond.gt_sgd(beta=0.2, steps={"alpha": 0.1})
     assert (both.x.step, both.y.step) == (constant(0.1), constant(0.2))

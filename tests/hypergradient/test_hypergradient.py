@@ -238,10 +238,10 @@ def test_unrolled_is_the_gradient_of_the_written_out_steps(curved):
     def value(x):
         z = y
         for s in range(4):
-            block = mine.train.take(sample.chain[s])
+            block = mine.train.rows_at(sample.chain[s])
             slope = jax.grad(problem.lower, 1)(x, z, block)
             z = jax.tree.map(lambda a, b: a - 0.4 * b, z, slope)
-        return problem.upper(x, z, mine.valid.take(sample.upper))
+        return problem.upper(x, z, mine.valid.rows_at(sample.upper))
 
     (found,) = evaluate(ESTIMATORS["unrolled"], mine, [(x, y)], sample)
     wanted, value = jax.jit(jax.grad(value))(x), jax.jit(value)

@@ -20,7 +20,7 @@ def test_depths_of_ones_own_are_spread_over_the_agents():
     for i in range(4):
         sample = sample_of(problem, i, terms)._replace(bits=jnp.uint32(8 * 5 + 3))
         own = select_agent_values(found, i)
-        depths.append(int(products(own, problem.objectives(1).of(i), sample)))
+        depths.append(int(products(own, problem.objectives(1).for_agent(i), sample)))
     assert depths == [3, 5, 7, 1]
     with pytest.raises(ValueError, match="depth = 'mine'; there are 'common' and 'own'"):
         diamond.hypergradient.neumann(depth="mine")

@@ -16,7 +16,7 @@ import diamond
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".mypy_cache" / "public"  # kept: a change is checked in seconds
 SCRIPT = Path(__file__).with_name("uses_every_import.py")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DOTTED = re.compile(r"(?<![\w./-])diamond(?:\.[A-Za-z_]\w*)+(?![\w/-])")
 FROM = re.compile(r"^\s*from (diamond[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 

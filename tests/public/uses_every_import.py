@@ -136,7 +136,7 @@ def files(folder: Path) -> list[Any]:
         diamond.data.partition.by_column,
         diamond.data.csv,
         diamond.data.npz,
-        diamond.data.joined,
+        diamond.data.join_files,
         diamond.data.lines,
         diamond.data.hashed,
         diamond.report.build,

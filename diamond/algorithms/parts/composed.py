@@ -4,7 +4,7 @@ A method consists of five choices:
 
     directions   gradient: x      implicit(h): x, y      carried, penalty: x, y, z
     estimator    plain, average, momentum, recursive, saga
-    x, y, z      Variable(step, move), move one of local, gossip, tracking, extra, diffusion
+    x, y, z      Variable(step, communication): local, gossip, tracking, extra, diffusion
     update_order "xyz": all at once; "y z x": one after another; "y*10 z*10 x": in inner loops
     lower_levels personal, common, none: supported kinds of lower level
 """
@@ -21,9 +21,10 @@ from ...interface.round_interface import NETWORKS, Message
 from ...problem import Objectives, Problem
 from ...schedules.learned import learned_names
 from ...schedules.step_schedules import Number, Scaled, Schedule
-from . import communication, estimators
+from . import estimators
+from .communication_rules import CommunicationInputs
 from .directions import Carried, Gradient
-from .learned_algorithm import with_learned_numbers
+from .learned_algorithm import with_learned_steps
 from .variables import STATIC, Point
 
 STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
@@ -33,13 +34,13 @@ Estimate = tuple[Point, Any]  # directions, state of the estimator
 @pytrees.pytree
 @dataclass(frozen=True)
 class Variable:
-    """Step size and move of x, y or z."""
+    """Step size and communication rule of x, y or z."""
 
     step: Schedule
-    move: Any
+    communication: Any
 
 
-class State(NamedTuple):
+class ComposedState(NamedTuple):
     """State of an agent between rounds; None if not needed."""
 
     x: Tree
@@ -47,7 +48,7 @@ class State(NamedTuple):
     z: Tree
     last: tuple[Point | None, ...]  # per word of the update order, the point of its last directions
     old: Point  # p, v, w: last directions of x, y, z
-    memory: Point  # states of the moves: a tracker u, ...
+    memory: Point  # states of the communication rules: a tracker u, ...
     table: Any  # state of the estimator
 
     @property
@@ -79,23 +80,25 @@ class ComposedAlgorithm:
     lower_levels: tuple[str, ...] = field(default=("personal",), metadata=STATIC)
 
     def __post_init__(self) -> None:
-        wanted, given = self.directions.variables, "".join(self.variables)
-        if given != wanted:
+        names_needed, names_given = self.directions.variables, "".join(self.variables)
+        if names_given != names_needed:
             raise ValueError(
-                f"these directions are of {', '.join(wanted)}; moves were given for "
-                f"{', '.join(given)}"
+                f"these directions are of {', '.join(names_needed)}; moves were given for "
+                f"{', '.join(names_given)}"
             )
         words = [word.partition("*") for word in self.update_order.split()]
         letters = "".join(name for name, _, _ in words)
-        if sorted(n for n in letters if n in given) != list(given) or set(letters) - set("xyz"):
+        moved = sorted(n for n in letters if n in names_given)
+        if moved != list(names_given) or set(letters) - set("xyz"):
             raise ValueError(
-                f"update_order {self.update_order!r} must move each of {', '.join(given)} once"
+                f"update_order {self.update_order!r} must move each of {', '.join(names_given)} "
+                f"once"
             )
         if any(k not in ("", "inner") and (not k.isdigit() or int(k) < 1) for _, _, k in words):
             raise ValueError(
                 f"update_order {self.update_order!r}: how often is a whole number, as in 'y*10 x'"
             )
-        if isinstance(self.estimator, estimators.Saga) and not self.directions.splits:
+        if isinstance(self.estimator, estimators.Saga) and not self.directions.splits_levels:
             raise ValueError("a table of blocks needs directions carried, penalty or gradient")
 
     @property
@@ -104,26 +107,26 @@ class ComposedAlgorithm:
 
     @property
     def variables(self) -> dict[str, Variable]:
-        each = {"x": self.x, "y": self.y, "z": self.z}
-        return {name: v for name, v in each.items() if v is not None}
+        candidates = {"x": self.x, "y": self.y, "z": self.z}
+        return {name: v for name, v in candidates.items() if v is not None}
 
     @property
     def networks(self) -> str:
-        """Widest kind of network on which all moves are correct."""
-        return min((v.move.networks for v in self.variables.values()), key=NETWORKS.index)
+        """Widest kind of network on which all communication rules are correct."""
+        return min((v.communication.networks for v in self.variables.values()), key=NETWORKS.index)
 
     @property
-    def stages(self) -> tuple["Part", ...]:
+    def stages(self) -> tuple["StageOfVariables", ...]:
         words = [word.partition("*") for word in self.update_order.split()]
         names = ["".join(n for n in word if n in self.variables) for word, _, _ in words]
         repeats = [self.inner if k == "inner" else int(k or 1) for _, _, k in words]
-        kept = [(n, k) for n, k in zip(names, repeats) if n]
-        return tuple(Part(self, i, n, k) for i, (n, k) in enumerate(kept))
+        stages = [(n, k) for n, k in zip(names, repeats) if n]
+        return tuple(StageOfVariables(self, i, n, k) for i, (n, k) in enumerate(stages))
 
     def specialize(self, problem: Problem) -> "ComposedAlgorithm":
         """Specialize the method for this problem.
 
-        Without a lower level, x moves along the gradient of f; if x is regularized, its move ends
+        Without a lower level, x moves along the gradient of f; if x is regularized, its rule ends
         in the prox.
         """
         method = self
@@ -131,8 +134,8 @@ class ComposedAlgorithm:
             method = replace(self, directions=Gradient(), y=None, z=None, update_order="x")
         if problem.prox is not None:
             method = replace(method, x=_with_prox(method.x, problem.prox))
-        share = 1.0 if method.y is None else method.y.move.share_of_step
-        return with_learned_numbers(method, problem, share)
+        share = 1.0 if method.y is None else method.y.communication.share_of_step
+        return with_learned_steps(method, problem, share)
 
     def with_scaled_steps(self, factor: Number) -> "ComposedAlgorithm":
         """Return the method with steps `factor` times as long, except learned steps."""
@@ -144,11 +147,11 @@ class ComposedAlgorithm:
         steps = {STEPS[name]: v.step(t) for name, v in self.variables.items()}
         return steps | self.estimator.schedule_values(t)
 
-    def auxiliary(self, state: State) -> Tree | None:
+    def auxiliary(self, state: ComposedState) -> Tree | None:
         """Return z if z solves g_yy z = f_y."""
         return state.z if isinstance(self.directions, Carried) else None
 
-    def with_lower_level(self, state: State, y: Tree, z: Tree) -> State:
+    def with_lower_level(self, state: ComposedState, y: Tree, z: Tree) -> ComposedState:
         """Return the state with solved y and z; a second copy of y is shifted like y."""
         if state.z is None:
             return state._replace(y=y)
@@ -170,112 +173,123 @@ class ComposedAlgorithm:
         average = isinstance(self.estimator, estimators.Average)
         return 1 / self.estimator.schedule_values(t)["theta"] - 1 if average else 0.0
 
-    def init(self, x: Tree, y: Tree) -> State:
+    def init(self, x: Tree, y: Tree) -> ComposedState:
         point = self.directions.start(x, y)
         old, memory = Point(), Point()
         for name, v in self.variables.items():
             s = getattr(point, name)
-            memory = memory.put(**{name: v.move.init(s)})
-            if name in self.estimator.keeps or v.move.keeps:
-                old = old.put(**{name: pytrees.zeros(s)})
-        last = tuple(point if self.estimator.recalls else None for _ in self.stages)
-        kept = last, old, memory, self.estimator.init(point)
-        return State(point.x, point.y, point.z, *kept)
+            memory = memory.with_values(**{name: v.communication.init(s)})
+            if (
+                name in self.estimator.previous_direction_variables
+                or v.communication.needs_previous_direction
+            ):
+                old = old.with_values(**{name: pytrees.zeros(s)})
+        last = tuple(point if self.estimator.needs_previous_point else None for _ in self.stages)
+        rest = last, old, memory, self.estimator.init(point)
+        return ComposedState(point.x, point.y, point.z, *rest)
 
 
 def _with_prox(x: Variable, prox: Any) -> Variable:
-    takes = hasattr(x.move, "prox") and not (x.move.sends_before_gradient and x.move.vectors)
-    if not takes:
+    rule = x.communication
+    if not hasattr(rule, "prox") or (rule.sends_before_gradient and rule.vectors):
         raise ValueError(
-            f"x of this problem has a prox, which {type(x.move).__name__.lower()}"
-            f"{' in the order of the paper' * hasattr(x.move, 'order')} cannot take: use a method "
+            f"x of this problem has a prox, which {type(rule).__name__.lower()}"
+            f"{' in the order of the paper' * hasattr(rule, 'order')} cannot take: use a method "
             f"that moves x by gossip or tracking with order='atc', such as diamond.prometheus()"
         )
-    return replace(x, move=replace(x.move, prox=prox))
+    return replace(x, communication=replace(rule, prox=prox))
 
 
-class Part(NamedTuple):
+class StageOfVariables(NamedTuple):
     """One word of the update order: variables that move at once, and the number of repeats."""
 
-    loop: ComposedAlgorithm
-    number: int
+    algorithm: ComposedAlgorithm
+    position: int
     names: str
     repeats: int
 
     @property
     def variables(self) -> dict[str, Variable]:
-        return {n: v for n, v in self.loop.variables.items() if n in self.names}
+        return {n: v for n, v in self.algorithm.variables.items() if n in self.names}
 
     @property
     def hessian_batches(self) -> int:
-        return self.loop.directions.hessian_batches if self.moves_x else 0
+        return self.algorithm.directions.hessian_batches if self.moves_x else 0
 
     @property
     def moves_x(self) -> bool:
         return "x" in self.names
 
-    def x_direction(self, estimate: Estimate, state: State) -> Tree:
+    def x_direction(self, estimate: Estimate, state: ComposedState) -> Tree:
         return estimate[0].x
 
     def lower_gradient(self, estimate: Estimate) -> Tree | None:
         """Return g_y on the sample of this round, if the estimate has it."""
-        kind = self.loop.estimator
+        kind = self.algorithm.estimator
         sampled = isinstance(kind, estimators.Plain) or getattr(kind, "gamma", 0) is None
         return estimate[0].y if sampled else None
 
-    def tracker(self, state: State) -> Tree | None:
+    def tracker(self, state: ComposedState) -> Tree | None:
         """Return the network's mean direction of x in the previous round, if x is tracked."""
-        return self.loop.x.move.tracker(state.memory.x)
+        return self.algorithm.x.communication.tracker(state.memory.x)
 
     @property
     def sends_before_gradient(self) -> bool:
-        return all(v.move.sends_before_gradient for v in self.variables.values())
+        return all(v.communication.sends_before_gradient for v in self.variables.values())
 
     def estimate(
-        self, problem: Objectives, state: State, t: Number, sample: Sample
+        self, problem: Objectives, state: ComposedState, t: Number, sample: Sample
     ) -> tuple[Estimate, Cost]:
         """Estimate p_t, v_t, w_t for the variables of this part."""
-        loop, now = self.loop, Point(state.x, state.y, state.z)
-        if getattr(loop.hypergradient, "whole", False):
+        algorithm, point = self.algorithm, Point(state.x, state.y, state.z)
+        if getattr(algorithm.hypergradient, "uses_all_rows", False):
             sample = sample.full_below()
-        taken = Taken(loop.directions, problem, self.names, t)
-        last = state.last[self.number]
-        given = estimators.Given(now, last, state.old, state.table, t, sample)
-        found, table, cost = loop.estimator(taken, given)
-        return (found, table), cost
+        directions = BoundDirections(algorithm.directions, problem, self.names, t)
+        previous_point = state.last[self.position]
+        inputs = estimators.EstimatorInputs(
+            point, previous_point, state.old, state.table, t, sample
+        )
+        result, table, cost = algorithm.estimator(directions, inputs)
+        return (result, table), cost
 
-    def _each(self, state: State, estimate: Estimate | None, t: Number) -> Any:
-        """Yield name, move and inputs of the move for every variable."""
+    def _rule_inputs(self, state: ComposedState, estimate: Estimate | None, t: Number) -> Any:
+        """Yield name, communication rule and inputs of the rule for every variable."""
         directions = Point() if estimate is None else estimate[0]
         for name, v in self.variables.items():
-            of = lambda point: getattr(point, name)
-            s, memory, d, old = map(of, (state, state.memory, directions, state.old))
-            yield name, v.move, communication.Given(s, memory, d, old, v.step(t))
+            get = lambda point: getattr(point, name)
+            s, memory, d, old = map(get, (state, state.memory, directions, state.old))
+            yield name, v.communication, CommunicationInputs(s, memory, d, old, v.step(t))
 
-    def outgoing(self, state: State, estimate: Estimate | None, t: Number) -> Message:
-        sent = {name: move.outgoing(given) for name, move, given in self._each(state, estimate, t)}
-        half = lambda k: {name: m[k] for name, m in sent.items() if m[k] is not None}
-        return Message(half(0), half(1))
+    def outgoing(self, state: ComposedState, estimate: Estimate | None, t: Number) -> Message:
+        sent = {
+            name: rule.outgoing(inputs)
+            for name, rule, inputs in self._rule_inputs(state, estimate, t)
+        }
+        part = lambda k: {name: m[k] for name, m in sent.items() if m[k] is not None}
+        return Message(part(0), part(1))
 
     def update(
-        self, state: State, estimate: Estimate, sent: Message, change: Message, t: Number
-    ) -> State:
-        loop, old, memory, moved = self.loop, state.old, state.memory, {}
-        found, table = estimate
-        for name, move, given in self._each(state, estimate, t):
-            of = lambda m: Message(m.average.get(name), m.total.get(name))
-            moved[name], kept = move.incoming(given, of(sent), of(change))
-            memory = memory.put(**{name: kept})
-            if name in loop.estimator.keeps or move.keeps:
-                old = old.put(**{name: getattr(found, name)})
+        self, state: ComposedState, estimate: Estimate, sent: Message, change: Message, t: Number
+    ) -> ComposedState:
+        algorithm, old, memory, moved = self.algorithm, state.old, state.memory, {}
+        directions, table = estimate
+        for name, rule, inputs in self._rule_inputs(state, estimate, t):
+            select = lambda m: Message(m.average.get(name), m.total.get(name))
+            moved[name], rule_state = rule.incoming(inputs, select(sent), select(change))
+            memory = memory.with_values(**{name: rule_state})
+            if (
+                name in algorithm.estimator.previous_direction_variables
+                or rule.needs_previous_direction
+            ):
+                old = old.with_values(**{name: getattr(directions, name)})
         last = list(state.last)
-        if loop.estimator.recalls:
-            last[self.number] = Point(state.x, state.y, state.z)
-        kept = dict(last=tuple(last), old=old, memory=memory, table=table)
-        return state._replace(**moved, **kept)
+        if algorithm.estimator.needs_previous_point:
+            last[self.position] = Point(state.x, state.y, state.z)
+        rest = dict(last=tuple(last), old=old, memory=memory, table=table)
+        return state._replace(**moved, **rest)
 
 
-class Taken(NamedTuple):
+class BoundDirections(NamedTuple):
     """Directions of some variables of one agent in round t, as an estimator calls them."""
 
     directions: Any
@@ -284,12 +298,14 @@ class Taken(NamedTuple):
     t: Number
 
     @property
-    def rows(self) -> estimators.Sizes:
+    def rows(self) -> estimators.RowCounts:
         problem = self.problem
-        return estimators.Sizes(problem.train.batch, problem.valid.count, problem.train.count)
+        return estimators.RowCounts(problem.train.batch, problem.valid.count, problem.train.count)
 
     def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
         return self.directions(self.problem, points, sample, self.names, self.t)
 
-    def halves(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
-        return self.directions.halves(self.problem, point, sample, self.names, self.t)
+    def upper_and_lower_parts(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
+        return self.directions.upper_and_lower_parts(
+            self.problem, point, sample, self.names, self.t
+        )

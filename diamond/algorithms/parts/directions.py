@@ -24,7 +24,7 @@ from ...problem import Objectives
 from ...schedules.step_schedules import Number, Schedule, schedule
 from .variables import STATIC, Point
 
-Found = tuple[list[Point], Cost]
+DirectionsAndCost = tuple[list[Point], Cost]
 
 
 @pytrees.pytree
@@ -34,7 +34,7 @@ class Gradient:
 
     hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "x"
-    splits: ClassVar[bool] = True  # into parts of f and of g
+    splits_levels: ClassVar[bool] = True  # into parts of f and of g
     hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
@@ -42,15 +42,15 @@ class Gradient:
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
-    ) -> Found:
+    ) -> DirectionsAndCost:
         rows = problem.valid.size(sample.upper)
-        found = [Point(jax.grad(problem.f)(at.x, None, sample.upper)) for at in points]
-        return found, Cost(rows, len(points) * rows)
+        directions = [Point(jax.grad(problem.f)(point.x, None, sample.upper)) for point in points]
+        return directions, Cost(rows, len(points) * rows)
 
-    def halves(
-        self, problem: Objectives, at: Point, sample: Sample, names: str, t: Number
+    def upper_and_lower_parts(
+        self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
-        (f,), cost = self(problem, [at], sample, names, t)
+        (f,), cost = self(problem, [point], sample, names, t)
         return f, pytrees.zeros(f), cost
 
 
@@ -61,7 +61,7 @@ class Implicit:
 
     hypergradient: Any
     variables: ClassVar[str] = "xy"
-    splits: ClassVar[bool] = False
+    splits_levels: ClassVar[bool] = False
 
     @property
     def hessian_batches(self) -> int:
@@ -72,19 +72,19 @@ class Implicit:
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
-    ) -> Found:
-        found, cost = [Point() for _ in points], Cost()
+    ) -> DirectionsAndCost:
+        directions, cost = [Point() for _ in points], Cost()
         if "x" in names:
-            h, cost = self.hypergradient(problem, [(at.x, at.y) for at in points], sample)
-            found = [Point(h) for h in h]
+            h, cost = self.hypergradient(problem, [(point.x, point.y) for point in points], sample)
+            directions = [Point(h) for h in h]
         if "y" in names:
-            v = [jax.grad(problem.g, 1)(at.x, at.y, sample.lower) for at in points]
-            found = [one.put(y=v) for one, v in zip(found, v)]
+            v = [jax.grad(problem.g, 1)(point.x, point.y, sample.lower) for point in points]
+            directions = [direction.with_values(y=v) for direction, v in zip(directions, v)]
             rows = problem.train.size(sample.lower)
             cost = pytrees.add(cost, Cost(rows, len(points) * rows))
         elif sample.lower is None:  # all training rows, for the hypergradient alone
             cost = pytrees.add(cost, Cost(problem.train.count))
-        return found, cost
+        return directions, cost
 
 
 @pytrees.pytree
@@ -98,61 +98,69 @@ class Carried:
     differences: bool = field(default=False, metadata=STATIC)
     hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "xyz"
-    splits: ClassVar[bool] = True
+    splits_levels: ClassVar[bool] = True
     hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, pytrees.zeros(y))
 
-    def _upper(self, problem: Objectives, at: Point, where: Any) -> Point:
+    def _upper(self, problem: Objectives, point: Point, where: Any) -> Point:
         """Return f_x, 0, -f_y."""
-        f_x, f_y = jax.grad(problem.f, (0, 1))(at.x, at.y, where)
-        return Point(f_x, pytrees.zeros(at.y), pytrees.scale(-1, f_y))
+        f_x, f_y = jax.grad(problem.f, (0, 1))(point.x, point.y, where)
+        return Point(f_x, pytrees.zeros(point.y), pytrees.scale(-1, f_y))
 
-    def _products(self, problem: Objectives, at: Point, where: Any) -> tuple[Tree, Tree]:
+    def _products(self, problem: Objectives, point: Point, where: Any) -> tuple[Tree, Tree]:
         """Return g_xy z and g_yy z."""
         if not self.differences:
             g_y = lambda x, y: jax.grad(problem.g, 1)(x, y, where)
-            cross, hessian = jax.vjp(g_y, at.x, at.y)[1](at.z)  # one pass: g_yy is symmetric
+            cross, hessian = jax.vjp(g_y, point.x, point.y)[1](
+                point.z
+            )  # one pass: g_yy is symmetric
             return cross, hessian
-        size = pytrees.norm(at.z)
+        size = pytrees.norm(point.z)
         eps = float(jnp.finfo(size.dtype).eps)
-        r = eps ** (1 / 3) * (1 + pytrees.norm(at.y)) / (size + eps)
-        there = lambda s: jax.grad(problem.g, (0, 1))(at.x, pytrees.axpy(s * r, at.z, at.y), where)
-        cross, hessian = pytrees.scale(1 / (2 * r), pytrees.sub(there(1.0), there(-1.0)))
+        r = eps ** (1 / 3) * (1 + pytrees.norm(point.y)) / (size + eps)
+        gradient_at = lambda s: jax.grad(problem.g, (0, 1))(
+            point.x, pytrees.axpy(s * r, point.z, point.y), where
+        )
+        cross, hessian = pytrees.scale(
+            1 / (2 * r), pytrees.sub(gradient_at(1.0), gradient_at(-1.0))
+        )
         return cross, hessian
 
     def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
         """Count rows of xi, zeta and zeta_0; the last two coincide if they are all rows."""
         f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
         upper, y = "x" in names or "z" in names, "y" in names
-        found = Cost(g * y, points * g * y)
+        cost = Cost(g * y, points * g * y)
         if upper:
-            rows = f + (problem.train.fresh(sample.cross) if y else g)
-            found = pytrees.add(found, Cost(rows, points * f))
+            rows = f + (problem.train.count_fresh_rows(sample.cross) if y else g)
+            cost = pytrees.add(cost, Cost(rows, points * f))
         if self.differences:
-            return pytrees.add(found, Cost(0, 2 * points * g * upper))
+            return pytrees.add(cost, Cost(0, 2 * points * g * upper))
         return pytrees.add(
-            found, Cost(0, 0, points * g * ("z" in names), points * g * ("x" in names))
+            cost, Cost(0, 0, points * g * ("z" in names), points * g * ("x" in names))
         )
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
-    ) -> Found:
-        def at(point: Point) -> Point:
+    ) -> DirectionsAndCost:
+        def directions_at(point: Point) -> Point:
             upper = self._upper(problem, point, sample.upper)
             cross, hessian = self._products(problem, point, sample.cross)
             v = jax.grad(problem.g, 1)(point.x, point.y, sample.lower)
             return Point(pytrees.sub(upper.x, cross), v, pytrees.add(upper.z, hessian)).only(names)
 
-        return [at(point) for point in points], self._cost(problem, sample, names, len(points))
+        return [directions_at(point) for point in points], self._cost(
+            problem, sample, names, len(points)
+        )
 
-    def halves(
-        self, problem: Objectives, at: Point, sample: Sample, names: str, t: Number
+    def upper_and_lower_parts(
+        self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
-        upper = self._upper(problem, at, sample.upper)
-        cross, hessian = self._products(problem, at, sample.cross)
-        v = jax.grad(problem.g, 1)(at.x, at.y, sample.lower)
+        upper = self._upper(problem, point, sample.upper)
+        cross, hessian = self._products(problem, point, sample.cross)
+        v = jax.grad(problem.g, 1)(point.x, point.y, sample.lower)
         lower = Point(pytrees.scale(-1, cross), v, hessian)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
 
@@ -169,7 +177,7 @@ class Penalty:
     lam: Schedule
     hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "xyz"
-    splits: ClassVar[bool] = True
+    splits_levels: ClassVar[bool] = True
     hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
@@ -183,18 +191,20 @@ class Penalty:
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
-    ) -> Found:
-        halves = [self.halves(problem, at, sample, names, t) for at in points]
+    ) -> DirectionsAndCost:
+        upper_and_lower_parts = [
+            self.upper_and_lower_parts(problem, point, sample, names, t) for point in points
+        ]
         cost = self._cost(problem, sample, names, len(points))
-        return [pytrees.add(upper, lower) for upper, lower, _ in halves], cost
+        return [pytrees.add(upper, lower) for upper, lower, _ in upper_and_lower_parts], cost
 
-    def halves(
-        self, problem: Objectives, at: Point, sample: Sample, names: str, t: Number
+    def upper_and_lower_parts(
+        self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
         lam, both = self.lam(t), jax.grad(problem.g, (0, 1))
-        f_x, f_y = jax.grad(problem.f, (0, 1))(at.x, at.z, sample.upper)
-        (y_x, y_y), (z_x, z_y) = (both(at.x, copy, sample.lower) for copy in (at.y, at.z))
-        upper = Point(f_x, pytrees.zeros(at.y), pytrees.scale(1 / lam, f_y))
+        f_x, f_y = jax.grad(problem.f, (0, 1))(point.x, point.z, sample.upper)
+        (y_x, y_y), (z_x, z_y) = (both(point.x, copy, sample.lower) for copy in (point.y, point.z))
+        upper = Point(f_x, pytrees.zeros(point.y), pytrees.scale(1 / lam, f_y))
         lower = Point(pytrees.scale(lam, pytrees.sub(z_x, y_x)), y_y, z_y)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
 
@@ -219,14 +229,14 @@ def penalty(lam: Schedule | Number = 20.0) -> Penalty:
     return Penalty(schedule(lam, "lam"))
 
 
-def along(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:
+def directions_by_name(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:
     """Return directions by name."""
-    made: dict[str, Callable[[], Any]] = {
+    makers: dict[str, Callable[[], Any]] = {
         "implicit": lambda: implicit(hypergradient),
         "carried": carried,
         "penalty": lambda: penalty(lam),
         "gradient": gradient,
     }
-    if name not in made:
-        raise ValueError(f"no directions {name!r}; {did_you_mean(name, made)}")
-    return made[name]()
+    if name not in makers:
+        raise ValueError(f"no directions {name!r}; {did_you_mean(name, makers)}")
+    return makers[name]()

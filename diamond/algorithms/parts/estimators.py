@@ -19,17 +19,17 @@ import numpy as np
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
-from ...core.sampling import Sample, endless
+from ...core.sampling import Sample, is_stream
 from ...core.suggestions import did_you_mean
 from ...core.validation import as_int
-from ...schedules.deferred import Deferred, Measured, ResolutionContext, ResolvedValue
+from ...schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
 from ...schedules.step_schedules import Number, Schedule, schedule, weight
-from .variables import STATIC, Point, over
+from .variables import STATIC, Point, merge_points
 
-Estimated = tuple[Point, Any, Cost]  # directions, state of the estimator, cost
+EstimatorResult = tuple[Point, Any, Cost]  # directions, state of the estimator, cost
 
 
-class Sizes(NamedTuple):
+class RowCounts(NamedTuple):
     """Numbers of rows of one agent."""
 
     batch: int
@@ -41,21 +41,23 @@ class Directions(Protocol):
     """Directions of some variables of one agent in round t."""
 
     names: str  # names of the variables
-    rows: Sizes
+    rows: RowCounts
 
     def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
         """Return the directions at each point, on ONE sample."""
 
-    def halves(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
+    def upper_and_lower_parts(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
         """Return the parts of f and g, on xi and zeta alone; their sum is the direction."""
 
 
-class Given(NamedTuple):
+class EstimatorInputs(NamedTuple):
     """Inputs of an estimator."""
 
-    now: Point
-    last: Any  # point of the previous round, if the estimator needs it
-    old: Point  # previous directions of the variables in `keeps`
+    point: Point
+    previous_point: Any  # point of the previous round, if the estimator needs it
+    previous_directions: (
+        Point  # previous directions of the variables in `previous_direction_variables`
+    )
     memory: Any  # state of the estimator
     t: Number
     sample: Sample
@@ -67,8 +69,8 @@ class Plain:
     """Directions on a fresh sample, or on all rows."""
 
     full: bool = field(default=False, metadata=STATIC)
-    recalls: ClassVar[bool] = False  # whether it needs the previous point
-    keeps: ClassVar[str] = ""  # variables whose previous direction it needs
+    needs_previous_point: ClassVar[bool] = False  # whether it needs the previous point
+    previous_direction_variables: ClassVar[str] = ""  # variables whose previous direction it needs
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         return {}
@@ -76,8 +78,10 @@ class Plain:
     def init(self, point: Point) -> Any:
         return None
 
-    def __call__(self, directions: Directions, given: Given) -> Estimated:
-        (new,), cost = directions([given.now], given.sample.full() if self.full else given.sample)
+    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+        (new,), cost = directions(
+            [inputs.point], inputs.sample.full() if self.full else inputs.sample
+        )
         return new, None, cost
 
 
@@ -88,10 +92,10 @@ class Average:
 
     theta: Schedule
     gamma: Schedule | None = None
-    recalls: ClassVar[bool] = False
+    needs_previous_point: ClassVar[bool] = False
 
     @property
-    def keeps(self) -> str:
+    def previous_direction_variables(self) -> str:
         return "x" if self.gamma is None else "xyz"
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
@@ -101,11 +105,12 @@ class Average:
     def init(self, point: Point) -> Any:
         return None
 
-    def __call__(self, directions: Directions, given: Given) -> Estimated:
-        (new,), cost = directions([given.now], given.sample)
-        theta = weight(self.theta, given.t)
-        gamma = theta if self.gamma is None else weight(self.gamma, given.t)
-        old = given.old.only("".join(n for n in self.keeps if getattr(new, n) is not None))
+    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+        (new,), cost = directions([inputs.point], inputs.sample)
+        theta = weight(self.theta, inputs.t)
+        gamma = theta if self.gamma is None else weight(self.gamma, inputs.t)
+        names = "".join(n for n in self.previous_direction_variables if getattr(new, n) is not None)
+        old = inputs.previous_directions.only(names)
         mean = lambda w, o, n: n if o is None else pytrees.axpy(1 - w, pytrees.sub(o, n), n)
         return Point(*map(mean, (theta, gamma, gamma), old, new)), None, cost
 
@@ -117,8 +122,8 @@ class Momentum:
 
     eta: Schedule
     gamma: Schedule
-    recalls: ClassVar[bool] = True
-    keeps: ClassVar[str] = "xyz"
+    needs_previous_point: ClassVar[bool] = True
+    previous_direction_variables: ClassVar[str] = "xyz"
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         return {"eta": weight(self.eta, t), "gamma": weight(self.gamma, t)}
@@ -126,14 +131,22 @@ class Momentum:
     def init(self, point: Point) -> Any:
         return None
 
-    def __call__(self, directions: Directions, given: Given) -> Estimated:
-        (new, back), cost = directions([given.now, given.last], given.sample)
-        eta, gamma = weight(self.eta, given.t), weight(self.gamma, given.t)
+    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+        (new, previous), cost = directions([inputs.point, inputs.previous_point], inputs.sample)
+        eta, gamma = weight(self.eta, inputs.t), weight(self.gamma, inputs.t)
 
-        def one(weight: Number, old: Tree, new: Tree, back: Tree) -> Tree:
-            return None if new is None else pytrees.axpy(1 - weight, pytrees.sub(old, back), new)
+        def with_momentum(weight: Number, old: Tree, new: Tree, previous: Tree) -> Tree:
+            return (
+                None if new is None else pytrees.axpy(1 - weight, pytrees.sub(old, previous), new)
+            )
 
-        return Point(*map(one, (eta, gamma, gamma), given.old, new, back)), None, cost
+        return (
+            Point(
+                *map(with_momentum, (eta, gamma, gamma), inputs.previous_directions, new, previous)
+            ),
+            None,
+            cost,
+        )
 
 
 @pytrees.pytree
@@ -145,8 +158,8 @@ class Recursive:
     """
 
     period: Any
-    recalls: ClassVar[bool] = True
-    keeps: ClassVar[str] = "xyz"
+    needs_previous_point: ClassVar[bool] = True
+    previous_direction_variables: ClassVar[str] = "xyz"
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         return {"period": self.period}
@@ -154,24 +167,26 @@ class Recursive:
     def init(self, point: Point) -> Any:
         return None
 
-    def __call__(self, directions: Directions, given: Given) -> Estimated:
+    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
         def typed(directions: Point, cost: Cost) -> tuple[Point, Cost]:
             return directions, Cost(*(jnp.asarray(c).astype(jnp.uint32) for c in cost))
 
         def reset() -> tuple[Point, Cost]:
-            (new,), cost = directions([given.now], given.sample.full())
+            (new,), cost = directions([inputs.point], inputs.sample.full())
             return typed(new, cost)
 
         def recur() -> tuple[Point, Cost]:
-            (new, back), cost = directions([given.now, given.last], given.sample)
-            there = "".join(n for n in "xyz" if getattr(new, n) is not None)
-            return typed(pytrees.add(given.old.only(there), pytrees.sub(new, back)), cost)
+            (new, back), cost = directions([inputs.point, inputs.previous_point], inputs.sample)
+            names = "".join(n for n in "xyz" if getattr(new, n) is not None)
+            return typed(
+                pytrees.add(inputs.previous_directions.only(names), pytrees.sub(new, back)), cost
+            )
 
-        found, cost = jax.lax.cond(given.t % self.period == 0, reset, recur)
-        return found, None, cost
+        estimate, cost = jax.lax.cond(inputs.t % self.period == 0, reset, recur)
+        return estimate, None, cost
 
 
-class Table(NamedTuple):
+class BlockTable(NamedTuple):
     """Last value computed on every block of rows, and the mean over all rows."""
 
     f: Point  # (blocks, ...): of validation rows
@@ -189,19 +204,19 @@ class Saga:
     """
 
     blocks: Any = field(default=None, metadata=STATIC)  # number of blocks of the largest agent
-    recalls: ClassVar[bool] = False
-    keeps: ClassVar[str] = ""
+    needs_previous_point: ClassVar[bool] = False
+    previous_direction_variables: ClassVar[str] = ""
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         return {}
 
-    def init(self, point: Point) -> Table:
+    def init(self, point: Point) -> BlockTable:
         rows = jax.tree.map(lambda a: jnp.zeros((self.blocks, *a.shape), a.dtype), point)
-        return Table(rows, rows, pytrees.zeros(point))
+        return BlockTable(rows, rows, pytrees.zeros(point))
 
-    def __call__(self, directions: Directions, given: Given) -> Estimated:
-        sample = given.sample
-        if endless(sample.upper) or endless(sample.lower):
+    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+        sample = inputs.sample
+        if is_stream(sample.upper) or is_stream(sample.lower):
             raise ValueError(
                 "this method keeps a table of all rows, and a stream never gives a row twice: take "
                 "one without a table, such as diamond.diamond()"
@@ -211,37 +226,42 @@ class Saga:
         rows = directions.rows
         f, g = sample.upper // rows.batch, sample.lower // rows.batch
         first = f * rows.batch, g * rows.batch, g * rows.batch
-        upper, lower, cost = directions.halves(given.now, Sample(*first, None, sample.bits))
-        old = Table(*(table.only(directions.names) for table in given.memory))
-        entry = lambda table, b: jax.tree.map(lambda a: a[b], table)
-        f_off, g_off = pytrees.sub(upper, entry(old.f, f)), pytrees.sub(lower, entry(old.g, g))
-        found = pytrees.add(old.mean, pytrees.add(f_off, g_off))
-        mean = pytrees.axpy(rows.batch / rows.valid, f_off, old.mean)
-        mean = pytrees.axpy(rows.batch / rows.train, g_off, mean)
-        put = lambda table, b, new: jax.tree.map(lambda a, n: a.at[b].set(n), table, new)
-        new = Table(put(old.f, f, upper), put(old.g, g, lower), mean)
-        return found, Table(*map(over, given.memory, new)), cost
+        upper, lower, cost = directions.upper_and_lower_parts(
+            inputs.point, Sample(*first, None, sample.bits)
+        )
+        table = BlockTable(*(part.only(directions.names) for part in inputs.memory))
+        entry = lambda part, b: jax.tree.map(lambda a: a[b], part)
+        f_error, g_error = (
+            pytrees.sub(upper, entry(table.f, f)),
+            pytrees.sub(lower, entry(table.g, g)),
+        )
+        estimate = pytrees.add(table.mean, pytrees.add(f_error, g_error))
+        mean = pytrees.axpy(rows.batch / rows.valid, f_error, table.mean)
+        mean = pytrees.axpy(rows.batch / rows.train, g_error, mean)
+        write = lambda part, b, new: jax.tree.map(lambda a, n: a.at[b].set(n), part, new)
+        new = BlockTable(write(table.f, f, upper), write(table.g, g, lower), mean)
+        return estimate, BlockTable(*map(merge_points, inputs.memory, new)), cost
 
 
-def _blocks(setting: ResolutionContext) -> ResolvedValue:
+def _count_blocks(context: ResolutionContext) -> ResolvedValue:
     """Return the number of blocks of the largest agent; reject rows that batches do not divide."""
 
-    def measure() -> Measured:
-        counts = [setting.problem.counts(part) for part in ("valid", "train")]
-        for name, each in zip(("validation", "training"), counts):
-            for agent, count in zip(np.asarray(setting.numbers), each):
-                if count % setting.batch:
-                    every = gcd(*map(int, np.concatenate(counts)))
-                    fits = max(k for k in range(1, setting.batch + 1) if every % k == 0)
+    def measure() -> Measurement:
+        counts = [context.problem.counts(part) for part in ("valid", "train")]
+        for name, row_counts in zip(("validation", "training"), counts):
+            for agent, count in zip(np.asarray(context.agent_indices), row_counts):
+                if count % context.batch:
+                    divisor = gcd(*map(int, np.concatenate(counts)))
+                    batch = max(k for k in range(1, context.batch + 1) if divisor % k == 0)
                     raise ValueError(
-                        f"agent {agent} has {count} {name} rows, which batches of {setting.batch} "
-                        f"do not divide: a table of blocks needs that; take batch={fits}"
+                        f"agent {agent} has {count} {name} rows, which batches of {context.batch} "
+                        f"do not divide: a table of blocks needs that; take batch={batch}"
                     )
-        most = np.max(counts, axis=0) // setting.batch
-        return most.astype(jnp.zeros(()).dtype)[:, None], Cost()
+        blocks = np.max(counts, axis=0) // context.batch
+        return blocks.astype(jnp.zeros(()).dtype)[:, None], Cost()
 
-    (found,), cost = setting.consensus.maximum("blocks", measure)
-    return ResolvedValue(int(found), cost, agreed=1, talks=1, lasting=True)
+    (blocks,), cost = context.consensus.maximum("blocks", measure)
+    return ResolvedValue(int(blocks), cost, agreed=1, talks=1, lasting=True)
 
 
 def plain(full: bool = False) -> Plain:
@@ -262,27 +282,29 @@ def momentum(eta: Schedule | Number, gamma: Schedule | Number | None = None) -> 
 def recursive(period: int | None = None) -> Recursive:
     """Make SPIDER with a full gradient every `period` rounds, by default the root of the rows."""
     if period is not None and as_int("period", period) < 1:
-        raise ValueError(f"period = {period}: a full gradient every so many rounds, 1 or more")
+        raise ValueError(
+            f"period = {period}: the number of rounds between full gradients is 1 or more"
+        )
     return Recursive(Deferred("period", _root_of_rows) if period is None else period)
 
 
 def saga() -> Saga:
     """Make SAGA, with a table entry for every block of rows."""
-    return Saga(Deferred("blocks", _blocks))
+    return Saga(Deferred("blocks", _count_blocks))
 
 
-def _root_of_rows(setting: ResolutionContext) -> ResolvedValue:
-    def measure() -> Measured:
-        roots = np.ceil(np.sqrt(setting.problem.all_rows("train")))
+def _root_of_rows(context: ResolutionContext) -> ResolvedValue:
+    def measure() -> Measurement:
+        roots = np.ceil(np.sqrt(context.problem.full_counts("train")))
         return roots.astype(jnp.zeros(()).dtype)[:, None], Cost()
 
-    (found,), cost = setting.consensus.maximum("period", measure)
-    return ResolvedValue(int(found), cost, agreed=1, talks=1, lasting=True)
+    (period,), cost = context.consensus.maximum("period", measure)
+    return ResolvedValue(int(period), cost, agreed=1, talks=1, lasting=True)
 
 
-def estimated(name: str, weights: Mapping[str, Schedule], period: int | None) -> Any:
+def estimator_by_name(name: str, weights: Mapping[str, Schedule], period: int | None) -> Any:
     """Return an estimator by name, with its weights."""
-    made: dict[str, Callable[[], Any]] = {
+    makers: dict[str, Callable[[], Any]] = {
         "plain": plain,
         "full": lambda: plain(full=True),
         "average": lambda: Average(weights["theta"], weights.get("gamma")),
@@ -290,6 +312,6 @@ def estimated(name: str, weights: Mapping[str, Schedule], period: int | None) ->
         "recursive": lambda: recursive(period),
         "saga": saga,
     }
-    if name not in made:
-        raise ValueError(f"no estimator {name!r}; {did_you_mean(name, made)}")
-    return made[name]()
+    if name not in makers:
+        raise ValueError(f"no estimator {name!r}; {did_you_mean(name, makers)}")
+    return makers[name]()

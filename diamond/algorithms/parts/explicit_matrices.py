@@ -14,9 +14,9 @@ from ...core.sampling import Sample
 from ...interface.round_interface import Message
 from ...problem import Objectives
 from ...schedules.step_schedules import Number, Schedule, weight
-from .single_stage import Single
+from .single_stage import SingleStageMethod
 
-LARGEST = 2000  # most numbers in y: g_yy has the square of that
+LARGEST_Y = 2000  # most numbers in y: g_yy has the square of that
 
 
 class Ingredients(NamedTuple):
@@ -35,9 +35,9 @@ def ingredients(problem: Objectives, x: Tree, y: Tree, sample: Sample) -> tuple[
     The matrices take as many products as y has numbers.
     """
     (a, unflat_x), (b, unflat_y) = ravel_pytree(x), ravel_pytree(y)
-    if b.size > LARGEST:
+    if b.size > LARGEST_Y:
         raise ValueError(
-            f"y has {b.size} numbers, and this method keeps g_yy as a matrix: it takes {LARGEST} "
+            f"y has {b.size} numbers, and this method keeps g_yy as a matrix: it takes {LARGEST_Y} "
             f"at most; use a method without matrices"
         )
     f = lambda a, b: problem.f(unflat_x(a), unflat_y(b), sample.upper)
@@ -46,12 +46,12 @@ def ingredients(problem: Objectives, x: Tree, y: Tree, sample: Sample) -> tuple[
     products = lambda w: jax.vjp(g_y, a, b)[1](w)
     g_yx, g_yy = jax.vmap(products)(jnp.eye(b.size, dtype=b.dtype))
     f_x, f_y = jax.grad(f, (0, 1))(a, b)
-    found = Ingredients(f_x, f_y, g_y(a, b), g_yx.T, g_yy)
+    estimate = Ingredients(f_x, f_y, g_y(a, b), g_yx.T, g_yy)
     upper, lower = problem.valid.size(sample.upper), problem.train.size(sample.lower)
-    return found, Cost(upper + lower, upper + lower, b.size * lower, b.size * lower)
+    return estimate, Cost(upper + lower, upper + lower, b.size * lower, b.size * lower)
 
 
-def blank(x: Tree, y: Tree) -> Ingredients:
+def zero_ingredients(x: Tree, y: Tree) -> Ingredients:
     """Return zeros."""
     a, b = ravel_pytree(x)[0], ravel_pytree(y)[0]
     g_xy = jnp.zeros((a.size, b.size), b.dtype)
@@ -59,24 +59,26 @@ def blank(x: Tree, y: Tree) -> Ingredients:
     return Ingredients(zeros(a), zeros(b), zeros(b), g_xy, jnp.zeros((b.size, b.size), b.dtype))
 
 
-def convex(matrix: jax.Array, floor: Any) -> jax.Array:
+def with_eigenvalue_floor(matrix: jax.Array, floor: Any) -> jax.Array:
     """Return the nearest symmetric matrix without an eigenvalue below `floor`."""
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
     raised = jnp.maximum(values, jnp.asarray(floor, values.dtype))
     return (vectors * raised[None]) @ vectors.T
 
 
-def hypergradient(found: Ingredients, floor: Any) -> jax.Array:
+def hypergradient(estimate: Ingredients, floor: Any) -> jax.Array:
     """Return f_x - g_xy [g_yy]^-1 f_y as a vector."""
-    return found.f_x - found.g_xy @ jnp.linalg.solve(convex(found.g_yy, floor), found.f_y)
+    return estimate.f_x - estimate.g_xy @ jnp.linalg.solve(
+        with_eigenvalue_floor(estimate.g_yy, floor), estimate.f_y
+    )
 
 
-def like(vector: jax.Array, a: Tree) -> Tree:
+def unravel_like(vector: jax.Array, a: Tree) -> Tree:
     """Return the vector in the structure of a."""
     return ravel_pytree(a)[1](vector)
 
 
-class State(NamedTuple):
+class MatrixState(NamedTuple):
     """x and y, those of the previous round, and the stored parts."""
 
     x: Tree
@@ -86,7 +88,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Momentum(Single):
+class MatrixMomentum(SingleStageMethod):
     """Method by gossip along f_x - g_xy [g_yy]^-1 f_y, each part with the momentum of eq. (6).
 
     g_yy has no eigenvalue below `floor`.
@@ -100,21 +102,21 @@ class Momentum(Single):
     lower_levels: tuple[str, ...] = field(default=("personal",), metadata={"static": True})
     STEPS = "alpha", "beta", "eta"
 
-    def init(self, x: Tree, y: Tree) -> State:
-        return State(x, y, (x, y), blank(x, y))
+    def init(self, x: Tree, y: Tree) -> MatrixState:
+        return MatrixState(x, y, (x, y), zero_ingredients(x, y))
 
     def estimate(
-        self, problem: Objectives, state: State, t: Number, sample: Sample
+        self, problem: Objectives, state: MatrixState, t: Number, sample: Sample
     ) -> tuple[Ingredients, Cost]:
         """Estimate all parts with momentum, both points on one sample."""
         new, cost = ingredients(problem, state.x, state.y, sample)
         old, again = ingredients(problem, *state.last, sample)
-        found = pytrees.axpy(1 - weight(self.eta, t), pytrees.sub(state.kept, old), new)
-        return found, pytrees.add(cost, again._replace(samples=0))
+        estimate = pytrees.axpy(1 - weight(self.eta, t), pytrees.sub(state.kept, old), new)
+        return estimate, pytrees.add(cost, again._replace(samples=0))
 
-    def x_direction(self, estimate: Ingredients, state: State) -> Tree:
-        return like(hypergradient(estimate, self.floor), state.x)
+    def x_direction(self, estimate: Ingredients, state: MatrixState) -> Tree:
+        return unravel_like(hypergradient(estimate, self.floor), state.x)
 
-    def outgoing(self, state: State, estimate: Ingredients, t: Number) -> Message:
+    def outgoing(self, state: MatrixState, estimate: Ingredients, t: Number) -> Message:
         h = self.x_direction(estimate, state)
         return Message(pytrees.axpy(-self.alpha(t), h, state.x))

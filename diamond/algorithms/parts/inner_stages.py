@@ -19,14 +19,14 @@ from ...schedules.step_schedules import Number
 from .variables import Point
 
 
-class State(NamedTuple):
+class InnerStagesState(NamedTuple):
     x: Tree
     y: Tree
     last: Point  # point of p and v
     old: Point  # p, v
 
 
-class Outer(NamedTuple):
+class OuterStage(NamedTuple):
     """Stage that moves x along p; every `period` rounds p and v use all rows."""
 
     method: Any  # alpha, beta, along, period
@@ -34,13 +34,13 @@ class Outer(NamedTuple):
     sends_before_gradient: bool = False
     moves_x: bool = True
 
-    def x_direction(self, estimate: Any, state: State) -> Tree:
+    def x_direction(self, estimate: Any, state: InnerStagesState) -> Tree:
         return estimate[0].x
 
     def lower_gradient(self, estimate: Any) -> None:
         return None
 
-    def tracker(self, state: State) -> None:
+    def tracker(self, state: InnerStagesState) -> None:
         return None
 
     @property
@@ -48,29 +48,33 @@ class Outer(NamedTuple):
         return self.method.along.hessian_batches
 
     def estimate(
-        self, problem: Objectives, state: State, t: Number, sample: Sample
+        self, problem: Objectives, state: InnerStagesState, t: Number, sample: Sample
     ) -> tuple[tuple[Point, Point], Cost]:
-        now = Point(state.x, state.y)
+        point = Point(state.x, state.y)
 
         def reset() -> Any:
-            (new,), cost = self.method.along(problem, [now], sample.full(), "xy", t)
-            return (new, now), Cost(*(jnp.asarray(c, jnp.uint32) for c in cost))
+            (new,), cost = self.method.along(problem, [point], sample.full(), "xy", t)
+            return (new, point), Cost(*(jnp.asarray(c, jnp.uint32) for c in cost))
 
         nothing = Cost(*(jnp.zeros((), jnp.uint32) for _ in Cost._fields))
-        kept = (state.old, state.last), nothing
-        return jax.lax.cond(t % self.method.period == 0, reset, lambda: kept)
+        unchanged = (state.old, state.last), nothing
+        return jax.lax.cond(t % self.method.period == 0, reset, lambda: unchanged)
 
-    def outgoing(self, state: State, estimate: tuple[Point, Point], t: Number) -> Message:
+    def outgoing(
+        self, state: InnerStagesState, estimate: tuple[Point, Point], t: Number
+    ) -> Message:
         return Message(pytrees.axpy(-self.method.alpha(t), estimate[0].x, state.x))
 
     def update(
-        self, state: State, estimate: Any, sent: Message, change: Message, t: Number
-    ) -> State:
+        self, state: InnerStagesState, estimate: Any, sent: Message, change: Message, t: Number
+    ) -> InnerStagesState:
         directions, last = estimate
-        return State(pytrees.add(sent.average, change.average), state.y, last, directions)
+        return InnerStagesState(
+            pytrees.add(sent.average, change.average), state.y, last, directions
+        )
 
 
-class Inner(NamedTuple):
+class InnerStage(NamedTuple):
     """Stage that updates p and v to the current x and y, and moves y along v."""
 
     method: Any  # alpha, beta, along, period
@@ -83,18 +87,18 @@ class Inner(NamedTuple):
         return self.method.along.hessian_batches
 
     def estimate(
-        self, problem: Objectives, state: State, t: Number, sample: Sample
+        self, problem: Objectives, state: InnerStagesState, t: Number, sample: Sample
     ) -> tuple[tuple[Point, Point], Cost]:
-        now = Point(state.x, state.y)
-        (new, back), cost = self.method.along(problem, [now, state.last], sample, "xy", t)
-        return (pytrees.add(state.old, pytrees.sub(new, back)), now), cost
+        point = Point(state.x, state.y)
+        (new, previous), cost = self.method.along(problem, [point, state.last], sample, "xy", t)
+        return (pytrees.add(state.old, pytrees.sub(new, previous)), point), cost
 
-    def outgoing(self, state: State, estimate: Any, t: Number) -> Message:
+    def outgoing(self, state: InnerStagesState, estimate: Any, t: Number) -> Message:
         return Message()
 
     def update(
-        self, state: State, estimate: Any, sent: Message, change: Message, t: Number
-    ) -> State:
-        directions, now = estimate
+        self, state: InnerStagesState, estimate: Any, sent: Message, change: Message, t: Number
+    ) -> InnerStagesState:
+        directions, point = estimate
         y = pytrees.axpy(-self.method.beta(t), directions.y, state.y)
-        return State(state.x, y, now, directions)
+        return InnerStagesState(state.x, y, point, directions)

@@ -56,13 +56,13 @@ class CurvatureRule(NamedTuple):
     Attributes:
         step: (share, caution), see `rounds_to_relax`.
         moves_x: whether the stage moves x; other stages learn in round 0 only.
-        wants_z: whether the lag along z, or z itself, is needed.
+        needs_z: whether the lag along z, or z itself, is needed.
         carries_z: whether z is carried here, because the method has none.
     """
 
     step: tuple[Any, Any]
     moves_x: bool
-    wants_z: bool
+    needs_z: bool
     carries_z: bool
 
     def update(
@@ -88,7 +88,7 @@ class CurvatureRule(NamedTuple):
         times = jnp.where(first, POWER_STEPS_AT_START, 1 if self.moves_x else 0)
         both = first | carries  # alternate, if the method has its own product along z
         powers, products = jnp.where(both | (t % 2 == 0), times, 0), both | (t % 2 == 1)
-        if not self.wants_z:
+        if not self.needs_z:
             powers, products = times, jnp.zeros_like(first)
         vector = unit_vector(pytrees.axpy(MIXED, along, known.power_vector))
         vector = jax.lax.fori_loop(0, powers, lambda _, q: product(unit_vector(q)), vector)

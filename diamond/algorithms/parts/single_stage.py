@@ -8,10 +8,10 @@ from ...core.sampling import Sample
 from ...problem import Problem
 from ...schedules.learned import Learned, learned_names
 from ...schedules.step_schedules import Number, Scaled
-from .learned_algorithm import with_learned_numbers
+from .learned_algorithm import with_learned_steps
 
 
-class Single:
+class SingleStageMethod:
     """A method whose round is one stage, the method itself, sent after it is computed."""
 
     repeats: ClassVar[int] = 1
@@ -36,7 +36,7 @@ class Single:
 
     def specialize(self, problem: Problem) -> Any:
         """Specialize the method for this problem, with learned numbers if it left some open."""
-        return with_learned_numbers(self, problem, 1.0)
+        return with_learned_steps(self, problem, 1.0)
 
     moves_x: ClassVar[bool] = True
 

@@ -18,7 +18,7 @@ class Point(NamedTuple):
     y: Tree = None
     z: Tree = None
 
-    def put(self, **new: Any) -> "Point":
+    def with_values(self, **new: Any) -> "Point":
         """Return the point with these variables replaced."""
         return self._replace(**new)
 
@@ -27,6 +27,6 @@ class Point(NamedTuple):
         return Point(*(part if name in names else None for name, part in zip("xyz", self)))
 
 
-def over(old: Point, new: Point) -> Point:
+def merge_points(old: Point, new: Point) -> Point:
     """Return `new`, completed by `old`."""
     return Point(*(o if n is None else n for o, n in zip(old, new)))

@@ -69,7 +69,7 @@ def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.A
     typed = partial(jax.random.wrap_key_data, impl="threefry2x32")
 
     def of_agent(agent: jax.Array, probes: Probes, x: Tree, y: Tree) -> jax.Array:
-        problem = objectives.of(agent)
+        problem = objectives.for_agent(agent)
 
         def of_batch(probe: Probes) -> jax.Array:
             where = typed(probe.keys) if problem.train.stored is None else probe.first

@@ -1,0 +1,166 @@
+"""Stages of a method that learns its step sizes: each fills in the numbers, then runs the stage."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.sampling import Sample
+from ...interface.round_interface import Message
+from ...problem import Objectives
+from ...schedules.learned import with_learned_values
+from ...schedules.step_schedules import Number
+from .learned_state import LearnedStepsEstimate, LearnedStepsState, make_state
+from .learned_step import LearnedStep, StepMemory
+from .local_work import work_locally
+from .lower_curvature import Curvature, CurvatureRule, cast_like
+
+if TYPE_CHECKING:
+    from .learned_algorithm import LearnedStepsAlgorithm
+
+
+class LearnedStepsStage(NamedTuple):
+    """One stage of the method, with its numbers filled in."""
+
+    algorithm: "LearnedStepsAlgorithm"
+    position: int
+
+    @property
+    def stage(self) -> Any:
+        return self.algorithm.method.stages[self.position]
+
+    @property
+    def repeats(self) -> int:
+        return int(self.stage.repeats)
+
+    @property
+    def hessian_batches(self) -> int:
+        return int(self.stage.hessian_batches)
+
+    @property
+    def sends_before_gradient(self) -> bool:
+        return bool(self.stage.sends_before_gradient)
+
+    def with_current_values(self, curvature: Curvature | None, step: StepMemory | None) -> Any:
+        """Return the stage of the method with its numbers."""
+        values = self.algorithm.values_at(curvature)
+        if step is not None:
+            values["alpha"] = step.scalars.alpha
+        return with_learned_values(self.algorithm.method, values).stages[self.position]
+
+    def estimate(
+        self, problem: Objectives, state: LearnedStepsState, t: Number, sample: Sample
+    ) -> tuple[LearnedStepsEstimate, Cost]:
+        method, curvature, step = state.method, state.curvature, state.step
+        curvature_sample, spent = self.algorithm.method.curvature_sample(sample), Cost()
+        if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
+            method, curvature, spent = self._work_locally(problem, method, curvature, t, sample)
+        if curvature is not None and (self.stage.moves_x or self.position == 0):
+            z = self.algorithm.method.auxiliary(method)
+            point = method.x, method.y
+            rule = self._curvature_rule(carries_z=z is None and self.algorithm.needs_z)
+            curvature, extra_cost = rule.update(problem, point, z, curvature, t, curvature_sample)
+            spent = pytrees.add(spent, extra_cost)
+        stage = self.with_current_values(curvature, step)
+        estimate, cost = stage.estimate(problem, method, t, sample)
+        if step is not None and self.stage.moves_x:
+            direction, tracker = stage.x_direction(estimate, method), stage.tracker(method)
+            curvature, step, extra_cost = self._step_rule(t).choose(
+                problem,
+                (method.x, method.y),
+                curvature,
+                step,
+                direction,
+                tracker,
+                stage.lower_gradient(estimate),
+                t,
+                curvature_sample,
+            )
+            spent = pytrees.add(spent, extra_cost)
+        return LearnedStepsEstimate(estimate, method, curvature, step), pytrees.add(cost, spent)
+
+    def _work_locally(
+        self, problem: Objectives, method: Any, curvature: Curvature, t: Number, sample: Sample
+    ) -> tuple[Any, Curvature, Cost]:
+        """Solve for y and z locally if they lag."""
+        method_z = self.algorithm.method.auxiliary(method)
+        z = curvature.z if method_z is None else method_z
+        lag = curvature.slowest / self.algorithm.lower_steps
+        solution = work_locally(problem, (method.x, method.y, z), curvature.work, lag, t, sample)
+        method = self.algorithm.method.with_lower_level(method, solution.y, solution.z)
+        curvature_after = curvature._replace(
+            work=solution.memory, z=solution.z if method_z is None else None
+        )
+        return method, curvature_after, solution.cost
+
+    def _curvature_rule(self, carries_z: bool) -> CurvatureRule:
+        algorithm = self.algorithm
+        step = algorithm.share, algorithm.lower_caution
+        return CurvatureRule(step, self.stage.moves_x, algorithm.needs_z, carries_z)
+
+    def _step_rule(self, t: Number) -> LearnedStep:
+        algorithm, method = self.algorithm, self.algorithm.method
+        return LearnedStep(
+            algorithm.level,
+            algorithm.works_locally,
+            algorithm.lower_steps,
+            (algorithm.share, algorithm.lower_caution),
+            algorithm.first_move,
+            1 / algorithm.caution,
+            float(method.statistics_weight),
+            method.smoothing_delay(t),
+        )
+
+    def outgoing(
+        self, state: LearnedStepsState, estimate: LearnedStepsEstimate | None, t: Number
+    ) -> Message:
+        if estimate is None or self.sends_before_gradient:
+            method_estimate, before, curvature, step = (
+                None,
+                state.method,
+                state.curvature,
+                state.step,
+            )
+        else:
+            method_estimate, before, curvature, step = estimate
+        sent = self.with_current_values(curvature, step).outgoing(before, method_estimate, t)
+        extra: dict[str, Any] = {}
+        if self.stage.moves_x and step is not None:
+            extra["step"] = step.scalars
+            if self.stage.tracker(state.method) is None:
+                extra["direction"] = step.tracked
+        if self.stage.moves_x and self.algorithm.level == "common" and curvature is not None:
+            extra["curvature"] = curvature.largest
+        return Message({"method": sent.average} | extra, sent.total) if extra else sent
+
+    def update(
+        self,
+        state: LearnedStepsState,
+        estimate: LearnedStepsEstimate,
+        sent: Message,
+        change: Message,
+        t: Number,
+    ) -> LearnedStepsState:
+        method_estimate, before, curvature, step = estimate
+        stage = self.with_current_values(curvature, step)
+        if self.stage.moves_x and (step is not None or self.algorithm.level == "common"):
+            changes = change.average
+            if step is not None:
+                tracked = step.tracked + changes.get("direction", 0.0)
+                step = step._replace(
+                    scalars=pytrees.add(step.scalars, changes["step"]), tracked=tracked
+                )
+            if self.algorithm.level == "common" and curvature is not None:
+                largest = curvature.largest + changes["curvature"]
+                curvature = curvature._replace(largest=largest)
+            sent, change = (Message(m.average["method"], m.total) for m in (sent, change))
+        method = stage.update(before, method_estimate, sent, change, t)
+        if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
+            solved = curvature.work.solved & jnp.asarray(t > 0)
+            unchanged = {
+                n: getattr(before, n) for n in ("y", "z") if getattr(before, n, None) is not None
+            }
+            moved = {name: getattr(method, name) for name in unchanged}
+            method = method._replace(**pytrees.select(solved, unchanged, moved))
+        return make_state(cast_like(method, state.method), curvature, step)
