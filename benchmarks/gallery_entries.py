@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import diamond
 from diamond import data, gallery
 from diamond.bench.cases import digits
-from diamond.data.standardize import federated
+from diamond.data.standardize import federated_scale
 from diamond.templates import template_files as starting_files
 
 
@@ -43,10 +43,10 @@ def regression():
         for name, text in starting_files.files("site", "regression").items():
             (Path(folder) / name).write_text(text)
             found.append(data.csv(Path(folder) / name, "target", real=True))
-    joined = data.joined(found)
+    joined = data.join_files(found)
     split = data.partition.split(data.partition.by_column(joined.sites), (0.4, 0.4, 0.2), 0)
     features, targets = joined.train
-    features = federated([features[i] for i in split[0]])(features)
+    features = federated_scale([features[i] for i in split[0]])(features)
     rows = [[{"a": features[i], "b": targets[i]} for i in part] for part in split]
     return gallery.regression(*rows, names=joined.names)
 

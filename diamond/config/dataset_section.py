@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .. import data
 from ..core.suggestions import did_you_mean
 from ..data import Dataset
-from ..data.dataset import SHOWN
+from ..data.dataset import MOST_SHOWN
 from .validation_errors import config_error
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -118,9 +118,9 @@ def _read_files(
         joined_sets.append(
             datasets[indices[0]]
             if is_single_file
-            else data.joined([datasets[k] for k in indices], site_names)
+            else data.join_files([datasets[k] for k in indices], site_names)
         )
-    return data.alike(joined_sets, columns.labels)
+    return data.align_classes(joined_sets, columns.labels)
 
 
 def _read_all(readers: Sequence[Callable[[], Dataset]]) -> list[Dataset]:
@@ -132,8 +132,10 @@ def _read_all(readers: Sequence[Callable[[], Dataset]]) -> list[Dataset]:
         except data.DataError as cause:
             messages.append(str(cause))
     if messages:
-        more = [f"and {len(messages) - SHOWN} more files"] if len(messages) > SHOWN else []
-        raise data.DataError("\n    ".join([*messages[:SHOWN], *more]))
+        more = (
+            [f"and {len(messages) - MOST_SHOWN} more files"] if len(messages) > MOST_SHOWN else []
+        )
+        raise data.DataError("\n    ".join([*messages[:MOST_SHOWN], *more]))
     return datasets
 
 

@@ -13,14 +13,14 @@ from ..data import Dataset
 from ..data.dataset import MissingCells
 from ..data.hashed_text import NO_WORDS, mark_unused
 from ..data.missing_values import (
+    CellTreatment,
     MissingValues,
-    Reading,
     count_missing,
     describe_missing,
     fill_missing,
     parse_rule,
 )
-from ..data.standardize import federated, told
+from ..data.standardize import federated_scale, parse_scale
 from .components import parse_spec
 from .dataset_section import Columns, Files, load_parts
 from .options import parameters, parse_options
@@ -33,10 +33,10 @@ PARTITIONS: dict[str, Callable[..., list[np.ndarray]]] = {
     "unequal": data.partition.unequal,
 }
 PARTS = ("train", "valid", "test")
-MISSING_CELLS: dict[Reading, Literal["refuse", "drop", "keep"]] = {
-    Reading(): "refuse",
-    Reading(drops=True): "drop",
-    Reading(keeps=True): "keep",
+MISSING_CELLS: dict[CellTreatment, Literal["refuse", "drop", "keep"]] = {
+    CellTreatment(): "refuse",
+    CellTreatment(drops=True): "drop",
+    CellTreatment(keeps=True): "keep",
 }
 SHARES = (0.4, 0.4, 0.2)  # shares of training, validation and test rows
 IID, AGENTS = "iid", 9  # defaults
@@ -189,8 +189,8 @@ def _fill_agents(
 def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> Callable[[Any], Any]:
     """Return the scaling of features: by the training rows of all agents, by a table, or none."""
     if scale == "standard":
-        return federated(train).__call__
-    return told(scale, names).__call__ if scale != "none" else lambda table: table
+        return federated_scale(train).__call__
+    return parse_scale(scale, names).__call__ if scale != "none" else lambda table: table
 
 
 def sample_rows(dataset: Dataset, rows: int, seed: int) -> Dataset:

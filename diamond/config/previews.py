@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from .. import data
 from ..data.missing_values import count_missing, describe_missing, parse_rule
-from ..data.search_folders import where
+from ..data.search_folders import find_folders
 from ..network import Network
 from . import partition_section, site_agents
 from .components import Component, parse_literal, read_algorithm, read_network
@@ -66,7 +66,9 @@ def read_named_algorithm(text: str) -> Component:
 
 def locate_datasets(folder: Path | None) -> dict[str, str | None]:
     """Return the location of each known data set; None if it is not on this machine."""
-    found = {name: None if place is None else str(place) for name, place in where(folder).items()}
+    found = {
+        name: None if place is None else str(place) for name, place in find_folders(folder).items()
+    }
     return {"digits": "in the package", **found}
 
 

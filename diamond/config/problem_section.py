@@ -10,7 +10,7 @@ from .. import gallery
 from ..core.suggestions import did_you_mean
 from ..data import DataError, Dataset
 from ..data.missing_values import check_names
-from ..data.standardize import told
+from ..data.standardize import parse_scale
 from ..problem import Problem
 from .components import Component, as_table
 from .dataset_section import DATASETS, file_paths, load_parts, resolve_paths
@@ -110,7 +110,7 @@ def _load_user_dataset(rows: dict[str, Any], places: dict[str, Any]) -> Dataset 
         datasets = load_parts(places, rows.get("folder"), parse_columns(rows))
         check_names(rows.get("missing_values", "refuse"), datasets[first].names)
         if isinstance(rows.get("scale"), dict):
-            told(rows["scale"], datasets[first].names)
+            parse_scale(rows["scale"], datasets[first].names)
     except (DataError, OSError) as cause:
         raise config_error(str(cause), first) from None
     if "train" in places:

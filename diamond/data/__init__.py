@@ -6,7 +6,7 @@ from .csv_files import csv
 from .dataset import DataError, Dataset, MissingCells
 from .hashed_text import features as hashed
 from .hashed_text import lines
-from .multiple_files import alike, joined
+from .multiple_files import align_classes, join_files
 from .npz_files import npz
 from .parquet_files import parquet
 from .standard_datasets import a9a, digits, ijcnn1, mnist
@@ -18,7 +18,7 @@ __all__ = [
     "Dataset",
     "MissingCells",
     "a9a",
-    "alike",
+    "align_classes",
     "cifar10",
     "columns",
     "counts",
@@ -26,7 +26,7 @@ __all__ = [
     "digits",
     "hashed",
     "ijcnn1",
-    "joined",
+    "join_files",
     "libsvm",
     "lines",
     "mnist",

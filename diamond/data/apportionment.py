@@ -20,12 +20,12 @@ def apportion(n: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def generator(seed: int, *more: int) -> np.random.Generator:
     """Make the generator of a seed and further counters."""
-    if counted("seed", seed) < 0:
+    if check_int("seed", seed) < 0:
         raise DataError(f"seed {seed}; give a whole number from 0")
     return np.random.default_rng([seed, *more])
 
 
-def counted(what: str, value: int) -> int:
+def check_int(what: str, value: int) -> int:
     """Validate that `value` is an integer."""
     try:
         return as_int(what, value)
@@ -33,32 +33,32 @@ def counted(what: str, value: int) -> int:
         raise DataError(str(cause)) from None
 
 
-def rows(labels_or_n: ArrayLike) -> int:
+def count_rows(labels_or_n: ArrayLike) -> int:
     """Count the rows, given their number or their labels."""
-    given = np.asarray(labels_or_n)
-    if given.ndim == 0 and given.dtype.kind in "iu":
-        return int(given)
-    return len(vector(given))
+    values = np.asarray(labels_or_n)
+    if values.ndim == 0 and values.dtype.kind in "iu":
+        return int(values)
+    return len(label_vector(values))
 
 
-def vector(labels: ArrayLike) -> NDArray:
+def label_vector(labels: ArrayLike) -> NDArray:
     """Return the labels as one vector."""
-    marks = np.asarray(labels)
-    if marks.ndim != 1:
-        raise DataError(f"labels of shape {marks.shape}; give one label a row")
-    return marks
+    vector = np.asarray(labels)
+    if vector.ndim != 1:
+        raise DataError(f"labels of shape {vector.shape}; give one label a row")
+    return vector
 
 
-def enough(n: int, agents: int, minimum: int = 1) -> None:
+def check_enough_rows(n: int, agents: int, minimum: int = 1) -> None:
     """Refuse more agents than the rows suffice for."""
-    if counted("agents", agents) < 1:
+    if check_int("agents", agents) < 1:
         raise DataError(f"{agents} agents; give at least 1")
     if n < 1:
         raise DataError("no rows to deal out; give at least 1")
     if n < agents * minimum:
-        fair = n // minimum
-        each = f", at least {minimum} each" if minimum > 1 else ""
+        most_agents = n // minimum
+        at_least = f", at least {minimum} each" if minimum > 1 else ""
         raise DataError(
-            f"agent {fair} would get {n - fair * minimum} rows: {n} rows over {agents} agents"
-            f"{each}; use at most {fair} agents"
+            f"agent {most_agents} would get {n - most_agents * minimum} rows: {n} rows over "
+            f"{agents} agents{at_least}; use at most {most_agents} agents"
         )

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .dataset import DataError, Dataset, Rows
-from .download import INSTALL, File, Layout
+from .dataset import DataError, Dataset, LabelledRows
+from .download import INSTALL, DataFile, Layout
 from .fetch import locate
 
 CLASSES = (
@@ -20,16 +20,16 @@ RECORD = 1 + 3 * 32 * 32  # bytes: label, then the red, green and blue planes
 PART = 10_000  # images in each of the six parts
 FOLDER = "cifar-10-batches-bin/"
 BATCHES: Layout = (
-    File("data_batch_1.bin", "md5:5dd7e06a14cb22eb9f671a540d1b7c25"),
-    File("data_batch_2.bin", "md5:5ea93a67294ea407fff1d09f752e9692"),
-    File("data_batch_3.bin", "md5:942cd6a4bcdd0dd3c604fbe906cb4421"),
-    File("data_batch_4.bin", "md5:ae636b3ba5c66a11e91e8cb52e771fcb"),
-    File("data_batch_5.bin", "md5:53f37980c15c3d472c316c40844f3f0d"),
-    File("test_batch.bin", "md5:803d5f7f4d78ea53de84dbe85f74fb6d"),
+    DataFile("data_batch_1.bin", "md5:5dd7e06a14cb22eb9f671a540d1b7c25"),
+    DataFile("data_batch_2.bin", "md5:5ea93a67294ea407fff1d09f752e9692"),
+    DataFile("data_batch_3.bin", "md5:942cd6a4bcdd0dd3c604fbe906cb4421"),
+    DataFile("data_batch_4.bin", "md5:ae636b3ba5c66a11e91e8cb52e771fcb"),
+    DataFile("data_batch_5.bin", "md5:53f37980c15c3d472c316c40844f3f0d"),
+    DataFile("test_batch.bin", "md5:803d5f7f4d78ea53de84dbe85f74fb6d"),
 )
-ARCHIVE = (File("cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530"),)
+ARCHIVE = (DataFile("cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530"),)
 TILES: Layout = tuple(
-    File(f"cifar10_{name}", f"sha256:{digest}")
+    DataFile(f"cifar10_{name}", f"sha256:{digest}")
     for name, digest in {
         "train_1.webp": "0c540445580e2b4751a4fb5e79175f3eced765d47d186c46cf6aaa7a076c47d9",
         "train_2.webp": "ecd97fbddf53a95c7a487a46490001fbae20af0d14e0978cf2a8c74001ef5eb5",
@@ -41,7 +41,7 @@ TILES: Layout = tuple(
         "test_labels.npy": "19004b019bd095265b4ce6637c9ff979c66abcbc8e658a665f791b487cdea5eb",
     }.items()
 )
-Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # (images, 32, 32, 3) and (images,)
+ImagesAndLabels = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # (images, 32, 32, 3) and (images,)
 
 
 def cifar10(folder: str | Path | None = None, batches: int = 5) -> Dataset:
@@ -57,23 +57,23 @@ def cifar10(folder: str | Path | None = None, batches: int = 5) -> Dataset:
     """
     if not 1 <= batches <= 5:
         raise DataError(f"batches = {batches}: CIFAR-10 has 5 training files; ask for 1 to 5")
-    kept = slice(0, 6 if batches == 5 else batches)
-    below = tuple(File(FOLDER + file.name, file.digest) for file in BATCHES[kept])
+    selected = slice(0, 6 if batches == 5 else batches)
+    in_folder = tuple(DataFile(FOLDER + file.name, file.digest) for file in BATCHES[selected])
     labels = TILES[6:] if batches == 5 else TILES[6:7]
-    layouts: list[Layout] = [ARCHIVE, (*TILES[kept], *labels), below, BATCHES[kept]]
+    layouts: list[Layout] = [ARCHIVE, (*TILES[selected], *labels), in_folder, BATCHES[selected]]
     files = locate("cifar10", layouts, folder)
     if files[0].suffix == ".webp":
-        parts = tiles(files[kept], files[kept.stop :])
+        parts = read_tiles(files[selected], files[selected.stop :])
     elif files[0].suffix == ".bin":
-        parts = (records(path.read_bytes(), path) for path in files)
+        parts = (parse_records(path.read_bytes(), path) for path in files)
     else:
-        parts = archive(files[0])
+        parts = read_archive(files[0])
     train = _gather(parts, batches)
     test = _gather(parts, 1) if batches == 5 else None
     return Dataset("cifar10", train, test, CLASSES, shape=(32, 32, 3), files=files)
 
 
-def _gather(parts: Iterator[Part], count: int) -> Rows:
+def _gather(parts: Iterator[ImagesAndLabels], count: int) -> LabelledRows:
     # Part by part into one array, so that peak memory stays near the size of the result.
     rows = np.empty((count, PART, RECORD - 1), np.float32)
     labels = np.empty((count, PART), np.int32)
@@ -83,7 +83,7 @@ def _gather(parts: Iterator[Part], count: int) -> Rows:
     return rows.reshape(-1, RECORD - 1), labels.reshape(-1)
 
 
-def records(raw: bytes, path: Path) -> Part:
+def parse_records(raw: bytes, path: Path) -> ImagesAndLabels:
     """Decode the official binary layout of one part."""
     if len(raw) != PART * RECORD:
         raise DataError(
@@ -91,10 +91,10 @@ def records(raw: bytes, path: Path) -> Part:
         )
     table = np.frombuffer(raw, np.uint8).reshape(PART, RECORD)
     images = table[:, 1:].reshape(PART, 3, 32, 32).transpose(0, 2, 3, 1)
-    return images, checked(table[:, 0], path, PART)
+    return images, check_labels(table[:, 0], path, PART)
 
 
-def archive(path: Path) -> Iterator[Part]:
+def read_archive(path: Path) -> Iterator[ImagesAndLabels]:
     """Decode the six parts inside the official archive, without unpacking it to disk."""
     try:
         with tarfile.open(path, "r:gz") as box:
@@ -104,27 +104,29 @@ def archive(path: Path) -> Iterator[Part]:
                 stream = box.extractfile(member) if member else None
                 if stream is None:
                     raise DataError(f"{path}: no {FOLDER}{file.name} inside; fetch the file again")
-                yield records(stream.read(), path / file.name)
+                yield parse_records(stream.read(), path / file.name)
     except (tarfile.TarError, EOFError, zlib.error) as cause:
         raise DataError(f"{path}: damaged archive ({cause}); fetch the file again") from cause
 
 
-def tiles(pictures: tuple[Path, ...], labels: tuple[Path, ...]) -> Iterator[Part]:
+def read_tiles(
+    pictures: tuple[Path, ...], label_files: tuple[Path, ...]
+) -> Iterator[ImagesAndLabels]:
     """Decode pictures of 100 x 100 tiles; image i is at tile row i // 100, column i % 100."""
-    marks = np.concatenate([vector(path, n * PART) for path, n in zip(labels, (5, 1))])
+    labels = np.concatenate([read_labels(path, n * PART) for path, n in zip(label_files, (5, 1))])
     for k, path in enumerate(pictures):
-        yield picture(path), marks[k * PART : (k + 1) * PART]
+        yield read_picture(path), labels[k * PART : (k + 1) * PART]
 
 
-def picture(path: Path) -> NDArray[np.uint8]:
+def read_picture(path: Path) -> NDArray[np.uint8]:
     """Cut one lossless WebP picture of 3200 x 3200 into its 10,000 images."""
     try:
         from PIL import Image
     except ImportError as cause:
         raise DataError(f"{path}: reading WebP needs Pillow: {INSTALL}") from cause
     try:
-        with Image.open(path, formats=["WEBP"]) as opened:
-            size, mode, pixels = opened.size, opened.mode, np.asarray(opened)
+        with Image.open(path, formats=["WEBP"]) as image:
+            size, mode, pixels = image.size, image.mode, np.asarray(image)
     except (OSError, SyntaxError) as cause:
         raise DataError(f"{path}: not a whole WebP picture; fetch the file again") from cause
     if size != (3200, 3200) or mode != "RGB":
@@ -132,24 +134,24 @@ def picture(path: Path) -> NDArray[np.uint8]:
     return pixels.reshape(100, 32, 100, 32, 3).transpose(0, 2, 1, 3, 4).reshape(PART, 32, 32, 3)
 
 
-def vector(path: Path, length: int) -> NDArray[np.uint8]:
+def read_labels(path: Path, length: int) -> NDArray[np.uint8]:
     """Read a `.npy` vector of uint8 labels."""
     try:
         stored = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as cause:
         raise DataError(f"{path}: not a whole npy array ({cause}); fetch it again") from cause
-    return checked(stored, path, length)
+    return check_labels(stored, path, length)
 
 
-def checked(marks: NDArray, path: Path, length: int) -> NDArray[np.uint8]:
+def check_labels(labels: NDArray, path: Path, length: int) -> NDArray[np.uint8]:
     """Refuse labels that are not `length` bytes in 0..9."""
-    if marks.dtype != np.uint8 or marks.shape != (length,):
+    if labels.dtype != np.uint8 or labels.shape != (length,):
         raise DataError(
-            f"{path}: labels {marks.dtype} {marks.shape}, not uint8 ({length},); fetch it again"
+            f"{path}: labels {labels.dtype} {labels.shape}, not uint8 ({length},); fetch it again"
         )
-    wrong = np.flatnonzero(marks > 9)
+    wrong = np.flatnonzero(labels > 9)
     if wrong.size:
         raise DataError(
-            f"{path}, row {wrong[0] + 1}: label {marks[wrong[0]]} is not in 0..9; fetch it again"
+            f"{path}, row {wrong[0] + 1}: label {labels[wrong[0]]} is not in 0..9; fetch it again"
         )
-    return marks
+    return labels

@@ -15,16 +15,16 @@ from .dataset import (
     DataError,
     Dataset,
     MissingCells,
-    as_number,
-    labels_of,
-    refuse,
-    tabulated,
+    build_dataset,
+    parse_labels,
+    parse_number,
+    raise_for_cells,
 )
 from .missing_values import (
     LABEL_REMEDY,
     REMEDY,
+    CellTreatment,
     MissingValues,
-    Reading,
     complete_rows,
     fill_sites,
     is_missing,
@@ -65,33 +65,39 @@ def csv(
     Raises:
         DataError: The file cannot be used; the message gives cause and remedy.
     """
-    path, rule = Path(path), parse_rule(missing_values)
+    path, treatment = Path(path), parse_rule(missing_values)
     lines, header = _lines(path, label)
-    columns = chosen(path, header, label, site, features, text if hashed else None)
+    columns = feature_columns(path, header, label, site, features, text if hashed else None)
     column = lambda name: [cells[header.index(name)].strip() for _, cells in lines]
     if site is not None:
-        bare = [n for (n, _), value in zip(lines, column(site)) if not value]
-        refuse(path, [f"row {n}, column {site!r}: empty" for n in bare], "name the site")
-    rows = _numbers(path, lines, header, columns, rule)
-    places = None if site is None else np.array(column(site))
+        empty_rows = [n for (n, _), value in zip(lines, column(site)) if not value]
+        raise_for_cells(
+            path, [f"row {n}, column {site!r}: empty" for n in empty_rows], "name the site"
+        )
+    rows = _numbers(path, lines, header, columns, treatment)
+    sites = None if site is None else np.array(column(site))
     names = [header[k] for k in columns]
     # "none" may be a class, but it is not a number.
-    empty = np.array([is_missing(cell) if real else not cell for cell in column(label)])
+    is_empty = np.array([is_missing(cell) if real else not cell for cell in column(label)])
     missing: tuple[MissingCells, ...] = ()
-    if rule.drops:
-        target = np.where(empty, np.nan, 0.0)[:, None]
-        whole, missing = complete_rows(np.hstack([rows, target]), [*names, label], places, path)
-        lines = [line for line, keeps in zip(lines, whole) if keeps]
-        rows, places = rows[whole], None if places is None else places[whole]
+    if treatment.drops:
+        target = np.where(is_empty, np.nan, 0.0)[:, None]
+        is_complete, missing = complete_rows(
+            np.hstack([rows, target]), [*names, label], sites, path
+        )
+        lines = [line for line, complete in zip(lines, is_complete) if complete]
+        rows, sites = rows[is_complete], None if sites is None else sites[is_complete]
     else:
-        bare = [lines[i][0] for i in np.flatnonzero(empty)]
-        refuse(path, [f"row {n}, column {label!r}: empty" for n in bare], LABEL_REMEDY)
+        empty_rows = [lines[i][0] for i in np.flatnonzero(is_empty)]
+        raise_for_cells(
+            path, [f"row {n}, column {label!r}: empty" for n in empty_rows], LABEL_REMEDY
+        )
     if hashed:
         rows = np.hstack([rows, hashed_text.features(column(text), hashed)])
         names += hashed_text.names(text, hashed)
-    marks = labels_of(column(label), [n for n, _ in lines], label, path, real)
-    found = tabulated(path, rows, marks, names, real, places, rule.keeps)
-    return fill_sites(replace(found, missing=missing), missing_values)
+    labels = parse_labels(column(label), [n for n, _ in lines], label, path, real)
+    dataset = build_dataset(path, rows, labels, names, real, sites, treatment.keeps)
+    return fill_sites(replace(dataset, missing=missing), missing_values)
 
 
 def _numbers(
@@ -99,34 +105,42 @@ def _numbers(
     lines: Sequence[tuple[int, list[str]]],
     header: Sequence[str],
     columns: Sequence[int],
-    rule: Reading,
+    treatment: CellTreatment,
 ) -> NDArray[np.float64]:
     """Parse the features as numbers, NaN for allowed missing cells."""
     rows = np.zeros((len(lines), len(columns)))
     bad: list[tuple[int, str, bool]] = []  # row, description, whether the cell is missing
     texts: dict[str, str] = {}  # text columns, with an example
-    for place, k in enumerate(columns):
-        cells = [own[k].strip() for _, own in lines]
-        rows[:, place] = [as_number(cell) for cell in cells]
-        odd = [(n, cell) for (n, _), cell in zip(lines, cells) if math.isnan(as_number(cell))]
-        wrong = [(n, cell) for n, cell in odd if not is_missing(cell)]
-        given = len(cells) - (len(odd) - len(wrong))
-        if wrong and 2 * len(wrong) > given and not any(_is_odd_number(c) for _, c in wrong):
-            texts[header[k]] = wrong[0][1]
+    for position, k in enumerate(columns):
+        cells = [row[k].strip() for _, row in lines]
+        rows[:, position] = [parse_number(cell) for cell in cells]
+        not_numbers = [
+            (n, cell) for (n, _), cell in zip(lines, cells) if math.isnan(parse_number(cell))
+        ]
+        not_missing = [(n, cell) for n, cell in not_numbers if not is_missing(cell)]
+        filled = len(cells) - (len(not_numbers) - len(not_missing))
+        if (
+            not_missing
+            and 2 * len(not_missing) > filled
+            and not any(_is_odd_number(c) for _, c in not_missing)
+        ):
+            texts[header[k]] = not_missing[0][1]
             continue
-        for n, cell in odd:
-            at = f"row {n}, column {header[k]!r}: "
+        for n, cell in not_numbers:
+            location = f"row {n}, column {header[k]!r}: "
             if not is_missing(cell):
-                bad.append((n, f"{at}{cell!r} is not a finite number", False))
-            elif not (rule.keeps or rule.drops):
-                bad.append((n, f"{at}{cell!r} is a missing value", True))
+                bad.append((n, f"{location}{cell!r} is not a finite number", False))
+            elif not (treatment.keeps or treatment.drops):
+                bad.append((n, f"{location}{cell!r} is a missing value", True))
     if texts:
         _refuse_texts(path, texts, [header[k] for k in columns if header[k] not in texts])
-    bad.sort(key=lambda one: one[0])
+    bad.sort(key=lambda entry: entry[0])
     correct = "correct these cells, with a point in decimal numbers"
     kinds = {missing for _, _, missing in bad}
     remedy = f"{correct}; of missing values, {REMEDY}" if len(kinds) > 1 else correct
-    refuse(path, [said for _, said, _ in bad], REMEDY if kinds == {True} else remedy)
+    raise_for_cells(
+        path, [description for _, description, _ in bad], REMEDY if kinds == {True} else remedy
+    )
     return rows
 
 
@@ -142,17 +156,17 @@ def _is_odd_number(cell: str) -> bool:
 def _refuse_texts(path: Path, texts: dict[str, str], others: Sequence[str]) -> None:
     """Refuse text columns, and explain how to leave them out or use them."""
     listed = " and ".join(f"{name!r} ({example!r}, ...)" for name, example in texts.items())
-    one = len(texts) == 1
+    is_single = len(texts) == 1
     names = ", ".join(f'"{name}"' for name in others)
-    kind = "column" if one else "columns"
+    kind = "column" if is_single else "columns"
     raise DataError(
-        f"{path}: {kind} {listed} {'holds' if one else 'hold'} text, not numbers; name the columns "
-        f"to use, as in features = [{names}], or make features of the words of a column, as in "
-        f'hashed = 64, text = "{next(iter(texts))}"'
+        f"{path}: {kind} {listed} {'holds' if is_single else 'hold'} text, not numbers; name the "
+        f"columns to use, as in features = [{names}], or make features of the words of a column, "
+        f'as in hashed = 64, text = "{next(iter(texts))}"'
     )
 
 
-def chosen(
+def feature_columns(
     path: Path,
     header: list[str],
     label: str,
@@ -161,15 +175,17 @@ def chosen(
     text: str | None = None,
 ) -> list[int]:
     """Return the indices of the features in the header, in their order, without text columns."""
-    apart = [label, *(name for name in (site, text) if name is not None)]
-    for name in [*apart, *(features or ())]:
+    reserved = [label, *(name for name in (site, text) if name is not None)]
+    for name in [*reserved, *(features or ())]:
         if name not in header:
             raise DataError(f"{path}: no column {name!r}; {did_you_mean(name, header)}")
-    if features is not None and (twice := {*features} & {*apart}):
-        raise DataError(f"{path}: {min(twice)!r} cannot be a feature too; leave it out of features")
-    names = [name for name in header if name not in apart] if features is None else features
+    if features is not None and (overlap := {*features} & {*reserved}):
+        raise DataError(
+            f"{path}: {min(overlap)!r} cannot be a feature too; leave it out of features"
+        )
+    names = [name for name in header if name not in reserved] if features is None else features
     if not names and text is None:
-        raise DataError(f"{path}: no feature column beside {label!r}; add one")
+        raise DataError(f"{path}: no feature column besides {label!r}; add one")
     return [header.index(name) for name in names]
 
 
@@ -199,8 +215,10 @@ def _lines(path: Path, label: str) -> tuple[list[tuple[int, list[str]]], list[st
 
 def _separator(first: str, label: str) -> str:
     """Detect the separator: one that yields the label column, else the most frequent."""
-    cells = lambda one: [name.strip().strip('"') for name in first.rstrip("\r\n").split(one)]
-    for one in SEPARATORS:
-        if label in cells(one) and len(cells(one)) > 1:
-            return one
+    cells = lambda separator: [
+        name.strip().strip('"') for name in first.rstrip("\r\n").split(separator)
+    ]
+    for separator in SEPARATORS:
+        if label in cells(separator) and len(cells(separator)) > 1:
+            return separator
     return max(SEPARATORS, key=first.count)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = tuple[NDArray[np.float32], NDArray[Any]]
+LabelledRows = tuple[NDArray[np.float32], NDArray[Any]]
 LARGEST = float(np.finfo(np.float32).max)
-SHOWN = 10  # bad cells listed in a message; the others are counted
+MOST_SHOWN = 10  # bad cells listed in a message; the others are counted
 
 
 class DataError(ValueError):
@@ -38,8 +38,8 @@ class Dataset:
     """
 
     name: str
-    train: Rows
-    test: Rows | None
+    train: LabelledRows
+    test: LabelledRows | None
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     sites: NDArray[np.str_] | None = None
@@ -49,20 +49,20 @@ class Dataset:
     missing: tuple[MissingCells, ...] = ()
 
 
-def encode(labels: NDArray, known: Sequence | NDArray, path: Path) -> NDArray[np.int32]:
+def encode(labels: NDArray, classes: Sequence | NDArray, path: Path) -> NDArray[np.int32]:
     """Encode the labels by their index in the ascending `known`; refuse any other label."""
-    order = np.asarray(known)
-    code = np.searchsorted(order, labels).clip(max=len(order) - 1)
-    wrong = np.flatnonzero(order[code] != labels)
-    if wrong.size:
+    order = np.asarray(classes)
+    codes = np.searchsorted(order, labels).clip(max=len(order) - 1)
+    unknown = np.flatnonzero(order[codes] != labels)
+    if unknown.size:
         raise DataError(
-            f"{path}, row {wrong[0] + 1}: label {labels[wrong[0]].item()!r} is none of "
+            f"{path}, row {unknown[0] + 1}: label {labels[unknown[0]].item()!r} is none of "
             f"{', '.join(str(value) for value in order[:20])}; correct the label"
         )
-    return code.astype(np.int32)
+    return codes.astype(np.int32)
 
 
-def narrow(
+def to_float32(
     values: NDArray, path: Path, missing: bool = False, remedy: str = "correct or drop the row"
 ) -> NDArray[np.float32]:
     """Cast to float32; refuse the first value that is not finite.
@@ -71,20 +71,20 @@ def narrow(
     """
     with np.errstate(over="ignore"):
         single = values.astype(np.float32)
-    wrong = np.argwhere(~np.isfinite(single) & ~(missing & np.isnan(single)))
-    if len(wrong):
-        row, column = wrong[0][0], wrong[0][1:]
+    bad_cells = np.argwhere(~np.isfinite(single) & ~(missing & np.isnan(single)))
+    if len(bad_cells):
+        row, column = bad_cells[0][0], bad_cells[0][1:]
         raise DataError(
             f"{path}, row {row + 1}, column {', '.join(str(k + 1) for k in column)}: "
-            f"{values[tuple(wrong[0])]} is not finite in float32; {remedy}"
+            f"{values[tuple(bad_cells[0])]} is not finite in float32; {remedy}"
         )
     return single
 
 
-def tabulated(
+def build_dataset(
     path: Path,
     rows: NDArray,
-    marks: NDArray,
+    labels: NDArray,
     names: Sequence[str],
     real: bool,
     sites: NDArray[np.str_] | None = None,
@@ -94,15 +94,15 @@ def tabulated(
 
     If `missing` is true, features may be missing, as NaN.
     """
-    known = () if real else np.unique(marks)
+    values = () if real else np.unique(labels)
     return Dataset(
         name=path.stem,
         train=(
-            narrow(rows, path, missing),
-            narrow(marks, path) if real else encode(marks, known, path),
+            to_float32(rows, path, missing),
+            to_float32(labels, path) if real else encode(labels, values, path),
         ),
         test=None,
-        classes=tuple(str(value) for value in known),
+        classes=tuple(str(value) for value in values),
         shape=(len(names),),
         sites=sites,
         files=(path,),
@@ -111,14 +111,14 @@ def tabulated(
     )
 
 
-def labels_of(
+def parse_labels(
     names: Sequence[str], lines: Sequence[int], label: str, path: Path, real: bool
 ) -> NDArray:
     """Parse labels: integers if all are numbers, else names; `real` targets are floats."""
     if real:
         bad: list[str] = []
-        targets = [number(n, name, label, bad) for n, name in zip(lines, names, strict=True)]
-        refuse(path, bad, "correct these targets")
+        targets = [parse_finite(n, name, label, bad) for n, name in zip(lines, names, strict=True)]
+        raise_for_cells(path, bad, "correct these targets")
         return np.array(targets, np.float32)
     try:
         values = [_float(name) for name in names]
@@ -133,15 +133,15 @@ def labels_of(
     return np.array(values).astype(np.int64)
 
 
-def number(row: int, cell: str, column: str, bad: list[str]) -> float:
+def parse_finite(row: int, cell: str, column: str, bad: list[str]) -> float:
     """Parse the number in a cell; if it is not finite in float32, add the cell to `bad`."""
-    value = as_number(cell)
+    value = parse_number(cell)
     if math.isnan(value):
         bad.append(f"row {row}, column {column!r}: {cell!r} is not a finite number")
     return value
 
 
-def as_number(cell: str) -> float:
+def parse_number(cell: str) -> float:
     """Parse the number in a cell; NaN if there is none that is finite in float32."""
     try:
         value = _float(cell)
@@ -150,11 +150,11 @@ def as_number(cell: str) -> float:
     return value if abs(value) <= LARGEST else math.nan
 
 
-def refuse(path: Path, bad: Sequence[str], remedy: str) -> None:
+def raise_for_cells(path: Path, bad: Sequence[str], remedy: str) -> None:
     """Raise with the first of the `bad` cells, if any."""
     if bad:
-        more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
-        raise DataError(f"{path}: {'; '.join(bad[:SHOWN])}{more}; {remedy}")
+        more = f" and {len(bad) - MOST_SHOWN} more" if len(bad) > MOST_SHOWN else ""
+        raise DataError(f"{path}: {'; '.join(bad[:MOST_SHOWN])}{more}; {remedy}")
 
 
 def _float(text: str) -> float:

@@ -23,22 +23,22 @@ SOURCES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class File:
+class DataFile:
     """A file of a dataset and its digest, `sha256:...` or `md5:...` (None: none is published)."""
 
     name: str
     digest: str | None
 
 
-Layout = tuple[File, ...]
+Layout = tuple[DataFile, ...]
 
 
 def download(
-    dataset: str, layout: Layout, looked: list[Path], store: Path | None
+    dataset: str, layout: Layout, searched: list[Path], store: Path | None
 ) -> tuple[Path, ...]:
     """Download every file of a layout into the cache; on failure raise one complete message."""
     names = ", ".join(file.name for file in layout)
-    where = f"{dataset}: found {names} in none of {', '.join(map(str, looked)) or '(no folder)'}"
+    where = f"{dataset}: found {names} in none of {', '.join(map(str, searched)) or '(no folder)'}"
     remedy = "put the files in one folder and name it by folder=, --data or DIAMOND_DATA"
     sources = SOURCES[dataset]
     if any(file.digest is None for file in layout):
@@ -57,18 +57,18 @@ def download(
         )
     paths = []
     for file in layout:
-        tried: list[str] = []
+        failures: list[str] = []
         for base in sources:
-            path = _retrieve(base, file, store / dataset, tried)
+            path = _retrieve(base, file, store / dataset, failures)
             if path is not None:
                 paths.append(path)
                 break
         else:
-            raise DataError(f"{where}; download failed: {'; '.join(tried)}; {remedy}")
+            raise DataError(f"{where}; download failed: {'; '.join(failures)}; {remedy}")
     return tuple(paths)
 
 
-def _retrieve(base: str, file: File, store: Path, tried: list[str]) -> Path | None:
+def _retrieve(base: str, file: DataFile, store: Path, failures: list[str]) -> Path | None:
     pooch = importlib.import_module("pooch")
     bar = importlib.util.find_spec("tqdm") is not None
     fetcher = pooch.HTTPDownloader(progressbar=bar, timeout=30)
@@ -76,5 +76,5 @@ def _retrieve(base: str, file: File, store: Path, tried: list[str]) -> Path | No
         url = base + file.name
         return Path(pooch.retrieve(url, file.digest, file.name, store, downloader=fetcher))
     except (OSError, ValueError) as cause:  # unreachable, refused, or a different digest
-        tried.append(f"{base}{file.name} ({type(cause).__name__}: {cause})")
+        failures.append(f"{base}{file.name} ({type(cause).__name__}: {cause})")
         return None

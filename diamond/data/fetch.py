@@ -18,24 +18,24 @@ def locate(
     ROOT/dataset, then ROOT. If no folder has the files, the first layout, that of the public
     source, is downloaded into the cache, unless DIAMOND_OFFLINE is set.
     """
-    looked: list[Path] = []
-    for root in named(folder):
-        for place in (root / dataset, root):
-            looked.append(place)
-            if paths := _complete(place, layouts):
+    searched: list[Path] = []
+    for root in named_folders(folder):
+        for folder_to_search in (root / dataset, root):
+            searched.append(folder_to_search)
+            if paths := _find_complete(folder_to_search, layouts):
                 return paths
-            _refuse_incomplete(place, layouts)
+            _refuse_incomplete(folder_to_search, layouts)
     store = cache()
     if store is not None:
         # Incomplete files are no error here: an interrupted download leaves them, and continues.
-        for place in (store / dataset, store):
-            looked.append(place)
-            if paths := _complete(place, layouts):
+        for folder_to_search in (store / dataset, store):
+            searched.append(folder_to_search)
+            if paths := _find_complete(folder_to_search, layouts):
                 return paths
-    return download(dataset, layouts[0], looked, store)
+    return download(dataset, layouts[0], searched, store)
 
 
-def named(folder: str | Path | None) -> Iterator[Path]:
+def named_folders(folder: str | Path | None) -> Iterator[Path]:
     """List the folders that the user named, the argument before the environment."""
     for origin, value in (("folder", folder), ("DIAMOND_DATA", os.environ.get("DIAMOND_DATA"))):
         if value:
@@ -60,15 +60,15 @@ def verify(path: Path, digest: str | None) -> None:
         return
     kind, _, expected = digest.partition(":")
     with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, kind).hexdigest()
-    if found != expected:
+        actual = hashlib.file_digest(stream, kind).hexdigest()
+    if actual != expected:
         raise DataError(
-            f"{path}: {kind} is {found}, not {expected}: the file is damaged or altered; "
+            f"{path}: {kind} is {actual}, not {expected}: the file is damaged or altered; "
             "delete it and fetch it again"
         )
 
 
-def _complete(place: Path, layouts: Sequence[Layout]) -> tuple[Path, ...]:
+def _find_complete(place: Path, layouts: Sequence[Layout]) -> tuple[Path, ...]:
     for layout in layouts:
         paths = tuple(place / file.name for file in layout)
         if all(path.is_file() for path in paths):
@@ -83,6 +83,6 @@ def _refuse_incomplete(place: Path, layouts: Sequence[Layout]) -> None:
         missing = [file.name for file in layout if not (place / file.name).is_file()]
         if len(missing) < len(layout):
             raise DataError(
-                f"{place}: {', '.join(missing)} missing beside the other files of the dataset; "
+                f"{place}: {', '.join(missing)} missing among the files of the dataset; "
                 "add what is missing or remove the rest"
             )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.validation import as_int
-from .dataset import DataError, Dataset, labels_of, tabulated
+from .dataset import DataError, Dataset, build_dataset, parse_labels
 
 WORD = re.compile(r"\w+")
 NO_WORDS = "have no words in any training or validation row: their numbers in x and y mean nothing"
@@ -26,15 +26,15 @@ def features(texts: Sequence[str], width: int) -> NDArray[np.float32]:
     words gives 0.
     """
     as_int("hashed", width, 1)
-    known: dict[str, tuple[int, float]] = {}
+    slots: dict[str, tuple[int, float]] = {}
     rows = np.zeros((len(texts), width))
     for row, text in zip(rows, texts):
         for word in WORD.findall(text.casefold()):
-            if word not in known:
+            if word not in slots:
                 code = int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little")
-                known[word] = code % width, -1.0 if code >> 63 else 1.0
-            place, sign = known[word]
-            row[place] += sign
+                slots[word] = code % width, -1.0 if code >> 63 else 1.0
+            slot, sign = slots[word]
+            row[slot] += sign
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
@@ -48,9 +48,9 @@ def mark_unused(
     names: Sequence[str], rows: Sequence[NDArray], width: int
 ) -> tuple[tuple[str, ...], int]:
     """Mark the names of hashed features, the last `width`, that no row uses; and count them."""
-    used = np.any([np.any(own != 0, axis=0) for own in rows], axis=0)
+    used = np.any([np.any(agent_rows != 0, axis=0) for agent_rows in rows], axis=0)
     used[: len(names) - width] = True
-    marked = (name if seen else f"{name} (no words)" for name, seen in zip(names, used))
+    marked = (name if is_used else f"{name} (no words)" for name, is_used in zip(names, used))
     return tuple(marked), int(np.sum(~used))
 
 
@@ -67,15 +67,19 @@ def lines(path: str | Path, hashed: int, real: bool = False) -> Dataset:
     """
     path = Path(path)
     try:
-        found = path.read_text(encoding="utf-8-sig").splitlines()
+        text_lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (UnicodeDecodeError, OSError) as cause:
         raise DataError(f"{path}: not a readable utf-8 text ({cause}); correct it") from cause
-    kept = [(n, line.split(None, 1)) for n, line in enumerate(found, 1) if line.strip()]
-    for n, line in kept:
+    numbered_lines = [
+        (n, line.split(None, 1)) for n, line in enumerate(text_lines, 1) if line.strip()
+    ]
+    for n, line in numbered_lines:
         if len(line) < 2:
             raise DataError(f"{path}, line {n}: a label without a text; correct the line")
-    if not kept:
+    if not numbered_lines:
         raise DataError(f"{path}: no lines; give a label and a text a line")
-    marks = labels_of([line[0] for _, line in kept], [n for n, _ in kept], "label", path, real)
-    rows = features([line[1] for _, line in kept], hashed)
-    return tabulated(path, rows, marks, names("text", hashed), real)
+    labels = parse_labels(
+        [line[0] for _, line in numbered_lines], [n for n, _ in numbered_lines], "label", path, real
+    )
+    rows = features([line[1] for _, line in numbered_lines], hashed)
+    return build_dataset(path, rows, labels, names("text", hashed), real)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .dataset import DataError
 
 
-def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """Read the unsigned bytes of a gzipped idx file with this number of dimensions.
 
     Layout, big-endian: 0, 0, 8 (uint8), the number of dimensions, each length as uint32, the bytes.
@@ -28,11 +28,11 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
         raise DataError(
             f"{path}: {len(raw)} bytes, shorter than an idx header ({header}); fetch the file again"
         )
-    found, *lengths = struct.unpack(f">{1 + dimensions}I", raw[:header])
-    if found != magic:
+    found_magic, *lengths = struct.unpack(f">{1 + dimensions}I", raw[:header])
+    if found_magic != magic:
         raise DataError(
-            f"{path}: magic number {found}, not {magic} (idx of uint8 in {dimensions} dimensions); "
-            "it is another kind of file: put the right one in its place"
+            f"{path}: magic number {found_magic}, not {magic} (idx of uint8 in {dimensions} "
+            "dimensions); it is another kind of file: put the right one in its place"
         )
     if len(raw) - header != prod(lengths):
         raise DataError(
@@ -42,18 +42,20 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(raw, np.uint8, offset=header).reshape(lengths)
 
 
-def pair(images: Path, labels: Path, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def read_images_and_labels(
+    images: Path, labels: Path, classes: int
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Read matching images (rows, height, width) and labels (rows,)."""
-    pixels, marks = read(images, 3), read(labels, 1)
-    if len(pixels) != len(marks):
+    pixels, codes = read_idx(images, 3), read_idx(labels, 1)
+    if len(pixels) != len(codes):
         raise DataError(
-            f"{images} has {len(pixels)} images but {labels} has {len(marks)} labels; "
+            f"{images} has {len(pixels)} images but {labels} has {len(codes)} labels; "
             "take both from the same set"
         )
-    wrong = np.flatnonzero(marks >= classes)
+    wrong = np.flatnonzero(codes >= classes)
     if wrong.size:
         raise DataError(
-            f"{labels}, row {wrong[0] + 1}: label {marks[wrong[0]]} is not in 0..{classes - 1}; "
+            f"{labels}, row {wrong[0] + 1}: label {codes[wrong[0]]} is not in 0..{classes - 1}; "
             "fetch the file again"
         )
-    return pixels, marks
+    return pixels, codes

@@ -19,23 +19,23 @@ REMEDY = (
 LABEL_REMEDY = 'give a label, or drop these rows by missing_values = "drop"'
 
 
-class Reading(NamedTuple):
+class CellTreatment(NamedTuple):
     """Treatment of missing cells by a reader; kept cells are NaN, to be filled later."""
 
     keeps: bool = False
     drops: bool = False
 
 
-def parse_rule(rule: MissingValues) -> Reading:
+def parse_rule(rule: MissingValues) -> CellTreatment:
     """Convert the user's rule into the treatment by a reader."""
     numbers = rule.values() if isinstance(rule, Mapping) else [rule]
-    words = isinstance(rule, str) and rule in ("refuse", "keep", "drop", "mean")
-    if not words and not all(_is_number(value) for value in numbers):
+    is_keyword = isinstance(rule, str) and rule in ("refuse", "keep", "drop", "mean")
+    if not is_keyword and not all(_is_number(value) for value in numbers):
         raise DataError(
             f"missing_values = {rule!r}; give 'refuse', 'drop', 'mean', a number, or a number for "
             "each column by its name, as in {'age': 50.0}"
         )
-    return Reading(rule not in ("refuse", "drop"), rule == "drop")
+    return CellTreatment(rule not in ("refuse", "drop"), rule == "drop")
 
 
 def _is_number(value: object) -> bool:
@@ -50,25 +50,27 @@ def is_missing(cell: str) -> bool:
 def count_missing(features: Sequence[NDArray], names: Sequence[str], site: str) -> MissingCells:
     """Count the missing cells of one site over all parts of its rows."""
     gaps = np.concatenate([np.isnan(part) for part in features])
-    cells = {_name(names, int(k)): int(gaps[:, k].sum()) for k in np.flatnonzero(gaps.any(0))}
+    cells = {
+        _column_name(names, int(k)): int(gaps[:, k].sum()) for k in np.flatnonzero(gaps.any(0))
+    }
     return MissingCells(site, cells, int(gaps.any(1).sum()))
 
 
 def complete_rows(
-    rows: NDArray, names: Sequence[str], places: NDArray[np.str_] | None, path: Path
+    rows: NDArray, names: Sequence[str], sites: NDArray[np.str_] | None, path: Path
 ) -> tuple[NDArray[np.bool_], tuple[MissingCells, ...]]:
     """Return which rows are complete, and the missing cells of each site of a table."""
-    if places is None:
-        places = np.full(len(rows), path.stem)
-    whole, missing = ~np.isnan(rows).any(1), []
-    for site in map(str, np.unique(places)):
-        missing.append(count_missing([rows[places == site]], names, site))
-        if not whole[places == site].any():
+    if sites is None:
+        sites = np.full(len(rows), path.stem)
+    is_complete, missing = ~np.isnan(rows).any(1), []
+    for site in map(str, np.unique(sites)):
+        missing.append(count_missing([rows[sites == site]], names, site))
+        if not is_complete[sites == site].any():
             raise DataError(
                 f"{path}: every row of {site} lacks some value, so that none would be left; fill "
                 f'cells by missing_values = "mean" or a number, or use fewer columns by features'
             )
-    return whole, tuple(missing)
+    return is_complete, tuple(missing)
 
 
 def fill_missing(
@@ -84,22 +86,22 @@ def fill_missing(
     if isinstance(rule, Mapping):
         values = np.array([rule.get(name, np.nan) for name in names], float)
     elif rule == "mean":
-        known = ~np.isnan(parts[0])
-        sums = np.where(known, parts[0], 0).sum(0, dtype=np.float64)
-        values = np.where(known.any(0), sums / np.maximum(known.sum(0), 1), np.nan)
+        is_known = ~np.isnan(parts[0])
+        sums = np.where(is_known, parts[0], 0).sum(0, dtype=np.float64)
+        values = np.where(is_known.any(0), sums / np.maximum(is_known.sum(0), 1), np.nan)
     elif not isinstance(rule, str):
         values[:] = rule
     for k in np.flatnonzero(np.isnan(values)):
         if any(np.isnan(part[:, k]).any() for part in parts):
-            name = _name(names, int(k))
-            lacks = (
+            name = _column_name(names, int(k))
+            problem = (
                 f"no training row of {site} has a value of {name!r}, so there is no mean to fill by"
                 if rule == "mean"
                 else f"missing_values has no number for {name!r}, which {site} lacks in some rows"
             )
             raise DataError(
-                f"{lacks}; give one, as in missing_values = {{{name} = 0.0}}, or leave the column "
-                f"out of features"
+                f"{problem}; give one, as in missing_values = {{{name} = 0.0}}, or leave the "
+                f"column out of features"
             )
     return [np.where(np.isnan(part), values, part).astype(np.float32) for part in parts]
 
@@ -108,41 +110,45 @@ def check_names(rule: MissingValues, names: Sequence[str]) -> None:
     """Refuse a number for an unused column."""
     for name in rule if isinstance(rule, Mapping) else ():
         if name not in names:
-            there = ", ".join(names) or "none"
-            raise DataError(f"missing_values: no feature {name!r}; there are {there}")
+            available = ", ".join(names) or "none"
+            raise DataError(f"missing_values: no feature {name!r}; there are {available}")
 
 
-def fill_sites(found: Dataset, rule: MissingValues) -> Dataset:
+def fill_sites(dataset: Dataset, rule: MissingValues) -> Dataset:
     """Fill and count the missing cells of each site of a data set."""
     if rule in ("refuse", "keep", "drop"):
-        return found
-    rows, test = found.train[0].copy(), found.test
+        return dataset
+    rows, test = dataset.train[0].copy(), dataset.test
     if test is not None:
-        test = fill_missing([rows, test[0]], found.names, rule, found.name)[1], test[1]
+        test = fill_missing([rows, test[0]], dataset.names, rule, dataset.name)[1], test[1]
     counts = []
-    for site in found.places or (found.name,):
-        own = slice(None) if found.sites is None else found.sites == site
-        counts.append(count_missing([rows[own]], found.names, site))
-        rows[own] = fill_missing([rows[own]], found.names, rule, site)[0]
-    return replace(found, train=(rows, found.train[1]), test=test, missing=tuple(counts))
+    for site in dataset.places or (dataset.name,):
+        selected = slice(None) if dataset.sites is None else dataset.sites == site
+        counts.append(count_missing([rows[selected]], dataset.names, site))
+        rows[selected] = fill_missing([rows[selected]], dataset.names, rule, site)[0]
+    return replace(dataset, train=(rows, dataset.train[1]), test=test, missing=tuple(counts))
 
 
 def describe_missing(missing: Sequence[MissingCells], rule: MissingValues) -> list[str]:
     """Format as in "north: 3 cells of age and 1 of dose filled by a number"."""
     how = "a number" if isinstance(rule, int | float | Mapping) else "the mean of its training rows"
-    found, sites = [], dict.fromkeys(one.site for one in missing)
+    descriptions, sites = [], dict.fromkeys(entry.site for entry in missing)
     for site in sites:
-        own = [one for one in missing if one.site == site]  # one per file of each part
-        rows = sum(one.rows for one in own)
-        names = dict.fromkeys(name for one in own for name in one.cells)
-        cells = {name: sum(one.cells.get(name, 0) for one in own) for name in names}
-        each = " and ".join(f"{n} of {name}" for name, n in cells.items())
-        dropped = f"{rows} row{'s' * (rows != 1)} dropped for missing values ({each})"
+        counts_of_site = [
+            entry for entry in missing if entry.site == site
+        ]  # one per file of each part
+        rows = sum(entry.rows for entry in counts_of_site)
+        names = dict.fromkeys(name for entry in counts_of_site for name in entry.cells)
+        cells = {name: sum(entry.cells.get(name, 0) for entry in counts_of_site) for name in names}
+        columns = " and ".join(f"{n} of {name}" for name, n in cells.items())
+        dropped = f"{rows} row{'s' * (rows != 1)} dropped for missing values ({columns})"
         if cells:
-            said = dropped if rule == "drop" else f"missing values filled by {how}: {each}"
-            found.append(f"{site}: {said}")
-    return found
+            description = (
+                dropped if rule == "drop" else f"missing values filled by {how}: {columns}"
+            )
+            descriptions.append(f"{site}: {description}")
+    return descriptions
 
 
-def _name(names: Sequence[str], k: int) -> str:
+def _column_name(names: Sequence[str], k: int) -> str:
     return names[k] if names else f"column {k + 1}"

@@ -8,8 +8,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .dataset import DataError, Dataset, encode, narrow
-from .missing_values import REMEDY, MissingValues, Reading, complete_rows, fill_sites, parse_rule
+from .dataset import DataError, Dataset, encode, to_float32
+from .missing_values import (
+    REMEDY,
+    CellTreatment,
+    MissingValues,
+    complete_rows,
+    fill_sites,
+    parse_rule,
+)
 
 # Errors of numpy for files that are not npz (TypeError: a bare npy), damaged, or hold objects.
 DAMAGE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
@@ -32,7 +39,7 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
     Raises:
         DataError: The file cannot be used; the message gives cause and remedy.
     """
-    path, rule = Path(path), parse_rule(missing_values)
+    path, treatment = Path(path), parse_rule(missing_values)
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -51,66 +58,67 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
             f"{path}: holds {', '.join(sorted(arrays))}; give features and labels, and perhaps "
             "test_features with test_labels, and sites"
         )
-    rows, marks = _checked(arrays["features"], arrays["labels"], path, real, rule)
-    known = () if real else np.unique(marks)
-    coded = lambda marks: marks if real else encode(marks, known, path)
+    rows, labels = _check_arrays(arrays["features"], arrays["labels"], path, real, treatment)
+    classes = () if real else np.unique(labels)
+    encode_labels = lambda labels: labels if real else encode(labels, classes, path)
     test = None
     if "test_features" in arrays:
-        given = arrays["test_features"], arrays["test_labels"]
-        rest, rest_marks = _checked(*given, path, real, rule)
-        if rest.shape[1:] != rows.shape[1:]:
+        test_arrays = arrays["test_features"], arrays["test_labels"]
+        test_rows, test_labels = _check_arrays(*test_arrays, path, real, treatment)
+        if test_rows.shape[1:] != rows.shape[1:]:
             raise DataError(
-                f"{path}: test_features of shape {rest.shape[1:]}, features of {rows.shape[1:]}; "
-                "give both the same"
+                f"{path}: test_features of shape {test_rows.shape[1:]}, features of "
+                f"{rows.shape[1:]}; give both the same"
             )
-        if (rest_marks.dtype.kind == "U") != (marks.dtype.kind == "U"):
+        if (test_labels.dtype.kind == "U") != (labels.dtype.kind == "U"):
             raise DataError(f"{path}: labels and test_labels must both be numbers or both names")
-        test = (rest.reshape(len(rest), -1), coded(rest_marks))
+        test = (test_rows.reshape(len(test_rows), -1), encode_labels(test_labels))
     sites = arrays.get("sites")
-    if sites is not None and sites.shape != marks.shape:
-        raise DataError(f"{path}: sites {sites.shape} for {len(marks)} rows; name one a row")
-    found = Dataset(
+    if sites is not None and sites.shape != labels.shape:
+        raise DataError(f"{path}: sites {sites.shape} for {len(labels)} rows; name one a row")
+    dataset = Dataset(
         name=path.stem,
-        train=(rows.reshape(len(rows), -1), coded(marks)),
+        train=(rows.reshape(len(rows), -1), encode_labels(labels)),
         test=test,
-        classes=tuple(str(value) for value in known),
+        classes=tuple(str(value) for value in classes),
         shape=rows.shape[1:],
         sites=None if sites is None else sites.astype(str),
         files=(path,),
         places=() if sites is None else tuple(map(str, np.unique(sites.astype(str)))),
     )
-    return _drop_rows(found) if rule.drops else fill_sites(found, missing_values)
+    return _drop_rows(dataset) if treatment.drops else fill_sites(dataset, missing_values)
 
 
-def _drop_rows(found: Dataset) -> Dataset:
+def _drop_rows(dataset: Dataset) -> Dataset:
     """Return the data set without rows that have missing values."""
-    rows, marks = found.train
-    test = found.test
+    rows, labels = dataset.train
+    test = dataset.test
     if test is not None:
-        known = ~np.isnan(test[0]).any(1)
-        test = test[0][known], test[1][known]
-    whole, missing = complete_rows(rows, (), found.sites, found.files[0])
+        is_known = ~np.isnan(test[0]).any(1)
+        test = test[0][is_known], test[1][is_known]
+    is_complete, missing = complete_rows(rows, (), dataset.sites, dataset.files[0])
     return replace(
-        found,
-        train=(rows[whole], marks[whole]),
+        dataset,
+        train=(rows[is_complete], labels[is_complete]),
         test=test,
-        sites=None if found.sites is None else found.sites[whole],
+        sites=None if dataset.sites is None else dataset.sites[is_complete],
         missing=missing,
     )
 
 
-def _checked(
-    rows: NDArray, marks: NDArray, path: Path, real: bool, rule: Reading
+def _check_arrays(
+    rows: NDArray, labels: NDArray, path: Path, real: bool, treatment: CellTreatment
 ) -> tuple[NDArray[np.float32], NDArray]:
     if rows.ndim < 2 or rows.dtype.kind not in "biuf" or not rows.size:
         raise DataError(
             f"{path}: features {rows.dtype} {rows.shape}; give real numbers, one row an example"
         )
-    if marks.shape != (len(rows),) or marks.dtype.kind not in ("biuf" if real else "biuU"):
-        one = "real number" if real else "whole number or name"
+    if labels.shape != (len(rows),) or labels.dtype.kind not in ("biuf" if real else "biuU"):
+        expected = "real number" if real else "whole number or name"
         raise DataError(
-            f"{path}: labels {marks.dtype} {marks.shape} for {len(rows)} rows; give one {one} a row"
+            f"{path}: labels {labels.dtype} {labels.shape} for {len(rows)} rows; give one "
+            f"{expected} a row"
         )
     remedy = f"correct it, or {REMEDY}" if np.isnan(rows).any() else "correct or drop the row"
-    found = narrow(rows, path, rule.keeps or rule.drops, remedy)
-    return found, narrow(marks, path) if real else marks
+    features = to_float32(rows, path, treatment.keeps or treatment.drops, remedy)
+    return features, to_float32(labels, path) if real else labels

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import hashed_text
-from .csv_files import chosen
-from .dataset import DataError, Dataset, MissingCells, tabulated
+from .csv_files import feature_columns
+from .dataset import DataError, Dataset, MissingCells, build_dataset
 from .missing_values import (
     LABEL_REMEDY,
     REMEDY,
@@ -32,7 +32,7 @@ def parquet(
     missing_values: MissingValues = "refuse",
 ) -> Dataset:
     """Read a Parquet table; arguments and result are as in `csv`. Needs pyarrow."""
-    path, rule = Path(path), parse_rule(missing_values)
+    path, treatment = Path(path), parse_rule(missing_values)
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -43,44 +43,46 @@ def parquet(
     try:
         table = parquet.read_table(path)
     except (ArrowException, OSError) as cause:
-        said = str(cause).splitlines()[0]
-        raise DataError(f"{path}: not a readable Parquet table ({said}); correct it") from cause
+        reason = str(cause).splitlines()[0]
+        raise DataError(f"{path}: not a readable Parquet table ({reason}); correct it") from cause
     header = list(table.column_names)
-    columns = chosen(path, header, label, site, features, text if hashed else None)
+    columns = feature_columns(path, header, label, site, features, text if hashed else None)
     if not table.num_rows:
         raise DataError(f"{path}: no rows; give one or more")
     names = [header[k] for k in columns]
     _refuse_texts(path, table, names)
     rows = np.zeros((table.num_rows, len(columns)))
-    for place, name in enumerate(names):
-        rows[:, place] = _numbers(path, table, name, rule.keeps or rule.drops)
+    for position, name in enumerate(names):
+        rows[:, position] = _numbers(path, table, name, treatment.keeps or treatment.drops)
     missing: tuple[MissingCells, ...] = ()
-    if rule.drops:
+    if treatment.drops:
         target = np.where(_missing_mask(table, label), np.nan, 0.0)[:, None]
-        places = None if site is None else _labels(path, table, site).astype(str)
-        whole, missing = complete_rows(np.hstack([rows, target]), [*names, label], places, path)
-        table, rows = table.filter(whole), rows[whole]
+        sites = None if site is None else _labels(path, table, site).astype(str)
+        is_complete, missing = complete_rows(
+            np.hstack([rows, target]), [*names, label], sites, path
+        )
+        table, rows = table.filter(is_complete), rows[is_complete]
     if hashed:
         rows = np.hstack([rows, hashed_text.features(_texts(path, table, text), hashed)])
         names += hashed_text.names(text, hashed)
     _column(path, table, label, LABEL_REMEDY)
-    marks = _numbers(path, table, label) if real else _labels(path, table, label)
+    labels = _numbers(path, table, label) if real else _labels(path, table, label)
     sites = None if site is None else _labels(path, table, site).astype(str)
-    found = tabulated(path, rows, marks, names, real, sites, rule.keeps)
-    return fill_sites(replace(found, missing=missing), missing_values)
+    dataset = build_dataset(path, rows, labels, names, real, sites, treatment.keeps)
+    return fill_sites(replace(dataset, missing=missing), missing_values)
 
 
 def _refuse_texts(path: Path, table: Any, names: Sequence[str]) -> None:
     """Refuse all columns that are not numeric at once."""
     kinds = {name: table.column(name).type for name in names}
-    odd = {name: kind for name, kind in kinds.items() if not _is_number(kind)}
-    if odd:
-        listed = ", ".join(f"{name!r} ({kind})" for name, kind in odd.items())
-        others = ", ".join(f'"{name}"' for name in names if name not in odd)
+    text_columns = {name: kind for name, kind in kinds.items() if not _is_number(kind)}
+    if text_columns:
+        listed = ", ".join(f"{name!r} ({kind})" for name, kind in text_columns.items())
+        others = ", ".join(f'"{name}"' for name in names if name not in text_columns)
         raise DataError(
             f"{path}, column {listed}: no numbers; name the columns to use, as in features = "
             f"[{others}], or make features of the words of a column, as in hashed = 64, text = "
-            f'"{next(iter(odd))}"'
+            f'"{next(iter(text_columns))}"'
         )
 
 
@@ -97,20 +99,20 @@ def _missing_mask(table: Any, name: str) -> NDArray:
 
 
 def _texts(path: Path, table: Any, name: str) -> list[str]:
-    found = _column(path, table, name)
-    if not all(isinstance(value, str) for value in found):
+    texts = _column(path, table, name)
+    if not all(isinstance(value, str) for value in texts):
         raise DataError(f"{path}, column {name!r}: {table.column(name).type} is no text")
-    return list(found)
+    return list(texts)
 
 
 def _column(path: Path, table: Any, name: str, remedy: str = "") -> NDArray:
     """Return the column; refuse missing values."""
     gaps = np.flatnonzero(_missing_mask(table, name))
     if len(gaps):
-        at = f"{path}, row {gaps[0] + 1}, column {name!r}: missing"
-        raise DataError(f"{at}; {remedy or 'give a value, or drop the row'}")
-    found: NDArray = table.column(name).to_numpy()
-    return found
+        location = f"{path}, row {gaps[0] + 1}, column {name!r}: missing"
+        raise DataError(f"{location}; {remedy or 'give a value, or drop the row'}")
+    values: NDArray = table.column(name).to_numpy()
+    return values
 
 
 def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArray:
@@ -119,27 +121,27 @@ def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArra
         raise DataError(f"{path}, column {name!r}: {table.column(name).type} is no number")
     if missing:
         gaps = _missing_mask(table, name)
-        found = np.where(gaps, np.nan, table.column(name).to_numpy().astype(float))
+        values = np.where(gaps, np.nan, table.column(name).to_numpy().astype(float))
     else:
-        found = _column(path, table, name, REMEDY)
-    wrong = np.flatnonzero(np.isinf(found.astype(float)))
+        values = _column(path, table, name, REMEDY)
+    wrong = np.flatnonzero(np.isinf(values.astype(float)))
     if len(wrong):
         raise DataError(
-            f"{path}, row {wrong[0] + 1}, column {name!r}: {found[wrong[0]]} is not a finite "
+            f"{path}, row {wrong[0] + 1}, column {name!r}: {values[wrong[0]]} is not a finite "
             f"number; correct or drop the row"
         )
-    return found
+    return values
 
 
 def _labels(path: Path, table: Any, name: str) -> NDArray:
     """Return labels as integers or names."""
-    found = _column(path, table, name)
-    if found.dtype.kind == "f":
-        odd = np.flatnonzero(found != np.round(found))
-        if len(odd):
+    labels = _column(path, table, name)
+    if labels.dtype.kind == "f":
+        not_whole = np.flatnonzero(labels != np.round(labels))
+        if len(not_whole):
             raise DataError(
-                f"{path}, row {odd[0] + 1}, column {name!r}: label {found[odd[0]]} is not a whole "
-                "number; label by whole numbers or names, or read it as real"
+                f"{path}, row {not_whole[0] + 1}, column {name!r}: label {labels[not_whole[0]]} is "
+                "not a whole number; label by whole numbers or names, or read it as real"
             )
-        return found.astype(np.int64)
-    return found.astype(np.int64) if found.dtype.kind in "biu" else found.astype(str)
+        return labels.astype(np.int64)
+    return labels.astype(np.int64) if labels.dtype.kind in "biu" else labels.astype(str)

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from . import apportionment
 from .dataset import DataError
 
-Part = NDArray[np.int64]
-TRIES = 1000  # draws before a Dirichlet partition is refused
+Indices = NDArray[np.int64]
+MOST_DRAWS = 1000  # draws before a Dirichlet partition is refused
 
 
-def iid(labels_or_n: ArrayLike, agents: int, seed: int) -> list[Part]:
+def iid(labels_or_n: ArrayLike, agents: int, seed: int) -> list[Indices]:
     """Assign rows at random, in shares that differ by at most one row.
 
     Args:
@@ -27,13 +27,13 @@ def iid(labels_or_n: ArrayLike, agents: int, seed: int) -> list[Part]:
     Returns:
         One index array per agent.
     """
-    n = apportionment.rows(labels_or_n)
-    apportionment.enough(n, agents)
+    n = apportionment.count_rows(labels_or_n)
+    apportionment.check_enough_rows(n, agents)
     order = apportionment.generator(seed).permutation(n)
     return [np.sort(part) for part in np.array_split(order, agents)]
 
 
-def by_label(labels: ArrayLike, agents: int, seed: int, shards: int = 1) -> list[Part]:
+def by_label(labels: ArrayLike, agents: int, seed: int, shards: int = 1) -> list[Indices]:
     """Sort rows by label, cut them into agents x shards runs, and assign `shards` runs to each.
 
     Args:
@@ -45,23 +45,23 @@ def by_label(labels: ArrayLike, agents: int, seed: int, shards: int = 1) -> list
     Returns:
         One index array per agent.
     """
-    marks = apportionment.vector(labels)
-    if apportionment.counted("shards", shards) < 1:
+    row_labels = apportionment.label_vector(labels)
+    if apportionment.check_int("shards", shards) < 1:
         raise DataError(f"{shards} shards an agent; give at least 1")
-    apportionment.enough(len(marks), agents)
-    if len(marks) < agents * shards:
+    apportionment.check_enough_rows(len(row_labels), agents)
+    if len(row_labels) < agents * shards:
         raise DataError(
             f"{agents} agents x {shards} shards = {agents * shards} runs, more than the "
-            f"{len(marks)} rows; use at most {len(marks) // agents} shards"
+            f"{len(row_labels)} rows; use at most {len(row_labels) // agents} shards"
         )
-    runs = np.array_split(np.argsort(marks, kind="stable"), agents * shards)
-    dealt = apportionment.generator(seed).permutation(agents * shards).reshape(agents, shards)
-    return [np.concatenate([runs[k] for k in hand]) for hand in dealt]
+    runs = np.array_split(np.argsort(row_labels, kind="stable"), agents * shards)
+    assignment = apportionment.generator(seed).permutation(agents * shards).reshape(agents, shards)
+    return [np.concatenate([runs[k] for k in shards_of_agent]) for shards_of_agent in assignment]
 
 
 def dirichlet(
     labels: ArrayLike, agents: int, concentration: float, seed: int, minimum: int = 1
-) -> list[Part]:
+) -> list[Indices]:
     """Split the rows of each label in shares drawn from a symmetric Dirichlet distribution.
 
     Draw k = 0, 1, ... uses the generator seeded by (seed, k); the first draw in which every agent
@@ -77,34 +77,39 @@ def dirichlet(
     Returns:
         One index array per agent.
     """
-    marks = apportionment.vector(labels)
+    row_labels = apportionment.label_vector(labels)
     if not (np.isfinite(concentration) and concentration > 0):
         raise DataError(f"concentration {concentration}; give a finite number above 0")
-    apportionment.enough(len(marks), agents, max(apportionment.counted("minimum", minimum), 1))
-    found, owners = np.unique(marks, return_inverse=True)
-    groups = [np.flatnonzero(owners == k) for k in range(len(found))]
-    for k in range(TRIES):
-        random = apportionment.generator(seed, k)
-        hands: list[list[Part]] = [[] for _ in range(agents)]
+    apportionment.check_enough_rows(
+        len(row_labels), agents, max(apportionment.check_int("minimum", minimum), 1)
+    )
+    classes, class_of_row = np.unique(row_labels, return_inverse=True)
+    groups = [np.flatnonzero(class_of_row == k) for k in range(len(classes))]
+    for k in range(MOST_DRAWS):
+        generator = apportionment.generator(seed, k)
+        pieces_of_agents: list[list[Indices]] = [[] for _ in range(agents)]
         for group in groups:
-            drawn = random.dirichlet(np.full(agents, float(concentration)))
-            if not np.isfinite(drawn).all():
+            shares = generator.dirichlet(np.full(agents, float(concentration)))
+            if not np.isfinite(shares).all():
                 raise DataError(f"concentration {concentration} overflows; give one nearer to 1")
-            cuts = (np.cumsum(drawn)[:-1] * len(group)).astype(np.int64).clip(max=len(group))
-            for hand, part in zip(hands, np.split(random.permutation(group), cuts), strict=True):
-                hand.append(part)
-        parts = [np.sort(np.concatenate(hand)) for hand in hands]
+            cuts = (np.cumsum(shares)[:-1] * len(group)).astype(np.int64).clip(max=len(group))
+            for pieces, part in zip(
+                pieces_of_agents, np.split(generator.permutation(group), cuts), strict=True
+            ):
+                pieces.append(part)
+        parts = [np.sort(np.concatenate(pieces)) for pieces in pieces_of_agents]
         if min(map(len, parts)) >= max(minimum, 1):
             return parts
-    least = int(np.argmin([len(part) for part in parts]))
+    smallest = int(np.argmin([len(part) for part in parts]))
     raise DataError(
-        f"agent {least} got {len(parts[least])} rows in the last of {TRIES} Dirichlet draws, fewer "
-        f"than {max(minimum, 1)}: {len(marks)} rows over {agents} agents at concentration "
-        f"{concentration}; use a larger concentration, fewer agents or a smaller minimum"
+        f"agent {smallest} got {len(parts[smallest])} rows in the last of {MOST_DRAWS} Dirichlet "
+        f"draws, fewer than {max(minimum, 1)}: {len(row_labels)} rows over {agents} agents at "
+        f"concentration {concentration}; use a larger concentration, fewer agents or a smaller "
+        f"minimum"
     )
 
 
-def by_column(values: ArrayLike) -> list[Part]:
+def by_column(values: ArrayLike) -> list[Indices]:
     """Assign each site its own rows.
 
     Args:
@@ -116,8 +121,8 @@ def by_column(values: ArrayLike) -> list[Part]:
     sites = np.asarray(values)
     if sites.ndim != 1 or not sites.size:
         raise DataError(f"sites of shape {sites.shape}; name one site a row")
-    names, owners = np.unique(sites, return_inverse=True)
-    return [np.flatnonzero(owners == k) for k in range(len(names))]
+    names, site_of_row = np.unique(sites, return_inverse=True)
+    return [np.flatnonzero(site_of_row == k) for k in range(len(names))]
 
 
 def unequal(
@@ -127,7 +132,7 @@ def unequal(
     *,
     ratio: float | None = None,
     proportions: Sequence[float] | None = None,
-) -> list[Part]:
+) -> list[Indices]:
     """Assign rows at random in unequal shares.
 
     Args:
@@ -140,8 +145,8 @@ def unequal(
     Returns:
         One index array per agent.
     """
-    n = apportionment.rows(labels_or_n)
-    apportionment.counted("agents", agents)
+    n = apportionment.count_rows(labels_or_n)
+    apportionment.check_int("agents", agents)
     if (ratio is None) == (proportions is None):
         raise DataError("give either ratio or proportions")
     if ratio is not None:
@@ -153,7 +158,7 @@ def unequal(
         weights = np.asarray(proportions, np.float64)
         if weights.shape != (agents,):
             raise DataError(f"{weights.size} proportions for {agents} agents; give one an agent")
-    apportionment.enough(n, agents)
+    apportionment.check_enough_rows(n, agents)
     sizes = apportionment.apportion(n, weights)
     for agent, size in enumerate(sizes):
         if size == 0:
@@ -167,7 +172,7 @@ def unequal(
 
 def split(
     parts: Sequence[ArrayLike], fractions: Sequence[float], seed: int, first: int = 0
-) -> list[list[Part]]:
+) -> list[list[Indices]]:
     """Split each agent's rows at random: `train, valid, test = split(parts, (0.4, 0.4, 0.2), 0)`.
 
     The split of agent i uses the generator seeded by (seed, i + 1), independently of the others.
@@ -183,7 +188,7 @@ def split(
     """
     if abs(sum(fractions) - 1) > 1e-9:
         raise DataError(f"fractions {tuple(fractions)} sum to {sum(fractions):g}; make it 1")
-    result: list[list[Part]] = [[] for _ in fractions]
+    result: list[list[Indices]] = [[] for _ in fractions]
     for agent, part in enumerate(parts):
         rows = np.asarray(part, np.int64)
         sizes = apportionment.apportion(len(rows), np.asarray(fractions, np.float64))
@@ -193,6 +198,8 @@ def split(
                 f"{fractions[int(np.argmin(sizes))]:g} with none; give it more rows"
             )
         order = apportionment.generator(seed, first + agent + 1).permutation(rows)
-        for kind, piece in zip(result, np.split(order, np.cumsum(sizes)[:-1]), strict=True):
-            kind.append(np.sort(piece))
+        for indices_of_part, piece in zip(
+            result, np.split(order, np.cumsum(sizes)[:-1]), strict=True
+        ):
+            indices_of_part.append(np.sort(piece))
     return result

@@ -3,19 +3,24 @@
 from pathlib import Path
 
 from .cifar import ARCHIVE, BATCHES, FOLDER, TILES
-from .download import File, Layout
-from .fetch import cache, named
+from .download import DataFile, Layout
+from .fetch import cache, named_folders
 from .standard_datasets import A9A, IJCNN1, IJCNN1_COPY, MNIST
 
 LAYOUTS: dict[str, list[Layout]] = {
     "a9a": [A9A],
-    "cifar10": [ARCHIVE, TILES, tuple(File(FOLDER + f.name, f.digest) for f in BATCHES), BATCHES],
+    "cifar10": [
+        ARCHIVE,
+        TILES,
+        tuple(DataFile(FOLDER + f.name, f.digest) for f in BATCHES),
+        BATCHES,
+    ],
     "ijcnn1": [IJCNN1, IJCNN1_COPY],
     "mnist": [MNIST],
 }
 
 
-def where(folder: str | Path | None = None) -> dict[str, Path | None]:
+def find_folders(folder: str | Path | None = None) -> dict[str, Path | None]:
     """Find the folder that holds all files of each data set.
 
     Args:
@@ -25,12 +30,12 @@ def where(folder: str | Path | None = None) -> dict[str, Path | None]:
         The folder by name of the data set; None if there is none.
     """
     store = cache()
-    roots = [*named(folder), *([store] if store else [])]
+    roots = [*named_folders(folder), *([store] if store else [])]
 
-    def found(name: str) -> Path | None:
-        for place in (place for root in roots for place in (root / name, root)):
-            if any(all((place / f.name).is_file() for f in layout) for layout in LAYOUTS[name]):
-                return place
+    def find(name: str) -> Path | None:
+        for candidate in (candidate for root in roots for candidate in (root / name, root)):
+            if any(all((candidate / f.name).is_file() for f in layout) for layout in LAYOUTS[name]):
+                return candidate
         return None
 
-    return {name: found(name) for name in LAYOUTS}
+    return {name: find(name) for name in LAYOUTS}

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from . import idx_files, svmlight_files
-from .dataset import DataError, Dataset, Rows
-from .download import File
+from .dataset import DataError, Dataset, LabelledRows
+from .download import DataFile
 from .fetch import locate
 
 # Digests of the original files.
 MNIST = tuple(
-    File(f"{name}-ubyte.gz", f"sha256:{digest}")
+    DataFile(f"{name}-ubyte.gz", f"sha256:{digest}")
     for name, digest in {
         "train-images-idx3": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
         "train-labels-idx1": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
@@ -21,16 +21,16 @@ MNIST = tuple(
     }.items()
 )
 A9A = (
-    File("a9a", "sha256:f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"),
-    File("a9a.t", "sha256:1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9"),
+    DataFile("a9a", "sha256:f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"),
+    DataFile("a9a.t", "sha256:1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9"),
 )
 # LIBSVM's own file has no published digest; a rewritten public copy has a known one.
 IJCNN1_COPY = (
-    File(
+    DataFile(
         "ijcnn1.trn.bz2", "sha256:b38a4198ce142d43e96fb86d17b87211feec1f909ac344fa057455c69de29de3"
     ),
 )
-IJCNN1 = (File("ijcnn1.bz2", None),)
+IJCNN1 = (DataFile("ijcnn1.bz2", None),)
 
 
 def mnist(folder: str | Path | None = None) -> Dataset:
@@ -45,18 +45,18 @@ def mnist(folder: str | Path | None = None) -> Dataset:
     files = locate("mnist", [MNIST], folder)
     return Dataset(
         name="mnist",
-        train=_pixels(files[0], files[1]),
-        test=_pixels(files[2], files[3]),
+        train=_read_mnist(files[0], files[1]),
+        test=_read_mnist(files[2], files[3]),
         classes=tuple("0123456789"),
         shape=(28, 28),
         files=files,
     )
 
 
-def _pixels(images: Path, labels: Path) -> Rows:
-    pixels, marks = idx_files.pair(images, labels, 10)
+def _read_mnist(images: Path, labels: Path) -> LabelledRows:
+    pixels, labels_of_images = idx_files.read_images_and_labels(images, labels, 10)
     flat = pixels.reshape(len(pixels), -1)
-    return np.divide(flat, 255, dtype=np.float32), marks.astype(np.int32)
+    return np.divide(flat, 255, dtype=np.float32), labels_of_images.astype(np.int32)
 
 
 def a9a(folder: str | Path | None = None) -> Dataset:
@@ -69,7 +69,7 @@ def a9a(folder: str | Path | None = None) -> Dataset:
         The data set.
     """
     files = locate("a9a", [A9A], folder)
-    train, test = (svmlight_files.coded(path, 123, (-1, 1)) for path in files)
+    train, test = (svmlight_files.read_encoded(path, 123, (-1, 1)) for path in files)
     return Dataset("a9a", train, test, classes=("-1", "+1"), shape=(123,), files=files)
 
 
@@ -85,11 +85,11 @@ def ijcnn1(folder: str | Path | None = None) -> Dataset:
         The data set.
     """
     files = locate("ijcnn1", [IJCNN1, IJCNN1_COPY], folder)
-    train = svmlight_files.coded(files[0], 22, (-1, 1))
-    found = (len(train[1]), int(train[1].sum()))
-    if found != (49_990, 4_853):
+    train = svmlight_files.read_encoded(files[0], 22, (-1, 1))
+    counts = (len(train[1]), int(train[1].sum()))
+    if counts != (49_990, 4_853):
         raise DataError(
-            f"{files[0]}: {found[0]} rows, {found[1]} positive, not 49990 and 4853; "
+            f"{files[0]}: {counts[0]} rows, {counts[1]} positive, not 49990 and 4853; "
             "it is another set or damaged: fetch it again"
         )
     return Dataset("ijcnn1", train, None, classes=("-1", "+1"), shape=(22,), files=files)

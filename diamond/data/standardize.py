@@ -10,7 +10,7 @@ from ..core.suggestions import did_you_mean
 from .dataset import DataError
 
 
-class Scale(NamedTuple):
+class FeatureScale(NamedTuple):
     """Scaling (a - mean) / deviation of each feature."""
 
     mean: NDArray[np.float64]
@@ -20,22 +20,22 @@ class Scale(NamedTuple):
         return ((features - self.mean) / self.deviation).astype(np.float32)
 
 
-def federated(sites: Sequence[NDArray]) -> Scale:
+def federated_scale(sites: Sequence[NDArray]) -> FeatureScale:
     """Compute the scale over all rows of all sites: each shares n and sum a, then sum (a - mean)^2.
 
     A constant feature is divided by 1.
     """
-    told = [(len(own), own.sum(0, dtype=np.float64)) for own in sites]
-    rows = sum(n for n, _ in told)
-    mean = np.sum([total for _, total in told], axis=0) / rows
-    squares = [((own - mean) ** 2).sum(0, dtype=np.float64) for own in sites]
+    sums = [(len(rows_of_site), rows_of_site.sum(0, dtype=np.float64)) for rows_of_site in sites]
+    rows = sum(n for n, _ in sums)
+    mean = np.sum([total for _, total in sums], axis=0) / rows
+    squares = [((rows_of_site - mean) ** 2).sum(0, dtype=np.float64) for rows_of_site in sites]
     deviation = np.sqrt(np.sum(squares, axis=0) / rows)
-    return Scale(mean, np.where(deviation > 0, deviation, 1.0))
+    return FeatureScale(mean, np.where(deviation > 0, deviation, 1.0))
 
 
-def told(given: Mapping[str, Sequence[float]], names: Sequence[str]) -> Scale:
+def parse_scale(pairs_by_name: Mapping[str, Sequence[float]], names: Sequence[str]) -> FeatureScale:
     """Read the scale from [mean, deviation] by feature name; other features are unchanged."""
-    for name, pair in given.items():
+    for name, pair in pairs_by_name.items():
         if name not in names:
             raise DataError(f"scale: no feature {name!r}; {did_you_mean(name, names)}")
         if len(pair) != 2 or not pair[1] > 0:
@@ -43,5 +43,5 @@ def told(given: Mapping[str, Sequence[float]], names: Sequence[str]) -> Scale:
                 f"scale: {name} = {list(pair)}; give its mean and a deviation above 0, as in "
                 f"{name} = [50.0, 15.0]"
             )
-    pairs = np.array([given.get(name, (0.0, 1.0)) for name in names], float).reshape(-1, 2)
-    return Scale(pairs[:, 0], pairs[:, 1])
+    pairs = np.array([pairs_by_name.get(name, (0.0, 1.0)) for name in names], float).reshape(-1, 2)
+    return FeatureScale(pairs[:, 0], pairs[:, 1])

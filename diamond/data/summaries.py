@@ -41,17 +41,17 @@ def table(
     Returns:
         The table as text.
     """
-    numbers, names = counts(parts, labels), _names(labels, classes)
-    each = [[int(row.sum()), *map(int, row)] for row in numbers]
+    numbers, names = counts(parts, labels), _label_names(labels, classes)
+    rows_of_agents = [[int(row.sum()), *map(int, row)] for row in numbers]
     total = [int(numbers.sum()), *map(int, numbers.sum(0))]
-    called = [str(k) for k in range(len(parts))] if agents is None else list(agents)
-    return columns(["rows", *names], [*called, "all"], [*each, total])
+    agent_names = [str(k) for k in range(len(parts))] if agents is None else list(agents)
+    return columns(["rows", *names], [*agent_names, "all"], [*rows_of_agents, total])
 
 
 def columns(head: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[float]]) -> str:
     """Align numbers under their titles, one line per agent."""
-    said = lambda value: f"{value:.4g}" if isinstance(value, float) else str(value)
-    lines = [["agent", *head], *([name, *map(said, row)] for name, row in zip(names, rows))]
+    format_value = lambda value: f"{value:.4g}" if isinstance(value, float) else str(value)
+    lines = [["agent", *head], *([name, *map(format_value, row)] for name, row in zip(names, rows))]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
@@ -82,15 +82,15 @@ def picture(
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    numbers, names = counts(parts, labels), _names(labels, classes)
+    numbers, names = counts(parts, labels), _label_names(labels, classes)
     bars = np.arange(len(numbers))
     size = (float(np.clip(1.8 + 0.45 * len(bars), 5, 12)), 3.6)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     base = np.zeros(len(bars))
     for k, name in enumerate(names):
-        few = len(names) <= 10
-        colour = colormaps["tab10"](k) if few else colormaps["turbo"](k / (len(names) - 1))
+        is_small = len(names) <= 10
+        colour = colormaps["tab10"](k) if is_small else colormaps["turbo"](k / (len(names) - 1))
         axes.bar(bars, numbers[:, k], bottom=base, color=colour, label=name, width=0.8)
         base += numbers[:, k]
     axes.set(xlabel="agent", ylabel="rows", ylim=(0, 1.05 * base.max()))
@@ -101,19 +101,23 @@ def picture(
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.02)
     if len(names) <= 20:  # a longer legend would exceed the picture
-        handles, shown = axes.get_legend_handles_labels()
+        handles, labels_shown = axes.get_legend_handles_labels()
         # Reversed, so that the legend reads in the order of the stack.
         figure.legend(
-            handles[::-1], shown[::-1], title="label", loc="outside right center", frameon=False
+            handles[::-1],
+            labels_shown[::-1],
+            title="label",
+            loc="outside right center",
+            frameon=False,
         )
     figure.savefig(path, dpi=150)
     return Path(path)
 
 
-def _names(labels: ArrayLike, classes: Sequence[str] | None) -> list[str]:
-    found = np.unique(np.asarray(labels))
+def _label_names(labels: ArrayLike, classes: Sequence[str] | None) -> list[str]:
+    values = np.unique(np.asarray(labels))
     if classes is None:
-        return [str(value) for value in found]
-    if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= len(classes):
-        raise DataError(f"{len(classes)} class names do not cover the labels {found.tolist()}")
-    return [classes[value] for value in found]
+        return [str(value) for value in values]
+    if values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= len(classes):
+        raise DataError(f"{len(classes)} class names do not cover the labels {values.tolist()}")
+    return [classes[value] for value in values]

@@ -10,7 +10,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .dataset import DataError, Dataset, Rows, encode
+from .dataset import DataError, Dataset, LabelledRows, encode
 
 LARGEST = float(np.finfo(np.float32).max)
 DENSE_LIMIT = 2**32  # bytes: a larger table is refused rather than swapped out
@@ -32,41 +32,41 @@ def libsvm(path: str | Path, features: int | None = None, real: bool = False) ->
         The data set.
     """
     path = Path(path)
-    rows, labels = read(path, features, real)
-    known = () if real else np.unique(labels)
+    rows, labels = read_dense(path, features, real)
+    classes = () if real else np.unique(labels)
     return Dataset(
         name=path.name,
-        train=(rows, labels.astype(np.float32) if real else encode(labels, known, path)),
+        train=(rows, labels.astype(np.float32) if real else encode(labels, classes, path)),
         test=None,
-        classes=tuple(str(label) for label in known),
+        classes=tuple(str(label) for label in classes),
         shape=rows.shape[1:],
         files=(path,),
     )
 
 
-def coded(path: Path, features: int, labels: Sequence[int]) -> Rows:
+def read_encoded(path: Path, features: int, labels: Sequence[int]) -> LabelledRows:
     """Read a file of known width and labels; encode the labels in their order."""
-    rows, found = read(path, features)
-    return rows, encode(found, labels, path)
+    rows, values = read_dense(path, features)
+    return rows, encode(values, labels, path)
 
 
-def read(
+def read_dense(
     path: Path, features: int | None, real: bool = False
 ) -> tuple[NDArray[np.float32], NDArray]:
     """Parse dense features (rows, width) and the labels as written: integers, or `real`."""
-    raw = unpack(path) + b"\n"  # so that every line ends
+    raw = read_bytes(path) + b"\n"  # so that every line ends
     text = np.frombuffer(raw, np.uint8)
     newline = np.flatnonzero(text == ord("\n"))
 
-    def refuse(offset: int, why: str) -> NoReturn:
+    def refuse(offset: int, reason: str) -> NoReturn:
         begin = max(raw.rfind(blank, 0, offset) for blank in (b" ", b"\t", b"\r", b"\n")) + 1
         word = (raw[begin:].split(None, 1) or [b""])[0].decode("ascii", "replace")
         line = np.searchsorted(newline, offset) + 1
-        raise DataError(f"{path}, line {line}: {word[:40]!r}: {why}; correct the line")
+        raise DataError(f"{path}, line {line}: {word[:40]!r}: {reason}; correct the line")
 
-    def check(wrong: NDArray[np.bool_], offsets: NDArray[np.intp], why: str) -> None:
+    def check(wrong: NDArray[np.bool_], offsets: NDArray[np.intp], reason: str) -> None:
         if wrong.any():
-            refuse(int(offsets[np.argmax(wrong)]), why)
+            refuse(int(offsets[np.argmax(wrong)]), reason)
 
     # 1) Words: the first of a line is the label, every other word has exactly one colon.
     check(~_ALLOWED[text], np.arange(len(text)), "not a label or index:value of finite numbers")
@@ -75,18 +75,18 @@ def read(
     if not start.size:
         raise DataError(f"{path}: no rows; give a file with at least one")
     line = np.searchsorted(newline, start)
-    label = np.concatenate([[True], line[1:] != line[:-1]])
-    empty = np.flatnonzero(line[label] != np.arange(label.sum()))
+    is_label = np.concatenate([[True], line[1:] != line[:-1]])
+    empty = np.flatnonzero(line[is_label] != np.arange(is_label.sum()))
     if empty.size:
         raise DataError(f"{path}, line {empty[0] + 1}: empty; remove it or give its label")
     colon = np.flatnonzero(text == ord(":"))
     colons = np.bincount(np.searchsorted(start, colon, "right") - 1, minlength=len(start))
-    check(label & (colons != 0), start, "a line must begin with its label")
-    check(~label & (colons != 1), start, "not of the form index:value")
-    entry = start[~label]
+    check(is_label & (colons != 0), start, "a line must begin with its label")
+    check(~is_label & (colons != 1), start, "not of the form index:value")
+    entry = start[~is_label]
     check(blank[colon - 1] | blank[colon + 1], entry, "index or value is missing")
-    strange = np.concatenate([[0], np.cumsum(~_DIGIT[text], dtype=np.int32)])
-    check(strange[colon] != strange[entry], entry, "an index must be a whole number from 1")
+    non_digits = np.concatenate([[0], np.cumsum(~_DIGIT[text], dtype=np.int32)])
+    check(non_digits[colon] != non_digits[entry], entry, "an index must be a whole number from 1")
 
     # 2) Numbers, in the order of the words; an entry has two.
     place = np.cumsum(1 + colons) - 1 - colons
@@ -96,19 +96,19 @@ def read(
     except ValueError:
         bad = next(k for k, word in enumerate(words) if not _is_number(word))
         refuse(int(start[np.searchsorted(place, bad, "right") - 1]), "not a number")
-    index, row = numbers[place[~label]], line[~label]
+    index, row = numbers[place[~is_label]], line[~is_label]
     with np.errstate(over="ignore"):
-        value = numbers[place[~label] + 1].astype(np.float32)
-    labels = numbers[place[label]]
+        value = numbers[place[~is_label] + 1].astype(np.float32)
+    labels = numbers[place[is_label]]
     check(~np.isfinite(value), entry, "the value is not finite in float32")
     check(index < 1, entry, "indices count from 1")
     descends = (row[1:] == row[:-1]) & (index[1:] <= index[:-1])
     check(descends, entry[1:], "indices must ascend within a line")
-    whole = np.isfinite(labels) & (labels == np.floor(labels)) & (abs(labels) < 2**53)
+    is_whole = np.isfinite(labels) & (labels == np.floor(labels)) & (abs(labels) < 2**53)
     if real:
-        check(~(abs(labels) <= LARGEST), start[label], "the label is not finite in float32")
+        check(~(abs(labels) <= LARGEST), start[is_label], "the label is not finite in float32")
     else:
-        check(~whole, start[label], "the label must be a whole number")
+        check(~is_whole, start[is_label], "the label must be a whole number")
 
     # 3) The dense table.
     width = int(index.max(initial=1)) if features is None else features
@@ -123,7 +123,7 @@ def read(
     return dense, labels if real else labels.astype(np.int64)
 
 
-def unpack(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """Read a file, decompressing .bz2 and .gz."""
     expand = {".bz2": bz2.decompress, ".gz": gzip.decompress}.get(path.suffix, bytes)
     try:

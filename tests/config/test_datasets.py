@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import command, result
-from compiling import unchecked
-from tiny import TINY
+from fast_compilation import skip_loss_checks
+from tiny_experiment import TINY
 
 from diamond import data
 from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.data import DataError
-from diamond.data.standardize import federated
+from diamond.data.standardize import federated_scale
 
 CITIES = {"north": 20, "east": 30, "south": 25, "west": 10}
 
@@ -23,7 +23,7 @@ CITIES = {"north": 20, "east": 30, "south": 25, "west": 10}
 def here(tmp_path, monkeypatch):
     """Four files of a table, and the whole of it."""
     monkeypatch.chdir(tmp_path)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     random, whole = np.random.default_rng(0), []
     for city, count in CITIES.items():
         rows = [
@@ -102,7 +102,7 @@ def test_what_was_used_is_recorded(here):
 
 @pytest.mark.parametrize("table, said", [
     ({"dataset": FILES, "site": "city"}, "problem.site: each file is a site already; leave it out"),
-    ({"dataset": FILES, "partition": "iid"}, "problem.partition: the sites say who has which rows"),
+    ({"dataset": FILES, "partition": "iid"}, "problem.partition: the sites determine who has which rows"),
     ({"dataset": "whole.csv", "site": "city", "partition": "iid"}, "problem.partition: the sites"),
     ({"dataset": FILES, "agents": 3}, "agents: is 3, but there are 4 sites (north, east, south, "),
     ({"dataset": []}, "problem.dataset: is an empty list"),
@@ -127,10 +127,10 @@ def test_labels_of_all_files_are_classes_of_all():
     rows = np.zeros((2, 1)), np.array([0, 1], np.int32)
     one = data.Dataset("a", rows, None, ("2", "10"), (1,), files=(Path("x/a.csv"),))
     two = replace(one, classes=("1", "10"), files=(Path("y/a.csv"),))
-    found = data.joined([one, two])
+    found = data.join_files([one, two])
     assert found.classes == ("1", "2", "10") and found.train[1].tolist() == [1, 2, 0, 2]
     assert found.places == ("x/a", "y/a") and found.sites.tolist() == ["x/a"] * 2 + ["y/a"] * 2
-    named = data.joined([replace(one, classes=("no", "yes")), replace(two, classes=("ill", "no"))])
+    named = data.join_files([replace(one, classes=("no", "yes")), replace(two, classes=("ill", "no"))])
     assert named.classes == ("ill", "no", "yes")
 
 
@@ -157,7 +157,7 @@ def test_targets_are_numbers_where_the_problem_regresses(here):
 
 def test_scaling_is_by_the_training_rows_of_all(here):
     a = np.array([[1.0, 5.0], [3.0, 5.0], [99.0, 7.0]], np.float32)
-    np.testing.assert_allclose(federated([a[:1], a[1:2]])(a), [[-1, 0], [1, 0], [97, 2]])
+    np.testing.assert_allclose(federated_scale([a[:1], a[1:2]])(a), [[-1, 0], [1, 0], [97, 2]])
     _, made = problem(here, dataset=FILES, label="ill", scale="standard")
     train = np.concatenate([rows["a"] for rows in made.rows["train"]])
     np.testing.assert_allclose(train.mean(0), 0, atol=1e-6)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 from commands import result
-from compiling import unchecked
-from tiny import TINY
+from fast_compilation import skip_loss_checks
+from tiny_experiment import TINY
 
 from diamond import data
 from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.data import DataError
-from diamond.data.standardize import federated, told
+from diamond.data.standardize import federated_scale, parse_scale
 
 HEAD = "name,age,dose,ill,days"
 
@@ -19,7 +19,7 @@ HEAD = "name,age,dose,ill,days"
 def here(tmp_path, monkeypatch):
     """Eleven numbered tables with a column of names."""
     monkeypatch.chdir(tmp_path)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     random = np.random.default_rng(0)
     for site in range(11):
         a, b = random.normal(50, 15, 10), random.normal(site, 3, 10)
@@ -94,14 +94,14 @@ def test_what_is_wrong_is_named_by_file_row_and_column(here):
     (here / "a.csv").write_text("age,days\n1,2\n")
     (here / "b.csv").write_text("dose,days\n1,2\n")
     with pytest.raises(DataError, match=r"site south: b.csv has the features dose, a.csv has age"):
-        data.joined([data.csv(f"{k}.csv", "days", real=True) for k in "ab"], ["north", "south"])
+        data.join_files([data.csv(f"{k}.csv", "days", real=True) for k in "ab"], ["north", "south"])
 
 
 def test_a_scale_is_found_from_sums_or_told(here):
     random = np.random.default_rng(1)
     sites = [random.normal(5, 3, (n, 2)) for n in (4, 7, 1)]
     whole = np.concatenate(sites)
-    found = federated(sites)
+    found = federated_scale(sites)
     np.testing.assert_allclose(found.mean, whole.mean(0))
     np.testing.assert_allclose(found.deviation, whole.std(0))
     _, plain = problem(here, dataset="site_{agent}.csv")
@@ -115,7 +115,7 @@ def test_a_scale_is_found_from_sums_or_told(here):
     ):
         assert said in refused(here, dataset="site_{agent}.csv", scale=scale)
     with pytest.raises(DataError, match="there are none"):
-        told({"age": (0.0, 1.0)}, ())
+        parse_scale({"age": (0.0, 1.0)}, ())
 
 
 def test_sites_without_headers(here):

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from diamond import data
 from diamond.data import cifar, download, fetch, idx_files, standard_datasets, svmlight_files
 from diamond.data.dataset import DataError
-from diamond.data.download import File
+from diamond.data.download import DataFile
 
 REPOSITORY = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("DIAMOND_DATA") or REPOSITORY.parent / "shared" / "data")
@@ -143,7 +143,7 @@ def test_idx_reads_back(tmp_path):
     images = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     labels = np.array([9, 0], np.uint8)
     paths = idx_file(tmp_path / "images.gz", images), idx_file(tmp_path / "labels.gz", labels)
-    found = idx_files.pair(*paths, 10)
+    found = idx_files.read_images_and_labels(*paths, 10)
     assert np.array_equal(found[0], images) and np.array_equal(found[1], labels)
 
 
@@ -164,16 +164,20 @@ def test_idx_refuses(tmp_path, damage, cause):
     path = idx_file(tmp_path / "labels.gz", np.array([1, 2], np.uint8))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=cause) as refusal:
-        idx_files.read(path, 1)
+        idx_files.read_idx(path, 1)
     assert "labels.gz" in str(refusal.value)
 
 
 def test_idx_refuses_pairs(tmp_path):
     images = idx_file(tmp_path / "images.gz", np.zeros((2, 3, 3), np.uint8))
     with pytest.raises(DataError, match=r"2 images .* 3 labels"):
-        idx_files.pair(images, idx_file(tmp_path / "three.gz", np.zeros(3, np.uint8)), 10)
+        idx_files.read_images_and_labels(
+            images, idx_file(tmp_path / "three.gz", np.zeros(3, np.uint8)), 10
+        )
     with pytest.raises(DataError, match="row 2: label 10"):
-        idx_files.pair(images, idx_file(tmp_path / "ten.gz", np.array([0, 10], np.uint8)), 10)
+        idx_files.read_images_and_labels(
+            images, idx_file(tmp_path / "ten.gz", np.array([0, 10], np.uint8)), 10
+        )
 
 
 # --- CIFAR-10 ---
@@ -194,7 +198,7 @@ def fake_cifar(monkeypatch, tmp_path):
     labels = random.integers(0, 10, (6, 4), dtype=np.uint8)
     raws = [official(*part) for part in zip(rows, labels, strict=True)]
     names = [file.name for file in cifar.BATCHES]
-    files = tuple(File(name, sha(raw)) for name, raw in zip(names, raws, strict=True))
+    files = tuple(DataFile(name, sha(raw)) for name, raw in zip(names, raws, strict=True))
     monkeypatch.setattr(cifar, "BATCHES", files)
     contents = {cifar.FOLDER + name: raw for name, raw in zip(names, raws, strict=True)}
     return rows, labels, contents
@@ -221,7 +225,7 @@ def test_cifar10_official_reads_back(fake_cifar, monkeypatch, tmp_path, layout):
     rows, labels, contents = fake_cifar
     if layout == "archive":
         raw = packed(contents)
-        monkeypatch.setattr(cifar, "ARCHIVE", (File("cifar-10-binary.tar.gz", sha(raw)),))
+        monkeypatch.setattr(cifar, "ARCHIVE", (DataFile("cifar-10-binary.tar.gz", sha(raw)),))
         write(tmp_path, {"cifar-10-binary.tar.gz": raw})
     else:
         write(tmp_path / layout, contents)
@@ -238,9 +242,9 @@ def test_cifar10_refuses(fake_cifar, monkeypatch, tmp_path):
     contents = fake_cifar[2]
     name, raw = next(iter(contents.items()))
     with pytest.raises(DataError, match=r"part.bin: 12291 bytes, not 4 records of 3073"):
-        cifar.records(raw[:-1], Path("part.bin"))
+        cifar.parse_records(raw[:-1], Path("part.bin"))
     with pytest.raises(DataError, match=r"part.bin, row 1: label 10"):
-        cifar.records(b"\x0a" + raw[1:], Path("part.bin"))
+        cifar.parse_records(b"\x0a" + raw[1:], Path("part.bin"))
     write(tmp_path, contents | {name: raw[:-1] + b"?"})
     with pytest.raises(DataError, match=r"data_batch_1.bin: sha256 is"):
         data.cifar10(tmp_path)
@@ -259,7 +263,7 @@ def test_cifar10_archive_refuses(fake_cifar, tmp_path):
     ):
         path.write_bytes(raw)
         with pytest.raises(DataError, match=cause):
-            list(cifar.archive(path))
+            list(cifar.read_archive(path))
 
 
 def test_cifar10_tiles(tmp_path, monkeypatch):
@@ -267,13 +271,13 @@ def test_cifar10_tiles(tmp_path, monkeypatch):
     path = tmp_path / "part.webp"
     image.new("RGB", (32, 32)).save(path, lossless=True)
     with pytest.raises(DataError, match=r"RGB \(32, 32\), not RGB \(3200, 3200\)"):
-        cifar.picture(path)
+        cifar.read_picture(path)
     path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(DataError, match="not a whole WebP picture"):
-        cifar.picture(path)
+        cifar.read_picture(path)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(DataError, match=r"needs Pillow: pip install diamond-bilevel\[data\]"):
-        cifar.picture(path)
+        cifar.read_picture(path)
 
 
 def test_cifar10_label_vector_refuses(tmp_path):
@@ -286,7 +290,7 @@ def test_cifar10_label_vector_refuses(tmp_path):
     ):
         np.save(path, array)
         with pytest.raises(DataError, match=cause):
-            cifar.vector(path, 2)
+            cifar.read_labels(path, 2)
 
 
 # --- LIBSVM ---
@@ -355,7 +359,7 @@ def test_libsvm_refuses_files(tmp_path, monkeypatch):
             data.libsvm(tmp_path / name)
     (tmp_path / "labels").write_bytes(b"1 1:1\n2 1:1\n")
     with pytest.raises(DataError, match="row 2: label 2 is none of -1, 1"):
-        svmlight_files.coded(tmp_path / "labels", 1, (-1, 1))
+        svmlight_files.read_encoded(tmp_path / "labels", 1, (-1, 1))
 
 
 FUZZ = st.binary(max_size=60) | st.text('01289+-.eE:, \t\r\n"ab_#', max_size=60).map(str.encode)
@@ -485,7 +489,7 @@ SMALL = {"a9a": b"+1 1:1 123:1\n-1 2:1\n", "a9a.t": b"-1 3:1\n"}
 @pytest.fixture
 def small_a9a(monkeypatch):
     monkeypatch.setattr(
-        standard_datasets, "A9A", tuple(File(name, sha(raw)) for name, raw in SMALL.items())
+        standard_datasets, "A9A", tuple(DataFile(name, sha(raw)) for name, raw in SMALL.items())
     )
 
 
