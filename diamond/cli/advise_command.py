@@ -63,11 +63,14 @@ def _select_algorithms(
 ) -> "dict[str, Algorithm]":
     """Return the named algorithms; by default those for such problems and the user's own ones."""
     from ..advice.recommendation import by_name, tried
-    from ..catalogue import solving
+    from ..catalogue import methods_for
     from ..config.previews import read_named_algorithm
     from ..config.user_functions import REFERENCE
 
-    user_names, available = [name for name in names if REFERENCE.fullmatch(name)], solving(level)
+    user_names, available = (
+        [name for name in names if REFERENCE.fullmatch(name)],
+        methods_for(level),
+    )
     if unknown := [name for name in names if name not in (*available, *user_names)]:
         suggestion = did_you_mean(unknown[0], available)
         raise typer.BadParameter(f"no {unknown[0]!r}; {suggestion}, or your own as mine.py:make")

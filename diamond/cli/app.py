@@ -92,9 +92,9 @@ def _report_error(error: Exception) -> int | None:
         return FAILED
     from ..data import DataError
     from ..hardware.memory import TooLarge
-    from ..records.folder_lock import Busy
+    from ..records.folder_lock import FolderBusy
     from ..records.folder_reader import DamagedRun
-    from ..records.folder_recovery import Lost
+    from ..records.folder_recovery import UnrecoverableRun
 
     # Unless this module was imported, its error cannot have been raised. Importing it here could
     # fail, since pydantic may be missing.
@@ -105,11 +105,18 @@ def _report_error(error: Exception) -> int | None:
         for mistake in error.mistakes:
             print_message(f"  {mistake}")
         return BAD_INPUT
-    bad_input = DataError, FileNotFoundError, FileExistsError, TooLarge, DamagedRun, Lost
+    bad_input = (
+        DataError,
+        FileNotFoundError,
+        FileExistsError,
+        TooLarge,
+        DamagedRun,
+        UnrecoverableRun,
+    )
     if isinstance(error, bad_input):
         print_message(str(error), "red")
         return BAD_INPUT
-    if isinstance(error, Busy):
+    if isinstance(error, FolderBusy):
         print_message(str(error), "red")
         return FAILED
     if isinstance(error, OSError) and error.filename is not None:

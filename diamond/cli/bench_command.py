@@ -65,8 +65,8 @@ def bench(
 ) -> None:
     """Tune every method on every case with equal budgets, run it from other seeds, and compare.
 
-    The results are a folder of plain files and a page. Run the same command again to continue an
-    interrupted benchmark.
+    The results are a folder of plain files and a page. To continue an interrupted
+    benchmark, run the same command again.
     """
     with report_errors():
         prepare_jax()

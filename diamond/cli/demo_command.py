@@ -14,7 +14,7 @@ from .sites_demo_command import demo_of_sites
 from .terminal_tables import text_table
 
 if TYPE_CHECKING:
-    from ..records.folder_reader import Stored
+    from ..records.folder_reader import StoredRun
 
 COLUMNS = ("", "upper loss", "own loss", "accuracy", "metric", "samples", "MB", "s")
 LEGEND = (
@@ -50,7 +50,7 @@ def demo(
         from ..experiment.job_runner import plan_comparison, write_comparison_file
         from ..records import plot
         from ..records.folder_reader import open_run
-        from ..records.result_table import rows
+        from ..records.result_table import make_rows
         from ..report import build
         from ..templates import demo_experiment
 
@@ -64,17 +64,17 @@ def demo(
         execute_plan(plan, quiet, {})
         runs = {job.experiment.algorithm[0].label: open_run(path) for job, path in plan.jobs}
         title = f"digits, 9 agents by label, {network.name}, lam = {network.lam:.2f}"
-        plot.convergence(runs, picture, title)
+        plot.plot_convergence(runs, picture, title)
         page = build([plan.path], plan.path / "report.html")
         if json:
             files = {"picture": str(picture), "report": str(page)}
-            print_json({"folder": str(plan.path), "runs": rows(list(runs.values())), **files})
+            print_json({"folder": str(plan.path), "runs": make_rows(list(runs.values())), **files})
             return
         _print_results(runs, plan.experiment.rounds)
         typer.echo(f"curves: {picture}\nreport: {page}\nruns:   {plan.path}")
 
 
-def _print_results(runs: Mapping[str, "Stored"], rounds: int) -> None:
+def _print_results(runs: Mapping[str, "StoredRun"], rounds: int) -> None:
     """Print the final numbers of each method."""
     from rich.console import Console
 
@@ -86,7 +86,7 @@ def _print_results(runs: Mapping[str, "Stored"], rounds: int) -> None:
     console.print(LEGEND, style="dim")
 
 
-def _format_row(name: str, run: "Stored") -> list[str]:
+def _format_row(name: str, run: "StoredRun") -> list[str]:
     metrics, last = [line["metric"] for line in run.lines[1:]], run.last
     losses = [f"{last[key]:.3f}" for key in ("upper_loss", "local_loss", "accuracy")]
     costs = [f"{last['samples']:,.0f}", f"{last['bytes'] / 1e6:.1f}", f"{last['seconds']:.1f}"]

@@ -37,7 +37,7 @@ Rounds = Annotated[
         min=0,
     ),
 ]
-Out = Annotated[Path, typer.Option(help="Folder in which the folder of the run is created.")]
+Out = Annotated[Path, typer.Option(help="Folder in which a new folder for the results is created.")]
 Devices = Annotated[
     str,
     typer.Option(
@@ -141,17 +141,18 @@ def compare(
 ) -> None:
     """Run every algorithm of a file on every network from every seed.
 
-    A list as the value of an option, as in alpha = [0.1, 0.3], runs each of its values.
+    If the value of an option is a list, as in alpha = [0.1, 0.3], every value is
+    run.
     """
     with report_errors(), exit_on_interrupt():
         with explain_interrupt():
             prepare_jax()
             from ..config.experiment_file import load
             from ..experiment.job_runner import plan_comparison, write_comparison_file
-            from ..records.write_check import room
+            from ..records.write_check import check_writable
 
             plan = plan_comparison(load(file, set), out, str(file))
-            room(plan.path, plan.checkpoint_bytes)
+            check_writable(plan.path, plan.checkpoint_bytes)
         write_comparison_file(plan)
         _execute_and_report(plan, quiet, json)
 
@@ -220,8 +221,8 @@ def _execute_and_report(
 ) -> None:
     """Estimate the cost, run, print the table, and exit with the code of the outcome."""
     from ..records.folder_reader import open_run
-    from ..records.result_table import over_seeds, rows
-    from ..records.write_check import room
+    from ..records.result_table import average_over_seeds, make_rows
+    from ..records.write_check import check_writable
     from .forecast_output import summarize
     from .terminal_tables import print_table
 
@@ -230,7 +231,7 @@ def _execute_and_report(
         return
     for note in () if quiet else plan.problem.notes:
         print_message(note, "dim")
-    room(plan.path, plan.checkpoint_bytes)
+    check_writable(plan.path, plan.checkpoint_bytes)
     compiled: dict[str, float] = {}
     if estimate:
         with explain_interrupt(plan.path):
@@ -242,7 +243,7 @@ def _execute_and_report(
             if not quiet:
                 print_message(summarize(plan, forecasts), "dim")
     manifests = execute_plan(plan, quiet, compiled, overrides)
-    table = rows([open_run(path) for _, path in plan.jobs])
+    table = make_rows([open_run(path) for _, path in plan.jobs])
     stop_reasons = {
         manifest["name"]: manifest["message"] for manifest in manifests if _stopped_early(manifest)
     }
@@ -252,7 +253,7 @@ def _execute_and_report(
         print_table(table)
         if len(plan.experiment.seed) > 1:
             typer.echo("\nover the seeds:")
-            print_table(over_seeds(table))
+            print_table(average_over_seeds(table))
         for name, reason in stop_reasons.items():
             typer.echo(reason if len(manifests) == 1 else f"{name} {reason}")
         typer.echo(f"folder: {plan.path}")

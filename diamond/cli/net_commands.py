@@ -51,7 +51,7 @@ FromLastPoints = Annotated[
     bool,
     typer.Option(
         "--onward",
-        help="Start a new run from the sites' last points; one site may have lost its own.",
+        help="Start a new run from the sites' last points; one site may have lost its point.",
     ),
 ]
 MetricsPort = Annotated[
@@ -69,13 +69,13 @@ GiveUpSeconds = Annotated[
 
 @net.command()
 def init(
-    file: Annotated[Path, typer.Argument(help="Federation, a TOML file.")],
+    file: Annotated[Path, typer.Argument(help="TOML file of the federation.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the federation. Default: its name.")
+        Path | None, typer.Option(help="Folder to create. Default: the name of the federation.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Found a federation: its certificate authority, and one bundle to carry to each site."""
+    """Create a federation: its certificate authority, and one bundle for each site."""
     with report_errors():
         require_net_packages()
         from ..config.federation_file import load
@@ -120,7 +120,9 @@ def start(
     restart: Restart = False,
     onward: FromLastPoints = False,
     metrics: MetricsPort = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Start or continue this site's part of the run; wait for the neighbours."""
@@ -135,15 +137,15 @@ def start(
         from ..hardware.compiler import run_inline
         from ..peers.timeouts import Timeouts
         from ..peers.warm_restart import prepare
-        from ..records.folder_recovery import unused
-        from ..records.write_check import room
+        from ..records.folder_recovery import unused_path
+        from ..records.write_check import check_writable
         from .net_progress import show_site_progress
 
         run_inline()
         folder = out / federation.name / site.me.name
-        room(folder)
+        check_writable(folder)
         if restart and folder.exists():
-            old_folder = unused(folder)
+            old_folder = unused_path(folder)
             folder.rename(old_folder)
             print_message(
                 f"the earlier run is now in {old_folder}; the run starts again once all sites are "
@@ -198,7 +200,8 @@ def doctor(
         str | None,
         typer.Option(
             "--problem",
-            help="Problem to compare with the neighbours'. Default: that of the federation's file.",
+            help="Problem to compare with the neighbours'. Default: `problem` in the federation's "
+            "file.",
         ),
     ] = None,
     data: DataFile = None,

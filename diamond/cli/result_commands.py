@@ -34,20 +34,19 @@ def show(
 ) -> None:
     """Print the final numbers of runs as a table, CSV, LaTeX or JSON."""
     with report_errors():
-        from ..records.folder_reader import as_begun
-        from ..records.folder_reader import runs as stored
-        from ..records.result_table import as_csv, as_latex, over_seeds, rows
+        from ..records.folder_reader import open_runs, sort_by_start
+        from ..records.result_table import average_over_seeds, format_csv, format_latex, make_rows
 
-        runs_found = as_begun(stored(runs))
+        runs_found = sort_by_start(open_runs(runs))
         if verify:
             _verify_digests(runs_found)
-        table = over_seeds(rows(runs_found)) if seeds else rows(runs_found)
+        table = average_over_seeds(make_rows(runs_found)) if seeds else make_rows(runs_found)
         if json:
             print_json({"runs": table})
         elif csv:
-            typer.echo(as_csv(table), nl=False)
+            typer.echo(format_csv(table), nl=False)
         elif latex:
-            typer.echo(as_latex(table, select_columns(table)), nl=False)
+            typer.echo(format_latex(table, select_columns(table)), nl=False)
         else:
             print_table(table)
             if len(runs_found) == 1:
@@ -71,13 +70,12 @@ def export(
 ) -> None:
     """Export the solution of a run, x and y of every agent and of the best round."""
     with report_errors():
-        from ..records.export import KINDS
-        from ..records.export import export as write
-        from ..records.folder_reader import one
+        from ..records.export import FORMATS, export_solution
+        from ..records.folder_reader import open_single_run
 
-        if to not in KINDS:
-            raise typer.BadParameter(f"no format {to!r}; {did_you_mean(to, KINDS)}")
-        files = write(one(run), to, out)
+        if to not in FORMATS:
+            raise typer.BadParameter(f"no format {to!r}; {did_you_mean(to, FORMATS)}")
+        files = export_solution(open_single_run(run), to, out)
         if json:
             print_json({"files": [str(path) for path in files]})
         else:
@@ -96,13 +94,13 @@ def list_runs(
     with report_errors():
         if folder == ALGORITHMS and not folder.is_dir():
             return _list_algorithms(json)
-        from ..records.folder_reader import as_begun, below
-        from ..records.result_table import rows
+        from ..records.folder_reader import find_runs, sort_by_start
+        from ..records.result_table import make_rows
 
-        runs_found = as_begun(
-            below(folder, unreadable=lambda message: print_message(message, "yellow"))
+        runs_found = sort_by_start(
+            find_runs(folder, unreadable=lambda message: print_message(message, "yellow"))
         )
-        table = rows(runs_found)
+        table = make_rows(runs_found)
         for row, run in zip(table, runs_found):
             row |= {"run": str(run.path), "started": run.manifest["started"]}
         if json:
@@ -116,7 +114,7 @@ def list_runs(
 
 def _list_algorithms(json: bool) -> None:
     """List the parts, messages and cost of each algorithm, derived from the code."""
-    from ..catalogue import table
+    from ..catalogue import methods_table
 
     rows = [row._asdict() for row in table()]
     if json:
@@ -221,12 +219,12 @@ def _print_details(run: Any) -> None:
 
 def _print_solution(run: Any) -> None:
     """Print the best round, and x if it is small or its entries have names."""
-    from ..records.result_table import of_x
+    from ..records.result_table import solution_entries
 
     solution = run.manifest.get("answer", {})
     if best := solution.get("best"):
         typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
-    rows = of_x(solution)
+    rows = solution_entries(solution)
     if rows:
         width = max(len(name) for name, _ in rows)
         meaning = f" ({solution['meaning']})" if "meaning" in solution else ""

@@ -42,16 +42,21 @@ def tune(
     data: DataFolder = None,
     store: Annotated[
         Path | None,
-        typer.Option(help="File of the paper's constants. Default: that of the package."),
+        typer.Option(
+            help="For the paper's cases: file to store the constants in. Default: that of the "
+            "package."
+        ),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Tune every algorithm on one grid, with equal numbers and lengths of trials.
 
-    For FILE.toml, the lists in the file are the grid; without lists, 27 settings around its steps
-    are tried. The smallest late upper loss wins; settings that diverge with any seed are excluded.
-    Run the same command again to continue an interrupted tuning.
+    For FILE.toml, the lists in the file are the grid; without lists, 27 settings
+    around its steps are tried. The smallest mean upper loss over the last fifth
+    of the evaluations wins; settings that diverge with any seed are excluded.
+
+    To continue an interrupted tuning, run the same command again.
     """
     toml_files = [argument for argument in what if argument.endswith(".toml")]
     if toml_files and len(what) > 1:

@@ -98,7 +98,7 @@ class Experiment(BaseModel):
     algorithm: Annotated[list[Component], BeforeValidator(_read_algorithms), Field(min_length=1)]
 
     @property
-    def single(self) -> bool:
+    def is_single_run(self) -> bool:
         """Return whether the experiment consists of one run."""
         return len(self.seed) == len(self.network) == len(self.algorithm) == 1
 
@@ -109,7 +109,7 @@ class Experiment(BaseModel):
         return {path: digest for part in parts for path, digest in part.sources.items()}
 
     @property
-    def products(self) -> Literal["tf32", "bf16"] | None:
+    def product_precision(self) -> Literal["tf32", "bf16"] | None:
         """Return the precision of matrix products in the losses, None if that of the numbers."""
         return self.precision if self.precision in ("tf32", "bf16") else None
 

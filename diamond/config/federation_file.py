@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..network import Network
-from ..records.manifest import Origin
+from ..records.manifest import RunOrigin
 from .components import Component, read_algorithm, read_network
 from .site_problem import check_federated_problem
 from .validation_errors import BadExperiment, Mistake, translate_errors
@@ -88,10 +88,10 @@ class Federation(BaseModel):
         return tomli_w.dumps({"name": self.name, **self.terms(), "sites": dict(self.sites)})
 
 
-def origin(federation: Federation, site: str, problem: Component, command: str) -> Origin:
+def origin(federation: Federation, site: str, problem: Component, command: str) -> RunOrigin:
     """Describe the origin of a site's run for the manifest."""
     part = federation.algorithm
-    return Origin(
+    return RunOrigin(
         name=site,
         experiment=federation.name,
         problem=Path(problem.name).name,

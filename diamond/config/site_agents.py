@@ -22,7 +22,7 @@ def check_same_sites(datasets: Mapping[str, Dataset], named: bool) -> None:
             )
         if len(dataset.places) != len(train.places):
             message = (
-                f"is of {len(dataset.places)} sites, train of {len(train.places)}; give as many"
+                f"is of {len(dataset.places)} sites, train of {len(train.places)}; give the same number"
             )
             raise config_error(message, part)
 
@@ -42,7 +42,7 @@ def resolve_agents(options: dict[str, Any], dataset: Dataset | None) -> dict[str
 
     def check_no_partition() -> None:
         if names_sites and partition is not None:
-            raise config_error("the sites say who has which rows; leave it out", "partition")
+            raise config_error("the sites determine who has which rows; leave it out", "partition")
 
     def check_agent_count() -> None:
         count = len(dataset.places) if dataset else 0

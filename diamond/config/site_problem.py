@@ -33,7 +33,7 @@ def check_federated_problem(options: Any) -> dict[str, Any]:
     ]
     if kind not in known:
         message = f"no problem {kind!r} on rows of sites; {did_you_mean(str(kind), known)}"
-        raise config_error(f"{message}; one of your own goes by --problem, as in {EXAMPLE}", "kind")
+        raise config_error(f"{message}; give your own by --problem, as in {EXAMPLE}", "kind")
     mistakes: list[tuple[tuple[str | int, ...], str, Any]] = []
     taken = {
         *parameters(partition_rows, without=("real", "first")),

@@ -13,9 +13,9 @@ from ..metrics import stopping
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..problem import Problem
-from ..records.result_table import ON_LINKS, SPENT, Row, Table, aligned, as_html, over_seeds, row
+from ..records.result_table import LINK_COLUMNS, COST_COLUMNS, TableRow, Table, format_aligned, format_html, average_over_seeds, make_row
 from ..records.run import Run
-from ..records.run_saving import keep, lines, manifest, plain_stop
+from ..records.run_saving import save_run, history_lines, make_manifest, stop_to_json
 from .folder_names import folder_name, make_unique
 
 COMPARISON_NAME = "comparison"  # name of the experiment in the manifests of a comparison's runs
@@ -42,14 +42,14 @@ class Comparison:
     stop: dict[str, float | str] = field(default_factory=dict)
     failed: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TableRow]:
         """Return one row per algorithm: the mean over the seeds, and the deviation as `*_sd`.
 
         If runs failed, `failed` is their number.
         """
-        seed_rows = over_seeds(
+        seed_rows = average_over_seeds(
             [
-                row(run_name(label, seed), self._about(label, seed), last_evaluation(run))
+                make_row(run_name(label, seed), self._about(label, seed), last_evaluation(run))
                 for (label, seed), run in self.runs.items()
             ]
         )
@@ -84,10 +84,10 @@ class Comparison:
             raise ValueError('costs_to_target: give a measure to reach, as in {"metric": 1e-3}')
         return Table(self._cost(run_key, run, targets) for run_key, run in self.runs.items())
 
-    def _cost(self, run_key: tuple[str, int], run: Run, target: Stop) -> Row:
-        entries = lines(run)
+    def _cost(self, run_key: tuple[str, int], run: Run, target: Stop) -> TableRow:
+        entries = history_lines(run)
         index = stopping.first_reached(target, entries)
-        columns = {"rounds": "round"} | {name: name for name in SPENT if name in run.history}
+        columns = {"rounds": "round"} | {name: name for name in COST_COLUMNS if name in run.history}
         costs = {
             name: math.nan if index is None else entries[index][key]
             for name, key in columns.items()
@@ -96,7 +96,7 @@ class Comparison:
 
     def table(self) -> str:
         """Format the last evaluation of every algorithm as text."""
-        return aligned(self._cells())
+        return format_aligned(self._cells())
 
     def plot(self, path: str | Path = "comparison.png", relative_to: str | None = None) -> Path:
         """Draw curves against rounds, samples, bytes and seconds; needs the extra `plot`.
@@ -126,19 +126,19 @@ class Comparison:
         folder = Path(folder)
         names = make_unique(folder_name(run_name(label, seed)) for label, seed in self.runs)
         for name, ((label, seed), run) in zip(names, self.runs.items()):
-            keep(run, folder / name, self._manifest(label, seed), self.wall_seconds[label, seed])
+            save_run(run, folder / name, self._manifest(label, seed), self.wall_seconds[label, seed])
         return folder
 
     def __repr__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return as_html(self._cells())
+        return format_html(self._cells())
 
     def _cells(self) -> list[list[str]]:
         rows = self.rows()
         metric_names = [*self.problem.metrics] if self.problem else []
-        link_columns = [name for name in ON_LINKS if any(name in row for row in rows)]
+        link_columns = [name for name in LINK_COLUMNS if any(name in row for row in rows)]
         is_present = lambda name: name == "algorithm" or any(name in row for row in rows)
         replacements = {} if is_present("upper_loss") else WITHOUT_UPPER_LOSS
         names = [
@@ -148,7 +148,7 @@ class Comparison:
         columns = [*present, *link_columns]
         has_several_seeds = len({seed for _, seed in self.runs}) > 1
 
-        def cell(row: Row, name: str) -> str:
+        def cell(row: TableRow, name: str) -> str:
             status = "diverged" if row["diverged"] else "failed"
             value, spread = row.get(name, status), row.get(f"{name}_sd", 0.0)
             if isinstance(value, str):
@@ -161,15 +161,15 @@ class Comparison:
         titles[0] = f"{self.rounds} rounds"
         return [titles, *([cell(row, name) for name in columns] for row in rows)]
 
-    def _about(self, label: str, seed: int) -> Row:
+    def _about(self, label: str, seed: int) -> TableRow:
         """Return the part of a run's manifest that rows are made of."""
         network, status = {"name": self.network.title}, self.runs[label, seed].status
         algorithm = {"label": label}
         return {"algorithm": algorithm, "network": network, "seed": seed, "status": status}
 
-    def _manifest(self, label: str, seed: int) -> Row:
-        entries = manifest(self.runs[label, seed], run_name(label, seed), label, COMPARISON_NAME)
-        return entries | {"stop": plain_stop(self.stop)}
+    def _manifest(self, label: str, seed: int) -> TableRow:
+        entries = make_manifest(self.runs[label, seed], run_name(label, seed), label, COMPARISON_NAME)
+        return entries | {"stop": stop_to_json(self.stop)}
 
 
 def run_name(label: str, seed: int) -> str:

@@ -14,10 +14,10 @@ from ..engine.simulate import simulate
 from ..metrics.divergence import Diverged
 from ..metrics.stopping import stop_reason
 from ..problem import Problem
-from ..records.folder_recovery import manifest as written
+from ..records.folder_recovery import read_manifest
 from ..records.folder_writer import Writer
-from ..records.manifest import Origin, closing, data, opening, versions
-from ..records.manifest import now as time
+from ..records.manifest import RunOrigin, final_fields, data_digests, initial_manifest, package_versions
+from ..records.manifest import current_time
 from ..records.run import Run
 from ..records.snapshot import Snapshot
 from .jobs import Job
@@ -83,7 +83,7 @@ def execute(
             message = "" if is_interrupt else f"{type(error).__name__}: {error}"
             writer.manifest(status="interrupted", message=message, wall_seconds=writer.wall)
             raise
-        end = closing(run, status, message, writer.wall, writer.digest(run.x, run.y))
+        end = final_fields(run, status, message, writer.wall, writer.digest(run.x, run.y))
         end["compile_seconds"] += compiled
         manifest = writer.manifest(**end)
     listener.end(job.name, manifest)
@@ -117,7 +117,7 @@ def _initial_manifest(writer: Writer, job: Job, problem: Problem) -> Manifest:
     experiment = job.experiment
     batch = experiment.algorithm[0].build().batch
     settings = experiment.seed[0], experiment.rounds, experiment.every, batch, experiment.sampling
-    return opening(
+    return initial_manifest(
         _describe_origin(job, writer.path), problem, experiment.network[0].build(), *settings
     )
 
@@ -133,7 +133,7 @@ def _record_changes(
     """Report that the run continues with changed inputs, also in the manifest."""
     now, known = _initial_manifest(writer, job, problem), writer.manifest()
     round = int(saved.entries[-1]["round"]) if saved.entries else 0
-    changed = [*known.get("changed", []), {"round": round, "when": time(), "what": changes}]
+    changed = [*known.get("changed", []), {"round": round, "when": current_time(), "what": changes}]
     writer.manifest(changed=changed, problem=now["problem"], versions=now["versions"])
     listener.say(job.name, f"continues although {'; '.join(changes)}")
 
@@ -190,7 +190,7 @@ def _simulate(
 
 def finished_manifest(path: Path) -> Manifest | None:
     """Return the manifest of a run that has finished or diverged, else None."""
-    known, _ = written(path / "manifest.json")
+    known, _ = read_manifest(path / "manifest.json")
     return known if known.get("status") in ("finished", "diverged") else None
 
 
@@ -201,10 +201,10 @@ def check_unchanged(
 
     With changed inputs, later rounds would solve another problem or have other bits.
     """
-    then, _ = written(path / "manifest.json")
+    then, _ = read_manifest(path / "manifest.json")
     if not then:
         return []  # not started yet
-    versions_then, versions_now = then["versions"], versions()
+    versions_then, versions_now = then["versions"], package_versions()
     changes = changed_inputs(experiment, problem, path, then)
     changes += [
         f"it was started with {name} {versions_then.get(name)}, but this is "
@@ -226,7 +226,7 @@ def changed_inputs(
     """List the files and rows of the run that differ from those in the manifest."""
     before = manifest["problem"]
     files = _changed_keys(before["sources"], _source_digests(experiment, path))
-    rows = _changed_keys(before.get("data", {}), data(problem)) if before.get("data") else []
+    rows = _changed_keys(before.get("data", {}), data_digests(problem)) if before.get("data") else []
     return [f"{name} has changed since the run started" for name in files] + [
         f"its {name} rows have changed since the run started" for name in rows
     ]
@@ -236,12 +236,12 @@ def _changed_keys(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
-def _describe_origin(job: Job, path: Path) -> Origin:
+def _describe_origin(job: Job, path: Path) -> RunOrigin:
     experiment = job.experiment
     part = experiment.algorithm[0]
     name = Path(experiment.problem.name).name
     command = f"diamond run {(path / 'config.toml').as_posix()}"
-    return Origin(
+    return RunOrigin(
         name=job.name,
         experiment=experiment.name,
         problem=name,

@@ -5,7 +5,7 @@ from pathlib import Path
 from ..config.experiment_file import Experiment, load
 from ..config.validation_errors import BadExperiment, Mistake
 from ..metrics.stopping import stop_reason
-from ..records.folder_reader import Stored, below
+from ..records.folder_reader import StoredRun, find_runs
 from ..records.folder_writer import Writer
 from .job_runner import RUN_FILE, Plan, plan_resume
 
@@ -18,7 +18,7 @@ def plan_extension(experiment: Experiment, out: Path) -> Plan | None:
     The run's folder gets the new number of rounds; existing results are kept. Raises
     `BadExperiment` if the run already has that many rounds or has reached a target of `stop`.
     """
-    matching_runs = [run for run in below(out) if _is_same_experiment(run, experiment)]
+    matching_runs = [run for run in find_runs(out) if _is_same_experiment(run, experiment)]
     if not matching_runs:
         return None
     run = max(matching_runs, key=lambda run: run.manifest["started"])
@@ -39,7 +39,7 @@ def plan_extension(experiment: Experiment, out: Path) -> Plan | None:
     return plan_resume(run.path)
 
 
-def _is_same_experiment(run: Stored, experiment: Experiment) -> bool:
+def _is_same_experiment(run: StoredRun, experiment: Experiment) -> bool:
     """Return whether a run is of that experiment, ignoring the number of rounds."""
     if run.manifest["status"] == "diverged" or "site" in run.manifest:
         return False

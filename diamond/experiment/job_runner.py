@@ -15,9 +15,9 @@ from ..core.sampling import key
 from ..engine.forecast import Forecast, forecast
 from ..hardware.memory import TooLarge
 from ..problem import Problem
-from ..records.checkpoint import replace
-from ..records.folder_lock import Busy
-from ..records.folder_recovery import Lost, manifest
+from ..records.checkpoint import replace_file
+from ..records.folder_lock import FolderBusy
+from ..records.folder_recovery import UnrecoverableRun, read_manifest
 from ..records.run_saving import PYTHON
 from .execution import Manifest, ProgressListener, ResumeOverrides, execute, finished_manifest
 from .jobs import (
@@ -144,10 +144,10 @@ def _try_execute(
     """
     try:
         return execute(job, problem, path, listener, *rest)
-    except (OSError, Busy, Lost, BadExperiment):
+    except (OSError, FolderBusy, UnrecoverableRun, BadExperiment):
         raise
     except Exception:
-        failed, _ = manifest(path / "manifest.json")
+        failed, _ = read_manifest(path / "manifest.json")
         listener.end(job.name, failed)
         return failed
 
@@ -212,7 +212,7 @@ def load_and_check(path: Path, changes: Sequence[str] = ()) -> Experiment:
 def write_comparison_file(plan: Plan) -> None:
     """Write the file of a comparison, so that the comparison can be resumed."""
     plan.path.mkdir(parents=True, exist_ok=True)
-    replace(plan.path / COMPARISON_FILE, plan.experiment.to_toml(plan.path).encode())
+    replace_file(plan.path / COMPARISON_FILE, plan.experiment.to_toml(plan.path).encode())
 
 
 def plan_resume(path: Path, devices: int | str | None = None) -> Plan:
@@ -250,7 +250,7 @@ def _refuse_python_run(path: Path) -> None:
     folders = (
         [path] if is_single_run else sorted(file.parent for file in path.glob("*/manifest.json"))
     )
-    manifest_found, _ = manifest(folders[0] / "manifest.json")
+    manifest_found, _ = read_manifest(folders[0] / "manifest.json")
     if manifest_found.get("problem", {}).get("name") != PYTHON:
         return
     call = (

@@ -22,14 +22,14 @@ from ..network.mixing.lost_messages import MessageCounts
 from ..network.mixing_weights import RULES
 from ..problem import Problem
 from ..records import best_point, checkpoint
-from ..records.best_point import Best
+from ..records.best_point import BestPoint
 from ..records.checkpoint import Checkpoint
-from ..records.folder_reader import Stored, as_begun, below, open_run
-from ..records.folder_recovery import manifest as written
-from ..records.manifest import data
+from ..records.folder_reader import StoredRun, sort_by_start, find_runs, open_run
+from ..records.folder_recovery import read_manifest
+from ..records.manifest import data_digests
 from ..records.run import Run
 from ..records.run_inputs import describe
-from ..records.snapshot import Snapshot, restored
+from ..records.snapshot import Snapshot, restore_snapshot
 from .comparison import COMPARISON_NAME, Comparison
 from .execution import changed_inputs
 from .job_runner import COMPARISON_FILE, RUN_FILE
@@ -59,7 +59,7 @@ def load(folder: str | Path, problem: Problem | None = None) -> Any:
     path = Path(folder)
     if (path / "manifest.json").is_file():
         return _load_run(path, problem)
-    runs_inside = as_begun(run for run in below(path) if run.path.parent == path)
+    runs_inside = sort_by_start(run for run in find_runs(path) if run.path.parent == path)
     from_python = all(run.manifest["experiment"] == COMPARISON_NAME for run in runs_inside)
     if runs_inside and (from_python or (path / COMPARISON_FILE).is_file()):
         return _load_comparison(path, runs_inside, problem)
@@ -68,7 +68,7 @@ def load(folder: str | Path, problem: Problem | None = None) -> Any:
     )
 
 
-def _load_comparison(path: Path, runs_inside: list[Stored], problem: Problem | None) -> Comparison:
+def _load_comparison(path: Path, runs_inside: list[StoredRun], problem: Problem | None) -> Comparison:
     """Load the comparison whose runs are in the folder `path`."""
     manifests = [stored.manifest for stored in runs_inside]
     run_keys = [(manifest["algorithm"]["label"], manifest["seed"]) for manifest in manifests]
@@ -99,7 +99,7 @@ def _load_comparison(path: Path, runs_inside: list[Stored], problem: Problem | N
 def _load_run(path: Path, problem: Problem | None) -> Run:
     """Load the run in the folder `path`."""
     stored = open_run(path)
-    newest = checkpoint.newest(path / "checkpoint")
+    newest = checkpoint.load_newest(path / "checkpoint")
     config_values = tomllib.loads((path / RUN_FILE).read_text(encoding="utf-8"))
     experiment = _load_experiment(path) if "problem" in config_values else None
     if problem is None and experiment is not None:
@@ -155,18 +155,18 @@ def _network_and_inputs(
         return network, {}  # a user's method that no longer exists
 
 
-def _snapshot(stored: Stored, newest: Checkpoint) -> Snapshot | None:
+def _snapshot(stored: StoredRun, newest: Checkpoint) -> Snapshot | None:
     """Return the snapshot of a checkpoint; None if it has the state only, or that of one site."""
     if "found" not in newest.notes or "site" in stored.manifest:
         return None
     lines = [line for line in stored.lines if line["round"] <= newest.round]
-    return restored(newest.arrays, newest.notes, lines)
+    return restore_snapshot(newest.arrays, newest.notes, lines)
 
 
 def _check_rows(path: Path, manifest: Mapping[str, Any], problem: Problem) -> None:
     """Warn if the rows of `problem` differ from those of the run."""
     digests_then = manifest["problem"].get("data") or {}
-    digests_now = data(problem) if digests_then else {}
+    digests_now = data_digests(problem) if digests_then else {}
     if changed := [part for part in digests_then if digests_then[part] != digests_now.get(part)]:
         warnings.warn(
             f"the {' and '.join(changed)} rows of the problem are not those of the run in {path}: "
@@ -217,7 +217,7 @@ def _rebuild_problem(path: Path, experiment: Any) -> Problem | None:
     try:
         with use_precision(experiment):
             problem = build_problem(experiment, str(path))
-        manifest, _ = written(path / "manifest.json")
+        manifest, _ = read_manifest(path / "manifest.json")
         if manifest and (changes := changed_inputs(experiment, problem, path, manifest)):
             raise ValueError("; ".join(changes))
         return problem
@@ -237,7 +237,7 @@ def _warn_without_problem(path: Path, cause: Exception) -> None:
 
 def _add_agent_axis(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arrays of the state; add the axis of agents to those of one site."""
-    levels = {k: v for k, v in arrays.items() if k.startswith((".state", best_point.PLACE + "."))}
+    levels = {k: v for k, v in arrays.items() if k.startswith((".state", best_point.PREFIX + "."))}
     return {k: v[None] for k, v in levels.items()} if "site" in manifest else levels
 
 
@@ -257,18 +257,18 @@ def _restore_structure(template: Tree, prefix: str, arrays: Mapping[str, Any]) -
 
 
 def _best_point(
-    problem: Problem | None, stored: Stored, arrays: Mapping[str, Any], best: Any
-) -> Best | None:
+    problem: Problem | None, stored: StoredRun, arrays: Mapping[str, Any], best: Any
+) -> BestPoint | None:
     if best is None:
         return None
     x, y = best.x, best.y
     if problem is not None:
         start = problem.start(stored.manifest["seed"])
         x, y = (
-            _restore_structure(part, f"{best_point.PLACE}.{n}", arrays)
+            _restore_structure(part, f"{best_point.PREFIX}.{n}", arrays)
             for n, part in zip("xy", start)
         )
-    return Best(int(best.round), float(best.upper_loss), x, y)
+    return BestPoint(int(best.round), float(best.upper_loss), x, y)
 
 
 def _as_columns(entries: list[dict[str, Any]]) -> dict[str, np.ndarray]:

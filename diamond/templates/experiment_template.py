@@ -8,21 +8,21 @@ from . import problem_templates as gallery
 from . import template_files as starting_files
 
 EXPERIMENT = """\
-# An experiment. Try it, then change it:
+# Experiment. Run it as it is, then change it:
 #
-#   diamond check {name}.toml      every mistake, and what it will take
-#   diamond run {name}.toml        one run, in runs/{name}/
+#   diamond check {name}.toml      report all mistakes and estimate the cost
+#   diamond run {name}.toml        run it once, into runs/{name}/
 #   diamond run {name}.toml --set rounds=2000 --set algorithm.batch=32
 #
-# Lists are sweeps for `diamond compare`:  seed = [0, 1, 2]
+# `diamond compare` runs all combinations of lists:  seed = [0, 1, 2]
 #   network = ["ring:5", "er:5,p=0.5"]      algorithm = ["diamond", "gt_sgd"]
 
 rounds = 500
 every = 25                    # rounds between evaluations
-seed = 0                      # of the start and of every mini-batch
+seed = 0                      # of the initial point and all mini-batches
 
-# Your own function, in {name}.py beside this file; the other keys are its arguments.
-# Built in: digits, quadratic, meta_learning, hyperparameter, actor_critic, ...
+# Your own function in {name}.py, next to this file; the other keys are its arguments.
+# Built-in problems: digits, quadratic, meta_learning, hyperparameter, actor_critic, ...
 [problem]
 kind = "{name}.py:make"
 agents = 5
@@ -36,18 +36,19 @@ p = 0.5
 seed = 0
 mixing = "laplacian"          # or metropolis, max_degree, best_constant
 
-# For a comparison, write [[algorithm]] and repeat it.
+# To compare several algorithms, write one [[algorithm]] table for each.
 [algorithm]
-name = "solve"                # or diamond, gt_sgd, dsgd, interact, f2sa, ...: diamond methods
+name = "solve"                # or diamond, gt_sgd, dsgd, ...; for all: diamond list algorithms
 batch = 16
-# Step sizes are learned. All but solve take your own, as numbers or functions of the round t:
-# alpha = 0.1                 # of x;  "power(0.3)" is 0.3 (2 + t)^(-1/3)
-# beta = 0.1                  # of y;  must stay below 2 / L_g
+# Step sizes are learned. Algorithms other than solve also accept yours, as numbers or as
+# functions of the round t:
+# alpha = 0.1                 # step of x;  "power(0.3)" is 0.3 (2 + t)^(-1/3)
+# beta = 0.1                  # step of y;  must stay below 2 / L_g
 # hypergradient = {{ name = "neumann", terms = 10 }}
 """
 
 PROBLEM = '''\
-"""Sites share one ridge penalty a feature (x); each keeps its own regression (y)."""
+"""All sites share one ridge penalty per feature (x); each has its own regression (y)."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -58,22 +59,22 @@ FEATURES = 8
 
 
 def upper(x, y, rows):
-    """f: how well a site's regression does on its validation rows."""
+    """f: the error of a site's regression on its validation rows."""
     return jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
 
 
 def lower(x, y, rows):
-    """g: what a site's regression minimizes on its training rows, for the penalties exp(x)."""
+    """g: the loss of a site's regression on its training rows, with penalties exp(x)."""
     return upper(x, y, rows) + jnp.mean(jnp.exp(x) * y**2)
 
 
 def error(x, y, rows):
-    """A metric of your own, reported beside the others."""
+    """A metric of your own, reported with the others."""
     return jnp.mean(jnp.abs(rows["a"] @ y - rows["b"]))
 
 
 def make(agents: int = 5, noise: float = 0.5) -> diamond.Problem:
-    """The problem: put your own data here, one table of rows an agent."""
+    """Build the problem; put your own data here, one table of rows per agent."""
 
     def site(seed: int, count: int):
         random = np.random.default_rng(seed)
@@ -105,7 +106,7 @@ def write(folder: Path, name: str, kind: str | None = None) -> list[Path]:
         files = {folder / f"{name}.toml": gallery.text(name, kind)}
         files |= {folder / at: text for at, text in beside.items()}
     if there := [path for path in files if path.exists()]:
-        raise FileExistsError(f"{there[0]} is there already; choose another name")
+        raise FileExistsError(f"{there[0]} exists already; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")

@@ -4,7 +4,7 @@ import inspect
 from typing import Any, NamedTuple
 
 from .. import gallery
-from ..config.options import parameters, read
+from ..config.options import parameters, parse_options
 from ..config.validation_errors import BadExperiment, Mistake
 from ..core.suggestions import did_you_mean
 from .template_files import SITES
@@ -56,10 +56,10 @@ TEXT = """\
 #
 {formula}
 #
-#   diamond check {name}.toml      every mistake, and what it will take
-#   diamond run {name}.toml        one run, in runs/{name}/
+#   diamond check {name}.toml      report all mistakes and estimate the cost
+#   diamond run {name}.toml        run it once, into runs/{name}/
 #
-# Lists are sweeps for `diamond compare`:  seed = [0, 1, 2]
+# `diamond compare` runs all combinations of lists:  seed = [0, 1, 2]
 # Step sizes that are not given are learned.
 
 rounds = {rounds}
@@ -81,7 +81,7 @@ def text(name: str, kind: str) -> str:
     make = getattr(gallery, kind)
     mine = {k: v.replace("NAME", name) if isinstance(v, str) else v for k, v in given.items()}
     own = "kind" in given  # options are those of the user's function
-    spelled = {} if own else read(kind, parameters(make, without=ROWS), {}).spelled
+    spelled = {} if own else parse_options(kind, parameters(make, without=ROWS), {}).toml_values
     tables = {"problem": {"kind": kind} | mine | spelled, "algorithm": algorithm}
     text = (inspect.getdoc(make) or "").split("\nArgs:\n")[0]  # options are in the file
     lines = text.strip().splitlines()

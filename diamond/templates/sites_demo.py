@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..config.digits import partition_digits
-from ..config.federation_file import Federation, read
+from ..config.federation_file import Federation, validate
 from ..core import pytrees
 from ..engine.simulate import simulate
 from ..gallery import meta_learning
-from ..peers.certificate_authority import found_federation
+from ..peers.certificate_authority import create_federation
 from ..records import checkpoint
 from . import demo_experiment
 
@@ -78,7 +78,9 @@ class Demo:
             columns = {f"{part}_{k}": rows[k] for part, rows in own.items() for k in "ab"}
             np.savez(self.place / f"{name}.npz", **columns)
         one = self.federation
-        found_federation(self.place / "bundles", one.name, one.sites, one.graph(), one.terms())
+        create_federation(
+            self.place / "bundles", one.name, one.sites, one.build_network(), one.terms()
+        )
 
     def run(self) -> None:
         """Run all sites to the end; kill and restart one of them."""
@@ -101,11 +103,11 @@ class Demo:
     def difference(self) -> float:
         """Return the largest difference from the simulation, relative to the largest entry."""
         one = self.federation
-        fixed = one.graph(), one.algorithm.build(), one.rounds
+        fixed = one.build_network(), one.algorithm.build(), one.rounds
         whole = meta_learning(*self.rows)
         run = simulate(whole, *fixed, one.seed, one.rounds, one.sampling)
         ends, gaps = [self._end(site) for site in SITES], []
-        for name, wanted in pytrees.named(Levels(run.x, run.y)).items():
+        for name, wanted in pytrees.named_leaves(Levels(run.x, run.y)).items():
             found = np.stack([end[f".state{name}"] for end in ends])
             gaps.append(np.abs(found - wanted).max() / np.abs(wanted).max())
         return float(max(gaps))
@@ -138,7 +140,7 @@ class Demo:
         return ", ".join(f"{n} {f'round {t}' if t else 'compiling'}" for n, t in at.items())
 
     def _round(self, name: str) -> int:
-        return max(checkpoint.rounds(self.folder / name / "checkpoint"), default=0)
+        return max(checkpoint.saved_rounds(self.folder / name / "checkpoint"), default=0)
 
     def _end(self, name: str) -> dict[str, Any]:
         arrays: dict[str, Any] = checkpoint.load(self.folder / name / "checkpoint", ROUNDS).arrays
@@ -155,7 +157,7 @@ def _federation() -> Federation:
         "algorithm": {**demo_experiment.algorithm("DIAMOND"), "hypergradient": CHAIN},
         "sites": {name: f"127.0.0.1:{port}" for name, port in zip(SITES, ports)},
     }
-    return read(terms, "the demo")
+    return validate(terms, "the demo")
 
 
 def _free(count: int) -> list[int]:

@@ -5,7 +5,7 @@ import numpy as np
 SITES, ROWS = 5, 60  # number of tables, and rows of the first
 WEIGHTS = (2.0, -1.0, 0.5, 0.0, 0.0, 0.0)  # weights of the features: half of them are noise
 BACKBONE = '''\
-"""A representation in common: images seen through kernels that all agents share."""
+"""Shared representation: images filtered by kernels that all agents share."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def init(key):
 
 
 def backbone(x, a):
-    """Images of 8 x 8 pixels to 3 x 3 x KERNELS features: kernels, tanh, means of 2 x 2."""
+    """Map 8 x 8 images to 3 x 3 x KERNELS features: kernels, tanh, means of 2 x 2."""
     images = a.reshape(-1, 8, 8)
     shifts = [images[:, i : i + 6, j : j + 6] for i in range(3) for j in range(3)]
     seen = jnp.tanh(jnp.stack(shifts, -1) @ x["kernels"] + x["levels"])
@@ -29,7 +29,7 @@ def backbone(x, a):
 
 
 def make(agents: int = 5, regularizer: float = 0.1) -> diamond.Problem:
-    """Your own network goes into `init` and `backbone`, your own rows here."""
+    """Build the problem; change `init` and `backbone` for your network, the rows here."""
     features, labels = diamond.data.digits().train
     parts = diamond.data.partition.by_label(labels, agents, seed=0, shards=4)
     split = diamond.data.partition.split(parts, (0.4, 0.4, 0.2), seed=0)

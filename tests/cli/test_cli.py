@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
+from fast_compilation import skip_loss_checks, without_optimizations
 from typer.testing import CliRunner
 
 from diamond import cli, gallery
@@ -78,14 +78,14 @@ def small():
 
 def test_the_demo_tells_draws_and_reports(command, monkeypatch, tmp_path):
     """With D-SGD for each of the four: one program to compile."""
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     real = demo_experiment.algorithm
     monkeypatch.setattr(demo_experiment, "algorithm", lambda name: real("D-SGD") | {"label": name})
     monkeypatch.setattr(demo_experiment, "ROUNDS", 50)
     monkeypatch.setattr(demo_experiment, "EVERY", 25)
     monkeypatch.setattr("diamond.config.problem_section.digits", small)
     monkeypatch.chdir(tmp_path)
-    with quickly():
+    with without_optimizations():
         found = command("demo", "--picture", "curves.png", "--out", "here")
     assert found.exit_code == 0, found.output
     content = Path("curves.png").read_bytes()
@@ -104,7 +104,7 @@ def test_the_demo_tells_draws_and_reports(command, monkeypatch, tmp_path):
     assert runs == {"DIAMOND", "GT-SGD", "M-SGD", "D-SGD"}
     page = Path("here/demo/report.html").read_text()
     assert all(name in page for name in runs) and len(page) < 2e6
-    with quickly():  # each is a run like any other
+    with without_optimizations():  # each is a run like any other
         again = command("run", "here/demo/M-SGD/config.toml", "--quiet", "--json")
         shown = command("show", "here/demo/M-SGD", "--json")
     digests = [json.loads(one.stdout)["runs"][0]["digest"] for one in (again, shown)]

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 from commands import command, result
-from compiling import quickly, unchecked
-from tiny import TOML
+from fast_compilation import skip_loss_checks, without_optimizations
+from tiny_experiment import TOML
 
 from diamond.cli.forecast_output import duration
 from diamond.hardware import compilation_cache
@@ -26,9 +26,9 @@ def here(tmp_path, monkeypatch):
     """In an empty folder, nothing kept in the user's cache, little to compile."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     (tmp_path / "tiny.toml").write_text(TOML)
-    with quickly():
+    with without_optimizations():
         yield tmp_path
 
 
@@ -90,8 +90,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(progress.LineDisplay, "progress", pressed)
         found = command("run", "tiny.toml", code=130)
-    assert "stopping after this chunk of rounds" in found.stderr
-    assert "go on with:  diamond resume runs/tiny-2" in found.stderr
+    assert "stopping at the next evaluation" in found.stderr
+    assert "continue with:  diamond resume runs/tiny-2" in found.stderr
     assert result("show", "runs/tiny-2")["runs"][0]["status"] == "interrupted"
     after = result("resume", "runs/tiny-2")["runs"][0]
     assert after["digest"] == whole["digest"] and after["status"] == "finished"
@@ -122,7 +122,7 @@ def test_a_method_that_fails_is_reported_and_the_others_finish():
     found = command("compare", "tiny.toml", *words, code=1)
     said = "terms = 3, but a message has 2 numbers; take 2 or fewer"
     assert f"dsgd failed: ValueError: {said}" in found.stderr
-    assert "1 done; try the others again with:  diamond resume runs/tiny" in found.stderr
+    assert "1 finished; retry the others with:  diamond resume runs/tiny" in found.stderr
     assert "Traceback" not in found.output
     status = {row["run"]: row["status"] for row in result("show", "runs/tiny")["runs"]}
     assert status == {"dsgd": "interrupted", "gt_sgd": "finished"}
@@ -141,7 +141,7 @@ def test_check_runs_nothing(here):
     found = result("check", "tiny.toml", "--set", 'network=["ring:3", "star:3"]')
     assert found["mistakes"] == [] and len(found["runs"]) == 2
     assert all(run["bytes"] > 0 and run["rounds_per_second"] > 0 for run in found["runs"])
-    assert "no mistake found; not run" in command("check", "tiny.toml").stdout
+    assert "no mistakes found; nothing was run" in command("check", "tiny.toml").stdout
     assert not (here / "runs").exists()
 
 
@@ -157,8 +157,8 @@ def test_new_then_run_works_unchanged(here):
 @pytest.mark.parametrize("words, said", [
     (("run", "none.toml"), "none.toml: 1 mistake\n  cannot be read: No such file"),
     (("check", "none.toml"), "cannot be read"),
-    (("resume", "none"), "is no run: there is neither config.toml nor experiment.toml"),
-    (("show", "none"), "no run there"),
+    (("resume", "none"), "is no run: it contains neither config.toml nor experiment.toml"),
+    (("show", "none"), "no run found"),
     (("report", "none"), "none"),
     (("run", "tiny.toml", "--set", "algorithm.alhpa=1"), "algorithm.alhpa: is no option of "
      "diamond; did you mean alpha?"),

@@ -9,8 +9,8 @@ import weakref
 
 import pytest
 from commands import command, result
-from compiling import quickly, unchecked
-from tiny import TOML
+from fast_compilation import skip_loss_checks, without_optimizations
+from tiny_experiment import TOML
 
 from diamond.experiment import job_runner
 from diamond.hardware import compilation_cache
@@ -23,9 +23,9 @@ def here(tmp_path, monkeypatch):
     """In an empty folder, with little to compile."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     (tmp_path / "tiny.toml").write_text(TOML)
-    with quickly():
+    with without_optimizations():
         yield tmp_path
 
 
@@ -59,7 +59,7 @@ def before(monkeypatch, owner, name, pressing, when=lambda *given: True):
 def test_before_the_first_round_nothing_is_run(here, monkeypatch, pressing):
     before(monkeypatch, job_runner, "forecast", pressing)
     found = command("run", "tiny.toml", code=130)
-    assert "interrupted; nothing was written: repeat the command" in found.stderr
+    assert "interrupted; nothing was written; run the command again" in found.stderr
     assert (
         "round=" not in found.stderr
         and not (here / "runs").exists()
@@ -94,7 +94,7 @@ def test_while_a_run_compiles_between_runs_and_in_the_last_round(here, monkeypat
 def test_a_tuning_stops_after_the_trial(here, monkeypatch):
     before(monkeypatch, trial_cache, "_write", press_where_exceptions_are_dropped)
     words = "tune", "tiny.toml", "--set", "algorithm.steps.alpha=[0.02, 0.05]", "--seeds", "1"
-    assert "the same command goes on" in command(*words, code=130).stderr
+    assert "run the same command again" in command(*words, code=130).stderr
     assert len([*here.glob("runs/tiny-tune/trials/*.json")]) == 1
 
 

@@ -144,7 +144,7 @@ def test_all_keys_are_renewed_and_can_be_read_by_their_owner_only(bundles, tmp_p
 def test_the_command_renews_and_says_what_to_carry(trial, command):
     found = command("renew", trial / "trial", "--site", "south")
     assert found.exit_code == 0 and found.stdout == f"south: {trial / 'trial' / 'south'}\n"
-    assert "roster 2; carry each folder" in found.stderr
+    assert "roster version 2; copy each folder" in found.stderr
     assert "north, west: roster.json and roster.sig of their folders are enough" in found.stderr
     told = json.loads(command("renew", trial / "trial", "--json").stdout)
     assert told["version"] == 3 and list(told["bundles"]) == NAMES
@@ -173,7 +173,7 @@ def test_real_sites_are_watched_stopped_and_gone_on_with(trial, command):
         assert found.exit_code == 0 and "goes on from there" in found.stderr
         alive["north"].communicate(timeout=30)
         assert alive["north"].returncode == 130
-        assert "as asked; the same command goes on" in (trial / "north.txt").read_text()
+        assert "as asked; run the same command again" in (trial / "north.txt").read_text()
         alive |= {name: started(trial, name) for name in ("north", "west")}
         told = [json.loads(alive[name].communicate(timeout=120)[0]) for name in NAMES]
         assert [one["round"] for one in told] == [60] * 3

@@ -9,11 +9,10 @@ from rich.console import Console
 from diamond.cli.result_commands import LIST_COLUMNS
 from diamond.cli.terminal_tables import heading, print_table, select_columns
 from diamond.metrics import display as progress
-from diamond.records.folder_reader import as_begun
-from diamond.records.folder_reader import runs as stored
-from diamond.records.folder_recovery import NEEDED
-from diamond.records.manifest import now
-from diamond.records.result_table import over_seeds
+from diamond.records.folder_reader import open_runs, sort_by_start
+from diamond.records.folder_recovery import REQUIRED_KEYS
+from diamond.records.manifest import current_time
+from diamond.records.result_table import average_over_seeds
 
 pytestmark = pytest.mark.quick
 
@@ -36,7 +35,7 @@ def runs():
 
 KINDS = {
     "compare": (lambda: list(runs()), (), ("run",)),
-    "show --seeds": (lambda: over_seeds(list(runs())), (), ("algorithm", "network")),
+    "show --seeds": (lambda: average_over_seeds(list(runs())), (), ("algorithm", "network")),
     "list": (lambda: [row | STARTED for row in runs()], LIST_COLUMNS[:-1], ("run",)),
 }
 
@@ -51,11 +50,11 @@ def test_names_stay_and_numbers_go(kind, width, monkeypatch, capsys):
     text = capsys.readouterr().out
     for row in table:
         assert all(row[name] in text for name in names), text
-    lines = [line for line in text.splitlines() if "left out at" not in line]
+    lines = [line for line in text.splitlines() if "not shown at" not in line]
     assert "\u2026" not in text and max(map(len, lines)) <= width
     kept, wanted = lines[0], select_columns(table, columns)
     gone = [heading(column) for column in wanted if heading(column) not in kept]
-    assert bool(gone) == (width == 80) == (f"left out at 80 columns: {', '.join(gone)};" in text)
+    assert bool(gone) == (width == 80) == (f"not shown at 80 columns: {', '.join(gone)};" in text)
 
 
 def test_a_name_wider_than_the_terminal_is_folded(monkeypatch, capsys):
@@ -81,8 +80,8 @@ def test_runs_are_shown_in_the_order_they_were_begun(tmp_path):
     """That of `compare`, which is that of the file, not of the alphabet."""
     for second, name in enumerate(["m_sgd", "dsgd", "diamond"]):
         (tmp_path / name).mkdir()
-        needed = dict.fromkeys(NEEDED, "")
+        needed = dict.fromkeys(REQUIRED_KEYS, "")
         told = needed | {"started": f"2026-01-02T03:04:05.00{second}+00:00", "resolved": {}}
         (tmp_path / name / "manifest.json").write_text(json.dumps(told))
-    assert [run.path.name for run in as_begun(stored([tmp_path]))] == ["m_sgd", "dsgd", "diamond"]
-    assert "." in now()  # of runs that begin within a second
+    assert [run.path.name for run in sort_by_start(open_runs([tmp_path]))] == ["m_sgd", "dsgd", "diamond"]
+    assert "." in current_time()  # of runs that begin within a second

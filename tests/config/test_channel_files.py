@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tiny import TINY, Silent, run, tiny
+from tiny_experiment import TINY, RecordingListener, run_experiment, tiny
 
 from diamond.config.experiment_file import load, validate
 from diamond.config.validation_errors import BadExperiment
@@ -29,7 +29,7 @@ def test_a_file_is_written_back_in_full_and_its_run_resumed_bit_for_bit(tmp_path
     assert part.options["channel"][0] == {"name": "quantized", "bits": 3, "feedback": "difference"}
     (tmp_path / "again.toml").write_text(experiment.to_toml(tmp_path))
     assert load(tmp_path / "again.toml").network == experiment.network
-    whole = run(experiment, tmp_path / "whole")
+    whole = run_experiment(experiment, tmp_path / "whole")
     assert whole["network"]["channels"] == ["quantized(3)", "delay(1)"]
 
     def killed(entries):
@@ -37,10 +37,10 @@ def test_a_file_is_written_back_in_full_and_its_run_resumed_bit_for_bit(tmp_path
             raise Killed
 
     with pytest.raises(Killed):
-        run(experiment, tmp_path / "half", Silent(killed))
+        run_experiment(experiment, tmp_path / "half", RecordingListener(killed))
     seen = []
-    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
-    assert run(experiment, tmp_path / "half", watch)["digest"] == whole["digest"]
+    watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
+    assert run_experiment(experiment, tmp_path / "half", watch)["digest"] == whole["digest"]
     assert seen[0] > 0
 
 

@@ -5,8 +5,8 @@ import csv
 import numpy as np
 import pytest
 from commands import command, result
-from compiling import quickly, unchecked, unmeasured
-from tiny import TINY
+from fast_compilation import skip_loss_checks, skip_measures, without_optimizations
+from tiny_experiment import TINY
 
 import diamond
 from diamond.config.experiment_file import validate
@@ -38,7 +38,7 @@ hypergradient = {name = "neumann", terms = 2}
 def here(tmp_path, monkeypatch):
     """Ten rows each; ages are missing in rows 2 and 5, a dose in row 7 of the east alone."""
     monkeypatch.chdir(tmp_path)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     random = np.random.default_rng(0)
     for k, city in enumerate(CITIES):
         ages, doses = random.normal(50 + k, 9, 10), random.normal(size=10)
@@ -134,8 +134,8 @@ def test_rows_are_dropped_and_a_site_on_its_own_has_the_same(here):
 
 
 def test_agents_features_and_penalties_have_their_names_everywhere(here, monkeypatch):
-    unmeasured(monkeypatch)
-    with quickly():
+    skip_measures(monkeypatch)
+    with without_optimizations():
         text = command("run", "four.toml")
     assert "east: missing values filled by the mean" in text.stderr
     shown = command("show", "runs/four").stdout

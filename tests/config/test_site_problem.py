@@ -5,8 +5,8 @@ import tomllib
 import numpy as np
 import pytest
 from commands import command
-from compiling import unchecked
-from tiny import TINY
+from fast_compilation import skip_loss_checks
+from tiny_experiment import TINY
 
 from diamond.config import experiment_file as config
 from diamond.config import federation_file
@@ -37,7 +37,7 @@ south = "127.0.0.1:7102"
 def here(tmp_path, monkeypatch):
     """Tables whose columns stand in different orders."""
     monkeypatch.chdir(tmp_path)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     random = np.random.default_rng(0)
     for site, marks in SITES.items():
         rows = [f"{random.normal(50, 15):.2f},{random.normal():.2f},{i}" for i in range(10)]

@@ -4,7 +4,7 @@ import sqlite3
 import sys
 
 import pytest
-from compiling import losses_only, quickly
+from fast_compilation import measure_losses_only, without_optimizations
 
 import diamond
 from diamond import callbacks
@@ -22,14 +22,14 @@ def installed(package, extra):
 
 
 def test_tensorboard_reads_the_history_of_a_run(tmp_path, monkeypatch):
-    losses_only(monkeypatch)
+    measure_losses_only(monkeypatch)
     installed("tensorboardX", "tensorboard")
     from tensorboardX.proto.event_pb2 import Event
 
     problem = diamond.gallery.quadratic(agents=2, upper=2, lower=2, rows=6)
     chain = diamond.hypergradient.neumann(3, 9.0)
     algorithm = diamond.dsgd(0.01, 0.1, batch=2, hypergradient=chain)
-    with quickly(), callbacks.tensorboard(tmp_path) as log:
+    with without_optimizations(), callbacks.tensorboard(tmp_path) as log:
         network = diamond.network.path(2)
         run = diamond.simulate(problem, network, algorithm, 6, every=3, on_evaluation=log)
     (path,) = tmp_path.iterdir()

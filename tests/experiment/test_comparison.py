@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from compiling import quickly, unmeasured
+from fast_compilation import skip_measures, without_optimizations
 from helpers import quad, ring, same_bits
 
 import diamond
@@ -26,7 +26,7 @@ def found():
         "wild": diamond.diamond(beta=40.0, **OPTIONS),
     }
     seen = []
-    with quickly():
+    with without_optimizations():
         made = diamond.compare(
             quad(),
             ring(4),
@@ -42,7 +42,7 @@ def found():
 def test_each_run_is_that_of_simulate(found):
     made, seen = found
     assert list(made.runs) == [("DIAMOND", 0), ("DIAMOND", 1), ("wild", 0), ("wild", 1)]
-    with quickly():
+    with without_optimizations():
         alone = diamond.simulate(quad(), ring(4), diamond.diamond(beta=0.2, **OPTIONS), 200, 1, 50)
     assert same_bits(made.runs["DIAMOND", 1].state, alone.state)
     told = [entry["metric"] for label, seed, entry in seen if (label, seed) == ("DIAMOND", 1)]
@@ -79,7 +79,7 @@ def test_in_a_notebook_it_is_a_table(found):
 def test_it_is_saved_as_run_folders(found, tmp_path):
     made, _ = found
     assert made.save(tmp_path / "out") == tmp_path / "out"
-    stored = folder_reader.runs([tmp_path / "out"])
+    stored = folder_reader.open_runs([tmp_path / "out"])
     assert [run.path.name for run in stored] == [
         "DIAMOND-seed0",
         "DIAMOND-seed1",
@@ -99,7 +99,7 @@ def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
     made, seen = found
     heard = []
     fixed = quad(), ring(4), made.algorithms, 200, 2, 50
-    with quickly():
+    with without_optimizations():
         lanes = diamond.compare(
             *fixed, on_evaluation=lambda *told: heard.append(told), batched=True
         )
@@ -116,13 +116,13 @@ def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
             assert getattr(other, name) == getattr(run, name)
         for name, spent in run.costs.items():
             np.testing.assert_array_equal(other.costs[name], spent)
-    stored = folder_reader.runs([lanes.save(tmp_path / "lanes")])
+    stored = folder_reader.open_runs([lanes.save(tmp_path / "lanes")])
     assert [one.digest() == one.manifest["digest"] for one in stored[:2]] == [True] * 2
 
 
 def test_algorithms_by_name_have_their_own_defaults(monkeypatch):
-    unmeasured(monkeypatch)
-    with quickly():
+    skip_measures(monkeypatch)
+    with without_optimizations():
         made = diamond.compare(quad(), ring(4), ["D-SGD".replace("-", "")], 2, seeds=[5])
     assert list(made.runs) == [("DSGD", 5)]
     same = jax.tree.structure(made.algorithms["DSGD"]) == jax.tree.structure(diamond.dsgd())
@@ -134,28 +134,28 @@ def test_algorithms_by_name_have_their_own_defaults(monkeypatch):
 
 def test_a_method_that_fails_stops_no_other(monkeypatch, tmp_path):
     """Five numbers of each message are sent, and that of D-SGD has three."""
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     net = ring(4).through(diamond.network.channels.top(terms=5))
     methods = {name: getattr(diamond, name)(0.05, 0.2, 3) for name in ("dsgd", "gt_sgd")}
     said = "terms = 5, but a message has 3 numbers; take 3 or fewer"
-    with quickly(), pytest.warns(RuntimeWarning, match=f"dsgd, seed 7, failed: ValueError: {said}"):
+    with without_optimizations(), pytest.warns(RuntimeWarning, match=f"dsgd, seed 7, failed: ValueError: {said}"):
         made = diamond.compare(quad(), net, methods, 2, seeds=[7])
     assert made.failed == {("dsgd", 7): f"ValueError: {said}"} and not made.diverged
     assert list(made.runs) == [("gt_sgd", 7)] and made.runs["gt_sgd", 7].rounds == 2
     _, first, second = made.table().splitlines()
     assert first.split() == ["dsgd"] + ["failed"] * 6 and second.startswith("gt_sgd")
     assert [row.get("failed", 0) for row in made.rows()] == [1, 0]
-    assert [run.path.name for run in folder_reader.runs([made.save(tmp_path)])] == ["gt_sgd-seed7"]
+    assert [run.path.name for run in folder_reader.open_runs([made.save(tmp_path)])] == ["gt_sgd-seed7"]
     for batched in (False, True):  # where all fail, so does the comparison
-        with quickly(), pytest.raises(ValueError, match=said):
+        with without_optimizations(), pytest.raises(ValueError, match=said):
             diamond.compare(quad(), net, {"one": methods["dsgd"]}, 2, seeds=[7], batched=batched)
 
 
 def test_a_step_size_function_that_raises_fails_its_method_alone(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     methods = {"mine": diamond.dsgd(lambda t: 1 / 0, 0.2, 3), "theirs": diamond.dsgd(0.05, 0.2, 3)}
     said = "a step size or weight given as a function of the round raised ZeroDivisionError"
-    with quickly(), pytest.warns(RuntimeWarning, match=f"mine, seed 0, failed: ValueError: {said}"):
+    with without_optimizations(), pytest.warns(RuntimeWarning, match=f"mine, seed 0, failed: ValueError: {said}"):
         made = diamond.compare(quad(), ring(4), methods, 2)
     assert list(made.runs) == [("theirs", 0)] and "division by zero" in made.failed["mine", 0]
 
@@ -175,12 +175,12 @@ def test_an_error_before_the_first_run_names_the_method():
 
 
 def test_an_error_of_the_callback_is_no_failure_of_a_method(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
 
     def stop(label, seed, entry):
         raise RuntimeError("enough")
 
-    with quickly(), pytest.raises(RuntimeError, match="enough"):
+    with without_optimizations(), pytest.raises(RuntimeError, match="enough"):
         diamond.compare(
             quad(), ring(4), {"one": diamond.gt_sgd(0.05, 0.2, 3)}, 2, on_evaluation=stop
         )
@@ -215,7 +215,7 @@ def test_runs_stop_at_a_target(found):
     target = {"upper_loss": float(made.runs["DIAMOND", 0].history["upper_loss"][2])}
     algorithms = {"DIAMOND": made.algorithms["DIAMOND"]}
     fixed = quad(), ring(4), algorithms, 200, 2, 50
-    with quickly():
+    with without_optimizations():
         stopped = diamond.compare(*fixed, stop=target | {"samples": 1e9})
     rows = stopped.costs_to_target()
     full = [row for row in made.costs_to_target(target) if row["algorithm"] == "DIAMOND"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from commands import command
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import quad, ring, same_bits
 
 import diamond
@@ -24,7 +24,7 @@ def same(run, other):
 
 
 def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
-    with quickly():
+    with without_optimizations():
         whole = diamond.simulate(*GIVEN, 200, seed=1, every=50)
         diamond.simulate(*GIVEN, 100, seed=1, every=50).save(tmp_path / "run")
         loaded = diamond.load(tmp_path / "run", quad())
@@ -43,7 +43,7 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
             "estimator = Momentum, not Plain": diamond.gt_sgd(0.05, 0.2, 3, CHAIN),
         }
         for said, other in others.items():
-            with pytest.raises(ValueError, match=f"constants .{said}.; give what it was made with"):
+            with pytest.raises(ValueError, match=f"constants .{said}.; give the inputs"):
                 diamond.simulate(*GIVEN[:2], other, 200, seed=1, resume=loaded)
         old = replace(loaded, inputs={})  # saved without them
         assert diamond.simulate(*GIVEN, 101, seed=1, resume=old).rounds == 101
@@ -60,7 +60,7 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
 def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
     algorithms = {"mine": MINE, "wild": diamond.diamond(beta=40.0, **OPTIONS)}
     given = quad(), ring(4), algorithms
-    with quickly():
+    with without_optimizations():
         whole = diamond.compare(*given, rounds=200, seeds=2, every=50)
         first = diamond.compare(*given, rounds=100, seeds=[0], every=50, stop={"metric": 1e-9})
         first.save(tmp_path / "some")
@@ -91,7 +91,7 @@ def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
 def test_seeds_of_one_program_are_extended_too():
     algorithms = {"mine": MINE}
     fixed = dict(seeds=2, every=50)
-    with quickly():
+    with without_optimizations():
         lanes = diamond.compare(quad(), ring(4), algorithms, 100, batched=True, **fixed)
         longer = diamond.compare(quad(), ring(4), algorithms, 200, resume=lanes, **fixed)
         whole = diamond.simulate(*GIVEN, 200, seed=1, every=50)
@@ -102,10 +102,10 @@ def test_seeds_of_one_program_are_extended_too():
 
 def test_a_comparison_of_a_file_is_loaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    from tiny import TOML
+    from tiny_experiment import TOML
 
     (tmp_path / "tiny.toml").write_text(TOML)
-    with quickly():
+    with without_optimizations():
         command("compare", "tiny.toml", "--set", "seed=[0, 1]", "--set", "rounds=6", "--quiet")
         loaded = diamond.load("runs/tiny")
     assert list(loaded.runs) == [("diamond", 0), ("diamond", 1)]

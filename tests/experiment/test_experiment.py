@@ -6,8 +6,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
-from tiny import TINY, Silent, run, tiny
+from fast_compilation import skip_loss_checks, without_optimizations
+from tiny_experiment import TINY, RecordingListener, run_experiment, tiny
 from typer.testing import CliRunner
 
 import diamond
@@ -23,7 +23,7 @@ from diamond.experiment.job_runner import (
     plan_run,
     write_comparison_file,
 )
-from diamond.records.folder_reader import open_run, runs
+from diamond.records.folder_reader import open_run, open_runs
 from diamond.templates.experiment_template import write
 
 MINE = """
@@ -103,7 +103,7 @@ BROKEN = {
                           ["network[0].agents: is missing", "network[1].graph: is missing",
                            "network[2]: must be a name or a table"]),
     "unequal agents": (changed(('"ring:3"', '"ring:5"')),
-                       ["network: ring(5) has 5 agents, the problem has 3; make them as many"]),
+                       ["network: ring(5) has 5 agents, the problem has 3; give both"]),
     "unequal agents in a list": (changed(('"ring:3"', '["ring:3", "star:4"]')),
                                  ["network[1]: star(4) has 4 agents, the problem has 3"]),
     "a problem": (changed(('"mine.py:make"', '"quadradic"')),
@@ -179,7 +179,7 @@ def command(*words):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
-        unchecked(patch)
+        skip_loss_checks(patch)
         return CliRunner().invoke(cli.app, [str(w) for w in words], env={"NO_COLOR": "1"})
 
 
@@ -284,7 +284,7 @@ def test_networks_by_text_and_by_table(text, name, agents):
 
 
 def test_a_data_set_is_dealt_out_as_the_file_says(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     partition = {"kind": "by_label", "shards": 2}
     table = {"kind": "meta_learning", "dataset": "digits", "agents": 4, "rows": 400}
     part = tiny(problem=table | {"partition": partition, "widths": [5]}).problem
@@ -298,7 +298,7 @@ def test_a_data_set_is_dealt_out_as_the_file_says(monkeypatch):
 
 
 def test_a_csv_file_with_sites_is_dealt_out_by_site(tmp_path, monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     rows = [f"{i % 2},{i / 7:.3f},{i % 5},{'abc'[i % 3]}" for i in range(60)]
     (tmp_path / "rows.csv").write_text("ill,dose,age,clinic\n" + "\n".join(rows) + "\n")
     table = {"kind": "hyperparameter", "dataset": "rows.csv", "label": "ill", "site": "clinic"}
@@ -319,31 +319,31 @@ def test_runs_of_an_experiment_have_names_that_differ():
 
 
 def test_the_same_file_and_seed_are_the_same_numbers(tmp_path):
-    with quickly():
-        first, second = (run(tiny(), tmp_path / name)["digest"] for name in "ab")
-        other = run(tiny(seed=1), tmp_path / "c")["digest"]
+    with without_optimizations():
+        first, second = (run_experiment(tiny(), tmp_path / name)["digest"] for name in "ab")
+        other = run_experiment(tiny(seed=1), tmp_path / "c")["digest"]
         third = validate(tomllib.loads((tmp_path / "a" / "config.toml").read_text()), tmp_path, "")
-        assert run(third, tmp_path / "d")["digest"] == first
+        assert run_experiment(third, tmp_path / "d")["digest"] == first
     assert first == second != other
     assert open_run(tmp_path / "a").digest() == first
 
 
 def test_a_comparison_is_a_folder_of_runs_and_is_gone_on_with(tmp_path):
     experiment = tiny(seed=[0, 1], rounds=6)
-    with quickly():
+    with without_optimizations():
         plan = plan_comparison(experiment, tmp_path, "tiny.toml")
         write_comparison_file(plan)
         stops = iter([False, False, False, True])
         with pytest.raises(KeyboardInterrupt):
-            plan.execute(Silent(), stopped=lambda: next(stops, False))
-        assert [found.manifest["status"] for found in runs([plan.path])] == [
+            plan.execute(RecordingListener(), stopped=lambda: next(stops, False))
+        assert [found.manifest["status"] for found in open_runs([plan.path])] == [
             "finished",
             "interrupted",
         ]
-        done = plan_resume(plan.path).execute(Silent())
+        done = plan_resume(plan.path).execute(RecordingListener())
         whole = plan_comparison(experiment, tmp_path, "tiny.toml")
         assert whole.path.name == "tiny-2"
-        expected = whole.execute(Silent())
+        expected = whole.execute(RecordingListener())
     assert [m["digest"] for m in done] == [m["digest"] for m in expected]
     assert {m["name"] for m in done} == {"seed0", "seed1"}
 
@@ -366,10 +366,10 @@ def test_a_new_experiment_is_two_files_that_overwrite_none(tmp_path):
 
 
 def test_a_forecast_tells_what_the_run_then_takes(tmp_path):
-    with quickly():
+    with without_optimizations():
         plan = plan_run(tiny(rounds=300, every=150), tmp_path, "tiny.toml")
         (found,) = plan.forecasts().values()
-        (manifest,) = plan.execute(Silent())
+        (manifest,) = plan.execute(RecordingListener())
     assert found.bytes == sum(sent for *_, sent in manifest["traffic"])
     drawn = np.mean(manifest["costs"]["samples"])
     assert abs(found.samples - drawn) < 0.2 * drawn  # the depth of eq. (5) is random
@@ -379,12 +379,12 @@ def test_a_forecast_tells_what_the_run_then_takes(tmp_path):
 
 
 def test_a_run_that_diverges_keeps_what_it_had(tmp_path):
-    with quickly():
+    with without_optimizations():
         path = Path(tmp_path / "run")
         wild = TINY["algorithm"] | {"beta": 50.0, "alpha": 50.0}
-        manifest = run(tiny(algorithm=wild, rounds=300), path)
+        manifest = run_experiment(tiny(algorithm=wild, rounds=300), path)
         assert manifest["status"] == "diverged" and "diverged in round" in manifest["message"]
         lines = open_run(path).lines
         assert 1 <= len(lines) < 101 and lines[0]["round"] == 0
-        plan_resume(path).execute(watch := Silent())
-    assert watch.said == ["diverged"]  # it is over
+        plan_resume(path).execute(watch := RecordingListener())
+    assert watch.messages == ["diverged"]  # it is over

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tiny import TINY, run, tiny
+from tiny_experiment import TINY, run_experiment, tiny
 from typer.testing import CliRunner
 
 import diamond
@@ -14,9 +14,9 @@ from diamond.cli.terminal_tables import select_columns
 from diamond.config.experiment_file import load
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment.comparison_runner import compare
-from diamond.records.export import export
+from diamond.records.export import export_solution
 from diamond.records.folder_reader import open_run
-from diamond.records.result_table import rows
+from diamond.records.result_table import make_rows
 from diamond.report import figures
 from diamond.report.report_payload import AXES, axes, payload
 
@@ -29,7 +29,7 @@ EACH = 0.01 + 8 * SIZE / 1e4 / 0.95
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("links") / "tiny"
-    run(tiny(network=NETWORK), path)
+    run_experiment(tiny(network=NETWORK), path)
     return path
 
 
@@ -44,18 +44,18 @@ def test_a_folder_keeps_links_and_counts(folder):
     )
     again = load(folder / "config.toml").network[0]
     assert again.options["links"] == LINKS
-    (row,) = rows([open_run(folder)])
+    (row,) = make_rows([open_run(folder)])
     assert row["network_seconds"] == pytest.approx(24 * EACH) and row["joules"] > 0
     assert {"network_seconds", "joules"} < set(select_columns([row]))
-    (history,) = [path for path in export(open_run(folder), "csv") if path.stem == "history"]
+    (history,) = [path for path in export_solution(open_run(folder), "csv") if path.stem == "history"]
     assert "network_seconds,joules" in history.read_text().splitlines()[0]
 
 
 def test_the_same_digest_as_without_links_and_after_a_stop(folder, tmp_path):
-    run(tiny(), tmp_path / "plain")
+    run_experiment(tiny(), tmp_path / "plain")
     with pytest.raises(KeyboardInterrupt):
-        run(tiny(network=NETWORK), tmp_path / "stopped", stopped=lambda: True)
-    run(tiny(network=NETWORK), tmp_path / "stopped")
+        run_experiment(tiny(network=NETWORK), tmp_path / "stopped", stopped=lambda: True)
+    run_experiment(tiny(network=NETWORK), tmp_path / "stopped")
     digests = [open_run(path).manifest["digest"] for path in (folder, tmp_path / "plain")]
     assert digests[0] == digests[1] == open_run(tmp_path / "stopped").manifest["digest"]
     course = lambda path: [line["network_seconds"] for line in open_run(path).lines]

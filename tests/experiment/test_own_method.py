@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from compiling import quickly, unchecked, unmeasured
-from tiny import TINY, TOML, Silent, run
+from fast_compilation import skip_loss_checks, skip_measures, without_optimizations
+from tiny_experiment import TINY, TOML, RecordingListener, run_experiment
 from typer.testing import CliRunner
 
 import diamond
@@ -39,11 +39,11 @@ def picky(batch: int):
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "beside.py").write_text("HALF = 0.5\n")
     (tmp_path / "tiny.toml").write_text(TOML)
-    with quickly():
+    with without_optimizations():
         yield tmp_path
 
 
@@ -52,22 +52,22 @@ def experiment(here, algorithm, **changes):
 
 
 def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     one = experiment(here, {"name": "mine.py:make", "alpha": 0.05, "beta": 0.2})
     assert one.algorithm[0].label == "mine"
-    manifest = run(one, here / "runs" / "a")
+    manifest = run_experiment(one, here / "runs" / "a")
     assert manifest["status"] == "finished"
     assert manifest["algorithm"]["name"] == "mine.py:make"
     assert set(manifest["problem"]["sources"]) == {"../../mine.py", "../../beside.py"}
     again = load(here / "runs" / "a" / "config.toml")
     assert again.algorithm[0].options == one.algorithm[0].options
-    assert run(again, here / "b", Silent())["digest"] == manifest["digest"]
+    assert run_experiment(again, here / "b", RecordingListener())["digest"] == manifest["digest"]
     built = diamond.dsgd(0.05, diamond.schedule.scaled(0.5, 0.2), 2, None, "paper")
     assert one.algorithm[0].build().schedule_values(3) == built.schedule_values(3)
     at = again.problem.build(), here / "runs" / "a", ResumeOverrides()
     assert check_unchanged(again, *at) == []
     (here / "mine.py").write_text(MINE + "\n# another\n")
-    with pytest.raises(BadExperiment, match=r"mine\.py is not what it was"):
+    with pytest.raises(BadExperiment, match=r"mine\.py has changed"):
         check_unchanged(load(here / "runs" / "a" / "config.toml"), *at)
 
 

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import pytest
 import tomli_w
-from compiling import quickly, unchecked
+from fast_compilation import skip_loss_checks, without_optimizations
 from helpers import quad, ring
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import TINY, TOML, tiny
+from tiny_experiment import TINY, TOML, tiny
 from typer.testing import CliRunner
 
 import diamond
@@ -26,7 +26,7 @@ from diamond.experiment.folder_names import folder_name, make_unique
 from diamond.experiment.job_runner import load_and_check
 from diamond.problem import problem_validation
 from diamond.records import checkpoint
-from diamond.records.folder_reader import below, open_run
+from diamond.records.folder_reader import find_runs, open_run
 from diamond.records.folder_writer import Writer
 
 BEGUN = dict.fromkeys(("problem", "resolved", "algorithm", "network", "seed"), 0)
@@ -88,7 +88,7 @@ def test_two_shares():
 
 
 def test_check_finds_what_the_parts_have_against_one_another_too(tmp_path, monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     raw = TINY | {"network": "ring:4", "evry": 3}
     raw["algorithm"] = raw["algorithm"] | {"batch": "two"}
     (tmp_path / "tiny.toml").write_text(tomli_w.dumps(raw))
@@ -104,7 +104,7 @@ def test_a_metric_has_a_name_of_its_own():
     with pytest.raises(ValueError, match=r"a metric cannot be called 'samples'.*my_samples"):
         diamond.Problem(*parts, metrics={"samples": plain.upper})
     dsgd = diamond.dsgd(0.05, 0.2, 4, diamond.hypergradient.exact())
-    with quickly():
+    with without_optimizations():
         run = diamond.simulate(plain, ring(4), dsgd, 1)
     assert {*run.history, *run.per_agent} <= problem_validation.RESERVED_NAMES
 
@@ -115,7 +115,7 @@ def test_a_run_whose_process_is_gone_is_not_running(tmp_path):
     with Writer(path) as writer:
         writer.begin(BEGUN | {"status": "running", "resolved": {}}, "")
         assert open_run(path).manifest["status"] == "running"
-    (run,) = below(tmp_path)
+    (run,) = find_runs(tmp_path)
     assert run.manifest["status"] == "interrupted" and "resume" in run.manifest["message"]
     assert json.loads((path / "manifest.json").read_text())["status"] == "running"
 
@@ -136,7 +136,7 @@ def test_labels_do_not_lead_out_of_the_folder(tmp_path):
     names = [job.name for job in jobs.expand_jobs(tiny(algorithm=several))]
     assert names == ["evil", "etc-evil", "run", "a-b", "a-b-2"]
     dsgd = diamond.dsgd(0.05, 0.2, 4, diamond.hypergradient.exact())
-    with quickly():
+    with without_optimizations():
         found = diamond.compare(quad(), ring(4), {"../evil": dsgd}, rounds=1)
     found.save(tmp_path / "inside")
     assert [path.name for path in tmp_path.iterdir()] == ["inside"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from commands import command
 from helpers import logistic, quad
-from tiny import TOML
+from tiny_experiment import TOML
 
 import diamond
 from diamond.config.experiment_file import experiment_name, load
