@@ -53,7 +53,7 @@ coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their p
 	$(BIN)/coverage run -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --sort=cover --skip-covered
-	$(BIN)/coverage json --quiet -o - | $(BIN)/python tests/support/least_covered.py 80
+	$(BIN)/coverage json --quiet -o - | $(BIN)/python tests/support/coverage_check.py 80
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -13,15 +13,15 @@ from pathlib import Path
 # Most of the time of these tests is the compiler's: it is asked for less, where this JAX knows how,
 # and what it has compiled is kept for the next run. Set before JAX is imported, and inherited by
 # processes of the tests.
-QUICK = {
+FAST_COMPILE_FLAGS = {
     "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
-KEPT = Path(__file__).parent.parent / ".pytest_cache" / "programs"
+PROGRAM_CACHE = Path(__file__).parent.parent / ".pytest_cache" / "programs"
 
 
-def understood(flag):
+def is_known_flag(flag):
     """Whether the compiler has this flag: it ends the process over one that it does not know."""
     (library,) = find_spec("jaxlib").submodule_search_locations
     for path in Path(library).glob("libjax_common*"):
@@ -30,9 +30,9 @@ def understood(flag):
     return False
 
 
-flags = [f"--{flag}={value}" for flag, value in QUICK.items() if understood(flag)]
+flags = [f"--{flag}={value}" for flag, value in FAST_COMPILE_FLAGS.items() if is_known_flag(flag)]
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(KEPT))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(PROGRAM_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 # Two workers have two cores: products of numpy and scipy on more threads wait for each other.
 for library in ("OMP", "OPENBLAS", "MKL"):
@@ -63,22 +63,22 @@ def float32():
         yield
 
 
-MAPS = Path("/proc/self/maps")
+MEMORY_MAPS = Path("/proc/self/maps")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_programs():
     """Dropped once they are many: they hold memory maps, of which a process has 65,530."""
     yield
-    if not MAPS.exists() or MAPS.read_bytes().count(b"\n") > 45_000:
+    if not MEMORY_MAPS.exists() or MEMORY_MAPS.read_bytes().count(b"\n") > 45_000:
         jax.clear_caches()
         gc.collect()
 
 
 # Files of twenty seconds and more, the longest first: begun last, one would keep a worker alone.
-LONG = (
-    "test_docs test_methods test_step_sizes test_report_browser test_spmd test_cost test_channels "
-    "test_parts test_lower_levels test_report test_hypergradient test_hosts test_stream_runs "
+LONG_TESTS = (
+    "test_docs test_methods test_step_sizes test_report_browser test_multi_device test_cost_counter test_channels "
+    "test_parts test_lower_levels test_report test_hypergradient test_multi_host test_stream_runs "
     "test_faq test_peers_going_back test_peers_numbers test_reproduce test_gallery_runs "
     "test_theory_constants test_algorithms test_mixing_order"
 ).split()
@@ -86,5 +86,5 @@ LONG = (
 
 def pytest_collection_modifyitems(items):
     """Long files first; `--no-loadscope-reorder` leaves it so."""
-    order = {name: i for i, name in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(item.path.stem, len(LONG)))
+    order = {name: i for i, name in enumerate(LONG_TESTS)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(LONG_TESTS)))

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import cost_counter, pytrees
 from ..core.sampling import Sampling
 from ..interface.round_interface import Algorithm
-from ..interface.traffic import traffic
+from ..interface.traffic import count_traffic
 from ..metrics.evaluations import Every, next_evaluation
 from ..metrics.link_costs import LinkCosts
 from ..metrics.measures import Measures
@@ -60,7 +60,7 @@ class Driver:
             self.algorithm, [starts[seed] for seed in self.seeds]
         )
         self._charge()
-        traffic_of_round = traffic(
+        traffic_of_round = count_traffic(
             self.steps[0].algorithm, backend.objectives, *starts[self.seeds[0]], network.channels
         )
         inputs = RunInputs(problem, network, sampling, traffic_of_round)

@@ -246,7 +246,7 @@ def resolve_devices(devices: Devices) -> list[jax.Device]:
         if len(cores) < 2:
             raise ValueError(
                 "JAX shows this machine's cores as one device; set JAX_NUM_CPU_DEVICES to the "
-                "number of cores before Python starts, or say `diamond run --devices cores`"
+                "number of cores before Python starts, or use `diamond run --devices cores`"
             )
         return cores
     if isinstance(devices, str):

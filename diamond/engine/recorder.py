@@ -16,7 +16,7 @@ from ..metrics.link_costs import LinkCosts
 from ..network import Network
 from ..problem import Problem
 from ..records import best_point
-from ..records.best_point import Best
+from ..records.best_point import BestPoint
 from ..records.run import Run
 from ..records.run_inputs import describe
 from ..records.snapshot import Snapshot
@@ -51,7 +51,7 @@ class Recorder:
         self.warnings = EarlyWarnings(inputs.problem, start)
         self.entries: list[Entry] = []
         self.per_agent: list[dict[str, np.ndarray]] = []
-        self.best: Best | None = None
+        self.best: BestPoint | None = None
         self.compile_seconds = 0.0
 
     def add(
@@ -95,7 +95,7 @@ class Recorder:
         entry = self.entries[-1]
         for message in self.warnings.check_entry(entry, state, self.steps.algorithm, rounds):
             warnings.warn(message, RuntimeWarning, stacklevel=5)
-        self.best = best_point.better(self.best, entry, state.x, state.y)
+        self.best = best_point.better_point(self.best, entry, state.x, state.y)
 
     def warn_of_standstill(self, x: Any, label: str) -> None:
         """Warn of a run that has ended where it began."""
@@ -119,14 +119,14 @@ class Recorder:
 
     def snapshot(self, arrays: dict[str, Any], seconds: float) -> Snapshot:
         """Return a snapshot for resuming; its lists are shared with the recorder and grow."""
-        arrays = arrays | best_point.arrays(self.best)
+        arrays = arrays | best_point.to_arrays(self.best)
         return Snapshot(arrays, self.steps.memory, seconds, self.entries, self.per_agent)
 
     def restore(self, saved: Snapshot, state: Any) -> None:
         """Continue after the entries of `saved`; `state` gives the shapes of all agents' arrays."""
         self.entries, self.per_agent = list(saved.entries), list(saved.own)
         self.warnings.restore(self.entries)
-        self.best = best_point.restored(state.x, state.y, saved.arrays)
+        self.best = best_point.from_arrays(state.x, state.y, saved.arrays)
 
     def roll_back(self, round: int) -> None:
         """Drop the entries after `round`."""

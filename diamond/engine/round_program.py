@@ -14,7 +14,7 @@ from ..core.sampling import AGENT_AXES, ExchangeId, Sample, Sampling, draw
 from ..hardware.compiler import compile_program
 from ..hardware.memory import even_group_size, map_in_groups
 from ..interface.round_interface import Algorithm, Estimate, Message, State
-from ..interface.traffic import messages
+from ..interface.traffic import message_shapes
 from ..problem import Objectives, Rows
 from ..schedules.deferred import select_agent_values
 
@@ -57,7 +57,7 @@ def initial_progress_with_links(
     progress = initial_progress(algorithm, x, y, agents)
     if not hasattr(mixer, "start"):
         return progress
-    return progress._replace(kept=mixer.start(messages(algorithm, problem, x, y)))
+    return progress._replace(kept=mixer.start(message_shapes(algorithm, problem, x, y)))
 
 
 def first_stop(t: int, kept: Any) -> int:

@@ -7,11 +7,11 @@ from typing import Literal
 
 import jax
 
-from ..catalogue import solving
+from ..catalogue import methods_for
 from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..interface.round_interface import NETWORKS, Algorithm
-from ..interface.traffic import messages
+from ..interface.traffic import message_shapes
 from ..metrics import stopping
 from ..metrics.display import progress_display
 from ..metrics.evaluations import Every
@@ -244,7 +244,7 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
     check_network_kind(network, algorithm, problem)
     if problem.streams:  # tracing finds methods that ask for all rows
         outline = replace_deferred(specialize(algorithm, problem), lambda open: 1)
-        messages(outline, problem.objectives(algorithm.batch), *problem.start(0))
+        message_shapes(outline, problem.objectives(algorithm.batch), *problem.start(0))
 
 
 def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
@@ -267,7 +267,7 @@ def check_lower_level(problem: Problem, algorithm: Algorithm) -> None:
         description = "no lower level" if kind == "none" else f"a {kind} lower level"
         raise ValueError(
             f"the problem has {description}, which this algorithm does not solve (it solves: "
-            f"{', '.join(algorithm.lower_levels)}); those that do: {', '.join(solving(kind))}"
+            f"{', '.join(algorithm.lower_levels)}); those that do: {', '.join(methods_for(kind))}"
         )
     specialize(algorithm, problem)
 
@@ -284,5 +284,5 @@ def check_network_kind(network: Network, algorithm: Algorithm, problem: Problem)
     )
     raise ValueError(
         f"{network.name} is {network.kind}, and this algorithm needs {needs}; those that do not: "
-        f"{', '.join(solving(problem.lower_level, network.kind))}"
+        f"{', '.join(methods_for(problem.lower_level, network.kind))}"
     )

@@ -20,8 +20,8 @@ from ..peers.site_run_folder import SiteRunFolder
 from ..peers.timeouts import Timeouts
 from ..problem import Problem
 from ..records.folder_writer import Writer
-from ..records.manifest import Origin
-from ..records.write_check import room
+from ..records.manifest import RunOrigin
+from ..records.write_check import check_writable
 
 
 class ProgressListener(Protocol):
@@ -46,7 +46,7 @@ def run(
     every: int = 10,
     limits: Timeouts = Timeouts(),
     listener: ProgressListener | None = None,
-    origin: Origin | None = None,
+    origin: RunOrigin | None = None,
     config: str = "",
     listen: str | None = None,
     missing: MissingPolicy = "wait",
@@ -114,10 +114,10 @@ def run(
             f"network that the federation was founded with"
         )
 
-    room(folder, estimate_resources(agent, every, missing).disk)
+    check_writable(folder, estimate_resources(agent, every, missing).disk)
     if origin is None:
         kind = type(algorithm).__name__
-        origin = Origin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
+        origin = RunOrigin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
 
     async def work(writer: Writer) -> AgentProgress:
         async with RpcClient(site, limit(agent.largest), limits) as client:

@@ -123,7 +123,7 @@ def explain_divergence(context: ResolutionContext, algorithm: Algorithm, t: int,
     if "alpha" not in numbers:
         return (
             "the steps were learned, and shortening them did not help: are the losses smooth, and "
-            "is the lower level strongly convex in y? Give an alpha of your own to go on"
+            "is the lower level strongly convex in y? Give alpha yourself to continue"
         )
     return (
         f"beta stays below 2/L_g = {limit:.3g}, so alpha is the likely cause ({description}); "

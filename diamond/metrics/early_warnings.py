@@ -149,8 +149,8 @@ def standstill_warning(
     """Return a warning for a run whose x is still at its start, though l decreases from there.
 
     `x` is that of all agents, `start` that of each before round 0, `first_stationarity` the
-    stationarity there. A run that has made progress and then converged, or whose given schedule of alpha has ended,
-    gets no warning.
+    stationarity there. A run that has made progress and then converged, or whose given schedule of
+    alpha has ended, gets no warning.
     """
     t, slope = int(entry["round"]), entry["stationarity"]
     if (
@@ -171,7 +171,7 @@ def standstill_warning(
         return None
     cause = "its steps are" if alpha is None else f"alpha = {alpha:.3g} is"
     remedy = (
-        f"{cause} far too small; give an alpha of your own, ten times as large or more, or compare "
+        f"{cause} far too small; give alpha yourself, ten times as large or more, or compare "
         f"several with diamond tune"
     )
     if alpha == 0:

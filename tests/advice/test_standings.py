@@ -3,7 +3,7 @@
 import pytest
 
 from diamond.advice import recommendation, standings
-from diamond.catalogue import solving
+from diamond.catalogue import methods_for
 from diamond.catalogue.registry import NETWORKS
 
 
@@ -11,7 +11,7 @@ from diamond.catalogue.registry import NETWORKS
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("level", ["personal", "common", "none"])
 def test_some_that_fit_are_tried_of_every_kind(level, kind):
-    right = solving(level, kind)
+    right = methods_for(level, kind)
     for agents in (1, 5):
         tried = recommendation.tried(level, agents, kind)
         assert set(tried) <= set(right) and (tried or not right)

@@ -10,7 +10,7 @@ from helpers import (
     ESTIMATORS,
     METHODS,
     build,
-    end,
+    final_progress,
     logistic,
     quad,
     ring,
@@ -70,7 +70,7 @@ def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
 
 def test_it_runs_on_nested_trees():
     algorithm = diamond.diamond(0.2, 0.5, 0.5, 0.5, 2, hg.neumann_sum(3, 3.0))
-    state = end(logistic(), ring(3), algorithm, 6).state
+    state = final_progress(logistic(), ring(3), algorithm, 6).state
     start_x, start_y = logistic().start(0)
     for after, before in ((state.x, start_x), (state.y, start_y)):
         for one, two in zip(jax.tree.leaves(after), jax.tree.leaves(before)):
@@ -93,7 +93,7 @@ def test_every_estimator_works_in_single_precision(name, float32):
 
 def test_interact_is_exact_also_with_noisy_and_unequal_rows():
     q = quad(noise=1.0, rows=(12, 5, 1, 9))
-    state = end(q, ring(4), diamond.interact(0.1, 0.5, 7, hg.conjugate_gradient(4)), 1500).state
+    state = final_progress(q, ring(4), diamond.interact(0.1, 0.5, 7, hg.conjugate_gradient(4)), 1500).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-12)
 
 
@@ -101,7 +101,7 @@ def test_interact_takes_no_more_cg_steps_than_y_has_numbers():
     counts = [12, 5, 1, 9]
     problem = quad(noise=1.0, rows=tuple(counts))
     found, exact = (
-        end(problem, ring(4), diamond.interact(0.1, 0.5, **given), 3)
+        final_progress(problem, ring(4), diamond.interact(0.1, 0.5, **given), 3)
         for given in ({}, {"hypergradient": hg.conjugate_gradient(4)})
     )
     assert cost_counter.total(found.spent)[:, 2].tolist() == [3 * 4 * n for n in counts]  # y has 4
@@ -115,7 +115,7 @@ def test_diamond_comes_closer_with_more_rounds():
     algorithm = diamond.diamond(**steps, batch=2, hypergradient=hg.neumann(12, 1.6))
 
     def error(rounds, seed):
-        x = np.asarray(end(q, ring(4), algorithm, rounds, seed).state.x)
+        x = np.asarray(final_progress(q, ring(4), algorithm, rounds, seed).state.x)
         return np.linalg.norm(x - q.minimizer())
 
     errors = [np.mean([error(rounds, seed) for seed in range(3)]) for rounds in (50, 400, 3200)]

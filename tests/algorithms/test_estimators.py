@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import ESTIMATORS, quad, ring, steps
+from helpers import ESTIMATORS, progress_by_round, quad, ring
 
 import diamond
 from diamond.algorithms.parts.estimators import EstimatorInputs, Momentum, Plain, Recursive
@@ -66,7 +66,7 @@ def test_spider_resets_every_period_and_recurs_in_between():
 def test_without_noise_momentum_is_the_exact_gradient():
     q = quad(noise=0.0)
     algorithm = diamond.diamond(0.05, 0.2, 0.3, 0.1, 1, ESTIMATORS["exact"])
-    for progress in steps(q, ring(4), algorithm, 12)[1:]:
+    for progress in progress_by_round(q, ring(4), algorithm, 12)[1:]:
         state = progress.state
         x, y, _ = map(np.asarray, state.last[0])  # p_t and v_t belong to (x_t, y_t)
         np.testing.assert_allclose(state.p, q.surrogate(x, y), rtol=1e-11, atol=1e-12)
@@ -79,7 +79,7 @@ def test_at_frozen_iterates_the_variance_tends_to_eta_over_2_minus_eta():
     q = quad(noise=1.0)
     eta, gamma, rounds, skip = 0.5, 0.2, 2500, 50
     algorithm = diamond.diamond(0.0, 0.0, eta, gamma, 1, ESTIMATORS["exact"])
-    found = steps(q, ring(4), algorithm, rounds, seed=1)[skip:]
+    found = progress_by_round(q, ring(4), algorithm, rounds, seed=1)[skip:]
     p, v = (np.stack([getattr(s.state, name) for s in found]) for name in ("p", "v"))
     assert not np.asarray(found[-1].state.x).any() and not np.asarray(found[-1].state.y).any()
     zero = np.zeros((4, 4))

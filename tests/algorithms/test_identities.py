@@ -14,14 +14,14 @@ from helpers import (
     LOWER,
     TRACKED,
     build,
-    end,
+    final_progress,
     flat,
     logistic,
+    progress_by_round,
     quad,
     ring,
     same_bits,
     sample_of,
-    steps,
 )
 
 import diamond
@@ -47,8 +47,8 @@ def trace(name, network="ring"):
         "average": from_graph(nx.complete_graph(4), np.full((4, 4), 0.25)),
     }
     algorithm = build(name, hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
-    stepped = steps(quad(), networks[network], algorithm, ROUNDS)
-    at_once = end(quad(), networks[network], algorithm, ROUNDS)
+    stepped = progress_by_round(quad(), networks[network], algorithm, ROUNDS)
+    at_once = final_progress(quad(), networks[network], algorithm, ROUNDS)
     assert same_bits(stepped[-1], at_once)  # state and counters; also tested by name below
     return [s.state for s in stepped]
 
@@ -145,7 +145,7 @@ def test_diamond_is_the_loop_written_by_hand(agents):
     q = quad(agents=agents)
     network = diamond.network.path(agents)
     algorithm = build("diamond", hypergradient=ESTIMATORS["neumann"], **STEPS)
-    found = end(q, network, algorithm, ROUNDS, seed=7).state
+    found = final_progress(q, network, algorithm, ROUNDS, seed=7).state
     x, y, u = by_hand(q, network.matrix, ROUNDS)
     np.testing.assert_allclose(found.x, x, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(found.y, y, rtol=1e-12, atol=1e-13)
@@ -162,27 +162,27 @@ def test_m_sgd_is_diamond_without_tracking():
 def test_on_one_agent_m_sgd_is_diamond():
     q, alone = quad(agents=1), diamond.network.path(1)
     options = dict(hypergradient=ESTIMATORS["neumann"], **STEPS)
-    one, two = (end(q, alone, build(name, **options), ROUNDS) for name in ("m_sgd", "diamond"))
+    one, two = (final_progress(q, alone, build(name, **options), ROUNDS) for name in ("m_sgd", "diamond"))
     np.testing.assert_allclose(one.state.x, two.state.x, rtol=1e-12)
     np.testing.assert_allclose(one.state.y, two.state.y, rtol=1e-12)
 
 
 def test_gt_sgd_is_diamond_with_all_weight_on_the_present():
     algorithm = diamond.diamond(ALPHA, BETA, 1.0, 1.0, BATCH, ESTIMATORS["neumann_sum"])
-    found = end(quad(), ring(4), algorithm, ROUNDS).state
+    found = final_progress(quad(), ring(4), algorithm, ROUNDS).state
     wanted = trace("gt_sgd")[-1]
     assert same_bits((found.x, found.y, found.p, found.u), (wanted.x, wanted.y, wanted.p, wanted.u))
 
 
 def test_dsgd_is_m_sgd_with_all_weight_on_the_present():
     algorithm = diamond.m_sgd(ALPHA, BETA, 1.0, 1.0, BATCH, ESTIMATORS["neumann_sum"])
-    found = end(quad(), ring(4), algorithm, ROUNDS).state
+    found = final_progress(quad(), ring(4), algorithm, ROUNDS).state
     assert same_bits((found.x, found.y), trace("dsgd")[-1][:2])
 
 
 def test_svr_interact_with_period_1_is_interact():
     options = STEPS | {"period": 1, "hypergradient": ESTIMATORS["neumann_sum"]}
-    found = end(quad(), ring(4), build("svr_interact", **options), ROUNDS).state
+    found = final_progress(quad(), ring(4), build("svr_interact", **options), ROUNDS).state
     wanted = trace("interact")[-1]
     for name in ("x", "y", "p", "u"):
         np.testing.assert_allclose(
@@ -203,7 +203,7 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
     """On a curved problem: on the quadratic, sampled differences are exact and resets idle."""
     problem, network = logistic(), ring(3)
     options = STEPS | {"period": 100, "hypergradient": hypergradient.neumann_sum(3, 3.0)}
-    spider = steps(problem, network, build("svr_interact", **options), ROUNDS)
+    spider = progress_by_round(problem, network, build("svr_interact", **options), ROUNDS)
     momentum = build("diamond", **options | {"eta": 0.0, "gamma": 0.0})
     momentum = resolve(momentum, ResolutionContext(problem, None, BATCH, 0)).algorithm
     fixed = momentum, problem.objectives(BATCH), mixer(network), key(0)
@@ -212,15 +212,15 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
         one, two = flat(getattr(found.state, name)), flat(getattr(spider[-1].state, name))
         np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-12)
     resets = build("svr_interact", **options | {"period": 3})
-    other = end(problem, network, resets, ROUNDS).state
+    other = final_progress(problem, network, resets, ROUNDS).state
     assert np.abs(flat(other.x) - flat(spider[-1].state.x)).max() > 1e-5
 
 
 def test_interact_is_diamond_on_full_batches_with_all_weight_on_the_present():
     algorithm = diamond.diamond(ALPHA, BETA, 1.0, 1.0, 12, ESTIMATORS["exact"])
-    found = end(quad(), ring(4), algorithm, ROUNDS).state
+    found = final_progress(quad(), ring(4), algorithm, ROUNDS).state
     full = diamond.interact(ALPHA, BETA, hypergradient=ESTIMATORS["exact"])
-    wanted = end(quad(), ring(4), full, ROUNDS).state
+    wanted = final_progress(quad(), ring(4), full, ROUNDS).state
     for name in ("x", "y", "u"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-11)
 
@@ -235,8 +235,8 @@ def test_renaming_the_agents_renames_the_result():
     renamed.add_nodes_from(range(4))
     renamed.add_edges_from((place[a], place[b]) for a, b in graph.edges)
     algorithm = build("interact", hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
-    one = end(q, from_graph(graph, "metropolis"), algorithm, ROUNDS).state
-    two = end(moved, from_graph(renamed, "metropolis"), algorithm, ROUNDS).state
+    one = final_progress(q, from_graph(graph, "metropolis"), algorithm, ROUNDS).state
+    two = final_progress(moved, from_graph(renamed, "metropolis"), algorithm, ROUNDS).state
     for name in ("x", "y", "p", "u"):
         a, b = np.asarray(getattr(one, name)), np.asarray(getattr(two, name))
         np.testing.assert_allclose(a[order], b, rtol=1e-12, atol=1e-13)

@@ -2,8 +2,8 @@
 
 import jax
 import numpy as np
-from compiling import unmeasured
-from helpers import agent_of, end, logistic, quad, ring, sample_of
+from fast_compilation import skip_measures
+from helpers import agent_of, final_progress, logistic, quad, ring, sample_of
 
 import diamond
 from diamond import hypergradient as hg
@@ -41,7 +41,7 @@ def test_one_agent_is_the_loop_written_by_hand():
             w = add(new[2], 1 - gamma, add(w, -1, back[2]))
         last = x, y, z
         x, y, z = add(x, -alpha, p), add(y, -beta, v), add(z, -delta, w)
-    state = end(problem, ONE, algorithm, rounds).state
+    state = final_progress(problem, ONE, algorithm, rounds).state
     for found, wanted in ((state.x, x), (state.y, y), (state.z, z)):
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted)):
             np.testing.assert_allclose(a[0], b, rtol=1e-12, atol=1e-13)
@@ -49,7 +49,7 @@ def test_one_agent_is_the_loop_written_by_hand():
 
 def test_z_becomes_the_solution_and_x_the_minimizer():
     q = quad(noise=0.0)
-    state = end(q, ring(4), diamond.k_free(0.1, 0.5, 0.5, 0.5, batch=3), 1500).state
+    state = final_progress(q, ring(4), diamond.k_free(0.1, 0.5, 0.5, 0.5, batch=3), 1500).state
     best = q.minimizer()
     np.testing.assert_allclose(state.x, np.tile(best, (4, 1)), atol=1e-9)
     y = q.lower_solution(best)
@@ -58,7 +58,7 @@ def test_z_becomes_the_solution_and_x_the_minimizer():
 
 
 def test_it_costs_three_batches_a_round_whatever_the_conditioning(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     q = quad(noise=0.5)
     run = diamond.simulate(q, ring(4), diamond.k_free(0.05, 0.2, 0.3, 0.3, batch=4), 10, every=10)
     assert run.costs["samples"].tolist() == [10 * 3 * 4] * 4

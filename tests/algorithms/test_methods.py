@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from helpers import METHODS, TRACKED, build, end, logistic, quad, ring, same_bits
+from helpers import METHODS, TRACKED, build, final_progress, logistic, quad, ring, same_bits
 
 import diamond
 from diamond import algorithms, catalogue
@@ -61,7 +61,7 @@ def problem(name, **options):
 def error(name, network, options=(), rounds=ROUNDS, **about):
     """How far x ends from the solution, relative to it; the largest over the agents."""
     q = problem(name, **about)
-    state = end(q, network, made(name, **dict(options)), rounds).state
+    state = final_progress(q, network, made(name, **dict(options)), rounds).state
     return np.abs(np.asarray(state.x) - q.minimizer()).max() / np.abs(q.minimizer()).max()
 
 
@@ -78,7 +78,7 @@ def test_it_reaches_the_solution_of_agents_that_differ(name):
 def test_tracked_algorithms_reach_the_minimizer_to_the_last_digits(name):
     """Without noise, at constant steps, in spite of the agents' differences."""
     q, larger = problem(name), dict(alpha=0.1, beta=0.5)
-    state = end(q, NETWORKS["ring"], made(name, **larger), ROUNDS).state
+    state = final_progress(q, NETWORKS["ring"], made(name, **larger), ROUNDS).state
     best = q.minimizer()
     assert np.linalg.norm(best) > 0.3  # not where it started
     np.testing.assert_allclose(state.x, np.tile(best, (6, 1)), atol=1e-12)
@@ -128,7 +128,7 @@ def alike(lower_level):
 def among_alike(name):
     """Its error where all agents are alike: the same program, whatever the rows."""
     known, q = alike(level(name))
-    x = np.asarray(end(known, NETWORKS["ring"], made(name), ROUNDS).state.x)
+    x = np.asarray(final_progress(known, NETWORKS["ring"], made(name), ROUNDS).state.x)
     return np.abs(x - q.minimizer()).max() / np.abs(q.minimizer()).max()
 
 
@@ -163,7 +163,7 @@ def test_state_and_messages_keep_tree_shape_and_type(name):
 @pytest.mark.parametrize("lower_level", ["personal", "common", "none"])
 def test_the_wrong_lower_level_is_refused_with_the_names_of_those_that_solve_it(lower_level):
     known, network = quad(lower_level=lower_level), ring(4)
-    right = catalogue.solving(lower_level)
+    right = catalogue.methods_for(lower_level)
     assert len(right) >= 10
     for name, make in METHODS.items():
         if name in right:

@@ -5,8 +5,18 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 import pytest
-from compiling import diverge_unexplained, unmeasured
-from helpers import ALGORITHMS, ESTIMATORS, TRACKED, build, end, flat, quad, ring, steps
+from fast_compilation import skip_divergence_diagnosis, skip_measures
+from helpers import (
+    ALGORITHMS,
+    ESTIMATORS,
+    TRACKED,
+    build,
+    final_progress,
+    flat,
+    progress_by_round,
+    quad,
+    ring,
+)
 
 import diamond
 from diamond.network import from_graph
@@ -21,7 +31,7 @@ def test_adapt_then_combine_written_out(name):
     """x_{t+1} = M (x_t - alpha u_t) with u_t = M u_{t-1} + p_t - p_{t-1}, from the p of the run."""
     network = diamond.network.path(4, "metropolis")
     algorithm = build(name, hypergradient=ESTIMATORS["neumann_sum"], order="atc", **STEPS)
-    states = [s.state for s in steps(quad(), network, algorithm, 6)]
+    states = [s.state for s in progress_by_round(quad(), network, algorithm, 6)]
     u, old = np.zeros_like(states[0].x), np.zeros_like(states[0].x)
     for now, after in pairwise(states):
         u = network.matrix @ u + after.p - old
@@ -35,7 +45,7 @@ def test_without_tracking_the_step_along_p_is_mixed():
     algorithm = build("dsgd", hypergradient=ESTIMATORS["neumann_sum"], order="atc", **STEPS)
     early = build("dsgd", hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
     average = from_graph(nx.complete_graph(4), np.full((4, 4), 0.25))
-    late, first = (end(quad(), average, a, 1).state for a in (algorithm, early))
+    late, first = (final_progress(quad(), average, a, 1).state for a in (algorithm, early))
     np.testing.assert_allclose(late.x, np.broadcast_to(np.mean(first.x, 0), (4, 3)), atol=1e-14)
     assert np.ptp(first.x, axis=0).min() > 1e-4
 
@@ -45,7 +55,7 @@ def test_one_agent_does_not_see_the_order(name):
     problem = quad(agents=1)
     given = dict(hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
     paper, late = (
-        end(problem, ring(1), build(name, order=order, **given), 8).state
+        final_progress(problem, ring(1), build(name, order=order, **given), 8).state
         for order in ("paper", "atc")
     )
     np.testing.assert_allclose(late.x, paper.x, atol=1e-13)
@@ -65,7 +75,7 @@ def stable(order, alpha):
 
 
 def test_both_orders_end_at_the_minimizer_and_the_later_one_takes_larger_steps(monkeypatch):
-    diverge_unexplained(monkeypatch)
+    skip_divergence_diagnosis(monkeypatch)
     ladder = 0.02 * 2.0 ** np.arange(8)[::-1]
     largest = {
         order: next(alpha for alpha in ladder if stable(order, alpha)) for order in ("paper", "atc")
@@ -74,7 +84,7 @@ def test_both_orders_end_at_the_minimizer_and_the_later_one_takes_larger_steps(m
 
 
 def test_the_traffic_is_the_same(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     sent = [
         diamond.simulate(
             quad(),

@@ -5,8 +5,8 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import pytest
-from compiling import unmeasured
-from helpers import end, quad, ring, same_bits, steps
+from fast_compilation import skip_measures
+from helpers import final_progress, progress_by_round, quad, ring, same_bits
 
 import diamond
 from diamond import hypergradient as hg
@@ -47,7 +47,7 @@ def test_corrections_are_their_two_step_forms(name, mixing):
     q = quad(lower_level="none", noise=0.0)
     network = ring(4, mixing)  # by Metropolis M has the eigenvalue -1/3
     method = getattr(diamond, name)(ALPHA, batch=2)
-    found = steps(q, network, method, ROUNDS)
+    found = progress_by_round(q, network, method, ROUNDS)
     for progress, x in zip(found, two_step(q, network.matrix, ROUNDS, name), strict=True):
         np.testing.assert_allclose(progress.state.x, x, atol=1e-13)
 
@@ -70,14 +70,14 @@ def test_single_level_tracking_is_the_loop_written_by_hand(name):
     q = quad(lower_level="none", noise=0.0, rows=2)
     given = {"batch": 2} if name != "interact" else {}
     weights = {"eta": 0.3} if name == "gt_storm" else {}
-    found = end(q, ring(4), getattr(diamond, name)(ALPHA, order="atc", **given, **weights), 9)
+    found = final_progress(q, ring(4), getattr(diamond, name)(ALPHA, order="atc", **given, **weights), 9)
     np.testing.assert_allclose(found.state.x, by_hand(q, ring(4).matrix, 9), atol=1e-13)
 
 
 def test_duals_add_up_to_nothing():
     q = quad(lower_level="none")
     for name in ("extra", "exact_diffusion"):
-        for progress in steps(q, ring(4), getattr(diamond, name)(ALPHA, batch=2), 6)[1:]:
+        for progress in progress_by_round(q, ring(4), getattr(diamond, name)(ALPHA, batch=2), 6)[1:]:
             np.testing.assert_allclose(np.sum(progress.state.memory.x, 0), 0, atol=1e-14)
         assert np.abs(progress.state.memory.x).max() > 1e-3
 
@@ -86,7 +86,7 @@ def test_duals_add_up_to_nothing():
 def test_single_precision_does_not_drift(name, float32):
     """What all agents have in common is in no difference, so it is never rounded away."""
     q = quad(lower_level="none", noise=0.0, rows=2)
-    x = end(q, ring(4), getattr(diamond, name)(0.3, batch=2), 100_000).state.x
+    x = final_progress(q, ring(4), getattr(diamond, name)(0.3, batch=2), 100_000).state.x
     assert x.dtype == np.float32
     assert np.abs(np.asarray(x) - q.minimizer()).max() < 1e-5
 
@@ -145,9 +145,9 @@ def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
     whole = diamond.extra(ALPHA, batch=2)
     half = replace(whole, x=replace(whole.x, communication=communication.extra(lazy=True)))
     apart = lambda x: np.abs(np.asarray(x) - np.mean(x, 0)).max()
-    fast, slow = (end(q, network, method, 40).state.x for method in (whole, half))
+    fast, slow = (final_progress(q, network, method, 40).state.x for method in (whole, half))
     assert apart(fast) < 0.25 * apart(slow)
-    x = end(q, network, whole, 3000).state.x
+    x = final_progress(q, network, whole, 3000).state.x
     np.testing.assert_allclose(x, np.tile(q.minimizer(), (6, 1)), atol=1e-9)
 
 
@@ -157,7 +157,7 @@ STEPS = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
 def test_sparkle_with_local_y_and_z_is_lopa():
     composed = diamond.compose("carried", "average", x="gt", y="local", **STEPS)
     assert composed == diamond.lopa(**STEPS, order="atc")
-    one, two = (end(quad(), ring(4), m, 5) for m in (composed, diamond.lopa(**STEPS)))
+    one, two = (final_progress(quad(), ring(4), m, 5) for m in (composed, diamond.lopa(**STEPS)))
     assert not same_bits(one.state.x, two.state.x)  # which mixes before the step
 
 
@@ -181,7 +181,7 @@ def test_composed_methods_are_those_of_the_catalogue():
 def test_all_nine_pairs_of_corrections_reach_the_common_solution(x, yz):
     q = quad(noise=0.0, rows=2, lower_level="common")
     method = diamond.sparkle(0.05, 0.2, 0.2, 0.5, x=x, yz=yz, batch=2)
-    state = end(q, ring(4), method, 3000).state
+    state = final_progress(q, ring(4), method, 3000).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-9)
     np.testing.assert_allclose(state.y, q.lower_solution(q.minimizer()), atol=1e-9)
 
@@ -190,7 +190,7 @@ def test_differences_of_gradients_stand_for_both_products():
     """D-SOBA-FO is D-SOBA where g is quadratic, but for rounding; and makes no products."""
     problem = quad(lower_level="common")
     given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
-    one, two = (end(problem, ring(4), diamond.d_soba(**given, first_order=f), 8) for f in (0, 1))
+    one, two = (final_progress(problem, ring(4), diamond.d_soba(**given, first_order=f), 8) for f in (0, 1))
     np.testing.assert_allclose(one.state.x, two.state.x, atol=1e-9)
     np.testing.assert_allclose(one.state.z, two.state.z, atol=1e-9)
     assert np.abs(two.state.z).min() > 1e-3
@@ -202,7 +202,7 @@ def test_one_after_another_the_later_sees_the_earlier():
     q = quad(noise=0.0, rows=2, lower_level="common")
     given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=1.0, batch=2)
     at_once, in_turn = (
-        steps(q, ring(4), diamond.sparkle(**given, plan=plan), 2) for plan in ("xyz", "y z x")
+        progress_by_round(q, ring(4), diamond.sparkle(**given, plan=plan), 2) for plan in ("xyz", "y z x")
     )
     assert same_bits(at_once[1].state.y, in_turn[1].state.y)  # y comes first
     f_y = lambda y: y - q.a  # at x = 0
@@ -251,7 +251,7 @@ def test_a_table_needs_blocks_that_divide_the_rows():
 def test_a_table_takes_the_noise_away():
     """SAGA ends where the full gradient does, a mini-batch does not."""
     q = quad(lower_level="none", noise=1.0)
-    error = lambda method: np.abs(end(q, ring(4), method, 800).state.x - q.minimizer()).max()
+    error = lambda method: np.abs(final_progress(q, ring(4), method, 800).state.x - q.minimizer()).max()
     assert error(diamond.gt_saga(0.1, batch=3)) < 1e-9 < 1e-2 < error(diamond.gt_sgd(0.1, batch=3))
 
 
@@ -264,7 +264,7 @@ def test_momentum_leaves_less_noise_than_a_mini_batch():
     best = q.lower_solution(q.minimizer())
 
     def error(method):
-        ends = [end(q, ring(4), method, 3000, seed).state.y for seed in range(4)]
+        ends = [final_progress(q, ring(4), method, 3000, seed).state.y for seed in range(4)]
         return np.mean([np.sum((np.asarray(y) - best) ** 2) for y in ends])
 
     assert error(averaged) < 0.5 * error(plain)
@@ -293,7 +293,7 @@ def metric(q, x, y):
 )
 def test_steps_that_choose_themselves_make_progress_unattended(method, lower_level, monkeypatch):
     """One of each rule: common and agreed upon, inner loops, averages, no lower level, matrices."""
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     q = quad(lower_level=lower_level, rows=16, noise=0.3)
     run = diamond.simulate(q, ring(4), method, 150, every=150)
     x, mean = np.asarray(run.x), np.asarray(run.x).mean(0)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import end, quad, ring, same_bits
+from helpers import final_progress, quad, ring, same_bits
 
 import diamond
 from diamond import hypergradient as hg
@@ -47,7 +47,7 @@ def test_places_of_learned_numbers_are_found_and_filled():
 
 def test_the_largest_curvature_is_learned_and_steps_stay_below_its_limit():
     """quad has L = 1.5 at every agent, and mu = 0.5."""
-    state = end(quad(noise=0.0), ring(4), maker("solve")(batch=12), 60).state
+    state = final_progress(quad(noise=0.0), ring(4), maker("solve")(batch=12), 60).state
     np.testing.assert_allclose(state.curvature.largest, 1.5, rtol=0.05)
     assert np.all(state.curvature.lag <= MARGIN * 3.01) and np.all(state.curvature.lag >= MARGIN)
 
@@ -55,7 +55,7 @@ def test_the_largest_curvature_is_learned_and_steps_stay_below_its_limit():
 def test_a_warm_start_carries_the_solution_of_the_linear_system():
     given = quad(noise=0.0)
     method = diamond.gt_sgd(alpha=1e-9, batch=12)  # x stays, y and z settle
-    state = end(given, ring(4), method, 200).state
+    state = final_progress(given, ring(4), method, 200).state
     objectives = given.objectives(12)
     for i in range(4):
         own = objectives.for_agent(i)
@@ -100,7 +100,7 @@ def test_what_travels_with_x_is_a_few_scalars_and_a_sketch_where_x_is_not_tracke
 
 
 def test_agents_come_to_the_same_step():
-    state = end(quad(noise=0.1), ring(4), diamond.dsgd(batch=4), 80).state
+    state = final_progress(quad(noise=0.1), ring(4), diamond.dsgd(batch=4), 80).state
     alpha = np.asarray(state.step.scalars.alpha)
     assert alpha.max() < 1.3 * alpha.min()
 
@@ -115,7 +115,7 @@ def test_steps_do_not_depend_on_units(name):
     other.lower = lambda x, y, rows: g(x / scale, y, rows)
     other.init = lambda key: (scale * start(key)[0], start(key)[1])
     batch = {} if name == "itd" else {"batch": 3}
-    one, two = (end(given, ring(4), make(**batch), 12).state.x for given in (problem, other))
+    one, two = (final_progress(given, ring(4), make(**batch), 12).state.x for given in (problem, other))
     np.testing.assert_allclose(one, two / scale, rtol=1e-6, atol=1e-9)
 
 

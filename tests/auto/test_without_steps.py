@@ -5,9 +5,9 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import losses_only, quickly, unmeasured
-from hard import first_and_lowest, grouped, shifted
+from fast_compilation import measure_losses_only, skip_measures, without_optimizations
 from helpers import ESTIMATORS, build, flat, logistic, quad, ring, same_bits
+from ill_conditioned_problems import first_and_lowest, grouped, shifted
 
 import diamond
 from diamond.algorithms.solve import solve
@@ -20,7 +20,7 @@ SUM = diamond.hypergradient.neumann_sum(4)
 
 @pytest.fixture(autouse=True)
 def compiled_quickly():
-    with quickly():
+    with without_optimizations():
         yield
 
 
@@ -62,7 +62,7 @@ def scaled(f, g):
 
 
 def test_the_scale_of_the_losses_changes_nothing(monkeypatch, f=1e3, g=1e-3):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     algorithm = diamond.diamond(batch=4, hypergradient=SUM)
     plain, other = (
         diamond.simulate(problem, ring(3), algorithm, 30, every=30)
@@ -83,7 +83,7 @@ def test_the_bits_are_the_same_whatever_the_chunks():
 
 
 def test_side_by_side_runs_learn_the_same_numbers(monkeypatch):
-    losses_only(monkeypatch)
+    measure_losses_only(monkeypatch)
     monkeypatch.setattr("diamond.engine.many_runs.LANES", 2)
     algorithm = diamond.diamond(batch=4, hypergradient=SUM)
     (batched,) = simulate_many(logistic(), ring(3), [(algorithm, 3)], 30, 30, batched=True)
@@ -101,7 +101,7 @@ def apart(spread=10.0, agents=3):
 
 
 def test_every_agent_has_its_own_lower_step(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     problem = apart()
     run, common = (
         diamond.simulate(problem, ring(3), diamond.diamond(batch=12, **given), 20, every=20)
@@ -150,7 +150,7 @@ def shrinking(rounds, every):
 
 
 def test_a_run_that_diverges_may_go_back_and_shrink_its_steps(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     run, messages = shrinking(220, 50)
     other, _ = shrinking(220, 220)
     assert np.isfinite(flat(run.x)).all() and run.rounds == 220
@@ -167,7 +167,7 @@ def test_a_run_that_diverges_may_go_back_and_shrink_its_steps(monkeypatch):
 
 
 def test_it_gives_up_in_the_end(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     hopeless = diamond.gt_sgd(0.2, 1e9, batch=4, hypergradient=ESTIMATORS["exact"])
     with pytest.warns(RuntimeWarning, match="back to round"), pytest.raises(diamond.Diverged):
         diamond.simulate(quad(), ring(4), hopeless, 300, on_divergence="shrink")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "benchopt"
 ROWS, INNER, OUTER, STEP, RATIO = 6, 3, 2, 0.2, 2.0
@@ -65,7 +65,7 @@ def soba(data, rounds):
 
 def test_it_is_the_same_method_with_the_same_steps():
     given, data = objective()
-    with quickly():
+    with without_optimizations():
         problem, method = ADAPTER.problem(**given), ADAPTER.method("soba", ROWS, STEP, RATIO)
         run = ADAPTER.Rounds(problem, method, 1, shrinks=False)
         run.advance(4)
@@ -89,7 +89,7 @@ def test_the_solver_of_benchopt_runs(monkeypatch):
     )
     given, data = objective()
     turns = iter([True, False])
-    with quickly():
+    with without_optimizations():
         solver.set_objective(**given)
         solver.run(lambda: next(turns))
     found, wanted = solver.get_result(), soba(data, 7)

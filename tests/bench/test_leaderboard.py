@@ -13,13 +13,13 @@ FINDINGS = BOARD["findings"]
 
 
 def test_the_page_shows_what_was_kept():
-    text = (ROOT / "docs" / "benchmark.md").read_text()
+    text = (ROOT / "docs" / "results" / "benchmark.md").read_text()
     assert "<!-- table common calls -->" in text
     assert BOARD["tables"](text) == text
 
 
 def test_a_best_in_bold_is_the_smallest_of_its_case():
-    kept = BOARD["load"](ROOT / "docs" / "benchmark" / "common.json")
+    kept = BOARD["load"](ROOT / "docs" / "results" / "benchmark" / "common.json")
     rows = [row for row in kept["costs"]["tuned"] if row["case"] == "common-noisy"]
     least = min(rows, key=lambda row: row["calls"])
     assert np.isfinite(least["calls"]) and least["reached"] > least["seeds"] / 2
@@ -66,7 +66,7 @@ def test_advice_follows_the_standings_of_what_is_kept():
 
 def costs(suite, cost="calls", kind="tuned"):
     """Of every method, its costs by case, by the few lines that a reader would write."""
-    rows = BOARD["load"](ROOT / "docs" / "benchmark" / f"{suite}.json")["costs"][kind]
+    rows = BOARD["load"](ROOT / "docs" / "results" / "benchmark" / f"{suite}.json")["costs"][kind]
     return {m: {r["case"]: r[cost] for r in rows if r["method"] == m} for m in method_names(rows)}
 
 
@@ -163,7 +163,7 @@ def test_claims_on_one_agent():
 
 
 def test_claims_on_steps_that_are_too_bold():
-    failures = BOARD["load"](ROOT / "docs" / "benchmark" / "personal.json")["failures"]
+    failures = BOARD["load"](ROOT / "docs" / "results" / "benchmark" / "personal.json")["failures"]
     bold = ("diamond", "gt_sgd", "dsgd", "m_sgd", "exact_diffusion")
     found = {
         f["method"]: f["diverged"] for f in failures if (f["case"], f["kind"]) == ("ridge", "tuned")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 
 from diamond import bench, catalogue, gallery, network
 from diamond.bench import cases, run_suite, suites, tunable_values
@@ -28,7 +28,7 @@ def played(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
     (folder / "mine.toml").write_text(TOML)
     found = bench.suite(str(folder / "mine.toml"), methods=("dsgd",))
-    with quickly():
+    with without_optimizations():
         return found, run_suite.run_suite(found, folder / "mine"), folder / "mine"
 
 
@@ -99,7 +99,7 @@ def test_methods_meet_the_cases_that_they_solve():
     assert left == {(name, "gossip_dsbo") for name in cleaning}  # g_yy of y as large as there
     met = {case.name: {m for other, m in links.pairs if other is case} for case in links.cases}
     assert "push_diging" in met["links-one-way"] and "k_free" in met["links-perfect"]
-    right = set(catalogue.solving("personal", "balanced"))
+    right = set(catalogue.methods_for("personal", "balanced"))
     assert met["links-one-way"] == right & set(links.methods)
     assert all(set(suite.methods) <= set(catalogue.names()) for suite in bench.SUITES.values())
 
@@ -142,7 +142,7 @@ def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
 
 def test_one_agent_alone_is_tuned_too():
     problem = gallery.quadratic(agents=1, upper=2, lower=2, rows=6)
-    with quickly():
+    with without_optimizations():
         known = tunable_values.tunable("diamond", problem, network.complete(1), 2, suites.TUNING)
     chain = known.fixed["hypergradient"].solve
     assert chain.terms >= 1 and float(chain.lipschitz) >= 1  # L of this quadratic

@@ -4,7 +4,7 @@ import re
 
 import jax
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from pages import PAGES, ROOT, blocks, play, verbs
 
 from diamond.hardware import compilation_cache as cache
@@ -26,8 +26,8 @@ def here(tmp_path, monkeypatch, float32, compiled_once):
     """In an empty folder, nothing kept in the user's cache; its files can be imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(cache, "compile_cache", lambda: None)
-    with quickly():
+    monkeypatch.setattr(cache, "enable_compile_cache", lambda: None)
+    with without_optimizations():
         yield tmp_path
 
 

@@ -8,18 +8,18 @@ import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from pages import ENV, ROOT, quotes
-from tiny import TINY, TOML, tiny
+from tiny_experiment import TINY, TOML, tiny
 from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.config.experiment_file import read
+from diamond.config.experiment_file import validate
 from diamond.gallery import meta_learning, quadratic
 from diamond.hardware import compilation_cache
 from diamond.records.folder_writer import Writer
-from diamond.records.manifest import versions
+from diamond.records.manifest import package_versions
 
 ENTRIES = re.findall(
     r"^## (.*?)\n\n```text\n(.*?)^```", (ROOT / "docs/faq.md").read_text(), re.M | re.S
@@ -128,9 +128,9 @@ def interrupted(here, experiment, **manifest):
     """The folder of a run that was begun."""
     path = here / "runs" / experiment.name
     with Writer(path) as writer:
-        (path / "config.toml").write_text(experiment.toml(path))
+        (path / "config.toml").write_text(experiment.to_toml(path))
         rest = dict.fromkeys(("resolved", "algorithm", "network", "seed"), 0)
-        writer.manifest(status="interrupted", versions=versions(), **rest, **manifest)
+        writer.manifest(status="interrupted", versions=package_versions(), **rest, **manifest)
     return path
 
 
@@ -146,7 +146,7 @@ def changed(here):
     )
     (here / "mine.py").write_text(source)
     before = hashlib.sha256(b"# as it was\n" + source.encode()).hexdigest()
-    experiment = read(TINY | {"name": "own", "problem": "mine.py:make"}, here, "own.toml")
+    experiment = validate(TINY | {"name": "own", "problem": "mine.py:make"}, here, "own.toml")
     interrupted(here, experiment, problem={"sources": {"../../mine.py": before}})
     command("resume", "runs/own")
 
@@ -217,9 +217,9 @@ def test_every_message_has_its_provocation():
 @pytest.mark.parametrize("heading, message", ENTRIES, ids=[heading for heading, _ in ENTRIES])
 def test_the_message_is_what_is_said(heading, message, tmp_path, monkeypatch, float32):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     provoke = PROVOKED[heading]
     given = (tmp_path,) if provoke.__code__.co_argcount else ()
-    with quickly(), pytest.raises((Exception, Warning)) as found:
+    with without_optimizations(), pytest.raises((Exception, Warning)) as found:
         provoke(*given)
     assert quotes(message, str(found.value)), str(found.value)

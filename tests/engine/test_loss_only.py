@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import quad, ring
 
 import diamond
@@ -19,7 +19,7 @@ def test_it_is_what_simulate_measures(steps):
     made = quad()
     alpha, beta = steps
     given = made, ring(4), [(diamond.gt_sgd(alpha, beta, batch=4), 1)], 20, MARKS
-    with quickly():
+    with without_optimizations():
         (light,), (whole,) = simulate_many(*given, measure="loss"), simulate_many(*given)
     assert light.diverged is whole.diverged is None
     assert light.history["round"].tolist() == [0, *MARKS, 20] == whole.history["round"].tolist()
@@ -31,7 +31,7 @@ def test_it_is_what_simulate_measures(steps):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # that it is about to
 def test_one_that_diverges_ends_there():
     given = quad(), ring(4), [(diamond.gt_sgd(1e9, 0.2, batch=4), 1)], 20, MARKS
-    with quickly():
+    with without_optimizations():
         (light,), (whole,) = simulate_many(*given, measure="loss"), simulate_many(*given)
     assert light.diverged is not None and whole.diverged is not None
     assert abs(light.diverged - whole.diverged) <= 12

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import ESTIMATORS, build, end, quad, ring, same_bits
+from helpers import ESTIMATORS, build, final_progress, quad, ring, same_bits
 
 import diamond
 from diamond import Diverged
@@ -139,9 +139,9 @@ def test_divergence_keeps_the_last_good_state(diverged):
     assert run.rounds == error.round > 50
     for leaf in jax.tree.leaves((run.x, run.y)):
         assert np.isfinite(leaf).all()
-    assert same_bits(run.state, end(problem, ring(4), algorithm, error.round).state)
+    assert same_bits(run.state, final_progress(problem, ring(4), algorithm, error.round).state)
     with pytest.raises(AssertionError):  # one round more is not finite
-        end(problem, ring(4), algorithm, error.round + 1)
+        final_progress(problem, ring(4), algorithm, error.round + 1)
     assert run.history["round"][-1] <= error.round and run.history["round"][-1] % 50 == 0
 
 

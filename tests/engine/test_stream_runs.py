@@ -1,9 +1,9 @@
 """Runs on streams: the same draws in every runtime, after every restart, and all counted."""
 
 import numpy as np
-from compiling import quickly
-from helpers import end, flat, ring, same_bits
-from streaming import AGENTS, endless, upper_loss
+from fast_compilation import without_optimizations
+from helpers import final_progress, flat, ring, same_bits
+from ridge_streams import AGENTS, stream_problem, upper_loss
 
 import diamond
 from diamond import hypergradient as hg
@@ -21,8 +21,8 @@ METHOD = diamond.diamond(**GIVEN, hypergradient=hg.neumann(3, 8.0))
 
 
 def run(**options):
-    with quickly():
-        return diamond.simulate(endless(), NETWORK, METHOD, ROUNDS, every=6, **options)
+    with without_optimizations():
+        return diamond.simulate(stream_problem(), NETWORK, METHOD, ROUNDS, every=6, **options)
 
 
 def test_every_runtime_and_restart_goes_the_same_way():
@@ -34,15 +34,15 @@ def test_every_runtime_and_restart_goes_the_same_way():
     assert all(
         np.array_equal(whole.history[k], again.history[k]) for k in whole.history if k != "seconds"
     )
-    problem = endless()
-    with quickly():
+    problem = stream_problem()
+    with without_optimizations():
         cut = []
         for devices in (1, 2):
             place = MultiDevice(problem, NETWORK, BATCH, "blocks", devices)
             first = place.place(initial_progress(METHOD, *problem.start(0), AGENTS))
             after, _ = place.run_until(METHOD, key(0), first, ROUNDS)
             cut.append(place.whole((after.state.x, after.state.y, after.spent)))
-        sites = rehearse([endless(agents=1)] * AGENTS, NETWORK, METHOD, ROUNDS)
+        sites = rehearse([stream_problem(agents=1)] * AGENTS, NETWORK, METHOD, ROUNDS)
     assert same_bits(*cut)
     np.testing.assert_allclose(flat(cut[0][:2]), flat((whole.x, whole.y)), atol=1e-12)
     own = [(site.state.x[None], site.state.y[None]) for site in sites]
@@ -68,8 +68,10 @@ def counted(run):
 
 
 def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
-    with quickly():
-        found = diamond.simulate(endless(), NETWORK, diamond.diamond(batch=BATCH), 400, every=400)
+    with without_optimizations():
+        found = diamond.simulate(
+            stream_problem(), NETWORK, diamond.diamond(batch=BATCH), 400, every=400
+        )
     best = min(
         upper_loss(np.array([a, b]), "personal")
         for a in np.linspace(-6, 1, 29)
@@ -83,7 +85,7 @@ def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
 
 def test_a_method_on_all_rows_takes_a_large_batch():
     method = diamond.interact(alpha=0.05, beta=0.1, hypergradient=hg.conjugate_gradient(2))
-    check_arguments(endless(large=40), NETWORK, method, 5, 5, "blocks")
-    with quickly():
-        found = end(endless(large=40), NETWORK, method, 5)
+    check_arguments(stream_problem(large=40), NETWORK, method, 5, 5, "blocks")
+    with without_optimizations():
+        found = final_progress(stream_problem(large=40), NETWORK, method, 5)
     assert (total(found.spent)[:, 0] == 5 * 4 * 40).all()  # xi, zeta, zeta_0, and one for g_yy

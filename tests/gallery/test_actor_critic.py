@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import unchecked
-from helpers import end, ring
+from exact_solution import solve_exactly
+from fast_compilation import skip_loss_checks
+from helpers import final_progress, ring
 from scipy import special
-from solved import solved
 
 import diamond
 from diamond.gallery import actor_critic
@@ -48,7 +48,7 @@ def team_return(game, x):
 def test_the_hypergradient_is_the_policy_gradient_of_the_mean_return():
     game = small()
     x = np.random.default_rng(1).normal(size=(3, 4, 2))
-    critics, gradient = solved(game, x)
+    critics, gradient = solve_exactly(game, x)
     np.testing.assert_allclose(critics, values(game, special.softmax(x, -1)).T, atol=1e-9)
     np.testing.assert_allclose(game.returns(x), game.initial_law @ np.transpose(critics), atol=1e-9)
     slopes = np.zeros_like(x)
@@ -67,16 +67,16 @@ def test_fewer_features_than_states_leave_the_least_bellman_error():
     phi = np.asarray(game.rows["train"][0]["phi"])
     phi = phi[np.argsort(game.rows["train"][0]["s"])]
     wanted = np.linalg.lstsq(phi - game.discount * P @ phi, r, rcond=None)[0]
-    np.testing.assert_allclose(solved(game, x)[0], wanted.T, atol=1e-9)
+    np.testing.assert_allclose(solve_exactly(game, x)[0], wanted.T, atol=1e-9)
     np.testing.assert_allclose(phi.T @ phi, np.eye(2), atol=1e-12)
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("seed", range(3))
 def test_no_joint_policy_is_better_than_the_planned_one(seed, monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     game = actor_critic(agents=3, states=2, actions=2, discount=0.9, seed=seed)
-    best, chosen = game.planned()
+    best, chosen = game.optimal_policy()
     each = product(range(2), repeat=6)
     found = [
         game.initial_law @ values(game, np.eye(2)[np.reshape(plan, (3, 2))]).mean(1)
@@ -91,8 +91,8 @@ def test_agents_learn_the_best_policy_together_and_not_alone(float32):
     game = small()
     exact = diamond.hypergradient.conjugate_gradient(4)
     algorithm = diamond.diamond(10.0, 2.0, 1.0, 1.0, batch=4, hypergradient=exact)
-    found = end(game, ring(3), algorithm, 300).state
-    best, _ = game.planned()
+    found = final_progress(game, ring(3), algorithm, 300).state
+    best, _ = game.optimal_policy()
     worth = lambda x: game.metrics["return"](x, None, None)
     assert worth(jnp.zeros((3, 4, 2))) < 0.5 * best and worth(found.x.mean(0)) > 0.95 * best
     np.testing.assert_allclose(found.y @ game.initial_law, game.returns(found.x.mean(0)), atol=1e-3)

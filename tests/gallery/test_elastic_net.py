@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from compiling import unchecked
-from solved import solved
+from exact_solution import solve_exactly
+from fast_compilation import skip_loss_checks
 
 from diamond.gallery import hyperparameter, regression
 
@@ -14,7 +14,7 @@ TRUE = np.array([2.0, -1.0, 0.0, 0.0])  # two features that mean nothing
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
 
 
 def rows(count):
@@ -31,7 +31,7 @@ def test_models_are_those_of_scikit_learn():
     l2, l1 = 0.4, 2.0
     x = np.log(np.repeat([l2, l1], P))
     problem = regression(TRAIN, VALID, penalty="elastic_net", smoothing=1e-4)
-    y, _ = solved(problem, x)
+    y, _ = solve_exactly(problem, x)
     strength = l1 / (2 * P) + l2 / P
     for agent, own in enumerate(TRAIN):
         model = linear_model.ElasticNet(strength, l1_ratio=l1 / (2 * P) / strength, tol=1e-12)
@@ -49,11 +49,11 @@ def test_the_hypergradient_is_the_slope_of_the_validation_loss():
     x = np.log(np.repeat([0.4, 2.0], P)) + 0.1 * RANDOM.normal(size=2 * P)
 
     def loss(x):
-        y, _ = solved(problem, x)
+        y, _ = solve_exactly(problem, x)
         off = [v["a"] @ w + b - v["b"] for v, w, b in zip(VALID, y["w"], y["b"])]
         return np.mean([np.mean(each**2) for each in off])
 
-    gradient = solved(problem, x)[1]
+    gradient = solve_exactly(problem, x)[1]
     slopes = [(loss(x + turn) - loss(x - turn)) / 2e-5 for turn in 1e-5 * np.eye(2 * P)]
     np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-8)
     assert np.abs(gradient[P:]).max() > 1e-4  # the penalties of absolute values matter
@@ -69,7 +69,7 @@ def test_a_classifier_is_that_of_proximal_gradients():
     train, valid = [make(40)], [make(20)]
     l2, l1 = np.full(P, 0.1), np.array([0.5, 0.5, 0.5, 3.0])
     options = {"classes": classes, "penalty": "elastic_net", "smoothing": 1e-4}
-    y, _ = solved(hyperparameter(train, valid, **options), np.log(np.concatenate([l2, l1])))
+    y, _ = solve_exactly(hyperparameter(train, valid, **options), np.log(np.concatenate([l2, l1])))
     a, b, scale = train[0]["a"], np.eye(classes)[train[0]["b"]], classes * P
     w, step = np.zeros((P, classes)), 0.5
     for _ in range(4000):

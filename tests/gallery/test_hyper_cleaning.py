@@ -5,11 +5,11 @@ from itertools import pairwise
 import jax
 import numpy as np
 import pytest
-from compiling import unchecked
-from helpers import end, ring
+from exact_solution import solve_exactly
+from fast_compilation import skip_loss_checks
+from helpers import final_progress, ring
 from scipy import special
 from softmax_regression import reference
-from solved import solved
 
 import diamond
 from diamond.config.partition_section import partition_rows
@@ -32,7 +32,7 @@ def test_the_hypergradient_is_that_of_dense_algebra():
     made = hyper_cleaning(TRAIN, VALID, classes=Q, regularizer=REGULARIZER, corrupted=0.3)
     train = corrupt([r | {"k": k} for r, k in zip(TRAIN, spans())], 0.3, Q, 0)[0]
     x = RANDOM.normal(size=sum(COUNTS))
-    y, gradient = solved(made, x)
+    y, gradient = solve_exactly(made, x)
     weights = special.expit(x)
     wanted, effect = reference(weights, train, VALID, Q, REGULARIZER)
     expected = weights * (1 - weights) * effect
@@ -48,7 +48,7 @@ def spans():
 
 @pytest.mark.quick
 def test_a_share_of_the_labels_becomes_another(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     given = [rows(100) | {"k": np.arange(100 * i, 100 * i + 100)} for i in range(2)]
     found, wrong = corrupt(given, 0.3, Q, seed=1)
     changed = np.concatenate([a["b"] != b["b"] for a, b in zip(given, found)])
@@ -60,7 +60,7 @@ def test_a_share_of_the_labels_becomes_another(monkeypatch):
 
 @pytest.mark.quick
 def test_rows_of_a_source_share_a_weight(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     train = [r | {"k": RANDOM.integers(0, 4, len(r["b"]))} for r in TRAIN]
     train[0]["k"][0] = 3
     made = hyper_cleaning(train, VALID, classes=Q, corrupted=0.5)
@@ -80,13 +80,13 @@ def test_f1_is_that_of_precision_and_recall():
 def test_the_wrong_rows_of_the_digits_are_found_together(float32):
     made = hyper_cleaning(*partition_rows("digits", agents=5)[:3], corrupted=0.5)
     algorithm = diamond.diamond_common(10.0, 0.3, 0.3, 0.2, 0.2, batch=32)
-    x = end(made, ring(5), algorithm, 300).state.x
+    x = final_progress(made, ring(5), algorithm, 300).state.x
     every_row = 2 * 0.5 / (1 + 0.5)  # the f1 of saying that all are wrong
     assert made.f1(x) > 0.93 > every_row
     found = made.metrics["f1"](x.mean(0), None, None)
     assert made.f1(x) == pytest.approx(float(found)) and made.f1(0 * x) == 0
     test = jax.tree.map(lambda *a: np.concatenate(a), *made.rows["test"])
-    accuracy = lambda x: made.metrics["accuracy"](x, solved(made, x)[0], test)
+    accuracy = lambda x: made.metrics["accuracy"](x, solve_exactly(made, x)[0], test)
     ignored, cleaned = np.zeros(made.wrong.size, np.float32), x.mean(0)
     clean_only = np.where(made.wrong, -50, 5).astype(np.float32)
     assert accuracy(ignored) + 0.04 < accuracy(cleaned) > accuracy(clean_only) - 0.03

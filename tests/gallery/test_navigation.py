@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
+from fast_compilation import skip_loss_checks, without_optimizations
 
 from diamond.gallery import navigation
 from diamond.metrics import lower_solution
@@ -17,13 +17,13 @@ AGENTS = 2
 @cache
 def game():
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         return navigation(agents=AGENTS, evaluation=60)
 
 
 def test_the_hypergradient_is_the_gradient_of_each_agents_return():
     made = game()
-    best, plan = made.planned()
+    best, plan = made.optimal_policy()
     x = jnp.asarray(np.array([0.4, 0.7])[:, None, None] * plan)  # which meets no wall either
 
     def both(own, number, starts):
@@ -34,7 +34,7 @@ def test_the_hypergradient_is_the_gradient_of_each_agents_return():
 
     problem = made.objectives()
     starts = problem.valid.data["s"]
-    with quickly():
+    with without_optimizations():
         value, found, wanted = jax.jit(jax.vmap(both))(problem, jnp.arange(AGENTS), starts)
     np.testing.assert_allclose(found, wanted, atol=1e-6 * np.abs(wanted).max())
     own = [made.returns(x, s)[i] for i, s in enumerate(starts)]
@@ -44,7 +44,7 @@ def test_the_hypergradient_is_the_gradient_of_each_agents_return():
 
 def test_the_plan_is_stationary_and_its_return_is_as_said():
     made = game()
-    best, plan = made.planned()
+    best, plan = made.optimal_policy()
     corners = (
         np.sqrt(1 / 3) * np.array(np.meshgrid(*[[-1, 1]] * 2 * AGENTS)).reshape(2 * AGENTS, -1).T
     )

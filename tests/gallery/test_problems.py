@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from compiling import unchecked
+from fast_compilation import skip_loss_checks
 from scipy import special
 
 from diamond.core.sampling import key
@@ -22,7 +22,7 @@ ACTIVATIONS = {
 
 @pytest.fixture(autouse=True)
 def formulas_alone(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
 
 
 def rows(count, features, classes):

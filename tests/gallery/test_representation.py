@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import unchecked
+from fast_compilation import skip_loss_checks
 
 from diamond.config import problem_section as gallery
 from diamond.gallery import meta_learning, representation
@@ -39,7 +39,7 @@ def test_the_lower_level_of_numbers_is_a_ridge_regression_on_the_features():
 
 
 def test_dense_layers_are_a_case(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     random = np.random.default_rng(1)
     rows = sites(random, lambda a: (a[:, 0] > a[:, 1]).astype(int))
     layers = meta_learning(*rows, classes=2, widths=(4, 3))

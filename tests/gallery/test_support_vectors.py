@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from compiling import unchecked
-from solved import solved
+from exact_solution import solve_exactly
+from fast_compilation import skip_loss_checks
 
 from diamond.gallery import support_vectors
 
@@ -20,7 +20,7 @@ def rows(count, classes=Q):
 
 @pytest.mark.quick
 def test_the_losses_are_their_formula(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     problem = support_vectors([rows(6)], [rows(6)], classes=Q)
     x, y = RANDOM.normal(size=P), {"w": RANDOM.normal(size=(P, Q)), "b": RANDOM.normal(size=Q)}
     r = rows(11)
@@ -41,7 +41,7 @@ def test_the_machine_is_that_of_scikit_learn():
     svm = pytest.importorskip("sklearn.svm")
     r = rows(40, classes=2)
     problem = support_vectors([r], [r], start=-1.0)
-    y, _ = solved(problem, np.full(P, -1.0))
+    y, _ = solve_exactly(problem, np.full(P, -1.0))
     # 1/n sum hinge^2 + exp(x)/p w'w  =  2 exp(x)/p (w'w / 2 + C sum hinge^2)
     machine = svm.LinearSVC(C=P * np.e / (2 * 40), intercept_scaling=1e3, tol=1e-12, max_iter=10**6)
     machine.fit(r["a"], r["b"])

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from compiling import quickly, unmeasured
+from fast_compilation import skip_measures, without_optimizations
 from helpers import ESTIMATORS, build, quad, ring
 
 import diamond
@@ -65,7 +65,7 @@ def test_what_was_used_longest_ago_goes_first(tmp_path):
 
 def test_what_measures_is_compiled_beside_the_rounds_and_said(monkeypatch):
     """The background thread has it before the first evaluation asks; nothing is compiled twice."""
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     begun, fitted = [], []
     begin, fit = MemoryBoundedProgram.start_compiling, MemoryBoundedProgram._fit_group_size
 
@@ -81,7 +81,7 @@ def test_what_measures_is_compiled_beside_the_rounds_and_said(monkeypatch):
     monkeypatch.setattr(MemoryBoundedProgram, "_fit_group_size", fits)
     said = []
     options = dict(alpha=0.05, beta=0.2, batch=3, hypergradient=ESTIMATORS["exact"])
-    with quickly():
+    with without_optimizations():
         run = diamond.simulate(quad(), ring(4), build("dsgd", **options), 3, on_stage=said.append)
     assert said == ["compiling", "running"]
     assert begun == ["a measurement on all rows"]

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
-from tiny import TOML
+from fast_compilation import skip_loss_checks, without_optimizations
+from tiny_experiment import TOML
 from typer.testing import CliRunner
 
 import diamond
@@ -53,7 +53,7 @@ def problem():
     """Wide enough for the work on an agent's rows to need more than its rows and state do."""
     init = lambda key: (0.3 * jax.random.normal(key, (4, 32)), jnp.zeros(32))
     parts = [[site(i) for i in numbers] for numbers in (range(AGENTS), range(9, 9 + AGENTS))]
-    with quickly():
+    with without_optimizations():
         yield diamond.Problem(upper, lower, init, *parts)
 
 
@@ -73,7 +73,7 @@ def compilations():
 @pytest.fixture(scope="module")
 def whole(problem):
     """A run with all agents side by side, and what it needs."""
-    with quickly(), compilations() as counts:
+    with without_optimizations(), compilations() as counts:
         needed = forecast(problem, RING, ALGORITHM, 6, every=3).memory
         run = diamond.simulate(problem, RING, ALGORITHM, 6, every=3)
     assert counts["jit(run_rounds)"] == counts["jit(measure_all)"] == 1  # analysed, tried and run
@@ -89,7 +89,10 @@ def close(one, other):
 
 def test_a_run_that_does_not_fit_is_made_in_groups_of_agents_the_same_to_rounding(problem, whole):
     run, needed = whole
-    with quickly(), pytest.warns(RuntimeWarning, match="they are taken . at a time") as said:
+    with (
+        without_optimizations(),
+        pytest.warns(RuntimeWarning, match="they are taken . at a time") as said,
+    ):
         grouped = diamond.simulate(problem, RING, ALGORITHM, 6, every=3, memory=needed // 2)
     work = {str(w.message).split(" of 6 agents")[0] for w in said}
     assert work == {"a round", "a measurement on all rows"}
@@ -98,14 +101,14 @@ def test_a_run_that_does_not_fit_is_made_in_groups_of_agents_the_same_to_roundin
 
 def test_groups_need_less_and_what_is_needed_is_within_the_limit(problem, whole):
     _, needed = whole
-    with quickly():
+    with without_optimizations():
         fitted = forecast(problem, RING, ALGORITHM, 6, every=3, memory=needed // 2).memory
     assert needed // 8 < fitted <= needed // 2
 
 
 def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whole):
     seen = []
-    with quickly(), pytest.raises(TooLarge) as refused:
+    with without_optimizations(), pytest.raises(TooLarge) as refused:
         given = problem, RING, ALGORITHM, 6
         diamond.simulate(*given, on_evaluation=seen.append, memory=whole[1] // 7)
     said = str(refused.value)
@@ -121,7 +124,10 @@ def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whol
 
 
 def test_rows_alone_can_be_too_much(problem):
-    with quickly(), pytest.raises(TooLarge, match=r"a round needs .* but it can have 1 kB: take"):
+    with (
+        without_optimizations(),
+        pytest.raises(TooLarge, match=r"a round needs .* but it can have 1 kB: take"),
+    ):
         diamond.simulate(problem, RING, ALGORITHM, 6, memory=1000)
 
 
@@ -130,7 +136,7 @@ def test_on_more_devices_each_needs_less(problem):
     needed = lambda devices, memory=None: (
         forecast(problem, RING, ALGORITHM, 1, devices=devices, memory=memory).memory
     )
-    with quickly(), compilations() as counts:
+    with without_optimizations(), compilations() as counts:
         one, three = needed(1), needed(3)
         assert counts["jit(_advance)"] == counts["jit(measure_all)"] == 2
         assert three < 0.8 * one
@@ -145,7 +151,7 @@ def test_runs_side_by_side_become_fewer(problem):
     """All agents of two runs, then one agent of both, then one run after the other."""
     runs = [(ALGORITHM, seed) for seed in range(2)]
     done = []
-    with quickly(), warnings.catch_warnings():
+    with without_optimizations(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         given = problem, RING, runs, 4, 4
         free = simulate_many(*given, batched=True)
@@ -228,11 +234,11 @@ def test_bytes_in_words(count, said):
 
 def test_the_command_refuses_what_does_not_fit(tmp_path, monkeypatch):
     (tmp_path / "small.toml").write_text(TOML)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     monkeypatch.setattr(memory, "available_memory", lambda: 0)
     monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     words = ["--set", "seed=[0, 1]", "--out", str(tmp_path / "runs")]
-    with quickly():
+    with without_optimizations():
         found = CliRunner().invoke(cli.app, ["compare", str(tmp_path / "small.toml"), *words])
     assert found.exit_code == 2 and found.stderr.count("but it can have") == 1  # of both
     assert "small: 1 mistake" in found.stderr and "Traceback" not in found.output

@@ -6,7 +6,7 @@ import pytest
 from helpers import quad, sample_of
 
 import diamond
-from diamond.schedules.deferred import ResolutionContext, select_agent_values, resolve
+from diamond.schedules.deferred import ResolutionContext, resolve, select_agent_values
 
 
 def test_depths_of_ones_own_are_spread_over_the_agents():

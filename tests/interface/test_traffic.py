@@ -7,7 +7,7 @@ from helpers import ESTIMATORS, build, quad
 
 import diamond
 from diamond.interface.round_interface import Message
-from diamond.interface.traffic import messages, traffic
+from diamond.interface.traffic import count_traffic, message_shapes
 from diamond.schedules.deferred import ResolutionContext, resolve
 
 pytestmark = pytest.mark.quick
@@ -22,9 +22,9 @@ def test_bytes_are_the_messages_over_the_edges():
         np.testing.assert_array_equal(
             run.history["bytes"], 2 * 3 * message * np.array([0, 2, 4, 5])
         )
-        assert run.traffic == {edge: 2 * 5 * message for edge in [(0, 1), (0, 2), (0, 3)]}
-        assert run.messages == 5 * 2 * 3
-        assert sum(run.traffic.values()) == run.history["bytes"][-1]
+        assert run.count_traffic == {edge: 2 * 5 * message for edge in [(0, 1), (0, 2), (0, 3)]}
+        assert run.message_shapes == 5 * 2 * 3
+        assert sum(run.count_traffic.values()) == run.history["bytes"][-1]
 
 
 def test_the_messages_of_a_round_are_known_by_their_shapes():
@@ -34,9 +34,9 @@ def test_the_messages_of_a_round_are_known_by_their_shapes():
     for name, inner in (("sparkle", 1), ("ma_dsbo", 2)):
         made = build(name, alpha=0.1, beta=0.1, delta=0.1, theta=0.5, batch=2, inner=inner)
         made = resolve(made, ResolutionContext(q, diamond.network.star(4), 2, 0)).algorithm
-        told = messages(made, *given)
-        assert all(isinstance(message, Message) for message in told)
-        each = [sum(leaf.size for leaf in jax.tree.leaves(message)) for message in told]
+        shapes = message_shapes(made, *given)
+        assert all(isinstance(message, Message) for message in shapes)
+        each = [sum(leaf.size for leaf in jax.tree.leaves(message)) for message in shapes]
         repeats = [stage.repeats for stage in made.stages]
-        found = traffic(made, *given)
+        found = count_traffic(made, *given)
         assert found.bytes == 8 * np.dot(repeats, each) and found.exchanges == sum(repeats)

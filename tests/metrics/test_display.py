@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import quad, ring
 
 import diamond
@@ -53,7 +53,7 @@ def terminal():
 
 def test_a_terminal_shows_stages_and_rounds_of_each_run():
     """Also inside of `compare` and `many`, where the runs share one display."""
-    with terminal() as text, quickly():
+    with terminal() as text, without_optimizations():
         diamond.simulate(*GIVEN, 6, every=3)
         pause = lambda stage: time.sleep(0.6 if stage == "compiling" else 0)  # a refresh or two
         diamond.simulate(*GIVEN, 6, every=3, on_stage=pause)
@@ -65,7 +65,7 @@ def test_a_terminal_shows_stages_and_rounds_of_each_run():
 
 
 def test_without_progress_a_terminal_stays_empty():
-    with terminal() as text, quickly():
+    with terminal() as text, without_optimizations():
         diamond.simulate(*GIVEN, 6, every=3, progress=False)
         diamond.compare(quad(), ring(4), {"mine": MINE}, 6, every=3, progress=False)
         simulate_many(quad(), ring(4), [(MINE, 0)], 6, 3, progress=False)
@@ -77,7 +77,7 @@ def test_a_notebook_has_one_line(monkeypatch):
     shell = SimpleNamespace(get_ipython=ZMQInteractiveShell)
     monkeypatch.setitem(sys.modules, "IPython", shell)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with quickly():
+    with without_optimizations():
         diamond.simulate(*GIVEN, 6, every=3)
     lines = sys.stderr.getvalue().split("\r")
     assert "run: compiling ..." in [line.rstrip() for line in lines]

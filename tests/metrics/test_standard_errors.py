@@ -6,9 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import agent_of
-from streaming import AGENTS, NOISE, WEIGHTS, draw, endless, loss, ridge, solved, upper_loss
+from ridge_streams import (
+    AGENTS,
+    NOISE,
+    WEIGHTS,
+    draw,
+    exact_lower_solution,
+    loss,
+    ridge,
+    stream_problem,
+    upper_loss,
+)
 
 import diamond
 from diamond.metrics.exact_measures import _measure
@@ -44,7 +54,7 @@ def measured(problem, x, y):
         about = replace(given, train=train, valid=valid), replace(rows, data=three)
         return _measure(*about, tuple(problem.metrics.items()), x, y, None)[0]
 
-    with quickly():
+    with without_optimizations():
         return jax.device_get(jax.jit(jax.vmap(look))(jax.random.split(jax.random.key(1), SEEDS)))
 
 
@@ -53,8 +63,12 @@ def truth(level):
     slope = [
         (upper_loss(mean + e, level) - upper_loss(mean - e, level)) / 2e-5 for e in 1e-5 * np.eye(2)
     ]
-    pooled = solved(mean, WEIGHTS.mean(0))
-    best = [solved(x, w) for x, w in zip(X, WEIGHTS)] if level == "personal" else [pooled] * AGENTS
+    pooled = exact_lower_solution(mean, WEIGHTS.mean(0))
+    best = (
+        [exact_lower_solution(x, w) for x, w in zip(X, WEIGHTS)]
+        if level == "personal"
+        else [pooled] * AGENTS
+    )
     error = ((Y - WEIGHTS) ** 2).sum(1).mean() + NOISE**2
     return {
         "upper_loss": upper_loss(mean, level),
@@ -76,7 +90,7 @@ def covers(found, wanted):
 
 @pytest.mark.parametrize("level", ["personal", "common"])
 def test_they_cover_the_truth_of_a_lower_level(level):
-    found = measured(endless(level, evaluation=ROWS), X, Y)
+    found = measured(stream_problem(level, evaluation=ROWS), X, Y)
     covers(found, truth(level))
     assert (found["metric_se"] >= found["stationarity_se"]).all()
 
@@ -134,7 +148,7 @@ def test_influences_are_derivatives_by_the_weights_of_rows():
         return found, spread(jax.grad(quantity, (0, 1))(lower, upper))
 
     own = sampled(agent_of(ridge([train], [valid]).objectives(1), 0))
-    with quickly():
+    with without_optimizations():
         found, wanted = both(own, jnp.full(6, 1 / 6), jnp.full(5, 1 / 5))
     assert float(found) == pytest.approx(float(wanted), rel=1e-7)
 
@@ -158,13 +172,13 @@ def test_at_a_common_solution_the_error_is_that_of_every_agent():
         each = [spread(jax.grad(along(d), (0, 1))(*weights)) for d in _directions(1, x)]
         return _lower_error(problem, at, agents), jnp.sqrt(3.0) * m * sum(each) / len(each)
 
-    with quickly():
+    with without_optimizations():
         found, wanted = both(sampled(ridge(train, train, "common").objectives(1)))
     assert float(found) == pytest.approx(float(wanted), rel=1e-7)
 
 
 def test_rows_that_are_all_there_is_have_none():
-    problem = endless()
+    problem = stream_problem()
     stored = diamond.Problem(
         problem.upper,
         problem.lower,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import build, end, quad, ring, same_bits
+from helpers import build, final_progress, quad, ring, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from jax.flatten_util import ravel_pytree
@@ -59,7 +59,7 @@ OTHERS = {
 def diamond_on(net, rounds, seed=0):
     method = build("diamond", hypergradient=hg.exact(), batch=2, **STEPS)
     q = quad(agents=6, rows=4, noise=0.0)
-    return q, end(q, net, method, rounds, seed)
+    return q, final_progress(q, net, method, rounds, seed)
 
 
 FIRST = ["bursts", "4 bits"]  # of the others, the suite sees that they agree

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
-from helpers import build, end, quad, ring
+from helpers import build, final_progress, quad, ring
 
 import diamond
 from diamond import hypergradient as hg
@@ -130,7 +130,7 @@ def test_tracking_is_exact_on_digraphs_that_change(name):
     """One program for every such network: matrices are arguments."""
     method = build(name, hypergradient=hg.exact(), batch=2, **GIVEN)
     q = quad(agents=6, rows=4, noise=0.0, lower_level=method.lower_levels[0])
-    state = end(q, ONE_WAY["digraphs"], method, 4000).state
+    state = final_progress(q, ONE_WAY["digraphs"], method, 4000).state
     assert np.abs(np.asarray(state.x) - q.minimizer()).max() < 1e-6 * np.abs(q.minimizer()).max()
 
 
@@ -140,7 +140,7 @@ def test_the_bias_of_push_sum_halves_with_the_step_and_that_of_fab_with_lam():
     def error(name, level, **options):
         q = quad(agents=6, rows=4, noise=0.0, lower_level=level)
         method = build(name, **{"hypergradient": hg.exact(), "batch": 2} | GIVEN | options)
-        x = np.asarray(end(q, net, method, 4000).state.x)
+        x = np.asarray(final_progress(q, net, method, 4000).state.x)
         return np.abs(x - q.minimizer()).max() / np.abs(q.minimizer()).max()
 
     large, small = (error("sgp", "personal", alpha=alpha) for alpha in (0.01, 0.005))
@@ -152,7 +152,7 @@ def test_the_bias_of_push_sum_halves_with_the_step_and_that_of_fab_with_lam():
 def test_push_sum_keeps_its_weights_and_totals():
     net, problem = ONE_WAY["digraphs"], quad(agents=6, rows=4, noise=0.0)
     method = build("push_diging", hypergradient=hg.exact(), batch=2, **GIVEN)
-    progress = end(problem, net, method, 30)
+    progress = final_progress(problem, net, method, 30)
     (pushed, u), old = progress.state.memory.x, progress.state.old.x
     assert float(pushed.w.sum()) == pytest.approx(6, rel=1e-12)
     assert float(np.abs(np.asarray(pushed.w) - 1).max()) > 0.1
@@ -166,10 +166,10 @@ def test_networks_that_change_share_one_program():
     q = quad(agents=6, rows=4, noise=0.0)
     method = build("diamond", hypergradient=hg.exact(), batch=2, **GIVEN)
     other = network.changing([network.random_digraph(6, 0.3, seed=s) for s in (5, 6, 7)])
-    end(q, ONE_WAY["digraphs"], method, 3)
+    final_progress(q, ONE_WAY["digraphs"], method, 3)
     programs = lambda: sum(one._cache_size() for one in run_rounds.programs.values())
     before = programs()
-    first, second = (end(q, net, method, 5).state.x for net in (other, ONE_WAY["digraphs"]))
+    first, second = (final_progress(q, net, method, 5).state.x for net in (other, ONE_WAY["digraphs"]))
     assert programs() == before
     assert np.abs(first - second).max() > 1e-6
 

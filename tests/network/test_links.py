@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from compiling import unmeasured
+from fast_compilation import skip_measures
 from helpers import ESTIMATORS, build, quad, ring
 
 import diamond
@@ -207,7 +207,7 @@ def test_computing_as_measured_is_an_agents_share():
         ({"rate": 1, "stragglers": {1: 0}}, "stragglers of agent 1 is 0; it must be above 0"),
         ({"rate": 1, "half_duplex": 1}, "half_duplex is 1; it must be true or false"),
         ({"rate": 1, "slow_chance": 2}, "slow_chance is 2; a chance lies between 0 and 1"),
-        ({"rate": 1, "slow_factor": 0.5}, "slow_factor is 0.5; it says how many times slower"),
+        ({"rate": 1, "slow_factor": 0.5}, "slow_factor is 0.5; it is how many times slower"),
     ],
 )
 def test_what_no_link_can_be(options, said):
@@ -240,7 +240,7 @@ def dsgd():
 def seconds_only():
     """What is measured of x and y is not looked at here."""
     with pytest.MonkeyPatch.context() as patch:
-        unmeasured(patch)
+        skip_measures(patch)
         yield
 
 

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly
-from helpers import METHODS, build, end, quad, ring
+from fast_compilation import without_optimizations
+from helpers import METHODS, build, final_progress, quad, ring
 
 from diamond.core.sampling import ExchangeId, key
-from diamond.interface.traffic import messages
+from diamond.interface.traffic import message_shapes
 from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import make_mixer
-from diamond.schedules.deferred import specialize, replace_deferred
+from diamond.schedules.deferred import replace_deferred, specialize
 
 OPTIONS = {
     "delay": [{"rounds": 0}, {"rounds": 2}],
@@ -37,7 +37,7 @@ def distinct_messages():
             problem = quad(lower_level=level)
             outline = replace_deferred(specialize(make(), problem), lambda number: 1)
             objectives = problem.objectives(outline.batch)
-            for message in messages(outline, objectives, *problem.start(0)):
+            for message in message_shapes(outline, objectives, *problem.start(0)):
                 leaves, shape = jax.tree.flatten(message)
                 key = shape, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
                 found.setdefault(key, []).append(name)
@@ -83,14 +83,14 @@ SILENT = {  # with stages that send nothing
 
 @pytest.mark.parametrize("name", SILENT)
 def test_methods_with_stages_that_send_nothing_run_through_channels(name):
-    with quickly():  # `end` sees that all is finite
-        state = end(quad(), ring(4).through(*SILENT[name]), build(name, **STEPS), 3).state
+    with without_optimizations():  # `end` sees that all is finite
+        state = final_progress(quad(), ring(4).through(*SILENT[name]), build(name, **STEPS), 3).state
     assert np.ptp(np.asarray(state.x), axis=0).max() > 1e-6  # agents differ, as rows do
 
 
 def test_a_channel_that_loses_nothing_changes_nothing_around_a_stage_that_sends_nothing():
     method = build("f2sa", **STEPS)
-    through = lambda net: end(quad(), net, method, 3).state
+    through = lambda net: final_progress(quad(), net, method, 3).state
     plain, whole = through(ring(4)), through(ring(4).through(channels.drops(0.0)))
     close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     jax.tree.map(close, plain, whole)

@@ -6,8 +6,8 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
-from helpers import end, flat, quad, ring
+from fast_compilation import skip_loss_checks, without_optimizations
+from helpers import final_progress, flat, quad, ring
 from peering import NAMES, agents, given, lockstep, own, stacked
 
 import diamond
@@ -21,7 +21,7 @@ TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 @cache
 def problem():
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         return quad(agents=5)
 
 
@@ -35,9 +35,9 @@ CASES = [
 @pytest.mark.parametrize(("name", "precision", "order"), CASES)
 def test_the_trajectory_is_the_simulated_one(name, precision, order):
     algorithm, close = given(name, order=order), TOLERANCE[precision]
-    with quickly(), jax.enable_x64(precision == "float64"):
+    with without_optimizations(), jax.enable_x64(precision == "float64"):
         for network in NETWORKS:
-            first, wanted = (end(problem(), network, algorithm, t, seed=4) for t in (1, 12))
+            first, wanted = (final_progress(problem(), network, algorithm, t, seed=4) for t in (1, 12))
             found = lockstep(agents(problem(), network, algorithm, seed=4), 12)
             state = stacked(found)
             assert flat(wanted.state).dtype == precision
@@ -54,12 +54,12 @@ def agree(one, other, first, close):
 
 def test_all_rows_of_an_agent_may_differ_in_number():
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         uneven = quad(agents=2, rows=(7, 12))
     network = diamond.network.path(2)
     algorithm = given("dsgd", order="paper")
-    with quickly():
-        wanted = end(uneven, network, algorithm, 8)
+    with without_optimizations():
+        wanted = final_progress(uneven, network, algorithm, 8)
         found = lockstep(agents(uneven, network, algorithm), 8)
     np.testing.assert_allclose(flat(wanted.state), flat(stacked(found)), atol=1e-13)
 
@@ -88,4 +88,4 @@ def test_agents_of_one_run_agree_and_any_change_is_named():
     for name, agent in changed.items():
         assert differing(one, digest(agent, 9)).split(" (")[0] == f"another {name.strip()}"
     assert differing(one, digest(changed["problem"], 10)).count("another") == 2
-    assert differing(one, None) == "it does not say what"
+    assert differing(one, None) == "it does not name the difference"

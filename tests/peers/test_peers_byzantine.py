@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
+from fast_compilation import skip_loss_checks, without_optimizations
 from helpers import quad, ring
 from peering import agents, given
 
@@ -36,8 +36,8 @@ LIES = {
 
 @pytest.fixture(scope="module")
 def team():
-    with pytest.MonkeyPatch.context() as patch, quickly():
-        unchecked(patch)
+    with pytest.MonkeyPatch.context() as patch, without_optimizations():
+        skip_loss_checks(patch)
         yield agents(quad(agents=4), ring(4), given("gt_sgd", order="paper"))
 
 
@@ -59,7 +59,7 @@ def run(team, lie=None, rounds=16, clip=None):
         ends = await asyncio.gather(*works, return_exceptions=True)
         return list(wire.nodes.values()), ends
 
-    with quickly():
+    with without_optimizations():
         return run_simulated(everyone())
 
 
@@ -81,12 +81,12 @@ def test_whose_message_made_a_site_diverge_is_said(team):
     _, ends = run(team, LIES["huge"])
     own = [str(end) for end in ends if isinstance(end, FloatingPointError)]
     assert own and all(isinstance(end, FloatingPointError | RunFailed) for end in ends)
-    assert all("; north has told 1 absurd messages" in said for said in own)
+    assert all("; north has sent 1 absurd messages" in said for said in own)
 
 
 @pytest.fixture(scope="module")
 def clinics():
-    """Three sites whose rows differ: those of docs/three_sites.md."""
+    """Three sites whose rows differ: those of docs/tutorials/three_sites.md."""
     loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
     lower = lambda x, y, rows: loss(x, y, rows) + jnp.mean(jnp.exp(x) * y**2)
     start = lambda key: (jnp.zeros(4, np.float32), jnp.zeros(4, np.float32))

@@ -4,14 +4,14 @@ from itertools import count
 
 import numpy as np
 import pytest
-from compiling import quickly
 from crashing import ROUNDS, Cluster, Killed, watched
-from helpers import end, flat, quad, ring, same_bits
+from diamond.interface.traffic import count_traffic
+from fast_compilation import without_optimizations
+from helpers import final_progress, flat, quad, ring, same_bits
 from peering import agents, lockstep, stacked
 
 import diamond
 from diamond.hypergradient import exact
-from diamond.interface.traffic import traffic
 from diamond.network import channels
 from diamond.peers import wire_format
 from diamond.peers.local_measures import disagreement
@@ -54,12 +54,12 @@ FIRST = ["float16", "3 bits", "top", "random"]
 def test_sites_go_the_way_of_the_simulation_in_the_bytes_that_are_counted(name):
     method, level = TWO if name == "random" else ONE
     problem, network = quad(lower_level=level), ring(4).through(*CHANNELS[name])
-    with quickly():
-        wanted = end(problem, network, method, 4, seed=4)
+    with without_optimizations():
+        wanted = final_progress(problem, network, method, 4, seed=4)
         team = agents(problem, network, method, seed=4)
         found = lockstep(team, 4)
     np.testing.assert_allclose(flat(wanted.state), flat(stacked(found)), atol=1e-9)
-    told = traffic(team[0].outline, team[0].objectives, *problem.start(0), network.channels)
+    told = count_traffic(team[0].outline, team[0].objectives, *problem.start(0), network.channels)
     turns = range(team[0].exchanges)
     arrays = [team[0].tell(found[0], turn, team[0].think(found[0], turn)) for turn in turns]
     frames = [wire_format.encode(wire_format.Envelope("", 0, 4, 0), one) for one in arrays]
@@ -70,7 +70,7 @@ def test_sites_go_the_way_of_the_simulation_in_the_bytes_that_are_counted(name):
 def test_killed_on_the_way_its_copies_of_the_others_end_in_the_same_bits(tmp_path, monkeypatch):
     method = diamond.gt_sgd(0.05, 0.2, 3, exact(), order="paper")
     network = diamond.network.path(3).through(channels.quantized(4))
-    with quickly():
+    with without_optimizations():
         team = tuple(agents(quad(agents=3), network, method))
         wanted = lockstep(team, ROUNDS)
         cluster, seen = Cluster(tmp_path, agents=team), count()

@@ -29,7 +29,7 @@ from diamond.peers.outbox import MessageDiscarded, Outbox
 from diamond.peers.site_agent import Agent
 from diamond.peers.site_checkpoint import OtherRun
 from diamond.peers.timeouts import NeighbourTimeout
-from diamond.peers.wire_format import MessageRequest, FrameError, encode_request, pack
+from diamond.peers.wire_format import FrameError, MessageRequest, encode_request, pack
 
 VICTIM = 1  # in the middle of a path of three
 

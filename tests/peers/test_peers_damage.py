@@ -4,8 +4,8 @@ import json
 import shutil
 
 import pytest
-from compiling import quickly
 from crashing import Cluster, team
+from fast_compilation import without_optimizations
 
 from diamond.peers import site_checkpoint
 from diamond.peers.edge_journal import DOWN, LENGTH, UP, DamagedJournal, EdgeJournal
@@ -16,7 +16,7 @@ from diamond.peers.site_checkpoint import OtherRun
 from diamond.peers.site_run_folder import SiteRunFolder
 from diamond.records import checkpoint
 from diamond.records.folder_writer import Writer
-from diamond.records.manifest import Origin
+from diamond.records.manifest import RunOrigin
 
 
 def written(folder, rounds=6):
@@ -68,7 +68,7 @@ def test_only_the_end_of_the_last_file_may_be_torn(tmp_path):
 
 
 def test_one_whose_checkpoints_are_gone_is_refused_before_it_writes_anything(tmp_path, monkeypatch):
-    with quickly():
+    with without_optimizations():
         Cluster(tmp_path).run()
         shutil.rmtree(tmp_path / "1")
         again, looked = Cluster(tmp_path), []
@@ -89,14 +89,14 @@ def test_a_damaged_note_of_who_has_finished_is_set_aside(tmp_path, caplog, conte
     (tmp_path / "finished.json").write_bytes(content)
     assert site_checkpoint.finished(tmp_path, "r") == set()
     assert (tmp_path / "finished.json.damaged-1").read_bytes() == content
-    assert "finished.json is damaged" in caplog.text and "started once more" in caplog.text
+    assert "finished.json is damaged" in caplog.text and "must be started again" in caplog.text
 
 
 @pytest.mark.parametrize(
     "kind", ["checkpoint/*.json", "checkpoint/*.safetensors", "messages/*.log"]
 )
 def test_a_damaged_newest_checkpoint_is_logged_with_what_follows(tmp_path, caplog, kind):
-    with quickly():
+    with without_optimizations():
         Cluster(tmp_path).run()
         folder, agent = tmp_path / "1", team()[1]
         run = json.loads((folder / "finished.json").read_bytes())["run"]
@@ -105,7 +105,7 @@ def test_a_damaged_newest_checkpoint_is_logged_with_what_follows(tmp_path, caplo
         newest.write_bytes(content[: len(content) // 2])
         store = Outbox(agent.neighbours)
         found = site_checkpoint.restore(folder, run, agent.begin(), store)
-        before = checkpoint.rounds(folder / "checkpoint")[-1]
+        before = checkpoint.saved_rounds(folder / "checkpoint")[-1]
     assert found.clock == before < int(newest.name[:10])
     (line,) = [record.getMessage() for record in caplog.records]
     assert str(newest.with_suffix("")) in line and "damaged-1" in line
@@ -113,8 +113,8 @@ def test_a_damaged_newest_checkpoint_is_logged_with_what_follows(tmp_path, caplo
 
 
 def test_damaged_lines_of_metrics_and_a_missing_manifest_are_logged(tmp_path, caplog):
-    agent, origin = team()[0], Origin("north", "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
-    with Writer(tmp_path) as writer, quickly():
+    agent, origin = team()[0], RunOrigin("north", "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
+    with Writer(tmp_path) as writer, without_optimizations():
         for round in range(3):
             writer.metrics.append({"round": round, "seconds": 0.0, "waited": 0.0}, {})
         path = writer.metrics.path
@@ -125,15 +125,15 @@ def test_damaged_lines_of_metrics_and_a_missing_manifest_are_logged(tmp_path, ca
     assert "measurements of those rounds are lost, the run itself is not" in caplog.text
     assert "manifest.json is missing" in caplog.text and "written again" in caplog.text
     caplog.clear()
-    with Writer(tmp_path) as writer, quickly():
+    with Writer(tmp_path) as writer, without_optimizations():
         SiteRunFolder(writer, node, origin, "")._open(agent.begin()._replace(t=2))
     assert "metrics.jsonl lacks round 2" in caplog.text
 
 
 def test_a_damaged_manifest_is_set_aside_and_written_anew(tmp_path, caplog):
-    agent, origin = team()[0], Origin("north", "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
+    agent, origin = team()[0], RunOrigin("north", "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
     (tmp_path / "manifest.json").write_text('{"status": "run')
-    with Writer(tmp_path) as writer, quickly():
+    with Writer(tmp_path) as writer, without_optimizations():
         writer.metrics.path.write_bytes(b"")
         diary = SiteRunFolder(writer, Node(agent, 7, InProcessNetwork().end(0)), origin, "")
         diary._open(agent.begin()._replace(t=2))

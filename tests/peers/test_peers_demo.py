@@ -14,7 +14,7 @@ from diamond.cli.net_progress import SiteProgress
 from diamond.hardware import compilation_cache
 from diamond.peers.in_process_transport import InProcessNetwork
 from diamond.peers.node import Node
-from diamond.records.folder_reader import runs
+from diamond.records.folder_reader import open_runs
 from diamond.templates import sites_demo
 
 ENTRY = {"round": 20, "local_loss": 0.5, "lower_error": 0.01, "disagreement": 0.001}
@@ -23,7 +23,7 @@ ENTRY |= {"bytes": 2e6, "seconds": 9.0, "waited": 4.0}
 
 @pytest.fixture
 def demo(monkeypatch, tmp_path):
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     return lambda *words: CliRunner().invoke(
         cli.app, ["demo", "--peers", "--out", str(tmp_path), *words]
     )
@@ -38,7 +38,7 @@ def test_the_demo_ends_as_the_simulation_though_one_site_is_killed(demo, monkeyp
     found = demo("--json")
     assert found.exit_code == 0, found.output
     assert 0 <= json.loads(found.stdout)["difference"] < 1e-5
-    sites = runs([tmp_path / "demo-peers"])
+    sites = open_runs([tmp_path / "demo-peers"])
     assert sorted(run.path.name for run in sites) == sorted(sites_demo.SITES)
     for run in sites:
         assert run.manifest["status"] == "finished" and run.last["round"] == 30
@@ -95,7 +95,7 @@ def test_lines_tell_the_state_of_each_neighbour(waiting, capsys):
     said = capsys.readouterr().err
     assert said.count("round=20/60 local_loss=0.5") == 1
     assert "MB=2 seconds=9.0 waited=4.0 north='round 19'" in said
-    assert "west='not heard yet, awaited for 12 s, nothing listens there'" in said
+    assert "west='no message yet, awaited for 12 s, nothing listens there'" in said
 
 
 def test_the_table_tells_the_same(waiting):

@@ -5,7 +5,7 @@ import asyncio
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 
 import diamond
 from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
@@ -30,7 +30,7 @@ def problem(site):
 
 @pytest.fixture(scope="module")
 def team():
-    with quickly():
+    with without_optimizations():
         return [Agent(problem(i), NETWORK, ALGORITHM, i) for i in range(2)]
 
 
@@ -50,7 +50,7 @@ def on_disk(folder):
 @pytest.mark.parametrize("missing", ["wait", "continue"])
 def test_the_forecast_is_kept_and_not_far_off(tmp_path, team, monkeypatch, missing):
     disk, memory, wire = [], [], InProcessNetwork()
-    replace = checkpoint.replace
+    replace = checkpoint.replace_file
 
     def watched(path, *content, settle=True):
         replace(path, *content, settle=settle)
@@ -64,8 +64,8 @@ def test_the_forecast_is_kept_and_not_far_off(tmp_path, team, monkeypatch, missi
             wire.nodes[agent.number] = node
         await asyncio.gather(*(node.run() for node in wire.nodes.values()))
 
-    monkeypatch.setattr(checkpoint, "replace", watched)
-    with quickly():
+    monkeypatch.setattr(checkpoint, "replace_file", watched)
+    with without_optimizations():
         run_simulated(everyone())
     forecast = estimate_resources(team[0], EVERY, missing)
     assert forecast.disk / 3 < max(disk) <= forecast.disk + NOTES

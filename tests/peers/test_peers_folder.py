@@ -6,9 +6,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from compiling import quickly
 from crashing import EVERY, LIMITS, ROUNDS, Killed, team
-from helpers import steps
+from fast_compilation import without_optimizations
+from helpers import progress_by_round
 from peering import like
 from typer.testing import CliRunner
 
@@ -18,10 +18,10 @@ from diamond.peers.call_errors import RunFailed
 from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
 from diamond.peers.site_run_folder import SiteRunFolder
-from diamond.records.export import columns, export
-from diamond.records.folder_reader import open_run, runs
+from diamond.records.export import agent_columns, export_solution
+from diamond.records.folder_reader import open_run, open_runs
 from diamond.records.folder_writer import Writer
-from diamond.records.manifest import Origin
+from diamond.records.manifest import RunOrigin
 from diamond.report.report_payload import payload
 
 SITES = ["north", "south", "west"]
@@ -29,7 +29,7 @@ AT = [0, 2, 4, 6, 7]  # rounds that are measured
 
 
 def origin(name):
-    return Origin(name, "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
+    return RunOrigin(name, "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
 
 
 async def life(wire, agent, folder, until=None):
@@ -65,9 +65,9 @@ def run(folder, killed=()):
         wire = InProcessNetwork()
         await asyncio.gather(*(lives(wire, agent) for agent in team()))
 
-    with quickly():
+    with without_optimizations():
         run_simulated(everyone())
-    return runs([folder])
+    return open_runs([folder])
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def calm(tmp_path_factory):
 @cache
 def simulated():
     problem = whole()
-    with quickly():
+    with without_optimizations():
         return diamond.simulate(problem, team()[0].network, team()[0].given, ROUNDS, every=EVERY)
 
 
@@ -113,7 +113,7 @@ def test_it_tells_what_the_simulation_measures_of_that_agent(calm):
 
 
 def test_disagreement_is_that_of_what_was_told_last(calm):
-    path = steps(whole(), team()[0].network, team()[0].given, ROUNDS)
+    path = progress_by_round(whole(), team()[0].network, team()[0].given, ROUNDS)
     heard = {0: [0, 1], 1: [0, 1, 2], 2: [1, 2]}
     for i, name in enumerate(SITES):
         for line in open_run(calm / name).lines[1:]:
@@ -145,7 +145,7 @@ def test_a_killed_site_writes_the_lines_of_one_that_was_not(tmp_path, calm, kill
 )
 def test_how_a_run_ended_is_said(tmp_path, error, status, message):
     agent = team()[0]
-    with Writer(tmp_path) as writer, quickly():
+    with Writer(tmp_path) as writer, without_optimizations():
         diary = SiteRunFolder(writer, Node(agent, 7, InProcessNetwork().end(0)), origin("north"), "")
         with pytest.raises(type(error)), diary.closed():
             diary.note(agent.begin())
@@ -177,9 +177,9 @@ def test_show_list_and_report_read_it(calm):
 
 def test_tables_of_a_site_have_its_name_above_its_column(calm, tmp_path):
     found = open_run(calm / "west")
-    x, y, _ = export(found, "csv", tmp_path)
+    x, y, _ = export_solution(found, "csv", tmp_path)
     assert x.read_text().splitlines()[0] == "entry,mean,west"
     assert y.read_text().splitlines()[0] == "entry,west"
     named = found.manifest["network"] | {"sites": SITES}
-    assert columns({"network": named}, 3) == SITES  # of a run that has all sites
-    assert columns({"network": {}}, 2) == ["agent 0", "agent 1"]
+    assert agent_columns({"network": named}, 3) == SITES  # of a run that has all sites
+    assert agent_columns({"network": {}}, 2) == ["agent 0", "agent 1"]

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 import shaping
-from compiling import unmeasured
+from fast_compilation import skip_measures
 from peering import lockstep
 
 import diamond
@@ -27,7 +27,7 @@ def team():
 
 @pytest.mark.parametrize("kind", ["latency", "rate", pytest.param("loss", marks=pytest.mark.slow)])
 def test_the_forecast_is_what_sites_take(tmp_path, team, kind, monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     link, rounds = KINDS[kind]
     network = shaping.NETWORK.with_links(**link)
     run = diamond.simulate(shaping.problem(), network, shaping.ALGORITHM, rounds, every=rounds)

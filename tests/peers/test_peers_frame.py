@@ -9,7 +9,15 @@ import pytest
 from frames import fuzz, reseal
 
 from diamond.peers import wire_format
-from diamond.peers.wire_format import MessageRequest, Envelope, FrameError, ArraySpec, decode, encode, layout
+from diamond.peers.wire_format import (
+    ArraySpec,
+    Envelope,
+    FrameError,
+    MessageRequest,
+    decode,
+    encode,
+    layout,
+)
 
 pytestmark = pytest.mark.quick
 

@@ -6,11 +6,11 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from compiling import quickly, unmeasured
 from crashing import ROUNDS, Cluster, all_killed_every, killed_at, watched
+from fast_compilation import skip_measures, without_optimizations
 from helpers import ESTIMATORS, logistic, same_bits
 from peering import agents, own, stacked
-from rising import poisoned, rise_at
+from rollback_scenarios import nan_beyond, script_loss_increase
 
 import diamond
 from diamond.auto import loss_monitor
@@ -25,8 +25,8 @@ from diamond.peers.outbox import Outbox
 from diamond.peers.round_progress import RollbackState
 from diamond.peers.site_run_folder import SiteRunFolder
 from diamond.records.folder_writer import Writer
-from diamond.records.manifest import Origin
-from diamond.schedules.deferred import by_name
+from diamond.records.manifest import RunOrigin
+from diamond.schedules.deferred import values_by_name
 
 NETWORK = diamond.network.path(3)  # of diameter 2
 SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open
@@ -36,20 +36,20 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*; back to round:RuntimeWarning
 
 @pytest.fixture(autouse=True)
 def compiled_quickly():
-    with quickly():
+    with without_optimizations():
         yield
 
 
 def compared(problem, rounds):
     """What the simulation has found, where sites end as it does."""
     with pytest.MonkeyPatch.context() as patch:
-        unmeasured(patch)
+        skip_measures(patch)
         wanted = diamond.simulate(problem, NETWORK, SOME, rounds, every=rounds)
     found = rehearse([own(problem, i) for i in range(3)], NETWORK, SOME, rounds)
     for a, b in zip(*map(jax.tree.leaves, (wanted.state, stacked(found))), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9 * np.abs(a).max(), rtol=0)
     for progress in found:
-        numbers = by_name(progress.found)
+        numbers = values_by_name(progress.found)
         for name in ("risen", "shrunk", "lost"):
             assert numbers.get(name) == wanted.resolved.get(name), name
         assert progress.t == rounds and progress.made == rounds + wanted.resolved["lost"]
@@ -62,19 +62,19 @@ def risky():
     free = logistic()
     x = diamond.simulate(free, NETWORK, SOME, 1, every=1).x
     way = jax.tree.map(lambda a, b: a.mean(0) - b, x, free.start(0)[0])
-    return poisoned(free, 0.6 * float(pytrees.norm(way)))
+    return nan_beyond(free, 0.6 * float(pytrees.norm(way)))
 
 
 def test_lost_and_risen_they_go_back_to_the_rounds_of_the_simulation(monkeypatch):
-    rise_at(monkeypatch, 50, 1)
+    script_loss_increase(monkeypatch, 50, 1)
     found = compared(risky(), 55)
     assert found["shrunk"] < 1 and found["risen"] == 1 and found["lost"] > 49
 
 
 def test_what_is_huge_though_finite_is_lost_where_the_simulation_looks(monkeypatch, caplog):
     for module in (loss_monitor, _rewind):
-        monkeypatch.setattr(module, "EVERY", 5)
-    monkeypatch.setattr(loss_monitor, "LOST", 0.5)  # times the start
+        monkeypatch.setattr(module, "SAVE_EVERY", 5)
+    monkeypatch.setattr(loss_monitor, "EXPLODED", 0.5)  # times the start
     with pytest.warns(RuntimeWarning, match="x or y is lost in round") as told:
         compared(logistic(), 12)
     said = [line.getMessage().split(": ", 1)[1] for line in caplog.records]
@@ -95,10 +95,10 @@ def rehearsed():
 @pytest.fixture
 def hasty(monkeypatch):
     """The loss is looked at in rounds 1, 3 and 7, where it has risen; x is lost at first."""
-    rise_at(monkeypatch, ROUNDS, 3)
+    script_loss_increase(monkeypatch, ROUNDS, 3)
     monkeypatch.setattr(site_agent, "reestimation_rounds", lambda t: [r for r in (1, 3, ROUNDS) if r <= t])
     calm = rehearsed()
-    numbers = by_name(calm[0].found)
+    numbers = values_by_name(calm[0].found)
     assert numbers["shrunk"] < 1 and numbers["risen"] > 0  # both happen
     return calm
 
@@ -138,7 +138,7 @@ def test_the_folder_of_a_site_has_what_was_not_undone(tmp_path, hasty):
             runs.append(node.run())
         node = wire.nodes[VICTIM]
         with Writer(node.folder) as writer:
-            diary = SiteRunFolder(writer, node, Origin("b", "", "", "", "", {}, "", {}), "")
+            diary = SiteRunFolder(writer, node, RunOrigin("b", "", "", "", "", {}, "", {}), "")
             node.on_round = diary.note
             with diary.closed():
                 found = await asyncio.gather(*runs)
@@ -167,6 +167,6 @@ def test_states_to_go_back_to_travel_with_a_checkpoint_and_the_start_is_ones_own
     assert [mark.t for mark in site_rollback.marks(found, 199)] == [100]
     back, said = site_rollback.lost(one, found._replace(found={}), 250, [1.0, 2.0, 1e3], 10)
     assert (back.t, back.base, back.recent) == (100, 43, ()) and "back to round 100 with" in said
-    assert by_name(back.found) == {"shrunk": 0.25, "lost": 151}
+    assert values_by_name(back.found) == {"shrunk": 0.25, "lost": 151}
     back, _ = site_rollback.lost(one, found._replace(found={}), 99, [1.0], 10)
     assert back.t == 0 and same_bits(back.state.x, x)

@@ -12,7 +12,7 @@ from diamond.peers.message_store import StoredMessage
 from diamond.peers.site_checkpoint import MESSAGES, STATES
 from diamond.peers.wire_format import Envelope, encode
 from diamond.records import checkpoint
-from diamond.records.checkpoint import Damaged
+from diamond.records.checkpoint import DamagedCheckpoint
 
 VICTIM = 1
 
@@ -43,13 +43,13 @@ def test_a_flipped_bit_is_found(tmp_path):
     whole = path.read_bytes()
     for place in range(0, len(whole), 7):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(Damaged, match=r"0000000002.log: not what was written"):
+        with pytest.raises(DamagedCheckpoint, match=r"0000000002.log: not what was written"):
             message_store.load(tmp_path, 2, counts, "run")
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(Damaged, match="1 messages where 2 were written"):
+    with pytest.raises(DamagedCheckpoint, match="1 messages where 2 were written"):
         message_store.load(tmp_path, 2, counts, "run")
     path.write_bytes(whole)
-    with pytest.raises(Damaged, match="another run"):
+    with pytest.raises(DamagedCheckpoint, match="another run"):
         message_store.load(tmp_path, 2, counts, "other")
 
 
@@ -68,7 +68,7 @@ def test_checkpoints_hold_no_messages_and_disk_and_memory_are_bounded(tmp_path):
     assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))
     most, files = map(max, zip(*seen))
     assert most <= EVERY + 1 and 2 <= files <= 4
-    kept = checkpoint.newest(tmp_path / str(VICTIM) / STATES)
+    kept = checkpoint.load_newest(tmp_path / str(VICTIM) / STATES)
     assert all(name.startswith(".") for name in kept.arrays) and kept.notes["messages"]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import numpy as np
-from compiling import quickly, unmeasured
+from fast_compilation import skip_measures, without_optimizations
 from helpers import quad
 from peering import agents, given
 from typer.testing import CliRunner
@@ -17,7 +17,7 @@ from diamond.peers.node import Node
 from diamond.peers.site_run_folder import SiteRunFolder
 from diamond.records.folder_reader import open_run
 from diamond.records.folder_writer import Writer
-from diamond.records.manifest import Origin
+from diamond.records.manifest import RunOrigin
 from diamond.report.report_payload import payload
 from diamond.schedules.deferred import ResolutionContext, ResolvedValue, resolve
 
@@ -33,8 +33,8 @@ FILE = {
 
 
 def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
-    unmeasured(monkeypatch)
-    network = federation_file.validate(FILE, "trial.toml").graph()
+    skip_measures(monkeypatch)
+    network = federation_file.validate(FILE, "trial.toml").build_network()
     problem = quad(agents=3)
     algorithm = given("gt_sgd")
     diaries = {}
@@ -43,7 +43,7 @@ def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
         place = tmp_path / str(agent.number)
         with Writer(place) as writer:
             node = Node(agent, ROUNDS, wire.end(agent.number), place, EVERY, work=run_inline)
-            origin = Origin(place.name, "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
+            origin = RunOrigin(place.name, "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {})
             diary = diaries[agent.number] = SiteRunFolder(writer, node, origin, "")
             node.on_round = diary.note
             wire.nodes[agent.number] = node
@@ -54,7 +54,7 @@ def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
         wire = InProcessNetwork()
         await asyncio.gather(*(life(wire, agent) for agent in agents(problem, network, algorithm)))
 
-    with quickly():
+    with without_optimizations():
         run_simulated(everyone())
         run = diamond.simulate(problem, network, algorithm, ROUNDS, every=EVERY)
     for place in map(str, range(3)):
@@ -66,6 +66,6 @@ def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
     found = {"alpha": ResolvedValue(0.1, agreed=3, talks=1)}
     setup = resolve(algorithm, ResolutionContext(problem, network, 3, 0, memory=dict(found)))
     assert setup.rounds == 2
-    wanted = LinkCosts(network, diaries[0].link_costs.traffic, 0).after(ROUNDS, setup, 0.0)
+    wanted = LinkCosts(network, diaries[0].link_costs.traffic, 0).costs_after(ROUNDS, setup, 0.0)
     told = diaries[0]._on_links(diaries[0].progress._replace(found=found), 0.0)
     assert told["network_seconds"] == wanted["network_seconds"] > run.history["network_seconds"][-1]

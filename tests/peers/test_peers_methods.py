@@ -8,9 +8,9 @@ from itertools import count
 
 import numpy as np
 import pytest
-from compiling import quickly, unmeasured
 from crashing import ROUNDS, Cluster, Killed, watched
-from helpers import end, flat, quad, ring, same_bits
+from fast_compilation import skip_measures, without_optimizations
+from helpers import final_progress, flat, quad, ring, same_bits
 from peering import agents, lockstep, stacked
 
 import diamond
@@ -34,8 +34,8 @@ METHODS = {
 def test_the_trajectory_is_the_simulated_one(name):
     method, level, exchanges = METHODS[name]
     problem, network = quad(lower_level=level), ring(4)
-    with quickly():
-        wanted = end(problem, network, method, 4, seed=4)
+    with without_optimizations():
+        wanted = final_progress(problem, network, method, 4, seed=4)
         team = agents(problem, network, method, seed=4)
         found = lockstep(team, 4)
     assert team[0].exchanges == exchanges
@@ -44,10 +44,10 @@ def test_the_trajectory_is_the_simulated_one(name):
 
 
 def test_what_is_sent_is_what_is_counted(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     method, level, _ = METHODS["ma_dsbo"]
     problem, network = quad(lower_level=level), ring(4)
-    with quickly():
+    with without_optimizations():
         run = diamond.simulate(problem, network, method, 4, every=4)
         team = agents(problem, network, method)
     vectors = (2 + 2) * 2 * 4 + 2 * 3  # y and z of 4 numbers, x of 3, each with its tracker
@@ -60,7 +60,7 @@ def test_what_is_sent_is_what_is_counted(monkeypatch):
 def test_killed_at_any_exchange_it_ends_in_the_same_bits(name, tmp_path, monkeypatch):
     method, level, _ = METHODS[name]
     problem, network = quad(agents=3, lower_level=level), diamond.network.path(3)
-    with quickly():
+    with without_optimizations():
         team = tuple(agents(problem, network, method))
         wanted = lockstep(team, ROUNDS)
         for n in (5, 33, 62, 95):  # instants of the agent in the middle, of some 130 and 220

@@ -6,8 +6,8 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from compiling import quickly, unmeasured
 from crashing import ROUNDS, Cluster, all_killed_every, killed_at, watched
+from fast_compilation import skip_measures, without_optimizations
 from helpers import ESTIMATORS, build, logistic, same_bits
 from peering import NAMES, agents, lockstep, stacked
 
@@ -18,7 +18,7 @@ from diamond.peers.call_errors import RunFailed
 from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.max_consensus import NotAgreed
 from diamond.peers.node import Node
-from diamond.schedules.deferred import by_name, talked
+from diamond.schedules.deferred import count_exchanges, values_by_name
 
 pytestmark = pytest.mark.filterwarnings("ignore:the upper loss is:RuntimeWarning")  # goes back
 NETWORK = diamond.network.path(3)  # of diameter 2
@@ -41,7 +41,7 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def compiled_quickly():
-    with quickly():
+    with without_optimizations():
         yield
 
 
@@ -52,12 +52,12 @@ def close(one, other, tolerance):
 
 @pytest.mark.parametrize(("name", "precision"), CASES)
 def test_numbers_and_trajectory_are_the_simulated_ones(name, precision, monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     problem, left = logistic(dtype=precision), build(name, batch=4)
     with jax.enable_x64(precision == "float64"):
         wanted = diamond.simulate(problem, NETWORK, left, PAST, every=PAST)
         found = lockstep(agents(problem, NETWORK, left), PAST)
-    assert all(by_name(one.found) == wanted.resolved for one in found)
+    assert all(values_by_name(one.found) == wanted.resolved for one in found)
     ends = stacked(found)
     strict = (name, precision) == FAST
     close((wanted.x, wanted.y), (ends.x, ends.y), (TOLERANCE if strict else LEARNED)[precision])
@@ -65,7 +65,7 @@ def test_numbers_and_trajectory_are_the_simulated_ones(name, precision, monkeypa
 
 @pytest.mark.parametrize("precision", TOLERANCE)
 def test_with_given_steps_the_trajectory_is_the_simulated_one_to_rounding(precision, monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     problem = logistic(dtype=precision)
     given = build("interact", alpha=0.05, beta=0.1, hypergradient=ESTIMATORS["exact"])
     with jax.enable_x64(precision == "float64"):
@@ -112,9 +112,9 @@ def team():
 def soon(monkeypatch):
     """The loss is looked at in round 3, and once more at the end; no faults come to this."""
     monkeypatch.setattr(site_agent, "reestimation_rounds", lambda t: [r for r in (3, ROUNDS) if r <= t])
-    monkeypatch.setattr(loss_monitor, "SMALL", 10.0)  # it does not go back
+    monkeypatch.setattr(loss_monitor, "TOLERANCE", 10.0)  # it does not go back
     calm = lockstep(team(), ROUNDS)
-    assert all(talked(p.found).talks == 2 * TALKS for p in calm)
+    assert all(count_exchanges(p.found).talks == 2 * TALKS for p in calm)
     return calm
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from compiling import quickly, unchecked
+from fast_compilation import skip_loss_checks, without_optimizations
 from helpers import quad
 from peering import agents, given
 
@@ -24,8 +24,8 @@ ROUNDS = 2
 @pytest.fixture(scope="module")
 def sites():
     """Three sites on a ring; and the third as it would be with another seed."""
-    with pytest.MonkeyPatch.context() as patch, quickly():
-        unchecked(patch)
+    with pytest.MonkeyPatch.context() as patch, without_optimizations():
+        skip_loss_checks(patch)
         problem, ring, method = quad(agents=3), diamond.network.ring(3), given("gt_sgd")
         yield agents(problem, ring, method), agents(problem, ring, method, seed=1)[2]
 

@@ -5,8 +5,8 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from compiling import quickly
 from crashing import ROUNDS, Cluster, Killed, team, watched
+from fast_compilation import without_optimizations
 from peering import lockstep
 
 from diamond.peers import warm_restart
@@ -26,7 +26,7 @@ def lose(folder):
 def stood(tmp_path_factory):
     """The folders of three sites that have run, one of which has lost its state; and their ends."""
     folder = tmp_path_factory.mktemp("stood")
-    with quickly():
+    with without_optimizations():
         ends = Cluster(folder).run()
     lose(folder)
     return folder, ends
@@ -37,7 +37,7 @@ def again(stood, tmp_path):
     shutil.copytree(stood[0], tmp_path, dirs_exist_ok=True)
     asides = [warm_restart.prepare(tmp_path / str(i)) for i in range(3)]
     for aside in asides:
-        assert len(checkpoint.rounds(aside / "checkpoint")) == 2  # nothing is lost by it
+        assert len(checkpoint.saved_rounds(aside / "checkpoint")) == 2  # nothing is lost by it
     return tmp_path
 
 
@@ -62,7 +62,7 @@ def expected(ends):
 
 
 def test_the_run_is_that_of_agents_that_begin_there_and_trackers_keep_their_sum(stood, tmp_path):
-    with quickly():
+    with without_optimizations():
         found = Cluster(again(stood, tmp_path)).run()
         wanted = expected(stood[1])
     assert same(found, wanted)
@@ -74,7 +74,7 @@ def test_the_run_is_that_of_agents_that_begin_there_and_trackers_keep_their_sum(
 
 @pytest.mark.parametrize("instant", [3, 25, 60])
 def test_a_site_killed_on_the_way_ends_in_the_same_bits(stood, tmp_path, monkeypatch, instant):
-    with quickly():
+    with without_optimizations():
         calm = Cluster(again(stood, tmp_path / "calm")).run()
         cluster, seen = Cluster(again(stood, tmp_path / "killed")), []
 
@@ -99,7 +99,7 @@ def test_all_sites_must_begin_so(stood, tmp_path):
     folder = again(stood, tmp_path)
     shutil.rmtree(folder / "2")  # begins anew
     with (
-        quickly(),
+        without_optimizations(),
         pytest.raises(Exception, match=r"another start \(anew at|another start \(onward"),
     ):
         Cluster(folder).run()
@@ -115,5 +115,5 @@ def test_a_start_that_is_damaged_or_of_another_problem_is_refused(stood, tmp_pat
         warm_restart.point(folder, wrong)
     (file,) = (folder / "start").glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(OtherRun, match="once more with --onward"):
+    with pytest.raises(OtherRun, match="again with --onward"):
         warm_restart.point(folder, state)

@@ -21,8 +21,8 @@ from diamond.peers.server import Server
 from diamond.peers.timeouts import NeighbourTimeout, Timeouts
 from diamond.peers.wire_format import (
     REQUEST,
-    MessageRequest,
     Envelope,
+    MessageRequest,
     encode,
     encode_request,
     limit,

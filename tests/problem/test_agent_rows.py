@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import jax.numpy as jnp
+import multi_process_job
 import numpy as np
 import pytest
-import sharing
-from compiling import unchecked
+from fast_compilation import skip_loss_checks
 
 import diamond
 from diamond.engine import simulated_consensus as _gather
@@ -20,7 +20,7 @@ from diamond.engine.simulated_consensus import GatherConsensus
 from diamond.hardware.sharding import AgentSharding
 from diamond.hypergradient import neumann
 
-SHARING = Path(sharing.__file__)
+JOB_SCRIPT = Path(multi_process_job.__file__)
 
 
 def job(size, *mistake, devices=1):
@@ -35,7 +35,7 @@ def job(size, *mistake, devices=1):
         "JAX_PLATFORMS": "cpu",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
-    words = lambda rank: [sys.executable, SHARING, where, str(rank), str(size), *mistake]
+    words = lambda rank: [sys.executable, JOB_SCRIPT, where, str(rank), str(size), *mistake]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     each = [subprocess.Popen(words(rank), env=environment, **pipes) for rank in range(size)]
     return [(*process.communicate(timeout=200), process.returncode) for process in each]
@@ -82,24 +82,24 @@ def test_a_run_over_processes_that_diverges_says_why_without_the_rows_of_others(
 
 @pytest.fixture
 def problem(monkeypatch):
-    unchecked(monkeypatch)
-    sharing.loaded.clear()
-    return sharing.problem()
+    skip_loss_checks(monkeypatch)
+    multi_process_job.loaded.clear()
+    return multi_process_job.problem()
 
 
 def test_in_one_process_every_function_is_called_once(problem):
-    every = range(len(sharing.COUNTS))
-    assert sharing.loaded == [(part, agent) for part in ("train", "valid") for agent in every]
-    plain = [sharing.rows("train", "", agent) for agent in every]
-    other = diamond.Problem(sharing.upper, sharing.lower, problem.init, plain, plain)
-    assert problem.counts("train").tolist() == list(sharing.COUNTS)
+    every = range(len(multi_process_job.COUNTS))
+    assert multi_process_job.loaded == [(part, agent) for part in ("train", "valid") for agent in every]
+    plain = [multi_process_job.rows("train", "", agent) for agent in every]
+    other = diamond.Problem(multi_process_job.upper, multi_process_job.lower, problem.init, plain, plain)
+    assert problem.counts("train").tolist() == list(multi_process_job.COUNTS)
     for mine, theirs in zip(problem.rows["train"], other.rows["train"], strict=True):
         np.testing.assert_array_equal(mine["a"], theirs["a"])
 
 
 def test_a_function_that_fails_names_its_agent():
     with pytest.raises(ValueError, match="agent 3's training rows cannot be loaded") as error:
-        sharing.problem("missing")
+        multi_process_job.problem("missing")
     assert isinstance(error.value.__cause__, FileNotFoundError)
 
 

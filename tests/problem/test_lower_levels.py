@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import unmeasured
-from helpers import end, flat, logistic, quad, ring, same_bits
+from fast_compilation import skip_measures
+from helpers import final_progress, flat, logistic, quad, ring, same_bits
 
 import diamond
 from diamond import prox
@@ -156,7 +156,7 @@ def test_prometheus_reaches_the_regularized_solution_and_its_measure_vanishes_th
     exact = diamond.hypergradient.exact()
     for relax in (None, 0.5):
         method = diamond.prometheus(0.1, 0.4, relax, batch=2, period=3, hypergradient=exact)
-        state = end(problem, ring(4), method, 3000).state
+        state = final_progress(problem, ring(4), method, 3000).state
         np.testing.assert_allclose(state.x, np.tile(x, (4, 1)), atol=1e-7)
     seen, _ = found(problem, np.tile(x, (4, 1)), state.y)
     assert seen["stationarity"] < 1e-14
@@ -176,7 +176,7 @@ def test_a_constraint_holds_in_every_round():
     chain = diamond.hypergradient.neumann(3, 3.0)
     algorithm = diamond.diamond(2.0, 0.2, 0.5, 0.5, 2, chain, order="atc")
     seen = np.stack(
-        [flat(end(problem, ring(3), algorithm, rounds).state.x) for rounds in (3, 4, 5)]
+        [flat(final_progress(problem, ring(3), algorithm, rounds).state.x) for rounds in (3, 4, 5)]
     )
     assert seen.min() == -1 and seen.max() == 0.01  # both ends are met, neither is crossed
 
@@ -210,7 +210,7 @@ def test_devices_and_lanes_give_what_one_device_gives(lower_level):
     ],
 )
 def test_a_run_that_goes_on_ends_in_the_same_bits(method, lower_level, monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     problem, saved = quad(lower_level=lower_level), []
     given = problem, ring(4), method, 8
     keep = lambda s: saved.append(s._replace(entries=list(s.entries), own=list(s.own)))

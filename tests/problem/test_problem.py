@@ -265,7 +265,7 @@ def test_a_weakly_typed_start_becomes_strong():
         (lambda: hg.hessian_free(lipschitz=float("nan")), "lipschitz = nan must be positive"),
         (lambda: hg.conjugate_gradient(0), "steps = 0: conjugate gradients need at least one"),
         (lambda: hg.unrolled(0), "steps = 0: unrolling needs at least one gradient step"),
-        (lambda: diamond.svr_interact(period=0), "period = 0: a full gradient every so many"),
+        (lambda: diamond.svr_interact(period=0), "period = 0: the number of rounds"),
     ],
 )
 def test_bad_parts_are_refused(make, words):

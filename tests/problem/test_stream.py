@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import unchecked
-from streaming import AGENTS, draw, endless, loss, ridge
+from fast_compilation import skip_loss_checks
+from ridge_streams import AGENTS, draw, loss, ridge, stream_problem
 
 import diamond
 from diamond.core.sampling import LargeBatch, key
@@ -15,7 +15,7 @@ X, Y = np.array([0.1, 0.2]), np.array([0.3, -0.4])
 
 
 def test_a_key_gives_the_same_rows_again_and_every_round_agent_and_purpose_others():
-    problem = endless().objectives(8)
+    problem = stream_problem().objectives(8)
     samples = [
         sampled(key(0), t, agent, (None, None), 2, 8, "blocks") for t in (0, 1) for agent in (0, 1)
     ]
@@ -29,11 +29,11 @@ def test_a_key_gives_the_same_rows_again_and_every_round_agent_and_purpose_other
 
 
 def test_a_round_draws_once_for_all_points():
-    problem = endless().objectives(8).for_agent(2)
+    problem = stream_problem().objectives(8).for_agent(2)
     sample = problem.draw_batch(sampled(key(0), 3, 2, (None, None), 2, 8, "rows"))
     assert problem.g(X, Y, sample.lower) == loss_with(problem, sample.lower.rows)
     assert problem.valid.size(sample.upper) == problem.valid.count_fresh_rows(sample.upper) == 8
-    full = endless(large=30).objectives(8).for_agent(2)
+    full = stream_problem(large=30).objectives(8).for_agent(2)
     everything = sample.full()
     assert isinstance(everything.chain[1], LargeBatch)
     assert full.train.rows_at(everything.lower)["a"].shape == (30, 2)
@@ -83,7 +83,7 @@ def test_what_it_is_measured_on_depends_on_the_stream_alone():
 
 
 def test_parts_of_both_kinds_and_none_go_together(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     rows = diamond.stream(draw, 2, evaluation=5)
     stored = [{"a": np.ones((3, 2)), "b": np.ones(3)}] * 2
     mixed = ridge(rows, stored)
@@ -138,6 +138,6 @@ def test_methods_on_all_rows_say_so_or_take_a_large_batch():
     network = diamond.network.ring(AGENTS)
     for method in (diamond.interact(), diamond.svr_interact(), diamond.aid(), diamond.vrbo()):
         with pytest.raises(ValueError, match=r"asks for all rows.*large=4096"):
-            diamond.simulate(endless(), network, method, rounds=1)
+            diamond.simulate(stream_problem(), network, method, rounds=1)
     with pytest.raises(ValueError, match="table of all rows"):
-        diamond.simulate(endless(large=9), network, diamond.saba(batch=5), rounds=1)
+        diamond.simulate(stream_problem(large=9), network, diamond.saba(batch=5), rounds=1)

@@ -45,7 +45,7 @@ def test_the_two_newest_are_kept_and_nothing_else(tmp_path):
     (tmp_path / "0000000007.safetensors").write_bytes(b"left by a killed writer")
     (tmp_path / "0000000012.json.tmp").write_bytes(b"{")
     saved(tmp_path, 100)
-    assert checkpoint.rounds(tmp_path) == [10, 100]
+    assert checkpoint.saved_rounds(tmp_path) == [10, 100]
     assert files(tmp_path) == [
         f"{round:010d}.{kind}" for round in (10, 100) for kind in ("json", "safetensors")
     ]
@@ -55,7 +55,7 @@ def whole(folder, round):
     try:
         checkpoint.load(folder, round)
         return True
-    except checkpoint.Damaged:
+    except checkpoint.DamagedCheckpoint:
         return False
 
 
@@ -93,29 +93,29 @@ def test_one_without_its_other_half_is_refused(tmp_path):
     for kind in ("safetensors", "json"):
         saved(tmp_path, 3)
         (tmp_path / f"0000000003.{kind}").unlink()
-        with pytest.raises(checkpoint.Damaged, match="0000000003: not a whole checkpoint"):
+        with pytest.raises(checkpoint.DamagedCheckpoint, match="0000000003: not a whole checkpoint"):
             checkpoint.load(tmp_path, 3)
 
 
 def test_arrays_of_another_checkpoint_are_refused(tmp_path):
     saved(tmp_path, 3, 4)
     os.replace(tmp_path / "0000000003.safetensors", tmp_path / "0000000004.safetensors")
-    with pytest.raises(checkpoint.Damaged, match=r"its digest is not the one in 0000000004\.json"):
+    with pytest.raises(checkpoint.DamagedCheckpoint, match=r"its digest is not the one in 0000000004\.json"):
         checkpoint.load(tmp_path, 4)
 
 
 def test_a_file_is_replaced_at_once_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "manifest.json"
-    checkpoint.replace(path, b"old")
+    checkpoint.replace_file(path, b"old")
 
     def power_cut(*_):
         raise OSError("no more")
 
     monkeypatch.setattr(os, "replace", power_cut)
     with pytest.raises(OSError, match="no more"):
-        checkpoint.replace(path, b"new and longer")
+        checkpoint.replace_file(path, b"new and longer")
     assert path.read_bytes() == b"old"
     monkeypatch.undo()
-    checkpoint.replace(path, b"new and longer")
+    checkpoint.replace_file(path, b"new and longer")
     assert path.read_bytes() == b"new and longer"
     assert files(tmp_path) == ["manifest.json"]

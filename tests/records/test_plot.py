@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import numpy as np
-import pictures
 import pytest
+import saved_figures
 
-from diamond.records.folder_reader import Stored
-from diamond.records.plot import LABELS, convergence
+from diamond.records.folder_reader import StoredRun
+from diamond.records.plot import LABELS, plot_convergence
 
 PANELS = {n: LABELS[n] for n in LABELS if n not in ("local_loss", "x_direction", "y_direction")}
 pytestmark = pytest.mark.quick
@@ -23,14 +23,14 @@ def entry(run, k):
 
 @pytest.mark.parametrize("along", COSTS)
 def test_panels_show_what_they_say(monkeypatch, along):
-    figures = pictures.seen(monkeypatch)
-    runs = {f"run {r}": Stored(Path(), {}, [entry(r, k) for k in range(4)]) for r in (1, 2)}
-    convergence(runs, Path("run.png"), "two runs", along)
+    figures = saved_figures.record_figures(monkeypatch)
+    runs = {f"run {r}": StoredRun(Path(), {}, [entry(r, k) for k in range(4)]) for r in (1, 2)}
+    plot_convergence(runs, Path("run.png"), "two runs", along)
     axes = [axis for axis in figures[0].axes if axis.axison]
     titles = {label: name for name, label in PANELS.items()} | {"accuracy": "accuracy"}
     assert {axis.get_title() for axis in axes} == {*titles}
     for axis in axes:
-        name, shown = titles[axis.get_title()], pictures.lines(axis)
+        name, shown = titles[axis.get_title()], saved_figures.plotted_lines(axis)
         assert axis.get_xlabel() == along and [*shown] == [*runs]
         for label, run in runs.items():
             expected = [[line[along], line[name]] for line in run.lines]

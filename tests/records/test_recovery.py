@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiling import quickly, unmeasured
+from fast_compilation import skip_measures, without_optimizations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tiny import TINY, Silent, run, tiny
+from tiny_experiment import TINY, RecordingListener, run_experiment, tiny
 from typer.testing import CliRunner
 
 from diamond import cli
-from diamond.config.experiment_file import read
+from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
 from diamond.experiment.execution import ResumeOverrides, execute
-from diamond.experiment.job_runner import again
+from diamond.experiment.job_runner import plan_resume
 from diamond.records import checkpoint, metrics_file
 from diamond.records.folder_reader import open_run
-from diamond.records.folder_recovery import Lost, look
+from diamond.records.folder_recovery import UnrecoverableRun, plan_recovery
 from diamond.records.folder_writer import Writer
 from diamond.records.snapshot import Snapshot
 
@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
     with Writer(path, patience=0) as writer:
         writer.begin(BEGUN | {"status": "running"}, CONFIG)
         go_on(writer, -3, STOPPED)
-    assert checkpoint.rounds(path / "checkpoint") == [9, 12]
+    assert checkpoint.saved_rounds(path / "checkpoint") == [9, 12]
     (path / ".lock").unlink()
     whole = path.with_name("whole")
     shutil.copytree(path, whole)
@@ -75,7 +75,7 @@ def lines_of(content):
     found = set()
     for raw in content.split(b"\n")[:-1]:
         try:
-            found.add(json.dumps(metrics_file.read(raw), sort_keys=True))
+            found.add(json.dumps(metrics_file.parse_line(raw), sort_keys=True))
         except Exception:
             continue
     return found
@@ -141,12 +141,12 @@ def test_random_damage_to_random_files(folder, tmp_path_factory, found):
         with Writer(path, patience=1e9) as writer:
             try:
                 given, _ = writer.restore()
-            except Lost as error:
+            except UnrecoverableRun as error:
                 assert contents(path) == before
                 assert "restore" in str(error)
                 return
             if given is None:
-                assert not look(path).begun
+                assert not plan_recovery(path).begun
                 writer.begin(BEGUN | {"status": "running"}, CONFIG)
             else:
                 at = int(given.arrays[".t"])
@@ -170,26 +170,26 @@ def whole(tmp_path_factory):
     place = tmp_path_factory.mktemp("real")
     experiment = tiny(checkpoint_seconds=0.0)
     seen = []
-    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
-    with quickly(), jobs.precision(experiment):
-        problem = jobs.build(experiment, "tiny.toml")
-        manifest = run(experiment, place / "whole", problem=problem)
+    watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
+    with without_optimizations(), jobs.use_precision(experiment):
+        problem = jobs.build_problem(experiment, "tiny.toml")
+        manifest = run_experiment(experiment, place / "whole", problem=problem)
         with pytest.raises(KeyboardInterrupt):
-            run(experiment, place / "run", watch, lambda: seen[-1] == STOPPED, problem)
+            run_experiment(experiment, place / "run", watch, lambda: seen[-1] == STOPPED, problem)
         yield manifest, problem, place / "run"
 
 
 def resumed(whole, tmp_path, how, overrides=ResumeOverrides()):
     """The stopped run gone on with after `how` was done to its folder."""
     manifest, problem, source = whole
-    path, watch, experiment = tmp_path / "run", Silent(), tiny(checkpoint_seconds=0.0)
+    path, watch, experiment = tmp_path / "run", RecordingListener(), tiny(checkpoint_seconds=0.0)
     shutil.copytree(source, path)
     how(path)
-    with quickly(), jobs.precision(experiment):
-        (job,) = jobs.jobs(experiment)
+    with without_optimizations(), jobs.use_precision(experiment):
+        (job,) = jobs.expand_jobs(experiment)
         after = execute(job, problem, path, watch, overrides=overrides)
     assert after["digest"] == manifest["digest"] and after["status"] == "finished"
-    return path, watch.said
+    return path, watch.messages
 
 
 def spoil_line(path: Path):
@@ -224,10 +224,10 @@ def cut_checkpoints(path):
 
 
 def test_a_fresh_start_is_asked_for(whole, tmp_path):
-    with pytest.raises(Lost, match=r"none of its checkpoints can be read.*--restart"):
+    with pytest.raises(UnrecoverableRun, match=r"none of its checkpoints can be read.*--restart"):
         resumed(whole, tmp_path / "asked", cut_checkpoints)
     path, said = resumed(whole, tmp_path / "told", cut_checkpoints, ResumeOverrides(restart=True))
-    assert any("begun anew; set aside" in one for one in said)
+    assert any("started again from round 0; moved aside" in one for one in said)
     kept = sorted(file.name for file in (path / "checkpoint").glob("*.damaged-1"))
     assert len(kept) == 4 and (path / "metrics.jsonl.damaged-1").is_file()
 
@@ -237,7 +237,7 @@ def test_another_config_is_refused(whole, tmp_path):
         told = (path / "config.toml").read_text()
         (path / "config.toml").write_text(told.replace("alpha = 0.05", "alpha = 0.06"))
 
-    with pytest.raises(Lost, match="is not what the run was made by; restore it"):
+    with pytest.raises(UnrecoverableRun, match="differs from the file that started the run; restore it"):
         resumed(whole, tmp_path, change)
 
 
@@ -248,24 +248,24 @@ def rows_of(place, cell):
 
 def test_changed_data_is_refused_or_confessed(tmp_path, monkeypatch):
     """One cell of the table, after the run has begun."""
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     rows_of(tmp_path, 3)
     problem = {"kind": "hyperparameter", "dataset": "rows.csv", "agents": 3}
-    experiment = read(TINY | {"problem": problem}, tmp_path, "tiny.toml")
+    experiment = validate(TINY | {"problem": problem}, tmp_path, "tiny.toml")
     path = tmp_path / "runs" / "tiny"
-    with quickly(), pytest.raises(KeyboardInterrupt):
-        run(experiment, path, stopped=lambda: True)
+    with without_optimizations(), pytest.raises(KeyboardInterrupt):
+        run_experiment(experiment, path, stopped=lambda: True)
     rows_of(tmp_path, 4)
     with pytest.raises(
-        BadExperiment, match=r"\.\./\.\./rows\.csv is not what it was.*rows are not"
+        BadExperiment, match=r"\.\./\.\./rows\.csv has changed.*rows have changed"
     ):
-        again(path).execute(Silent())
-    watch = Silent()
-    with quickly():
-        (after,) = again(path).execute(watch, overrides=ResumeOverrides(changed_data=True))
+        plan_resume(path).execute(RecordingListener())
+    watch = RecordingListener()
+    with without_optimizations():
+        (after,) = plan_resume(path).execute(watch, overrides=ResumeOverrides(changed_data=True))
     (confessed,) = after["changed"]
     assert confessed["round"] == 0 and any("rows.csv" in one for one in confessed["what"])
-    assert any("goes on although" in one for one in watch.said)
+    assert any("continues although" in one for one in watch.messages)
 
 
 def test_other_packages_too(whole, tmp_path):

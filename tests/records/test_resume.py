@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiling import OPTION, quickly
-from tiny import TINY, TOML, Silent, run, tiny
+from fast_compilation import OPTION, without_optimizations
+from tiny_experiment import TINY, TOML, RecordingListener, run_experiment, tiny
 
-from diamond.config.experiment_file import read
+from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.job_runner import again
+from diamond.experiment.job_runner import plan_resume
 from diamond.records import checkpoint, metrics_file
-from diamond.records.folder_lock import Busy
+from diamond.records.folder_lock import FolderBusy
 from diamond.records.folder_reader import open_run
 from diamond.records.folder_writer import Writer
 from diamond.records.snapshot import Snapshot
@@ -35,9 +35,9 @@ def whole(tmp_path_factory):
     """The run that nobody disturbed, and its problem: compiled once."""
     path = tmp_path_factory.mktemp("whole") / "run"
     experiment = tiny()
-    with quickly(), jobs.precision(experiment):
-        problem = jobs.build(experiment, "tiny.toml")
-        yield run(experiment, path, problem=problem), problem, open_run(path)
+    with without_optimizations(), jobs.use_precision(experiment):
+        problem = jobs.build_problem(experiment, "tiny.toml")
+        yield run_experiment(experiment, path, problem=problem), problem, open_run(path)
 
 
 def deadly(patch, writes, share):
@@ -54,7 +54,7 @@ def deadly(patch, writes, share):
             raise Killed
         return left[0] >= 0
 
-    append, replace = metrics_file.Metrics.append, checkpoint.replace
+    append, replace = metrics_file.MetricsFile.append, checkpoint.replace_file
 
     def append_or_die(self, entry, own):
         before = self.path.stat().st_size
@@ -74,8 +74,8 @@ def deadly(patch, writes, share):
             replace(path, content)
         raise Killed
 
-    patch.setattr(metrics_file.Metrics, "append", append_or_die)
-    patch.setattr(checkpoint, "replace", replace_or_die)
+    patch.setattr(metrics_file.MetricsFile, "append", append_or_die)
+    patch.setattr(checkpoint, "replace_file", replace_or_die)
 
 
 def test_two_dozen_kills_leave_no_trace(whole, tmp_path, monkeypatch):
@@ -93,13 +93,13 @@ def test_two_dozen_kills_leave_no_trace(whole, tmp_path, monkeypatch):
             with monkeypatch.context() as patch:
                 deadly(patch, int(random.integers(0, 30)), random.random())
                 try:
-                    run(experiment, path, problem=problem)
+                    run_experiment(experiment, path, problem=problem)
                     break
                 except Killed:
                     kills += 1
         seen = []
-        watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
-        after = run(experiment, path, watch, problem=problem)
+        watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
+        after = run_experiment(experiment, path, watch, problem=problem)
         resumed.add(seen[0])
         assert after["digest"] == manifest["digest"] and after["status"] == "finished"
         found = open_run(path)
@@ -125,8 +125,8 @@ def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_pa
             raise Killed
 
     with pytest.raises(Killed):
-        run(experiment, path, Silent(interrupt), problem=problem)
-    assert checkpoint.rounds(path / "checkpoint") == [9, 12]
+        run_experiment(experiment, path, RecordingListener(interrupt), problem=problem)
+    assert checkpoint.saved_rounds(path / "checkpoint") == [9, 12]
     kept = {file: file.read_bytes() for file in (path / "checkpoint").iterdir()}
     lines = (path / "metrics.jsonl").read_bytes()
     arrays, notes = (path / "checkpoint" / f"0000000012.{k}" for k in ("safetensors", "json"))
@@ -142,10 +142,10 @@ def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_pa
         (path / "metrics.jsonl").write_bytes(lines)
         file.write_bytes(content)
         seen = []
-        watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
-        after = run(experiment, path, watch, problem=problem)
+        watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
+        after = run_experiment(experiment, path, watch, problem=problem)
         assert seen[0] == 9 and after["digest"] == manifest["digest"]
-        assert any("0000000012" in said and "earlier one is used" in said for said in watch.said)
+        assert any("0000000012" in said and "earlier one is used" in said for said in watch.messages)
 
 
 def test_large_checkpoints_are_cut_at_every_page_too(tmp_path):
@@ -174,26 +174,26 @@ def test_large_checkpoints_are_cut_at_every_page_too(tmp_path):
 def test_asked_to_stop_it_saves_and_says_so(whole, tmp_path):
     manifest, problem, _ = whole
     path, seen = tmp_path / "run", []
-    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
+    watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
     with pytest.raises(KeyboardInterrupt):
-        run(tiny(), path, watch, stopped=lambda: len(seen) == 4, problem=problem)
+        run_experiment(tiny(), path, watch, stopped=lambda: len(seen) == 4, problem=problem)
     assert json.loads((path / "manifest.json").read_text())["status"] == "interrupted"
-    assert checkpoint.rounds(path / "checkpoint")[-1] == 9  # not only every two seconds
-    assert run(tiny(), path, problem=problem)["digest"] == manifest["digest"]
+    assert checkpoint.saved_rounds(path / "checkpoint")[-1] == 9  # not only every two seconds
+    assert run_experiment(tiny(), path, problem=problem)["digest"] == manifest["digest"]
 
 
 def test_steps_that_chose_themselves_are_kept(tmp_path):
     """What the run has learned is in the checkpoint."""
     experiment = tiny(algorithm={"name": "diamond", "batch": 2}, rounds=35, every=5)
     seen = []
-    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
-    with quickly(), jobs.precision(experiment):
-        problem = jobs.build(experiment, "tiny.toml")
-        expected = run(experiment, tmp_path / "whole", problem=problem)
+    watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
+    with without_optimizations(), jobs.use_precision(experiment):
+        problem = jobs.build_problem(experiment, "tiny.toml")
+        expected = run_experiment(experiment, tmp_path / "whole", problem=problem)
         for stop in (10, 25, 30):
             with pytest.raises(KeyboardInterrupt):
-                run(experiment, tmp_path / "run", watch, lambda: seen[-1] == stop, problem)
-        after = run(experiment, tmp_path / "run", problem=problem)
+                run_experiment(experiment, tmp_path / "run", watch, lambda: seen[-1] == stop, problem)
+        after = run_experiment(experiment, tmp_path / "run", problem=problem)
     assert after["digest"] == expected["digest"]
     assert after["resolved"] == expected["resolved"]
     assert after["costs"] == expected["costs"] and after["traffic"] == expected["traffic"]
@@ -205,23 +205,23 @@ def test_a_run_that_goes_back_on_itself_is_gone_on_with_too(tmp_path, monkeypatc
     settings = {"algorithm": wild, "rounds": 900, "every": 60, "on_divergence": "shrink"}
     experiment = tiny(**settings, checkpoint_seconds=0.0)
     seen, random = [], np.random.default_rng(7)
-    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
-    with quickly(), jobs.precision(experiment):
-        problem = jobs.build(experiment, "tiny.toml")
-        expected = run(experiment, tmp_path / "whole", watch, problem=problem)
+    watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
+    with without_optimizations(), jobs.use_precision(experiment):
+        problem = jobs.build_problem(experiment, "tiny.toml")
+        expected = run_experiment(experiment, tmp_path / "whole", watch, problem=problem)
         assert expected["resolved"]["shrunk"] == 0.25
-        assert any("lost in round 99; back to round 0" in said for said in watch.said)
+        assert any("lost in round 99; back to round 0" in said for said in watch.messages)
         assert seen == [0, 60, *range(60, 901, 60)]
         lines = open_run(tmp_path / "whole").lines
         assert [line["round"] for line in lines] == list(range(0, 901, 60))
         for stop in (60, 120, 420, 840):
             path = tmp_path / str(stop)
             with pytest.raises(KeyboardInterrupt):
-                run(experiment, path, watch, lambda: seen[-1] == stop, problem)
+                run_experiment(experiment, path, watch, lambda: seen[-1] == stop, problem)
             with monkeypatch.context() as patch, pytest.raises(Killed):
                 deadly(patch, int(random.integers(0, 4)), random.random())
-                run(experiment, path, problem=problem)
-            after = run(experiment, path, problem=problem)
+                run_experiment(experiment, path, problem=problem)
+            after = run_experiment(experiment, path, problem=problem)
             assert after["digest"] == expected["digest"]
             assert after["resolved"] == expected["resolved"]
 
@@ -230,21 +230,21 @@ def test_lost_lines_are_made_again(whole, tmp_path):
     """A checkpoint that knows more than the lines do is of no use."""
     manifest, problem, _ = whole
     path, seen = tmp_path / "run", []
-    watch = Silent(lambda entries: seen.append(entries[-1]["round"]))
+    watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
     with pytest.raises(KeyboardInterrupt):
-        run(tiny(), path, watch, stopped=lambda: len(seen) == 4, problem=problem)
+        run_experiment(tiny(), path, watch, stopped=lambda: len(seen) == 4, problem=problem)
     lines = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     (path / "metrics.jsonl").write_bytes(b"".join(lines[:2]))
-    watch = Silent()
-    assert run(tiny(), path, watch, problem=problem)["digest"] == manifest["digest"]
-    assert any("metrics.jsonl lacks round 9" in said for said in watch.said)
+    watch = RecordingListener()
+    assert run_experiment(tiny(), path, watch, problem=problem)["digest"] == manifest["digest"]
+    assert any("metrics.jsonl lacks round 9" in said for said in watch.messages)
 
 
 def test_two_processes_do_not_write_into_one_folder(whole, tmp_path):
     _, problem, _ = whole
     with Writer(tmp_path):
-        with pytest.raises(Busy, match="another process is running it"):
-            run(tiny(), tmp_path, problem=problem)
+        with pytest.raises(FolderBusy, match="another process is running it"):
+            run_experiment(tiny(), tmp_path, problem=problem)
 
 
 def test_a_run_is_not_gone_on_with_on_another_problem(tmp_path):
@@ -253,13 +253,13 @@ def test_a_run_is_not_gone_on_with_on_another_problem(tmp_path):
         "    return diamond.gallery.quadratic(agents, 2, 2, 6)\n"
     )
     raw = TINY | {"problem": {"kind": "mine.py:make"}}
-    experiment = read(raw, tmp_path, "tiny.toml")
+    experiment = validate(raw, tmp_path, "tiny.toml")
     path = tmp_path / "runs" / "tiny"
-    with quickly(), pytest.raises(KeyboardInterrupt):
-        run(experiment, path, stopped=lambda: True)
+    with without_optimizations(), pytest.raises(KeyboardInterrupt):
+        run_experiment(experiment, path, stopped=lambda: True)
     (tmp_path / "mine.py").write_text((tmp_path / "mine.py").read_text() + "# changed\n")
-    with pytest.raises(BadExperiment, match=r"\.\./\.\./mine\.py is not what it was"):
-        again(path).execute(Silent())
+    with pytest.raises(BadExperiment, match=r"\.\./\.\./mine\.py has changed"):
+        plan_resume(path).execute(RecordingListener())
 
 
 def test_kill_9_and_resume(tmp_path, monkeypatch):
@@ -285,9 +285,9 @@ def test_kill_9_and_resume(tmp_path, monkeypatch):
     assert json.loads((folder / "manifest.json").read_text())["status"] == "running"
     left = count(folder / "metrics.jsonl")
     assert 90 <= left < 401
-    with quickly():
-        manifest = again(folder).execute(Silent())[0]
-        reference = run(tiny(rounds=1200), tmp_path / "whole")
+    with without_optimizations():
+        manifest = plan_resume(folder).execute(RecordingListener())[0]
+        reference = run_experiment(tiny(rounds=1200), tmp_path / "whole")
     assert manifest["digest"] == reference["digest"]
 
 

@@ -8,17 +8,17 @@ import sys
 
 import numpy as np
 import pytest
-from compiling import quickly
-from tiny import run, tiny
+from fast_compilation import without_optimizations
+from tiny_experiment import run_experiment, tiny
 
 import diamond
 from diamond.problem.agent_rows import count_labels
 from diamond.records import folder_reader
 from diamond.records.folder_writer import Writer
-from diamond.records.manifest import labels
-from diamond.records.metrics_file import Metrics
-from diamond.records.result_table import as_csv, as_latex, over_seeds, rows
-from diamond.records.trajectory_digest import digest, stored
+from diamond.records.manifest import tabulate_labels
+from diamond.records.metrics_file import MetricsFile
+from diamond.records.result_table import average_over_seeds, format_csv, format_latex, make_rows
+from diamond.records.trajectory_digest import digest_checkpoint, digest_trajectory
 
 OWN = {"consensus": np.array([0.25, 0.5], np.float32)}
 
@@ -27,9 +27,9 @@ OWN = {"consensus": np.array([0.25, 0.5], np.float32)}
 def two(tmp_path_factory):
     """Two seeds of one experiment, below one folder."""
     path = tmp_path_factory.mktemp("runs")
-    with quickly():
+    with without_optimizations():
         for seed in (0, 1):
-            run(tiny(seed=seed), path / "both" / f"seed{seed}")
+            run_experiment(tiny(seed=seed), path / "both" / f"seed{seed}")
     return path
 
 
@@ -56,7 +56,7 @@ def test_the_manifest_says_what_the_run_was(two):
 def test_the_lines_are_the_history_of_the_run(two):
     """The same run by `diamond.simulate`, number for number."""
     experiment = tiny(seed=1)
-    with quickly(), diamond.experiment.jobs.use_precision(experiment):
+    with without_optimizations(), diamond.experiment.jobs.use_precision(experiment):
         parts = experiment.problem.build(), experiment.network[0].build()
         expected = diamond.simulate(*parts, experiment.algorithm[0].build(), 24, 1, 3)
     lines = folder_reader.open_run(two / "both" / "seed1").lines
@@ -67,28 +67,28 @@ def test_the_lines_are_the_history_of_the_run(two):
     for name, values in expected.per_agent.items():
         np.testing.assert_array_equal([line["agents"][name] for line in lines], values)
     found = folder_reader.open_run(two / "both" / "seed1")
-    assert digest(lines, expected.x, expected.y) == found.manifest["digest"]
+    assert digest_trajectory(lines, expected.x, expected.y) == found.manifest["digest"]
 
 
 def test_the_digest_knows_every_bit_but_the_clock():
     lines = [{"round": 0, "metric": 0.1, "seconds": 3.0}]
     x, y = {"w": np.arange(4.0)}, np.zeros((2, 2))
-    first = digest(lines, x, y)
-    assert digest([{**lines[0], "seconds": 4.0}], x, y) == first
-    assert stored(lines, {".state.x['w']": x["w"], ".state.y": y, ".state.y_old": x["w"]}) == first
+    first = digest_trajectory(lines, x, y)
+    assert digest_trajectory([{**lines[0], "seconds": 4.0}], x, y) == first
+    assert digest_checkpoint(lines, {".state.x['w']": x["w"], ".state.y": y, ".state.y_old": x["w"]}) == first
     nearly = {"w": np.nextafter(x["w"], 9)}
     for other in (
-        digest([{**lines[0], "metric": np.nextafter(0.1, 1)}], x, y),
-        digest(lines, nearly, y),
-        digest(lines, {"w": x["w"].astype(np.float32)}, y),
-        digest(lines, x, y.reshape(4)),
-        digest(lines * 2, x, y),
+        digest_trajectory([{**lines[0], "metric": np.nextafter(0.1, 1)}], x, y),
+        digest_trajectory(lines, nearly, y),
+        digest_trajectory(lines, {"w": x["w"].astype(np.float32)}, y),
+        digest_trajectory(lines, x, y.reshape(4)),
+        digest_trajectory(lines * 2, x, y),
     ):
         assert other != first
 
 
 def test_torn_lines_are_left_out_and_cut_off(tmp_path):
-    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics = MetricsFile(tmp_path / "metrics.jsonl")
     assert metrics.lines() == [] and metrics.truncate(5) == []
     for round in (0, 5, 10):
         metrics.append({"round": round, "metric": float("inf")}, OWN)
@@ -105,7 +105,7 @@ def test_torn_lines_are_left_out_and_cut_off(tmp_path):
 
 def test_what_is_not_finite_is_strict_json_and_read_as_nan(tmp_path):
     refuse = {"parse_constant": lambda name: pytest.fail(f"{name} is no JSON")}
-    metrics, odd = Metrics(tmp_path / "metrics.jsonl"), [np.inf, -np.inf, np.nan]
+    metrics, odd = MetricsFile(tmp_path / "metrics.jsonl"), [np.inf, -np.inf, np.nan]
     metrics.append(
         {"round": 0, "metric": np.float64(odd[0]), "loss": 1.5}, {"own": np.array(odd, np.float32)}
     )
@@ -126,7 +126,7 @@ def test_what_is_not_finite_is_strict_json_and_read_as_nan(tmp_path):
 
 def test_labels_are_counted_where_there_are_labels():
     rows = [{"a": np.zeros((3, 2)), "b": np.array([0, 2, 2])}, {"a": np.ones((1, 2)), "b": [7]}]
-    of = lambda agents: labels([count_labels(rows) for rows in agents])
+    of = lambda agents: tabulate_labels([count_labels(rows) for rows in agents])
     assert of([rows[0], {"a": rows[1]["a"], "b": np.array([7])}]) == [[1, 2, 0], [0, 0, 1]]
     assert of([{"a": np.zeros((3, 2))}] * 2) is None
     assert of([{"b": np.arange(500)}]) is None  # numbers, not classes
@@ -135,33 +135,33 @@ def test_labels_are_counted_where_there_are_labels():
 
 
 def test_tables_of_runs(two):
-    table = rows(folder_reader.runs([two]))
+    table = make_rows(folder_reader.open_runs([two]))
     assert [row["run"] for row in table] == ["seed0", "seed1"]
     assert [row["seed"] for row in table] == [0, 1]
-    read = list(csv.DictReader(io.StringIO(as_csv(table))))
+    read = list(csv.DictReader(io.StringIO(format_csv(table))))
     assert [float(line["metric"]) for line in read] == [row["metric"] for row in table]
-    (mean,) = over_seeds(table)
+    (mean,) = average_over_seeds(table)
     both = [row["upper_loss"] for row in table]
     assert mean["upper_loss"] == pytest.approx(np.mean(both))
     assert mean["upper_loss_sd"] == pytest.approx(np.std(both, ddof=1))
     assert (mean["seeds"], mean["diverged"]) == (2, 0)
-    text = as_latex([mean | {"network": "er_9 & 100%"}], ["network", "upper_loss"])
+    text = format_latex([mean | {"network": "er_9 & 100%"}], ["network", "upper_loss"])
     assert r"er\_9 \& 100\% & " in text and r" $\pm$ " in text and r"\bottomrule" in text
 
 
 def test_runs_that_diverged_are_counted_apart():
     sound = {"algorithm": "a", "network": "n", "status": "finished", "metric": 1.0}
     lost = sound | {"status": "diverged", "metric": float("inf")}
-    (mean,) = over_seeds([sound, lost])
+    (mean,) = average_over_seeds([sound, lost])
     assert (mean["metric"], mean["metric_sd"], mean["diverged"]) == (1.0, 0.0, 1)
-    (none,) = over_seeds([lost])
+    (none,) = average_over_seeds([lost])
     assert "metric" not in none and none["diverged"] == 1
 
 
 def test_where_there_is_no_run_it_says_so(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no run there"):
-        folder_reader.runs([tmp_path])
-    assert folder_reader.below(tmp_path) == []
+    with pytest.raises(FileNotFoundError, match="no run found"):
+        folder_reader.open_runs([tmp_path])
+    assert folder_reader.find_runs(tmp_path) == []
 
 
 def test_an_altered_folder_has_another_digest(two, tmp_path):

@@ -7,21 +7,21 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly, unchecked, unmeasured
+from fast_compilation import skip_loss_checks, skip_measures, without_optimizations
 from helpers import ESTIMATORS, build, logistic, quad, ring, same_bits
 from safetensors.numpy import load_file
-from tiny import TOML
+from tiny_experiment import TOML
 from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
-from diamond.core.pytrees import named
-from diamond.experiment.loading import unnamed
+from diamond.core.pytrees import named_leaves
+from diamond.experiment.loading import rebuild_tree
 from diamond.metrics import stopping
-from diamond.records.best_point import better
+from diamond.records.best_point import better_point
 from diamond.records.folder_reader import open_run
-from diamond.records.result_table import of_x
-from diamond.records.solution import FEW, shown
+from diamond.records.result_table import solution_entries
+from diamond.records.solution import MAX_UNNAMED, summarize_x
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3)
 
@@ -29,9 +29,9 @@ OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3)
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     (tmp_path / "tiny.toml").write_text(TOML)
-    with quickly():
+    with without_optimizations():
         yield tmp_path
 
 
@@ -85,16 +85,16 @@ def test_a_run_saved_in_python_comes_back(here):
         found.save("third")
     with pytest.raises(ValueError, match=r"\.state\.x of the run is not there"):
         diamond.load(path, quad())
-    with pytest.raises(FileNotFoundError, match=r"no run there"):
+    with pytest.raises(FileNotFoundError, match=r"no run found"):
         diamond.load(here)
 
 
 def test_names_of_leaves_are_a_tree_again():
     """Whatever keys are made of."""
     tree = {"a]b": [1, {"c'd": 2}], 'e"': (3, 4), "f.g": {7: 5, 9: 6}}
-    assert unnamed(named(tree)) == {**tree, 'e"': [3, 4]}
-    assert unnamed({"": 3}) == 3
-    assert unnamed({".x": 1, ".y[0]": 2})._asdict() == {"x": 1, "y": [2]}
+    assert rebuild_tree(named_leaves(tree)) == {**tree, 'e"': [3, 4]}
+    assert rebuild_tree({"": 3}) == 3
+    assert rebuild_tree({".x": 1, ".y[0]": 2})._asdict() == {"x": 1, "y": [2]}
 
 
 def test_a_run_from_a_file_comes_back_with_its_problem(here, float32):
@@ -108,15 +108,15 @@ def test_a_run_from_a_file_comes_back_with_its_problem(here, float32):
     run.history.pop("seconds"), again.history.pop("seconds")
     alike(run, again)
     (here / "runs/tiny/config.toml").write_text("problem = 3\n")
-    with pytest.warns(RuntimeWarning, match="cannot be made again"):
+    with pytest.warns(RuntimeWarning, match="cannot be rebuilt"):
         assert diamond.load("runs/tiny").problem is None
 
 
 def cli_algorithm(run):
     """The algorithm that a loaded run's configuration names."""
-    from diamond.config.components import algorithm
+    from diamond.config.components import read_algorithm
 
-    return algorithm(run.config["algorithm"]).build()
+    return read_algorithm(run.config["algorithm"]).build()
 
 
 def test_the_best_round_is_kept_through_a_stop(here):
@@ -131,11 +131,11 @@ def test_the_best_round_is_kept_through_a_stop(here):
         rounds=12, resume=then._replace(entries=saved[0].entries[:1], own=saved[0].own[:1])
     )
     assert later.best.round == run.best.round and same_bits(later.best.x, run.best.x)
-    first = better(None, {"round": 3, "upper_loss": 2.0}, "x", "y")
-    assert better(first, {"round": 6, "upper_loss": 2.0}, "u", "v") is first
-    assert better(first, {"round": 6, "upper_loss": float("nan")}, "u", "v") is first
-    assert better(None, {"round": 0, "upper_loss": float("nan")}, "u", "v") is None
-    assert better(first, {"round": 9, "upper_loss": 1.0}, "u", "v") == (9, 1.0, "u", "v")
+    first = better_point(None, {"round": 3, "upper_loss": 2.0}, "x", "y")
+    assert better_point(first, {"round": 6, "upper_loss": 2.0}, "u", "v") is first
+    assert better_point(first, {"round": 6, "upper_loss": float("nan")}, "u", "v") is first
+    assert better_point(None, {"round": 0, "upper_loss": float("nan")}, "u", "v") is None
+    assert better_point(first, {"round": 9, "upper_loss": 1.0}, "u", "v") == (9, 1.0, "u", "v")
 
 
 @cache
@@ -158,7 +158,7 @@ def test_a_run_stops_where_it_is_told(stop, why):
     for name in set(run.history) - {"seconds"}:
         np.testing.assert_array_equal(run.history[name], whole().history[name][:count])
     entries = [dict(zip(run.history, row)) for row in zip(*run.history.values())]
-    met = [bool(stopping.reached(stop, entry)) for entry in entries]
+    met = [bool(stopping.stop_reason(stop, entry)) for entry in entries]
     assert met == [False] * (count - 1) + [True]
 
 
@@ -195,13 +195,13 @@ def test_a_finished_run_is_gone_on_with(here):
     whole = result("run", "tiny.toml", "--out", "whole")["runs"][0]
     command("run", "tiny.toml", "--set", "rounds=12", "--quiet")
     found = command("run", "tiny.toml", "--rounds", "24")
-    assert "going on with runs/tiny, up to round 24" in found.stderr
+    assert "extending runs/tiny to round 24" in found.stderr
     shown = result("show", "runs/tiny")["runs"][0]
     assert shown["digest"] == whole["digest"] and shown["status"] == "finished"
     assert "rounds = 24" in (here / "runs/tiny/config.toml").read_text()
     assert [path.name for path in (here / "runs").iterdir()] == ["tiny"]
     found = command("run", "tiny.toml", "--rounds", "20", code=2)
-    assert "runs/tiny has made 24 rounds already" in found.stderr
+    assert "runs/tiny has 24 rounds already" in found.stderr
     other = command("run", "tiny.toml", "--rounds", "30", "--set", "seed=5", "--quiet")
     assert "folder: runs/tiny-2" in other.stdout
 
@@ -217,7 +217,7 @@ def test_a_file_can_say_when_to_stop(here):
     refused = command(*more, *stop[:2], code=2).stderr
     assert "runs/tiny stopped at round 0: upper_loss" in refused and "--set 'stop={}'" in refused
     found = command(*more, "--set", "stop={}")
-    assert "going on with runs/tiny" in found.stderr and "stopped" not in found.stdout
+    assert "extending runs/tiny" in found.stderr and "stopped" not in found.stdout
     assert result("show", "runs/tiny")["runs"][0]["round"] == 24
     sweep = "--set", "stop={upper_loss = 1e9}", "--set", "seed=[0, 1]"
     found = command("compare", "tiny.toml", *sweep)
@@ -253,7 +253,7 @@ def test_the_answer_is_shown_and_exported(here):
 
 
 def test_entries_with_names_are_shown_by_them(here, monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     rows = {"a": np.eye(3), "b": np.zeros(3)}
     loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2) + jnp.mean(x**2 + y**2)
     start = lambda key: (jnp.zeros((3, 2)), jnp.zeros(3))
@@ -274,10 +274,10 @@ def test_entries_with_names_are_shown_by_them(here, monkeypatch):
     paths = command("export", "named", "--to", "csv").stdout.split()
     lines = (here / paths[0]).read_text().splitlines()
     assert [line.split(",")[0] for line in lines[1:4]] == ["age[0]", "age[1]", "bmi[0]"]
-    large = shown({"w": np.zeros(FEW + 1)}, None)
-    assert large == {"size": FEW + 1} and of_x(large) == []
-    single = shown({"a": np.float64(3), "b": np.ones((1, 2))}, None)
-    assert of_x(single) == [("x['a']", [3.0]), ("x['b'][0]", [1.0, 1.0])]
+    large = summarize_x({"w": np.zeros(MAX_UNNAMED + 1)}, None)
+    assert large == {"size": MAX_UNNAMED + 1} and solution_entries(large) == []
+    single = summarize_x({"a": np.float64(3), "b": np.ones((1, 2))}, None)
+    assert solution_entries(single) == [("x['a']", [3.0]), ("x['b'][0]", [1.0, 1.0])]
 
 
 PLAIN = dict(alpha=0.1, beta=0.1, batch=1, hypergradient=ESTIMATORS["exact"])

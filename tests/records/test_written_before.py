@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from commands import command
-from compiling import quickly, unchecked
+from fast_compilation import skip_loss_checks, without_optimizations
 from peering import agents
 
 import diamond
@@ -36,8 +36,8 @@ STOPPED = [
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     shutil.copytree(FOLDERS, tmp_path, dirs_exist_ok=True)
-    unchecked(monkeypatch)
-    with quickly():
+    skip_loss_checks(monkeypatch)
+    with without_optimizations():
         yield tmp_path
 
 

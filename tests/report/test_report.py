@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from diamond import network, report
-from diamond.records.folder_reader import Stored
-from diamond.records.plot_colors import OKABE_ITO, colours
+from diamond.records.folder_reader import StoredRun
+from diamond.records.plot_colors import OKABE_ITO, assign_colours
 from diamond.report import figures, report_page
 from diamond.report.graph_layout import positions
 from diamond.report.report_payload import payload
@@ -210,9 +210,9 @@ def test_what_cannot_be_read_is_named(runs, kind):
     elif kind == "empty":
         path = path / "checkpoint"
         path.mkdir()
-        said = "dsgd-seed0.checkpoint: no run there"
+        said = "dsgd-seed0.checkpoint: no run found"
     else:
-        path, said = path / "nowhere", "nowhere: no run there"
+        path, said = path / "nowhere", "nowhere: no run found"
     with pytest.raises((ValueError, FileNotFoundError), match=said):
         payload([path])
 
@@ -239,7 +239,7 @@ def test_much_data_is_thinned_alike_in_all_runs_and_stays_small(runs, tmp_path):
 
 def test_of_very_many_runs_the_first_of_every_group_are_kept_in_detail():
     entry = {"round": 0, "metric": 1.0, "agents": {"consensus": [0.0] * 1000}}
-    runs = [Stored(Path(), {}, [entry] * 50) for _ in range(20)]
+    runs = [StoredRun(Path(), {}, [entry] * 50) for _ in range(20)]
     found = thin(runs, [i // 4 for i in range(20)])  # four seeds of five groups
     assert found.detailed == {0, 4, 8}  # 10 evaluations of 1,000 agents take 80 kB each
     assert found.step == 1 and 50 / found.pause >= 8
@@ -268,10 +268,10 @@ def test_networks_and_options_that_differ_make_curves_of_their_own(runs):
 
 
 def test_a_label_has_the_same_colour_whatever_stands_beside_it():
-    assert colours(["GT-SGD"])["GT-SGD"] == colours(["gt_sgd", "DIAMOND"])["gt_sgd"] == OKABE_ITO[1]
-    found = colours(["DIAMOND", "mine", "yours"])
+    assert assign_colours(["GT-SGD"])["GT-SGD"] == assign_colours(["gt_sgd", "DIAMOND"])["gt_sgd"] == OKABE_ITO[1]
+    found = assign_colours(["DIAMOND", "mine", "yours"])
     assert found["mine"] == OKABE_ITO[1] and len(set(found.values())) == 3
-    assert len(colours([f"a{i}" for i in range(20)])) == 20
+    assert len(assign_colours([f"a{i}" for i in range(20)])) == 20
 
 
 @pytest.mark.quick
@@ -437,5 +437,5 @@ def _text(path):
 
 
 def test_a_folder_without_runs_is_refused_before_serving(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no run there"):
+    with pytest.raises(FileNotFoundError, match="no run found"):
         report.serve(tmp_path)

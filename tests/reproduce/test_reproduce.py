@@ -1,4 +1,4 @@
-"""The paper's experiments on a few made-up rows: memory, tuning, tables, pictures."""
+"""The paper's experiments on a few made-up rows: memory, tuning, tables, saved_figures."""
 
 import io
 import itertools
@@ -7,20 +7,20 @@ from importlib import resources
 from pathlib import Path
 
 import numpy as np
-import pictures
 import pytest
-from compiling import diverge_unexplained, quickly, unchecked
+import saved_figures
+from fast_compilation import skip_divergence_diagnosis, skip_loss_checks, without_optimizations
 from rich.console import Console
 from typer.testing import CliRunner
 
 from diamond import cli
-from diamond.tuning import trial_cache
 from diamond.hardware import compilation_cache
 from diamond.reproduce import figure_drawing, paper_commands, paper_figures, paper_trials
 from diamond.reproduce import paper_case as cases
 from diamond.reproduce import paper_tuning as tuning
 from diamond.reproduce.paper_case import Case, Scale
 from diamond.reproduce.paper_methods import METHODS, MOMENTUM
+from diamond.tuning import trial_cache
 
 CASE = Case("mnist", 9, "label")
 SCALE = Scale("tiny", rounds=6, every=2, seeds=2, rows=None)
@@ -41,11 +41,11 @@ def rows(dataset, folder):
 @pytest.fixture(scope="module", autouse=True)
 def small():
     """180 rows of noise stand for every data set, and compile once."""
-    with pytest.MonkeyPatch.context() as patch, quickly():
+    with pytest.MonkeyPatch.context() as patch, without_optimizations():
         cases._problem.cache_clear()
         patch.setattr(cases, "_rows", rows)
-        unchecked(patch)
-        diverge_unexplained(patch)
+        skip_loss_checks(patch)
+        skip_divergence_diagnosis(patch)
         yield
     cases._problem.cache_clear()
 
@@ -400,7 +400,7 @@ def test_a_table_shows_what_only_later_lines_have():
 @pytest.mark.quick
 def test_figures_show_what_their_axes_say(monkeypatch):
     """Every quantity has numbers of its own, so that none can stand for another."""
-    figures_seen = pictures.seen(monkeypatch)
+    figures_seen = saved_figures.record_figures(monkeypatch)
     keys = ("metric", "upper_loss", "accuracy", "test_loss", "round", "samples", "seconds")
     course = lambda run: {
         key: [run + 10.0 * i + k for k in (1, 2, 3)] for i, key in enumerate(keys)
@@ -419,7 +419,7 @@ def test_figures_show_what_their_axes_say(monkeypatch):
             key = words[row[0].get_ylabel()]  # said once for all columns
             for axis in row:
                 along = words[axis.get_xlabel()]
-                shown = pictures.lines(axis)
+                shown = saved_figures.plotted_lines(axis)
                 for line, both in found.items():
                     mean = lambda key: np.mean([t["history"][key] for t in both], axis=0)
                     np.testing.assert_allclose(shown[line.label], [mean(along), mean(key)])

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from helpers import ESTIMATORS, end, quad, ring, same_bits
+from helpers import ESTIMATORS, final_progress, quad, ring, same_bits
 
 import diamond
 from diamond.schedules.step_schedules import (
@@ -48,8 +48,8 @@ def test_weights_are_1_at_the_start_and_clipped_to_the_unit_interval():
 
 def test_weights_are_clipped_inside_a_run():
     options = dict(alpha=0.02, beta=0.1, batch=3, hypergradient=ESTIMATORS["neumann_sum"])
-    wild = end(quad(), ring(4), diamond.diamond(eta=7, gamma=-2, **options), 5)
-    tame = end(quad(), ring(4), diamond.diamond(eta=1, gamma=0, **options), 5)
+    wild = final_progress(quad(), ring(4), diamond.diamond(eta=7, gamma=-2, **options), 5)
+    tame = final_progress(quad(), ring(4), diamond.diamond(eta=1, gamma=0, **options), 5)
     assert same_bits(wild.state, tame.state)
 
 
@@ -70,11 +70,11 @@ def test_an_optax_schedule_is_a_step_size():
     decaying = optax.exponential_decay(init_value=0.05, transition_steps=3, decay_rate=0.5)
     algorithm = diamond.interact(decaying, 0.1, hypergradient=ESTIMATORS["neumann_sum"])
     assert algorithm.schedule_values(3)["alpha"] == pytest.approx(0.025)
-    x = np.asarray(end(quad(), ring(4), algorithm, 9).state.x)
+    x = np.asarray(final_progress(quad(), ring(4), algorithm, 9).state.x)
     own = diamond.interact(
         lambda t: 0.05 * 0.5 ** (t / 3), 0.1, hypergradient=ESTIMATORS["neumann_sum"]
     )
-    np.testing.assert_allclose(end(quad(), ring(4), own, 9).state.x, x, rtol=1e-12)
+    np.testing.assert_allclose(final_progress(quad(), ring(4), own, 9).state.x, x, rtol=1e-12)
     assert np.abs(x).min() > 0
 
 

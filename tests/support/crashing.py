@@ -6,22 +6,22 @@ from functools import cache
 from itertools import count
 
 import pytest
-from compiling import unchecked
+from fast_compilation import skip_loss_checks
 from helpers import quad
 from peering import agents, given
 
 import diamond
 from diamond.peers.call_errors import Unreachable
-from diamond.peers.in_process_transport import Wire, inline, play
-from diamond.peers.message_exchange import Exchanges
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
+from diamond.peers.message_exchange import ExchangeRunner
 from diamond.peers.node import Node
 from diamond.peers.service import Service
 from diamond.peers.site_agent import Agent
-from diamond.peers.timeouts import Limits
+from diamond.peers.timeouts import Timeouts
 from diamond.records import checkpoint
 
 ROUNDS, EVERY, DOWN = 7, 2, 3.0
-LIMITS = Limits(connect=10.0, round=30.0, give_up=3600.0)
+LIMITS = Timeouts(connect=10.0, round=30.0, give_up=3600.0)
 
 
 class Killed(Exception):
@@ -31,7 +31,7 @@ class Killed(Exception):
 @cache
 def team(order="paper", size=3):
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         problem = quad(agents=size)
     network = diamond.network.path(size)
     return tuple(agents(problem, network, given("gt_sgd", order=order)))
@@ -55,7 +55,7 @@ class Cluster:
 
     def __init__(self, folder, order="paper", faults=(), size=3, agents=None):
         self.team, self.folder = agents or team(order, size), folder
-        self.wire = Wire(*faults)
+        self.wire = InProcessNetwork(*faults)
         self.tasks, self.deaths, self.largest = {}, 0, 0
         self.late = 0  # killed while answering, its own run already done
 
@@ -71,7 +71,7 @@ class Cluster:
         number = agent.number
         while True:
             end, place = self.wire.end(number), self.folder / str(number)
-            node = Mortal(agent, ROUNDS, end, place, EVERY, LIMITS, inline)
+            node = Mortal(agent, ROUNDS, end, place, EVERY, LIMITS, run_inline)
             node.cluster, node.on_round = self, lambda _: self.look(node)
             self.wire.nodes[number] = node
             task = self.tasks[number] = asyncio.ensure_future(node.run())
@@ -92,7 +92,7 @@ class Cluster:
         async def everyone():
             return await asyncio.gather(*(self.live(agent) for agent in self.team))
 
-        return play(everyone())
+        return run_simulated(everyone())
 
 
 @contextmanager
@@ -138,9 +138,9 @@ def watched(monkeypatch, tick):
 
         for name in ("find", "tell", "think", "step", "end"):
             before(Agent, name, name, lambda agent: agent.number)
-        before(Exchanges, "publish", "publish", lambda node: node.agent.number)
+        before(ExchangeRunner, "publish", "publish", lambda node: node.agent.number)
         before(Service, "wake", "published", lambda service: service.agent)
-        replace = checkpoint.replace
+        replace = checkpoint.replace_file
 
         def torn(path, *parts, settle=True):
             number = next(int(part) for part in reversed(path.parts) if part.isdigit())
@@ -151,5 +151,5 @@ def watched(monkeypatch, tick):
             replace(path, *parts, settle=settle)
             tick(number, "checkpoint")
 
-        patch.setattr(checkpoint, "replace", torn)
+        patch.setattr(checkpoint, "replace_file", torn)
         yield

@@ -68,7 +68,7 @@ def founded(folder, addresses, terms=None):
     count = len(addresses)
     graph = {"graph": "path", "agents": count}
     terms = TERMS | {"network": graph, "algorithm": ALGORITHM} | (terms or {})
-    certificate_authority.found_federation(
+    certificate_authority.create_federation(
         folder / "trial", "trial", addresses, network.path(count), terms
     )
     (folder / "mine.py").write_text(PROBLEM)
@@ -93,7 +93,7 @@ class Site:
         words += ["--problem", f"{self.trial.folder / 'mine.py'}:make", "--data"]
         words += [self.trial.folder / f"{self.name}.npy", "--out", self.trial.folder / "runs"]
         words += ["--listen", self.listen]
-        driver = [Path(__file__).with_name("disturbed.py"), phase, LATER, out, back]
+        driver = [Path(__file__).with_name("paused_site.py"), phase, LATER, out, back]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *map(str, [*self.within, sys.executable, *driver, *words]),

@@ -50,7 +50,7 @@ NAMES = ["north", "south", "west"]
 @pytest.fixture
 def command(monkeypatch):
     """Runs a command of `diamond net`."""
-    monkeypatch.setattr(compilation_cache, "compile_cache", lambda: None)
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     return lambda *words: CliRunner().invoke(cli.app, ["net", *map(str, words)])
 
 

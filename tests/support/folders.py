@@ -9,14 +9,14 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
+from fast_compilation import skip_loss_checks, without_optimizations
 from helpers import quad
 
 import diamond
 from diamond import hypergradient as hg
-from diamond.records.manifest import Origin, closing, opening
-from diamond.records.metrics_file import Metrics
-from diamond.records.trajectory_digest import digest
+from diamond.records.manifest import RunOrigin, final_fields, initial_manifest
+from diamond.records.metrics_file import MetricsFile
+from diamond.records.trajectory_digest import digest_trajectory
 from diamond.report.live_server import server
 
 METHODS = {"DIAMOND": "diamond", "GT-SGD": "gt_sgd", "D-SGD": "dsgd"}
@@ -42,7 +42,7 @@ def labelled():
     marks = lambda rows, i: {**rows, "label": np.arange(len(rows["point"])) % (i + 2)}
     train = [marks(rows, i) for i, rows in enumerate(plain.rows["train"])]
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         parts = plain.init, train, plain.rows["valid"]
         return diamond.Problem(plain.upper, plain.lower, *parts, metrics={"moved": moved})
 
@@ -61,22 +61,24 @@ def write(path, name, label, seed=0, rounds=40, every=10, network=None, **option
     network = network or diamond.network.ring(5)
     algorithm = getattr(diamond, name)(**options, hypergradient=hg.neumann(5, 1.6))
     command = f"diamond run {path.name}/config.toml"
-    origin = Origin(path.name, path.parent.name, "quadratic", name, label, options, command, {})
+    origin = RunOrigin(path.name, path.parent.name, "quadratic", name, label, options, command, {})
     sizes = seed, rounds, every, options["batch"], "blocks"
-    manifest = opening(origin, labelled(), network, *sizes)
+    manifest = initial_manifest(origin, labelled(), network, *sizes)
     status, message = "finished", ""
-    with quickly():
+    with without_optimizations():
         try:
             run = diamond.simulate(labelled(), network, algorithm, rounds, seed, every)
         except diamond.Diverged as error:
             run, status, message = error.run, "diverged", str(error)
     path.mkdir(parents=True)
     (path / "config.toml").write_text(CONFIG.format(name=path.name, seed=seed, algorithm=name))
-    metrics = Metrics(path / "metrics.jsonl")
+    metrics = MetricsFile(path / "metrics.jsonl")
     for i in range(len(run.history["round"])):
         entry = {key: values[i].item() for key, values in run.history.items()}
         metrics.append(entry, {key: np.asarray(values[i]) for key, values in run.per_agent.items()})
-    manifest |= closing(run, status, message, 1.5, digest(metrics.lines(), run.x, run.y))
+    manifest |= final_fields(
+        run, status, message, 1.5, digest_trajectory(metrics.lines(), run.x, run.y)
+    )
     (path / "manifest.json").write_text(json.dumps(manifest))
     return path
 

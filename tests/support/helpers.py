@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import unchecked
+from fast_compilation import skip_loss_checks
 
 import diamond
 from diamond import catalogue
@@ -50,14 +50,14 @@ def quad(**options):
     """
     options = {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         return quadratic(**{"agents": 4, "upper": 3, "lower": LOWER, "rows": 12} | options)
 
 
 def build(name, **options):
     """An algorithm by name, with those of `options` that it takes."""
-    taken = inspect.signature(METHODS[name]).parameters
-    return METHODS[name](**{k: v for k, v in options.items() if k in taken})
+    parameters = inspect.signature(METHODS[name]).parameters
+    return METHODS[name](**{k: v for k, v in options.items() if k in parameters})
 
 
 def softplus_mean(scores):
@@ -97,14 +97,14 @@ def logistic(agents=3, rows=10, features=3, dtype="float64", test=False, lower_l
         return x, {"w": 0.1 * jax.random.normal(key, (features,), dtype)}
 
     counts = [rows] * agents if isinstance(rows, int) else rows
-    train, valid, held = ([part(i, n) for i, n in enumerate(counts)] for _ in range(3))
+    train, valid, test_rows = ([part(i, n) for i, n in enumerate(counts)] for _ in range(3))
     metrics = {"accuracy": accuracy}
-    held = held if test else None
+    test_rows = test_rows if test else None
     if lower_level == "none":
-        alone = lambda x, rows: logistic_upper([x["w"]], x, rows)
-        return Problem(alone, None, lambda key: init(key)[1], train)
-    given = logistic_upper, logistic_lower, init, train, valid, held, metrics
-    return Problem(*given, lower_level=lower_level)
+        upper_without_lower = lambda x, rows: logistic_upper([x["w"]], x, rows)
+        return Problem(upper_without_lower, None, lambda key: init(key)[1], train)
+    problem_inputs = logistic_upper, logistic_lower, init, train, valid, test_rows, metrics
+    return Problem(*problem_inputs, lower_level=lower_level)
 
 
 def agent_of(objectives, i):
@@ -115,52 +115,54 @@ def agent_of(objectives, i):
 def sample_of(problem, agent, links, batch=1, t=0, seed=0, sampling="blocks") -> Sample:
     """What an agent draws in round t."""
     rows = tuple(int(problem.counts(part)[agent]) for part in ("train", "valid"))
-    return _drawn(key(seed), t, agent, rows, links, batch, sampling)
+    return _draw_compiled(key(seed), t, agent, rows, links, batch, sampling)
 
 
 @partial(jax.jit, static_argnums=(4, 5, 6))
-def _drawn(key, t, agent, rows, links, batch, sampling):
+def _draw_compiled(key, t, agent, rows, links, batch, sampling):
     """`draw` in one program instead of dozens."""
     return draw(key, t, agent, rows, links, batch, sampling)
 
 
-def steps(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> list[Progress]:
+def progress_by_round(
+    problem, network, algorithm, rounds, seed=0, sampling="blocks"
+) -> list[Progress]:
     """Where the run stands after 0, 1, .., `rounds` rounds; no measuring."""
     context = ResolutionContext(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, context).algorithm
-    fixed = algorithm, problem.objectives(algorithm.batch), make_mixer(network), key(seed)
+    inputs = algorithm, problem.objectives(algorithm.batch), make_mixer(network), key(seed)
     options = {
         "sampling": sampling,
-        "size": agents_in_parallel(fixed[1].train),
+        "size": agents_in_parallel(inputs[1].train),
     }  # those of `simulate`
-    found = [initial_progress_with_links(*fixed[:3], *problem.start(seed))]
+    progress = [initial_progress_with_links(*inputs[:3], *problem.start(seed))]
     for t in range(rounds):
-        after, sound = run_rounds(*fixed, found[-1], jnp.int32(t + 1), **options)
-        assert sound
-        found.append(after)
-    return found
+        after, is_finite = run_rounds(*inputs, progress[-1], jnp.int32(t + 1), **options)
+        assert is_finite
+        progress.append(after)
+    return progress
 
 
-def end(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progress:
+def final_progress(problem, network, algorithm, rounds, seed=0, sampling="blocks") -> Progress:
     """Where the run stands after `rounds` rounds; no measuring."""
     context = ResolutionContext(problem, network, algorithm.batch, seed)
     algorithm = resolve(algorithm, context).algorithm
-    fixed = algorithm, problem.objectives(algorithm.batch), make_mixer(network), key(seed)
+    inputs = algorithm, problem.objectives(algorithm.batch), make_mixer(network), key(seed)
     options = {
         "sampling": sampling,
-        "size": agents_in_parallel(fixed[1].train),
+        "size": agents_in_parallel(inputs[1].train),
     }  # those of `simulate`
-    first = initial_progress_with_links(*fixed[:3], *problem.start(seed))
-    after, sound = run_rounds(*fixed, first, jnp.int32(rounds), **options)
-    assert sound
+    start = initial_progress_with_links(*inputs[:3], *problem.start(seed))
+    after, is_finite = run_rounds(*inputs, start, jnp.int32(rounds), **options)
+    assert is_finite
     return after
 
 
 def same_bits(a, b):
     """Whether two pytrees agree in every bit."""
-    same = lambda a, b: np.asarray(a).dtype == np.asarray(b).dtype and np.array_equal(a, b)
+    equal_arrays = lambda a, b: np.asarray(a).dtype == np.asarray(b).dtype and np.array_equal(a, b)
     return jax.tree.structure(a) == jax.tree.structure(b) and all(
-        jax.tree.leaves(jax.tree.map(same, a, b))
+        jax.tree.leaves(jax.tree.map(equal_arrays, a, b))
     )
 
 

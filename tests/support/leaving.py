@@ -5,18 +5,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-from compiling import unchecked
+from fast_compilation import skip_loss_checks
 from helpers import quad
 from peering import agents, given
 
 import diamond
 from diamond.peers.call_errors import Unreachable
-from diamond.peers.in_process_transport import Wire, play
+from diamond.peers.in_process_transport import InProcessNetwork, run_simulated
 from diamond.peers.node import Node
-from diamond.peers.timeouts import Limits
+from diamond.peers.timeouts import Timeouts
 
 ROUNDS, EVERY, LABOUR = 12, 3, 1.0  # LABOUR: seconds that a piece of work takes
-LIMITS = Limits(connect=1.0, round=4.0, give_up=900.0)
+LIMITS = Timeouts(connect=1.0, round=4.0, give_up=900.0)
 FOREVER = 300.0  # by then, all that is possible without the one away is done
 
 
@@ -30,7 +30,7 @@ async def laborious(function, *given):
 @cache
 def team(network, order="paper", name="gt_sgd"):
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         problem = quad(agents=network.agents)
     return tuple(agents(problem, network, given(name, order=order)))
 
@@ -49,7 +49,7 @@ class Town:
     def __init__(self, folder, network=RING, away=(), cut=(), order="paper", name="gt_sgd"):
         self.team, self.folder, self.network = team(network, order, name), folder, network
         self.away, self.cut = sorted(away, key=lambda one: one[1]), cut
-        self.wire = Wire(self.hop)
+        self.wire = InProcessNetwork(self.hop)
         self.used, self.states, self.ended = {}, {}, {}  # by agent (and exchange); when it was done
 
     async def hop(self, hop, content):
@@ -89,7 +89,7 @@ class Town:
         async def everyone():
             return await asyncio.gather(*(self.live(agent) for agent in self.team))
 
-        found = play(everyone())
+        found = run_simulated(everyone())
         return [progress for progress, _ in found], [node for _, node in found]
 
     def matrix(self, t):
@@ -118,12 +118,12 @@ class Watched:
     def __eq__(self, other):
         return self._agent is other._agent
 
-    def step(self, progress, turn, thought, messages):
+    def step(self, progress, turn, local_result, messages):
         """The agent's own, which must be the same whenever the exchange is made again."""
         me, t = self._agent.number, self._agent.tick(progress, turn)
         used = {j: m is not messages[me] for j, m in messages.items() if j != me}
         assert self._town.used.setdefault((me, t), used) == used
-        found = self._agent.step(progress, turn, thought, messages)
+        found = self._agent.step(progress, turn, local_result, messages)
         self._town.ended[me] = asyncio.get_running_loop().time()
         before = self._town.states.setdefault((me, t), found)
         assert same(found.state.x, before.state.x) and same(found.state.u, before.state.u)

@@ -54,7 +54,7 @@ def play(page, kinds=RUN):
     A file of the page is run once: commands find its functions compiled, as long as it stays.
     """
     with pytest.MonkeyPatch.context() as patch:
-        run, found = user_functions._module, {}
+        run, found = user_functions._execute_file, {}
 
         def once(path, key):
             what = path.resolve(), path.read_bytes() if path.is_file() else None
@@ -104,7 +104,7 @@ def _python(text, names, where):
         if saved:  # a file, and the one that commands run
             path = Path(first.removeprefix("# "))
             path.write_text(text)
-            names |= vars(user_functions._module(path, where))
+            names |= vars(user_functions._execute_file(path, where))
         else:
             exec(compile(text, where, "exec"), names)
     return heard.getvalue()

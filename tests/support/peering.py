@@ -5,11 +5,11 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from compiling import unchecked
+from fast_compilation import skip_loss_checks
 from helpers import ALGORITHMS, ESTIMATORS, build
 
 from diamond.auto import loss_monitor
-from diamond.peers.max_consensus import MaxConsensus, Unsettled
+from diamond.peers.max_consensus import MaxConsensus, NotAgreed
 from diamond.peers.site_agent import Agent
 from diamond.peers.site_rollback import low
 from diamond.problem import Problem
@@ -39,7 +39,7 @@ def like(problem, parts):
     else:
         rest["lower_level"] = problem.lower_level
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)  # was looked over already
+        skip_loss_checks(patch)  # was looked over already
         return Problem(*losses, **parts, **rest)
 
 
@@ -56,7 +56,7 @@ def settled(team, progress):
         for i, agent in enumerate(team):
             try:
                 found[i] = agent.find(progress[i], tallies[i])
-            except Unsettled as open:
+            except NotAgreed as open:
                 asked.setdefault(open.name, []).append(open.values)
         for name, values in asked.items():
             assert len(values) == len(team)  # all come to the same question
@@ -70,17 +70,19 @@ def lockstep(team, rounds):
     progress = settled(team, [agent.begin() for agent in team])
     while progress[0].t < rounds:
         for turn in range(team[0].exchanges):
-            thoughts = [agent.think(p, turn) for agent, p in zip(team, progress)]
+            local_results = [agent.think(p, turn) for agent, p in zip(team, progress)]
             told = [
-                agent.tell(p, turn, None if agent.early(turn) else thought)
-                for agent, p, thought in zip(team, progress, thoughts)
+                agent.tell(p, turn, None if agent.early(turn) else local_result)
+                for agent, p, local_result in zip(team, progress, local_results)
             ]
             messages = dict(enumerate(told))
-            progress = [a.step(p, turn, th, messages) for a, p, th in zip(team, progress, thoughts)]
+            progress = [
+                a.step(p, turn, th, messages) for a, p, th in zip(team, progress, local_results)
+            ]
         progress = [agent.end(p) for agent, p in zip(team, progress)]
         if team[0].renews(progress[0]):
             progress = settled(team, progress)
-            while loss_monitor.risen(progress[0].found):
+            while loss_monitor.loss_increase_message(progress[0].found):
                 back = [low(agent, p, rounds + 1)[0] for agent, p in zip(team, progress)]
                 progress = settled(team, back)
     return progress

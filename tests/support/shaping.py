@@ -14,14 +14,14 @@ import diamond
 from diamond.network.links.resending import PACKET
 from diamond.peers import certificate_authority, roster
 from diamond.peers.node import Node
-from diamond.peers.rpc import Client
+from diamond.peers.rpc import RpcClient
 from diamond.peers.server import Server
-from diamond.peers.timeouts import Limits
+from diamond.peers.timeouts import Timeouts
 from diamond.peers.wire_format import limit
 
 SIZE = 2_000  # numbers in x; a message has twice as many, less than the window of HTTP/2
 NETWORK = diamond.network.path(3)
-PATIENT = Limits(connect=10.0, round=30.0, give_up=60.0)
+PATIENT = Timeouts(connect=10.0, round=30.0, give_up=60.0)
 ALGORITHM = diamond.gt_sgd(
     alpha=0.05, beta=0.2, batch=4, hypergradient=diamond.hypergradient.neumann(2, lipschitz=1.6)
 )
@@ -113,7 +113,9 @@ async def sites(folder, team, rounds, **link):
             stack.push_async_callback(proxy.close)
         for i, bundle in enumerate(bundles):
             near = _through(bundle, {j: fronts[i, j] for j in bundle.me.neighbours})
-            client = await stack.enter_async_context(Client(near, limit(team[i].largest), PATIENT))
+            client = await stack.enter_async_context(
+                RpcClient(near, limit(team[i].largest), PATIENT)
+            )
             nodes.append(Node(team[i], rounds, client, limits=PATIENT, on_round=note))
             await stack.enter_async_context(Server(bundle, nodes[-1].answer))
         await asyncio.gather(*(node.run() for node in nodes))
@@ -122,7 +124,7 @@ async def sites(folder, team, rounds, **link):
 
 def _founded(folder):
     places = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(NETWORK.agents))}
-    made = certificate_authority.found_federation(folder, "shaped", places, NETWORK)
+    made = certificate_authority.create_federation(folder, "shaped", places, NETWORK)
     return [roster.load(place) for place in made.values()]
 
 

@@ -11,13 +11,13 @@ import diamond
 from diamond.peers import certificate_authority, roster
 from diamond.peers.call_errors import Refused, Unreachable
 from diamond.peers.node import Node
-from diamond.peers.rpc import Client
+from diamond.peers.rpc import RpcClient
 from diamond.peers.server import Server
-from diamond.peers.timeouts import Limits
-from diamond.peers.wire_format import Ask, encode_ask, limit
+from diamond.peers.timeouts import Timeouts
+from diamond.peers.wire_format import MessageRequest, encode_request, limit
 
 NETWORK = diamond.network.path(3)
-SOON = Limits(connect=1.0, round=5.0, give_up=60.0)
+SOON = Timeouts(connect=1.0, round=5.0, give_up=60.0)
 
 
 def layout():
@@ -36,7 +36,7 @@ def ports(count):
 
 def federation(folder, name="trial"):
     sites = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(3))}
-    made = certificate_authority.found_federation(folder, name, sites, NETWORK)
+    made = certificate_authority.create_federation(folder, name, sites, NETWORK)
     return [roster.load(place) for place in made.values()]
 
 
@@ -44,7 +44,7 @@ def federation(folder, name="trial"):
 async def site(bundle, folder=None, limits=SOON):
     """The node of one site, reachable."""
     agent = team()[bundle.me.number]
-    async with Client(bundle, limit(agent.largest), limits) as client:
+    async with RpcClient(bundle, limit(agent.largest), limits) as client:
         node = Node(agent, ROUNDS, client, folder, EVERY, limits)
         async with Server(bundle, node.answer):
             yield node
@@ -55,9 +55,9 @@ def refusal(asked, client, request=None, most=None):
 
     async def attempt():
         async with site(asked) as node:
-            ask = Ask(node.run_digest, client.me.number, 0, 0)
-            async with Client(client, most or limit(layout()), SOON) as caller:
-                await caller.call(asked.me.number, request or encode_ask(ask))
+            ask = MessageRequest(node.run_digest, client.me.number, 0, 0)
+            async with RpcClient(client, most or limit(layout()), SOON) as caller:
+                await caller.call(asked.me.number, request or encode_request(ask))
 
     with pytest.raises((Refused, Unreachable)) as said:
         asyncio.run(attempt())

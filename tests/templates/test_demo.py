@@ -5,21 +5,23 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from compiling import quickly, unchecked
-from tiny import Silent
+from fast_compilation import skip_loss_checks, without_optimizations
+from tiny_experiment import RecordingListener
 
 from diamond.config.digits import digits
-from diamond.config.experiment_file import read
-from diamond.experiment.job_runner import comparison
-from diamond.records.folder_reader import runs as stored
+from diamond.config.experiment_file import validate
+from diamond.experiment.job_runner import plan_comparison
+from diamond.records.folder_reader import open_runs
 from diamond.reproduce.paper_methods import method
 from diamond.templates import demo_experiment
 
 
 def ran(folder):
     """The demo's runs by label, as their folders tell."""
-    comparison(read(demo_experiment.settings(), Path(), "demo"), folder, "demo").execute(Silent())
-    found = {run.manifest["algorithm"]["label"]: run for run in stored([folder])}
+    plan_comparison(validate(demo_experiment.settings(), Path(), "demo"), folder, "demo").execute(
+        RecordingListener()
+    )
+    found = {run.manifest["algorithm"]["label"]: run for run in open_runs([folder])}
     return {name: found[name] for name in demo_experiment.METHODS}
 
 
@@ -29,15 +31,15 @@ def course(run, name):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch, quickly():
-        unchecked(patch)
+    with pytest.MonkeyPatch.context() as patch, without_optimizations():
+        skip_loss_checks(patch)
         patch.setattr(demo_experiment, "ROUNDS", 50)
         patch.setattr(demo_experiment, "EVERY", 25)
         yield ran(tmp_path_factory.mktemp("demo"))
 
 
 def test_the_settings_say_the_same_as_the_objects():
-    experiment = read(demo_experiment.settings(), Path(), "demo")
+    experiment = validate(demo_experiment.settings(), Path(), "demo")
     with jax.enable_x64(False):
         for part, (name, constants) in zip(experiment.algorithm, demo_experiment.METHODS.items()):
             assert part.label == name
@@ -80,7 +82,7 @@ def test_only_tracking_sends_twice_as_much(compared):
 
 
 def test_every_row_of_the_digits_is_with_one_agent(monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     problem = digits()
     assert sum(problem.counts(part).sum() for part in ("train", "valid", "test")) == 1797
     assert all(len(np.unique(rows["b"])) <= 5 for rows in problem.rows["train"])

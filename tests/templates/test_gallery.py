@@ -1,10 +1,10 @@
 """Every problem of the gallery has an experiment to start from, whole and of the right kind."""
 
 import pytest
-from compiling import unchecked
+from fast_compilation import skip_loss_checks
 
 from diamond.config.experiment_file import load
-from diamond.config.problem_section import IN_PYTHON, names
+from diamond.config.problem_section import IN_PYTHON, problem_names
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
 from diamond.templates.experiment_template import write
@@ -13,18 +13,18 @@ from diamond.templates.problem_templates import STARTS
 
 @pytest.mark.quick
 def test_every_problem_can_be_started_from():
-    assert {*names(), *IN_PYTHON} - {"digits"} == set(STARTS)
+    assert {*problem_names(), *IN_PYTHON} - {"digits"} == set(STARTS)
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("kind", STARTS)
 def test_a_file_of_the_gallery_is_sound(kind, tmp_path, monkeypatch):
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     path, *_ = write(tmp_path, "mine", kind)
     experiment = load(path)
-    with jobs.precision(experiment):
-        problem = jobs.build(experiment, "mine.toml")
-    assert problem.lower_level in experiment.algorithm[0].build().solves
+    with jobs.use_precision(experiment):
+        problem = jobs.build_problem(experiment, "mine.toml")
+    assert problem.lower_level in experiment.algorithm[0].build().lower_levels
     said = path.read_text()
     assert said.startswith(f"# {kind}:\n#\n# ") and "f_i =" in said
     again = load(path, ["seed=1"])

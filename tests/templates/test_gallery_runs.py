@@ -6,9 +6,9 @@ import math
 import re
 
 import pytest
-from compiling import losses_only, quickly, unchecked
+from fast_compilation import measure_losses_only, skip_loss_checks, without_optimizations
 from pages import ROOT
-from tiny import run
+from tiny_experiment import run_experiment
 
 from diamond import gallery
 from diamond.config.experiment_file import load
@@ -45,12 +45,12 @@ def changes(kind):
 
 @pytest.mark.parametrize("kind", STARTS)
 def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
-    unchecked(monkeypatch)
-    losses_only(monkeypatch)
+    skip_loss_checks(monkeypatch)
+    measure_losses_only(monkeypatch)
     monkeypatch.chdir(tmp_path)
     path, *_ = write(tmp_path, "mine", kind)
-    with quickly():
-        run(load(path, changes(kind)), tmp_path / "run")
+    with without_optimizations():
+        run_experiment(load(path, changes(kind)), tmp_path / "run")
     first, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert (first["round"], last["round"]) == (0, 2)
     assert math.isfinite(last["upper_loss"]) and last["upper_loss"] != first["upper_loss"]
@@ -59,10 +59,10 @@ def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
 @pytest.mark.quick
 def test_every_problem_is_an_entry_with_its_own_section_and_picture():
     known = {name for name in gallery.__all__ if inspect.isfunction(getattr(gallery, name))}
-    page = (ROOT / "docs" / "gallery.md").read_text()
+    page = (ROOT / "docs" / "reference" / "gallery.md").read_text()
     assert known == set(STARTS) == set(SMALL) == set(re.findall(r"^## (\w+)$", page, re.M))
     for kind in known:
         section = page.split(f"\n## {kind}\n")[1].split("\n## ")[0]
         assert f"diamond new {kind} --problem {kind}" in section
         (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+\.png)\)", section)
-        assert (ROOT / "docs" / picture).is_file()
+        assert (ROOT / "docs" / "reference" / picture).is_file()

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import agent_of, quad, sample_of
 
 from diamond.hypergradient import neumann, neumann_sum
@@ -81,7 +81,7 @@ def test_lemma_2_bounds_what_the_estimate_does_and_its_printed_form_does_not():
     rows = [np.random.default_rng(0).normal(size=(6, 1))]
     upper = lambda x, y, rows: 0.05 * x @ x + jnp.mean(rows @ y)  # L_fx = 0.1, L_fy = 0
     lower = lambda x, y, rows: jnp.mean((y[0] - rows[:, 0]) ** 2) / 2 + x[0] * y[0]
-    with quickly():
+    with without_optimizations():
         problem = Problem(upper, lower, init, rows, rows)
         mine, sample = agent_of(problem.objectives(2), 0), sample_of(problem, 0, 3, 2)
         points = [(jnp.zeros(2), jnp.zeros(1)), (jnp.array([0.6, 0.8]), jnp.zeros(1))]
@@ -99,7 +99,7 @@ def test_lemma_3_is_the_bias_where_y_is_one_number(terms):
     x, y = np.array([0.7]), np.array([[-0.4]])
     f_y = y - q.a + q.D[:, 0] * x
     c = dataclasses.replace(constants_of(q, abs(float(f_y[0, 0]))), L_g=1.6)
-    with quickly():
+    with without_optimizations():
         mine = agent_of(q.objectives(), 0)
         sample = sample_of(q, 0, terms).full()
         (found,), _ = neumann_sum(terms, 1.6)(mine, [(jnp.asarray(x), jnp.asarray(y[0]))], sample)
@@ -113,7 +113,7 @@ def test_lemma_3_bounds_the_bias_of_every_agent():
     f_y = y - q.a + np.einsum("ixy,x->iy", q.D, x)
     c = constants_of(q, np.linalg.norm(f_y, axis=1).max())
     mean = jax.jit(lambda problem, point, sample: neumann_sum(6, 1.5)(problem, [point], sample)[0])
-    with quickly():
+    with without_optimizations():
         objectives = q.objectives()
         for agent, wanted in enumerate(q.surrogate(x, y)):
             sample = sample_of(q, agent, 6).full()

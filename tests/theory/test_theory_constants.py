@@ -2,12 +2,12 @@
 
 from types import SimpleNamespace
 
+import counting_losses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import agent_of, quad, ring
 
 from diamond import network
@@ -41,7 +41,7 @@ def cubic():
     random = np.random.default_rng(0)
     centred = lambda: [a - a.mean(0) for a in random.normal(size=(3, 10, 2))]
     init = lambda key: (jnp.zeros(2), jnp.zeros(2))
-    with quickly(), jax.enable_x64(False):
+    with without_optimizations(), jax.enable_x64(False):
         problem = Problem(cubic_upper, cubic_lower, init, centred(), centred())
         return estimate(problem, network.complete(3), BATCH, radius=RADIUS)
 
@@ -50,7 +50,7 @@ def cubic():
 def linear():
     """The quadratic problem and its constants, K = 1, rows drawn one by one."""
     q = quad(rows=(12, 9, 12, 7))
-    with quickly():
+    with without_optimizations():
         return q, estimate(q, ring(4), BATCH, terms=1, sampling="rows")
 
 
@@ -152,12 +152,12 @@ def test_a_short_lanczos_knows_its_error():
 
 
 def test_solving_the_lower_level_counts_what_it_computes():
-    problem = oracle.problem()
+    problem = counting_losses.problem()
     x, y = problem.start(0)
     mine = agent_of(problem.objectives(), 0)
-    oracle.seen.clear()
+    counting_losses.seen.clear()
     found = jax.block_until_ready(jax.jit(lower_solution.solve)(mine, x, y))
-    wanted = oracle.counted()
+    wanted = counting_losses.counted()
     assert found.cost.samples == 7 and found.cost.hvps == wanted["hvps"]
     assert found.cost.gradients == wanted["gradients"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import quad, ring
 
 import diamond
@@ -88,7 +88,7 @@ def test_a_rate_is_the_slope_and_the_mean_costs():
 def test_a_run_its_history_and_a_list_of_it_have_the_same_rate():
     chain = diamond.hypergradient.neumann(3, 1.6)
     algorithm = diamond.dsgd(alpha=0.1, beta=0.1, batch=2, hypergradient=chain)
-    with quickly():
+    with without_optimizations():
         run = diamond.simulate(quad(), ring(4), algorithm, 40, every=2)
     wanted = theory.rate(run.history, epsilons=(1e9,))
     assert wanted.slope.value == theory.slope([run.history], 4).value

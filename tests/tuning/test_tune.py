@@ -6,18 +6,18 @@ import tomllib
 
 import numpy as np
 import pytest
-from compiling import diverge_unexplained, quickly, unchecked
+from fast_compilation import skip_divergence_diagnosis, skip_loss_checks, without_optimizations
 from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.config import sweeps
 from diamond.config.experiment_file import load, validate
 from diamond.config.validation_errors import BadExperiment
-from diamond.tuning import trial_cache
 from diamond.engine.pilot_run import learned_numbers
 from diamond.gallery import quadratic
 from diamond.hardware import compilation_cache
 from diamond.network import ring
+from diamond.tuning import trial_cache
 from diamond.tuning.experiment_grid import FACTORS, FINE, grid
 
 TOML = """
@@ -48,10 +48,10 @@ def here(tmp_path, monkeypatch):
     """In an empty folder, nothing kept in the user's cache, little to compile."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
-    unchecked(monkeypatch)
-    diverge_unexplained(monkeypatch)
+    skip_loss_checks(monkeypatch)
+    skip_divergence_diagnosis(monkeypatch)
     (tmp_path / "own.toml").write_text(TOML)
-    with quickly():
+    with without_optimizations():
         yield tmp_path
 
 
@@ -124,7 +124,7 @@ def test_an_interrupted_tuning_goes_on(here, calls, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(trial_cache, "simulate_many", interrupted)
         found = command("tune", "own.toml", code=130)
-    assert "the same command goes on" in found.stderr and len(calls) == 5
+    assert "run the same command again" in found.stderr and len(calls) == 5
     assert len(list((here / "runs/own-tune/trials").glob("*.json"))) == 5
     shown = command("tune", "own.toml").stdout
     assert len(calls) == 12

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import ESTIMATORS, agent_of, build, end, flat, logistic, quad, ring
+from helpers import ESTIMATORS, agent_of, build, final_progress, flat, logistic, quad, ring
 from scipy.optimize import minimize
 
 import diamond
@@ -160,7 +160,7 @@ def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():
 
 def test_measures_of_one_function_call(q):
     """`measure` alone, at a point of one's own."""
-    state = end(q, ring(4), build("gt_sgd", **OPTIONS), 8).state
+    state = final_progress(q, ring(4), build("gt_sgd", **OPTIONS), 8).state
     objectives = q.objectives(3)
     together, own = measure(objectives, objectives.valid, {}, state.x, state.y)
     assert set(own) < set(together) and "consensus" in own

@@ -31,11 +31,11 @@ def shifted(condition=1e3, agents=5, rows=100, features=10, seed=0):
         return _fit(y, rows) + jnp.sum((y - x) ** 2) / condition
 
     truth = random.normal(size=features)
-    own = truth + 0.3 * random.normal(size=(agents, features))
+    truth_of_agent = truth + 0.3 * random.normal(size=(agents, features))
 
     def site(i):
         a = random.normal(size=(rows, features)) * scales
-        return {"a": a, "b": a @ (own[i] / scales / 2) + 0.5 * random.normal(size=rows)}
+        return {"a": a, "b": a @ (truth_of_agent[i] / scales / 2) + 0.5 * random.normal(size=rows)}
 
     start = lambda key: (jnp.zeros(features), jnp.zeros(features))
     train, valid = ([site(i) for i in range(agents)] for _ in range(2))
@@ -72,18 +72,18 @@ def ridge(rows, penalties, towards):
 def first_and_lowest(problem, condition=1e3):
     """The upper loss at the start, and the lowest, by BFGS on the closed form of y*(x)."""
     x0, y0 = problem.start(0)
-    every = len(y0)
+    dimension = len(y0)
 
     def loss(x):
-        shift = len(x) == every
-        penalties = np.ones(every) if shift else np.exp(x)[np.arange(every) % len(x)]
+        is_shifted = len(x) == dimension
+        penalties = np.ones(dimension) if is_shifted else np.exp(x)[np.arange(dimension) % len(x)]
         losses = []
         for train, valid in zip(problem.rows["train"], problem.rows["valid"]):
-            y, _ = ridge(train, penalties / condition, x if shift else np.zeros(every))
+            y, _ = ridge(train, penalties / condition, x if is_shifted else np.zeros(dimension))
             losses.append(np.mean((valid["a"] @ y - valid["b"]) ** 2))
         return np.mean(losses)
 
     zero = np.zeros(len(x0))
-    scale = condition**0.5 if len(x0) == every else 1.0  # flat directions are long
-    found = minimize(lambda u: loss(scale * u), zero, method="BFGS", options={"gtol": 1e-7})
-    return loss(zero), found.fun
+    scale = condition**0.5 if len(x0) == dimension else 1.0  # flat directions are long
+    solution = minimize(lambda u: loss(scale * u), zero, method="BFGS", options={"gtol": 1e-7})
+    return loss(zero), solution.fun

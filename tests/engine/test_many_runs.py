@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from compiling import diverge_unexplained, quickly
+from fast_compilation import skip_divergence_diagnosis, without_optimizations
 
 import diamond
 from diamond import hypergradient, network
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the run 
 
 @pytest.fixture(scope="module")
 def problem():
-    with quickly():
+    with without_optimizations():
         yield quadratic(agents=3, upper=2, lower=3, rows=[7, 9, 12])
 
 
 @pytest.fixture
 def lanes(monkeypatch):
-    diverge_unexplained(monkeypatch)
+    skip_divergence_diagnosis(monkeypatch)
     monkeypatch.setattr(module, "LANES", 2)
 
 

@@ -1,11 +1,11 @@
 """What is counted: against an oracle that really counts, and against formulas."""
 
+import counting_losses
 import jax
 import jax.numpy as jnp
-import oracle
 import pytest
-from compiling import unmeasured
-from helpers import ALGORITHMS, ESTIMATORS, METHODS, build, end, quad, ring, sample_of
+from fast_compilation import skip_measures
+from helpers import ALGORITHMS, ESTIMATORS, METHODS, build, final_progress, quad, ring, sample_of
 
 import diamond
 from diamond import hypergradient as hg
@@ -20,16 +20,16 @@ ONE = diamond.network.path(1)
 
 @pytest.fixture(scope="module")
 def problem():
-    return oracle.problem(TRAIN, VALID)
+    return counting_losses.problem(TRAIN, VALID)
 
 
 def spent(problem, algorithm):
     """What a run says that it spent, and what the oracle saw."""
-    oracle.seen.clear()
-    progress = jax.block_until_ready(end(problem, ONE, algorithm, ROUNDS))
+    counting_losses.seen.clear()
+    progress = jax.block_until_ready(final_progress(problem, ONE, algorithm, ROUNDS))
     jax.effects_barrier()
     said = dict(zip(Cost._fields, cost_counter.total(progress.spent)[0].tolist()))
-    return said, oracle.counted()
+    return said, counting_losses.counted()
 
 
 def algorithm(name, estimator):
@@ -58,7 +58,7 @@ def test_every_method_counts_what_it_makes(name):
     """Also where the lower level is common, or there is none."""
     given = dict(alpha=0.01, beta=0.1, delta=0.1, eta=0.3, gamma=0.3, theta=0.3, inner=2)
     method = build(name, hypergradient=ESTIMATORS["neumann_sum"], batch=1, period=PERIOD, **given)
-    known = oracle.problem(TRAIN, VALID, method.lower_levels[0])
+    known = counting_losses.problem(TRAIN, VALID, method.lower_levels[0])
     method = resolve(
         method, ResolutionContext(known, ONE, 1, 0)
     ).algorithm  # what that costs is no round's
@@ -66,7 +66,7 @@ def test_every_method_counts_what_it_makes(name):
     words = getattr(method, "update_order", "xyz").split()
     apart = any("z" in word and "x" not in word for word in words)
     penalty = isinstance(getattr(method, "directions", None), Penalty)
-    seen = oracle.counted(f_apart=apart, g_together=penalty and not apart)
+    seen = counting_losses.counted(f_apart=apart, g_together=penalty and not apart)
     if getattr(method, "works_locally", False):
         seen["gradients"] += 2  # the product with f_xx before the first step, as two gradients
     assert {k: said[k] for k in seen} == seen
@@ -93,16 +93,16 @@ def samples(problem, name, estimator):
 
 
 def test_the_oracle_counts():
-    x = y = jnp.ones(oracle.SIZE)
-    rows = jnp.ones((4, oracle.SIZE))
-    oracle.seen.clear()
-    g_y = jax.grad(oracle.lower, 1)
+    x = y = jnp.ones(counting_losses.SIZE)
+    rows = jnp.ones((4, counting_losses.SIZE))
+    counting_losses.seen.clear()
+    g_y = jax.grad(counting_losses.lower, 1)
     jax.block_until_ready(jax.jit(g_y)(x, y, rows))
-    assert oracle.counted() == {"gradients": 4, "hvps": 0, "jvps": 0}
+    assert counting_losses.counted() == {"gradients": 4, "hvps": 0, "jvps": 0}
     jax.block_until_ready(jax.jit(lambda y: jax.jvp(lambda y: g_y(x, y, rows), (y,), (y,))[1])(y))
-    assert oracle.counted() == {"gradients": 4, "hvps": 4, "jvps": 0}
+    assert counting_losses.counted() == {"gradients": 4, "hvps": 4, "jvps": 0}
     jax.block_until_ready(jax.jit(lambda x: jax.vjp(lambda x: g_y(x, y, rows), x)[1](y)[0])(x))
-    assert oracle.counted() == {"gradients": 4, "hvps": 4, "jvps": 4}
+    assert counting_losses.counted() == {"gradients": 4, "hvps": 4, "jvps": 4}
 
 
 def test_limbs_carry_beyond_32_bits():
@@ -119,7 +119,7 @@ def test_limbs_carry_beyond_32_bits():
 
 
 def test_learning_lipschitz_takes_a_product_a_round(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     q = quad()
     known = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5, 2.0))
     asked = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5))
@@ -135,5 +135,5 @@ def test_agents_pay_for_their_own_rows():
     counts = [12, 5, 1, 9]
     q = quad(rows=tuple(counts), noise=1.0)
     algorithm = diamond.interact(0.1, 0.5, hypergradient=ESTIMATORS["neumann_sum"])
-    found = cost_counter.total(end(q, ring(4), algorithm, 3).spent)
+    found = cost_counter.total(final_progress(q, ring(4), algorithm, 3).spent)
     assert found.tolist() == [[3 * 2 * n, 3 * 2 * n, 3 * 4 * n, 3 * n] for n in counts]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from diamond.config.experiment_file import read
+from diamond.config.experiment_file import validate
 from diamond.experiment import jobs
 from diamond.experiment.execution import execute
 
@@ -34,34 +34,34 @@ hypergradient = {name = "neumann", terms = 3}
 
 def tiny(**changes):
     """The experiment, with top-level keys changed."""
-    return read(TINY | changes, Path(), "tiny.toml")
+    return validate(TINY | changes, Path(), "tiny.toml")
 
 
-class Silent:
+class RecordingListener:
     """Watches, and remembers what was said."""
 
     def __init__(self, on_progress=lambda entries: None):
-        self.said, self.on_progress = [], on_progress
+        self.messages, self.on_progress = [], on_progress
 
     def begin(self, name, rounds):
         self.name = name, rounds
 
-    def stage(self, name, said):
+    def stage(self, name, messages):
         pass
 
     def progress(self, name, entries):
         self.on_progress(entries)
 
     def say(self, name, message):
-        self.said.append(message)
+        self.messages.append(message)
 
     def end(self, name, manifest):
-        self.said.append(manifest["status"])
+        self.messages.append(manifest["status"])
 
 
-def run(experiment, path, watch=None, stopped=lambda: False, problem=None):
+def run_experiment(experiment, path, listener=None, stopped=lambda: False, problem=None):
     """Run the one job of `experiment` in the folder `path`."""
-    with jobs.precision(experiment):
-        problem = problem or jobs.build(experiment, "tiny.toml")
-        (job,) = jobs.jobs(experiment)
-        return execute(job, problem, path, watch or Silent(), stopped)
+    with jobs.use_precision(experiment):
+        problem = problem or jobs.build_problem(experiment, "tiny.toml")
+        (job,) = jobs.expand_jobs(experiment)
+        return execute(job, problem, path, listener or RecordingListener(), stopped)

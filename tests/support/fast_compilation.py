@@ -15,7 +15,7 @@ OPTION = "jax_disable_most_optimizations"
 
 
 @contextmanager
-def quickly():
+def without_optimizations():
     """Programs without optimizations: half the time to compile."""
     jax.config.update(OPTION, True)
     try:
@@ -24,19 +24,19 @@ def quickly():
         jax.config.update(OPTION, False)
 
 
-def unchecked(patch):
+def skip_loss_checks(patch):
     """Problems without the checks of their losses, which are compiled for seconds."""
     patch.setattr(loss_validation, "check_losses", lambda problem: None)
 
 
-def diverge_unexplained(patch):
+def skip_divergence_diagnosis(patch):
     """`Diverged` with its round and run, but without looking for the quantity that diverged."""
 
-    def plain(self, good):
+    def plain_error(self, good):
         run = self.recorder.run(good)
         return Diverged("diverged", run.rounds, "y", run)
 
-    patch.setattr(SingleDriver, "_diverged", plain)
+    patch.setattr(SingleDriver, "_diverged", plain_error)
 
 
 MEASURES = (
@@ -44,42 +44,47 @@ MEASURES = (
 ).split()
 
 
-def unmeasured(patch):
+def skip_measures(patch):
     """Runs whose measures are all 0: for what else is theirs, without most of the compiling."""
 
-    def nothing(problem, rows, metrics, x, y, z, over):
+    def zero_measures(problem, rows, metrics, x, y, z, over):
         names = [*MEASURES, *(name for name, _ in metrics)]
-        each = jnp.zeros(len(jax.tree.leaves(x)[0]))
-        return {name: jnp.zeros(()) for name in names}, {name: each for name in names}
+        zeros = jnp.zeros(len(jax.tree.leaves(x)[0]))
+        return {name: jnp.zeros(()) for name in names}, {name: zeros for name in names}
 
-    _measured_by(patch, nothing)
+    _replace_exact_measures(patch, zero_measures)
 
 
-def losses_only(patch):
+def measure_losses_only(patch):
     """Runs of which only losses and metrics are measured, where the agents are: without y*."""
 
-    def losses(problem, rows, metrics, x, y, z, over):
-        def alone(own, rows, x, y):
-            known = {name: rows.mean(loss, x, y) for name, loss in metrics}
-            return known | {"upper_loss": own.f(x, y, None), "local_loss": own.f(x, y, None)}
+    def mean_losses(problem, rows, metrics, x, y, z, over):
+        def agent_losses(per_agent, rows, x, y):
+            metric_values = {name: rows.mean(loss, x, y) for name, loss in metrics}
+            return metric_values | {
+                "upper_loss": per_agent.f(x, y, None),
+                "local_loss": per_agent.f(x, y, None),
+            }
 
-        own = jax.vmap(alone)(problem, rows, x, y)
+        per_agent = jax.vmap(agent_losses)(problem, rows, x, y)
         zeros = ("metric", "stationarity", "consensus", "lower_error", "solver_error")
-        return dict.fromkeys(zeros, jnp.zeros(())) | jax.tree.map(jnp.mean, own), own
+        return dict.fromkeys(zeros, jnp.zeros(())) | jax.tree.map(jnp.mean, per_agent), per_agent
 
-    _measured_by(patch, losses)
+    _replace_exact_measures(patch, mean_losses)
 
 
-def _measured_by(patch, measure_exactly):
+def _replace_exact_measures(patch, measure_exactly):
     """A function in place of the exact measures: of a run alone, and of each lane."""
     patch.setattr(measures, "measure_exactly", measure_exactly)
     patch.setattr(measures, "curvature", lambda problem, x, y, probes: jnp.zeros(1))
     for name in ("measurement", "lane_measurement"):
         program = getattr(measures, name)
-        fixed = tuple(program.static)
-        patch.setattr(measures, name, jax.jit(_fresh(program.function), static_argnames=fixed))
+        static_names = tuple(program.static)
+        patch.setattr(
+            measures, name, jax.jit(_copy_function(program.function), static_argnames=static_names)
+        )
 
 
-def _fresh(function):
+def _copy_function(function):
     """The same function as another object, which JAX compiles again."""
-    return functools.wraps(function)(lambda *given, **named: function(*given, **named))
+    return functools.wraps(function)(lambda *arguments, **options: function(*arguments, **options))

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import quad, ring
 
 import diamond
@@ -17,7 +17,7 @@ COSTS = {"round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds"}
 
 @pytest.fixture(autouse=True)
 def compiled_quickly():
-    with quickly():
+    with without_optimizations():
         yield
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import ESTIMATORS, quad, ring
 
 import diamond
@@ -32,7 +32,7 @@ def clock_of_the_compiler(monkeypatch):
         monkeypatch.setattr(module, "time", clock)
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        with quickly():
+        with without_optimizations():
             yield clock
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
@@ -63,7 +63,7 @@ def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
     monkeypatch.setattr(MemoryBoundedProgram, "__call__", listen)
     algorithm = diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"])
     lossy = ring(4).through(diamond.network.channels.drops(0.1))
-    with quickly():
+    with without_optimizations():
         for network, before in ((ring(4), 0), (lossy, 1)):
             diamond.simulate(quad(), network, algorithm, 4, every=2)
             given = quad(), network, [(algorithm, 0)], 4, [2, 4]

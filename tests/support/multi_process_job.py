@@ -1,6 +1,6 @@
 """One process of a job whose agents' rows are loaded where the agents are; a program of its own.
 
-    python sharing.py COORDINATOR RANK SIZE [MISTAKE]
+    python multi_process_job.py COORDINATOR RANK SIZE [MISTAKE]
 
 prints which agents were loaded, the numbers that were found, and a digest of the run.
 """
@@ -18,7 +18,7 @@ import diamond
 from diamond.engine import multi_host
 
 COUNTS = (9, 14, 11, 6, 12)
-WRONG = {
+MISTAKES = {
     "nan": lambda rows: rows | {"a": np.where(rows["a"] == rows["a"][2], np.nan, rows["a"])},
     "wide": lambda rows: {"a": np.ones((5, 7)), "b": np.ones(5)},
     "loss": lambda rows: rows | {"b": 1e38 * rows["b"]},
@@ -32,8 +32,12 @@ def rows(part, mistake, agent):
         raise FileNotFoundError("no site3.npz")
     random = np.random.default_rng([len(part), agent])
     a = random.normal(size=(COUNTS[agent], 3)) + 0.2 * agent
-    found = {"a": a.astype("float32"), "b": np.sign(a @ [1.0, -1.0, 0.5]).astype("float32")}
-    return WRONG[mistake](found) if mistake in WRONG and (part, agent) == ("train", 3) else found
+    agent_rows = {"a": a.astype("float32"), "b": np.sign(a @ [1.0, -1.0, 0.5]).astype("float32")}
+    return (
+        MISTAKES[mistake](agent_rows)
+        if mistake in MISTAKES and (part, agent) == ("train", 3)
+        else agent_rows
+    )
 
 
 def upper(x, y, rows):
@@ -46,9 +50,9 @@ def lower(x, y, rows):
 
 
 def problem(mistake=""):
-    each = lambda part: [partial(rows, part, mistake, agent) for agent in range(len(COUNTS))]
+    loaders = lambda part: [partial(rows, part, mistake, agent) for agent in range(len(COUNTS))]
     init = lambda key: (jnp.zeros(3), jnp.zeros(3))
-    return diamond.Problem(upper, lower, init, each("train"), each("valid"))
+    return diamond.Problem(upper, lower, init, loaders("train"), loaders("valid"))
 
 
 def main(coordinator, rank, size, mistake=""):
@@ -59,10 +63,10 @@ def main(coordinator, rank, size, mistake=""):
         chain = diamond.hypergradient.neumann(4, 2.0)
         algorithm = diamond.dsgd(0.1, 500.0, 4, chain)
     run = diamond.simulate(problem(mistake), ring, algorithm, 30, every=30, devices="all")
-    told = {name: list(run.history[name]) for name in sorted(run.history) if name != "seconds"}
-    marks = [json.dumps([told, run.resolved], default=float).encode()]
-    marks += [np.asarray(a).tobytes() for a in jax.tree.leaves((run.x, run.y, run.costs))]
-    digest = hashlib.sha256(b"".join(marks)).hexdigest()
+    history = {name: list(run.history[name]) for name in sorted(run.history) if name != "seconds"}
+    contents = [json.dumps([history, run.resolved], default=float).encode()]
+    contents += [np.asarray(a).tobytes() for a in jax.tree.leaves((run.x, run.y, run.costs))]
+    digest = hashlib.sha256(b"".join(contents)).hexdigest()
     print(json.dumps({"loaded": loaded, "resolved": run.resolved, "digest": digest}))
 
 

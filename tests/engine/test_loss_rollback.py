@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from compiling import quickly
+from fast_compilation import without_optimizations
 from helpers import ESTIMATORS, quad, same_bits
-from rising import rise_at
+from rollback_scenarios import script_loss_increase
 
 import diamond
 from diamond.engine import many_runs as runtime
@@ -25,8 +25,8 @@ GIVEN = diamond.network.path(3), SOME, ROUNDS
 
 @pytest.fixture(autouse=True)
 def bold(monkeypatch):
-    rise_at(monkeypatch, 100, 50)
-    with quickly():
+    script_loss_increase(monkeypatch, 100, 50)
+    with without_optimizations():
         yield
 
 

@@ -23,24 +23,24 @@ def loss(x, y, rows):
     return jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
 
 
-def penalized(x, y, rows):
+def penalized_loss(x, y, rows):
     return loss(x, y, rows) + jnp.sum(jnp.exp(x) * y**2)
 
 
 def ridge(train, valid, lower_level="personal", **options):
     init = lambda key: (jnp.zeros(SIZE), jnp.zeros(SIZE))
-    given = {"metrics": {"error": loss}, "lower_level": lower_level} | options
-    return diamond.Problem(loss, penalized, init, train, valid, **given)
+    problem_options = {"metrics": {"error": loss}, "lower_level": lower_level} | options
+    return diamond.Problem(loss, penalized_loss, init, train, valid, **problem_options)
 
 
 @cache
-def endless(lower_level="personal", evaluation=50, large=None, agents=AGENTS):
+def stream_problem(lower_level="personal", evaluation=50, large=None, agents=AGENTS):
     """The problem whose rows are drawn."""
     rows = diamond.stream(draw, agents, evaluation=evaluation, large=large)
     return ridge(rows, rows, lower_level)
 
 
-def solved(x, weights):
+def exact_lower_solution(x, weights):
     """y*(x) on all rows there could be."""
     return weights / (1 + np.exp(x))
 
@@ -48,5 +48,5 @@ def solved(x, weights):
 def upper_loss(x, lower_level):
     """l(x) on all rows there could be."""
     pooled = np.broadcast_to(WEIGHTS.mean(0), WEIGHTS.shape)
-    y = solved(x, WEIGHTS if lower_level == "personal" else pooled)
+    y = exact_lower_solution(x, WEIGHTS if lower_level == "personal" else pooled)
     return ((y - WEIGHTS) ** 2).sum(1).mean() + NOISE**2

@@ -10,25 +10,25 @@ from diamond.core import pytrees
 record_loss = loss_monitor.record_loss
 
 
-def rise_at(patch, high, low):
+def script_loss_increase(patch, high, low):
     """The monitor sees a loss of 3, but 1 in round `low`, and 9 in round `high` at full steps."""
 
-    def scripted(context, loss):
+    def record_scripted_loss(context, loss):
         long = loss_monitor.alpha_scale(context.memory) == 1
         losses = {low: 1.0, high: 9.0 if long else 0.5}
         record_loss(context, losses.get(context.round, 3.0))
 
-    patch.setattr(loss_monitor, "record_loss", scripted)
+    patch.setattr(loss_monitor, "record_loss", record_scripted_loss)
 
 
-def poisoned(problem, radius):
+def nan_beyond(problem, radius):
     """The problem with an upper loss that is not a number where ||x - x_0|| > radius."""
     upper, start = problem.upper, problem.start(0)[0]
 
     def loss(x, y, rows):
-        off = pytrees.norm(pytrees.sub(x, start))
-        return jnp.where(off > radius, jnp.nan, 1.0) * upper(x, y, rows)
+        distance = pytrees.norm(pytrees.sub(x, start))
+        return jnp.where(distance > radius, jnp.nan, 1.0) * upper(x, y, rows)
 
-    found = copy(problem)
-    found.upper = loss
-    return found
+    changed_problem = copy(problem)
+    changed_problem.upper = loss
+    return changed_problem

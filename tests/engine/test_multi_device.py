@@ -5,8 +5,8 @@ import re
 import jax
 import numpy as np
 import pytest
-from compiling import quickly, unchecked, unmeasured
-from helpers import ALGORITHMS, build, end, flat, logistic, quad, ring, same_bits
+from fast_compilation import skip_loss_checks, skip_measures, without_optimizations
+from helpers import ALGORITHMS, build, final_progress, flat, logistic, quad, ring, same_bits
 
 import diamond
 from diamond import hypergradient as hg
@@ -40,10 +40,14 @@ def cut(problem, network, algorithm, rounds, devices, transport=None):
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_the_trajectory_is_the_simulated_one_on_any_number_of_devices(name, precision):
-    with pytest.MonkeyPatch.context() as patch, quickly(), jax.enable_x64(precision == "float64"):
-        unchecked(patch)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        without_optimizations(),
+        jax.enable_x64(precision == "float64"),
+    ):
+        skip_loss_checks(patch)
         problem, algorithm = quad(agents=5), given(name)
-        wanted = end(problem, NETWORK, algorithm, 10)
+        wanted = final_progress(problem, NETWORK, algorithm, 10)
         one, two = (cut(problem, NETWORK, algorithm, 10, devices) for devices in (1, 2))
         close = TOLERANCE[precision] * np.abs(flat(wanted.state)).max()
         np.testing.assert_allclose(flat(one[0]), flat(wanted.state), atol=close, rtol=0)
@@ -53,7 +57,7 @@ def test_the_trajectory_is_the_simulated_one_on_any_number_of_devices(name, prec
 
 def test_one_agent_a_device_is_the_same_to_rounding():
     problem, algorithm = quad(agents=5), given("diamond")
-    with quickly():
+    with without_optimizations():
         three, eight = (cut(problem, NETWORK, algorithm, 10, devices) for devices in (3, 8))
     np.testing.assert_allclose(flat(three[0]), flat(eight[0]), atol=1e-12)
     np.testing.assert_array_equal(three[1], eight[1])
@@ -61,8 +65,8 @@ def test_one_agent_a_device_is_the_same_to_rounding():
 
 def test_agents_with_unequal_rows_and_nested_numbers_are_cut_too():
     problem, algorithm = logistic(agents=3, rows=(5, 9, 12)), given("diamond")
-    with quickly():
-        wanted = end(problem, ring(3), algorithm, 6)
+    with without_optimizations():
+        wanted = final_progress(problem, ring(3), algorithm, 6)
         found = [
             cut(problem, ring(3), algorithm, 6, 2, transport) for transport in ("gather", "permute")
         ]
@@ -80,7 +84,7 @@ def history(devices, rounds=60, **options):
 
 def test_a_run_is_the_same_to_the_last_bit_and_may_go_on_elsewhere():
     saved = []
-    with quickly():
+    with without_optimizations():
         two = history(2, on_progress=lambda s: saved.append(s))
         half = next(s for s in saved if int(s.arrays[".t"]) == 20)
         half = half._replace(entries=half.entries[:2], own=half.own[:2])
@@ -96,11 +100,11 @@ def test_a_run_is_the_same_to_the_last_bit_and_may_go_on_elsewhere():
 
 
 def test_a_run_that_diverges_says_when_as_it_does_on_one_device(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     algorithm = diamond.dsgd(alpha=0.1, beta=50.0, batch=4, hypergradient=hg.neumann(4, 1.6))
     said = []
     for devices in (None, 2):
-        with pytest.raises(diamond.Diverged) as error, quickly():
+        with pytest.raises(diamond.Diverged) as error, without_optimizations():
             diamond.simulate(quad(), ring(4), algorithm, 400, every=400, devices=devices)
         said.append((str(error.value), error.value.round, error.value.run.rounds))
     assert said[0] == said[1]
@@ -142,7 +146,7 @@ def test_one_core_is_said_to_be_one(monkeypatch):
 @pytest.mark.filterwarnings("ignore:mini-batch Hessians")
 def test_coarser_products_are_near_and_measured_in_full():
     problem, algorithm = logistic(agents=2, rows=30, dtype="float32"), given("diamond")
-    with jax.enable_x64(False), quickly():
+    with jax.enable_x64(False), without_optimizations():
         full, coarse = (
             diamond.simulate(problem, ring(2), algorithm, 20, every=20, precision=precision)
             for precision in ("float32", "bf16")

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import quickly, unmeasured
+from fast_compilation import skip_measures, without_optimizations
 from helpers import ALGORITHMS, build, quad, ring
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ ROUNDS = 60  # past a look at the loss
 
 @pytest.fixture(autouse=True, scope="module")
 def compiled_quickly():
-    with quickly():
+    with without_optimizations():
         yield
 
 
@@ -114,7 +114,7 @@ def grows(history):
 
 
 def test_every_runtime_counts_the_same(monkeypatch):
-    unmeasured(monkeypatch)
+    skip_measures(monkeypatch)
     problem, network = quad(), ring(AGENTS)
     run = diamond.simulate(problem, network, OPEN, ROUNDS, every=5)
     grows(run.history)

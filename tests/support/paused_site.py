@@ -1,6 +1,6 @@
 """`diamond net start`, holding its breath at a phase of a round until whoever started it says so.
 
-    python disturbed.py PHASE ROUND OUT IN net start ...
+    python paused_site.py PHASE ROUND OUT IN net start ...
 
 When the agent comes to the phase ("tell", "step" or "checkpoint") after ROUND rounds, for the
 first time, a byte goes to the descriptor OUT, and one is awaited from IN. The losses are not looked
@@ -18,35 +18,35 @@ from diamond.records import checkpoint
 
 def main(phase, round, out, back, *words):
     """The command, with the phase watched."""
-    seen = []
+    held_phases = []
 
-    def hold():
-        if not seen:
-            seen.append(phase)
+    def wait_for_parent():
+        if not held_phases:
+            held_phases.append(phase)
             os.write(int(out), b"!")
             os.read(int(back), 1)
 
-    def before(name):
+    def hold_before(name):
         original = getattr(Agent, name)
 
-        def held(self, progress, *given):
+        def wait_then_call(self, progress, *arguments):
             if progress.t >= int(round):
-                hold()
-            return original(self, progress, *given)
+                wait_for_parent()
+            return original(self, progress, *arguments)
 
-        setattr(Agent, name, held)
+        setattr(Agent, name, wait_then_call)
 
-    def torn(path, *parts, settle=True):
+    def write_half(path, *parts, settle=True):
         if path.stem.isdigit() and int(path.stem) >= int(round):
             content = b"".join(parts)
             path.with_name(path.name + ".tmp").write_bytes(content[: len(content) // 2])
-            hold()
+            wait_for_parent()
         replace(path, *parts, settle=settle)
 
     if phase == "checkpoint":
-        replace, checkpoint.replace = checkpoint.replace, torn
+        replace, checkpoint.replace_file = checkpoint.replace_file, write_half
     elif phase:
-        before(phase)
+        hold_before(phase)
     loss_validation.check_losses = lambda problem: None
     sys.argv = ["diamond", *words]
     cli.app()

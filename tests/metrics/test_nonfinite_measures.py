@@ -7,18 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tomli_w
-from compiling import losses_only, quickly, unchecked
+from fast_compilation import measure_losses_only, skip_loss_checks, without_optimizations
 from helpers import quad, ring
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import TINY
+from tiny_experiment import TINY
 from typer.testing import CliRunner
 
 import diamond
 from diamond import cli
 from diamond.engine.many_runs import simulate_many
 from diamond.gallery import hyperparameter, meta_learning
-from diamond.gallery._labels import labelled
+from diamond.gallery._labels import check_labels
 from diamond.metrics.divergence import nonfinite_measures
 from diamond.problem import Problem
 
@@ -27,7 +27,7 @@ GIVEN = diamond.dsgd(alpha=0.05, beta=0.2, batch=4, hypergradient=diamond.hyperg
 
 @pytest.fixture(autouse=True, scope="module")
 def compiled_quickly():
-    with quickly():
+    with without_optimizations():
         yield
 
 
@@ -40,13 +40,13 @@ def spoiled(after):
     plain = quad()
     gone = lambda x, y, rows: jnp.where(jnp.sum(x**2) > after, jnp.nan, 1.0)
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         fixed = plain.upper, plain.lower, plain.init, plain.rows["train"], plain.rows["valid"]
         return Problem(*fixed, metrics={"gone": gone})
 
 
 def test_a_measure_that_is_not_finite_ends_the_run(monkeypatch):
-    losses_only(monkeypatch)
+    measure_losses_only(monkeypatch)
     problem = spoiled(1e-3)
     with pytest.raises(
         diamond.Diverged, match=r"by round 4: gone is nan \(agent 0.*the metric"
@@ -58,7 +58,7 @@ def test_a_measure_that_is_not_finite_ends_the_run(monkeypatch):
 
 
 def test_one_that_is_not_finite_at_the_start_names_the_rows(monkeypatch):
-    losses_only(monkeypatch)
+    measure_losses_only(monkeypatch)
     plain = quad()
     lost = lambda x, y, rows: (
         plain.upper(x, y, rows) + jnp.where(rows["point"][0, 0] > 1e9, jnp.nan, 0)
@@ -66,7 +66,7 @@ def test_one_that_is_not_finite_at_the_start_names_the_rows(monkeypatch):
     broken = [dict(part) for part in plain.rows["valid"]]
     broken[2]["point"] = np.where(np.arange(12)[:, None] == 3, 1e10, broken[2]["point"])
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         problem = Problem(lost, plain.lower, plain.init, plain.rows["train"], broken)
     with pytest.raises(diamond.Diverged, match=r"by round 0: .*agent 2\); no round has been made"):
         diamond.simulate(problem, ring(4), GIVEN, 8, every=4)
@@ -74,7 +74,7 @@ def test_one_that_is_not_finite_at_the_start_names_the_rows(monkeypatch):
 
 def test_the_command_fails_where_a_measure_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    unchecked(monkeypatch)
+    skip_loss_checks(monkeypatch)
     (tmp_path / "mine.py").write_text(
         "import jax.numpy as jnp\nimport diamond\n\n\n"
         "def make():\n"
@@ -101,11 +101,11 @@ def test_labels_are_the_classes_or_refused(given, classes):
     sound = all(value in range(classes) for value in given)
     part = [{"a": np.ones((len(given), 1)), "b": labels}]
     if sound:
-        ((found,), _, none) = labelled(part, part, None, classes=classes)
+        ((found,), _, none) = check_labels(part, part, None, classes=classes)
         assert found["b"].dtype.kind in "iu" and found["b"].tolist() == list(given) and none is None
     else:
         with pytest.raises(ValueError, match=r"agent 0's training labels have .* row"):
-            labelled(part, part, None, classes=classes)
+            check_labels(part, part, None, classes=classes)
 
 
 @pytest.mark.parametrize("make", [hyperparameter, meta_learning])
@@ -164,7 +164,7 @@ def test_measures_that_need_a_y_that_does_not_exist_are_no_numbers_and_stop_noth
     }
     start = lambda key: (jnp.zeros(8), jnp.zeros(8))
     with pytest.MonkeyPatch.context() as patch:
-        unchecked(patch)
+        skip_loss_checks(patch)
         problem = Problem(fit, bent_fit, start, [part(), part()], [part(), part()])
     method = diamond.dsgd(0.01, 0.01, 4, diamond.hypergradient.conjugate_gradient(2))
     given = problem, diamond.network.complete(2), method, 4

@@ -166,8 +166,8 @@ def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(fo
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--rank", "1"), "go with --hosts"),
-        (("--hosts", "127.0.0.1:1"), "takes --rank and --size too"),
+        (("--rank", "1"), "need --hosts"),
+        (("--hosts", "127.0.0.1:1"), "needs --rank and --size"),
         (("--devices", "9"), "but JAX has 1"),
         (("--devices", "lots"), "devices"),
     ],

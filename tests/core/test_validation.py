@@ -5,7 +5,7 @@ import pytest
 from helpers import quad, ring
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import tiny
+from tiny_experiment import tiny
 
 import diamond
 from diamond import hypergradient as hg
