@@ -42,7 +42,7 @@ def games():
     print("game  best   " + "  ".join(f"{make.__name__:>7}" for make in methods) + "    alone")
     for seed in GAMES:
         game = actor_critic(seed=seed)
-        best, _ = game.planned()
+        best, _ = game.optimal_policy()
         runs = [
             diamond.simulate(game, network, make(batch=6, hypergradient=inverse), ROUNDS)
             for make in methods

@@ -34,7 +34,7 @@ METHODS = {
 
 def main(folder):
     game = navigation(evaluation=200)
-    best, _ = game.planned()
+    best, _ = game.optimal_policy()
     network = diamond.network.erdos_renyi(4, p=0.5, seed=0)
     inverse = diamond.hypergradient.conjugate_gradient(10)
     curves, learned = {}, None

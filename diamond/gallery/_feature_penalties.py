@@ -16,7 +16,7 @@ Penalty = Literal["l2", "elastic_net"]
 
 def l2(x: jax.Array, w: jax.Array) -> jax.Array:
     """Return the mean over the weights of exp(x_r) w_rk^2."""
-    return jnp.mean(_by_feature(x, w) * w**2)
+    return jnp.mean(_factors_by_feature(x, w) * w**2)
 
 
 def elastic_net(x: jax.Array, w: jax.Array, smoothing: float) -> jax.Array:
@@ -27,10 +27,10 @@ def elastic_net(x: jax.Array, w: jax.Array, smoothing: float) -> jax.Array:
     """
     squares, absolutes = jnp.split(x, 2)
     size = jnp.sqrt(w**2 + smoothing**2) - smoothing
-    return l2(squares, w) + jnp.mean(_by_feature(absolutes, w) * size)
+    return l2(squares, w) + jnp.mean(_factors_by_feature(absolutes, w) * size)
 
 
-def _by_feature(x: jax.Array, w: jax.Array) -> jax.Array:
+def _factors_by_feature(x: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.exp(x).reshape(-1, *[1] * (w.ndim - 1))
 
 
@@ -48,7 +48,7 @@ class PenalizedLoss:
         return self.loss(x, y, rows) + penalties
 
 
-def penalized(
+def penalized_problem(
     loss: Callable[..., jax.Array],
     first_y: Callable[[], Tree],
     rows: tuple[Any, ...],
@@ -70,13 +70,17 @@ def penalized(
         raise ValueError(f"penalty = {penalty!r}; there are 'l2' and 'elastic_net'")
     if not 0 < smoothing < float("inf"):
         raise ValueError(f"smoothing = {smoothing}; give a number above 0, as 0.01")
-    net = penalty == "elastic_net"
-    lower = PenalizedLoss(loss, weights, smoothing if net else None)
-    size = len(weights(first_y())) * (2 if net else 1)
-    if names is not None and net:
+    is_elastic_net = penalty == "elastic_net"
+    lower = PenalizedLoss(loss, weights, smoothing if is_elastic_net else None)
+    size = len(weights(first_y())) * (2 if is_elastic_net else 1)
+    if names is not None and is_elastic_net:
         names = [f"{name} {kind}" for kind in ("L2", "L1") for name in names]
-    described: dict[str, Any] = {"names": names, "y_names": y_names, "x_meaning": "log-penalty"}
+    names_and_meaning: dict[str, Any] = {
+        "names": names,
+        "y_names": y_names,
+        "x_meaning": "log-penalty",
+    }
     init = lambda key: (jnp.full(size, start * 1.0), first_y())
     train, valid, test = rows
     parts = train, valid, test, metrics
-    return Problem(loss, lower, init, *parts, constant=constant, **described)
+    return Problem(loss, lower, init, *parts, constant=constant, **names_and_meaning)

@@ -11,31 +11,33 @@ from ..core.validation import as_int
 PARTS = ("training", "validation", "test")
 
 
-def labelled(*parts: Sequence[Tree] | None, classes: int) -> list[Any]:
+def check_labels(*parts: Sequence[Tree] | None, classes: int) -> list[Any]:
     """Check that the labels `b` of training, validation and test rows are 0 .. `classes` - 1.
 
     Labels of another type with integer values become integers.
     """
     as_int("classes", classes, 2)
-    checked = lambda name, part: [_checked(rows, name, i, classes) for i, rows in enumerate(part)]
-    return [part and checked(name, part) for name, part in zip(PARTS, parts)]
+    check_part = lambda name, part: [
+        _check_agent_labels(rows, name, i, classes) for i, rows in enumerate(part)
+    ]
+    return [part and check_part(name, part) for name, part in zip(PARTS, parts)]
 
 
-def _checked(rows: Any, name: str, agent: int, classes: int) -> Any:
+def _check_agent_labels(rows: Any, name: str, agent: int, classes: int) -> Any:
     """Check one agent's rows."""
     labels = np.asarray(rows["b"])
-    where = f"agent {agent}'s {name} labels"
+    owner = f"agent {agent}'s {name} labels"
     if labels.dtype.kind not in "biuf" or labels.ndim != 1:
         raise ValueError(
-            f"{where} are {labels.dtype}{list(labels.shape)}; give one whole number a row, "
+            f"{owner} are {labels.dtype}{list(labels.shape)}; give one whole number a row, "
             f"0 to {classes - 1}"
         )
-    known = np.isin(labels, np.arange(classes))
-    if known.all():
+    is_class = np.isin(labels, np.arange(classes))
+    if is_class.all():
         return rows if labels.dtype.kind in "iu" else rows | {"b": labels.astype(np.int32)}
-    row = int(np.argmin(known))
+    row = int(np.argmin(is_class))
     raise ValueError(
-        f"{where} have {labels[row].item()} in row {row}, which is none of the classes 0 to "
+        f"{owner} have {labels[row].item()} in row {row}, which is none of the classes 0 to "
         f"{classes - 1}; {_remedy(labels, row, classes)}"
     )
 

@@ -24,7 +24,7 @@ def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
     return jnp.mean(cross_entropies(y, rows))
 
 
-def weighted(weights: jax.Array, y: Tree, rows: Any, regularizer: float) -> jax.Array:
+def weighted_loss(weights: jax.Array, y: Tree, rows: Any, regularizer: float) -> jax.Array:
     """Return mean_r weights_r cross-entropy(y; r) + regularizer ||y||^2."""
     square = jnp.sum(y["w"] ** 2) + jnp.sum(y["b"] ** 2)
     return jnp.mean(weights * cross_entropies(y, rows)) + regularizer * square

@@ -33,7 +33,7 @@ class MarkovGame(Problem):
         """Return initial_law' (I - discount P_x)^-1 r_i,x of the policies softmax(x), per agent."""
         return _returns(x, self.transitions, self.rewards, self.initial_law, self.discount)
 
-    def planned(self) -> tuple[float, np.ndarray]:
+    def optimal_policy(self) -> tuple[float, np.ndarray]:
         """Return the largest mean return of all joint policies, and each agent's actions.
 
         By policy iteration: solve V = r + discount P V, then choose the best actions in every
@@ -41,16 +41,16 @@ class MarkovGame(Problem):
         """
         agents, states = self.rewards.shape[:2]
         team = self.rewards.mean(0) / agents
-        chosen = np.zeros((states, agents), int)
+        policy = np.zeros((states, agents), int)
         while True:
-            at = np.arange(states)[:, None], np.arange(agents)[None], chosen
-            P, r = self.transitions[at].mean(1), team[at].sum(1)
+            index = np.arange(states)[:, None], np.arange(agents)[None], policy
+            P, r = self.transitions[index].mean(1), team[index].sum(1)
             V = np.linalg.solve(np.eye(states) - self.discount * P, r)
-            worth = team + self.discount / agents * self.transitions @ V
-            better = worth.max(-1) > worth[at] + 1e-12
+            action_values = team + self.discount / agents * self.transitions @ V
+            better = action_values.max(-1) > action_values[index] + 1e-12
             if not better.any():
-                return float(self.initial_law @ V), chosen.T
-            chosen = np.where(better, worth.argmax(-1), chosen)
+                return float(self.initial_law @ V), policy.T
+            policy = np.where(better, action_values.argmax(-1), policy)
 
 
 def actor_critic(
@@ -83,12 +83,12 @@ def actor_critic(
     Returns:
         The problem; its metric `return` is the exact mean return of x.
     """
-    for what, size, least in (
+    for what, size, minimum in (
         ("agents", agents, 1),
         ("states", states, 1),
         ("actions", actions, 2),
     ):
-        as_int(what, size, least)
+        as_int(what, size, minimum)
     if not 0 <= discount < 1:
         raise ValueError(f"discount = {discount}; give 0 to below 1")
     width = states if features is None else as_int("features", features, 1)
@@ -102,7 +102,7 @@ def actor_critic(
     if features is not None:
         phi = np.linalg.qr(random.normal(size=(states, states)))[0][:, :width]
     common = {"s": np.arange(states, dtype=np.int32), "phi": phi, "next": transitions @ phi}
-    train = [common | {"reward": own} for own in rewards]
+    train = [common | {"reward": rewards_of_agent} for rewards_of_agent in rewards]
     valid = [{"phi": phi, "start": states * start}] * agents
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
@@ -113,8 +113,10 @@ def actor_critic(
 
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
         policy = jax.nn.softmax(x[:, rows["s"]]) / agents
-        worth = rows["reward"] + discount * rows["next"] @ y
-        return jnp.mean((rows["phi"] @ y - jnp.einsum("jsa,sja->s", policy, worth)) ** 2) / 2
+        action_values = rows["reward"] + discount * rows["next"] @ y
+        return (
+            jnp.mean((rows["phi"] @ y - jnp.einsum("jsa,sja->s", policy, action_values)) ** 2) / 2
+        )
 
     def value(x: Tree, y: Tree, rows: Any) -> jax.Array:
         return jnp.mean(_returns(x, *game))

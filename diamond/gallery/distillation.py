@@ -10,7 +10,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import Problem
-from ._labels import labelled
+from ._labels import check_labels
 from ._softmax_regression import accuracy, zeros
 
 
@@ -43,25 +43,25 @@ def distillation(
     Returns:
         The problem; its metric is the accuracy on `test` of a model that saw only x.
     """
-    train, valid, test = labelled(train, valid, test, classes=classes)
+    train, valid, test = check_labels(train, valid, test, classes=classes)
     as_int("each", each, 1)
     if not regularizer > 0:
         raise ValueError(f"regularizer = {regularizer}; give a number above 0: y* is not unique")
-    own = [
+    agent_rows = [
         {k: np.concatenate([np.asarray(t[k]), np.asarray(v[k])]) for k in "ab"}
         for t, v in zip(train, valid, strict=True)
     ]
-    features = np.shape(own[0]["a"])[1]
-    kinds = np.repeat(np.arange(classes, dtype=np.int32), each)
-    synthetic = {"k": np.arange(len(kinds), dtype=np.int32), "b": kinds}
+    features = np.shape(agent_rows[0]["a"])[1]
+    labels = np.repeat(np.arange(classes, dtype=np.int32), each)
+    synthetic = {"k": np.arange(len(labels), dtype=np.int32), "b": labels}
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
-        x = start * jax.random.normal(key, (len(kinds), features))
+        x = start * jax.random.normal(key, (len(labels), features))
         return x, zeros(features, classes)
 
     def loss(y: Tree, a: jax.Array, b: jax.Array) -> jax.Array:
-        off = a @ y["w"] + y["b"] - jax.nn.one_hot(b, classes)
-        return jnp.mean(jnp.sum(off**2, 1)) / 2
+        residuals = a @ y["w"] + y["b"] - jax.nn.one_hot(b, classes)
+        return jnp.mean(jnp.sum(residuals**2, 1)) / 2
 
     def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
         return loss(y, rows["a"], rows["b"])
@@ -70,5 +70,5 @@ def distillation(
         square = jnp.sum(y["w"] ** 2) + jnp.sum(y["b"] ** 2)
         return loss(y, x[rows["k"]], rows["b"]) + regularizer / 2 * square
 
-    parts = [synthetic] * len(own), own, test
+    parts = [synthetic] * len(agent_rows), agent_rows, test
     return Problem(upper, lower, init, *parts, {"accuracy": accuracy})

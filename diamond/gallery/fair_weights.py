@@ -9,8 +9,8 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem, proximal_operators
-from ._labels import labelled
-from ._softmax_regression import accuracy, upper, weighted, zeros
+from ._labels import check_labels
+from ._softmax_regression import accuracy, upper, weighted_loss, zeros
 
 
 def fair_weights(
@@ -39,19 +39,19 @@ def fair_weights(
     Returns:
         The problem; its metric is the accuracy on `test`.
     """
-    train, valid, test = labelled(train, valid, test, classes=classes)
+    train, valid, test = check_labels(train, valid, test, classes=classes)
     agents, features = len(train), np.shape(train[0]["a"])[1]
-    whose = lambda agent, rows: {"agent": np.full(len(rows["b"]), agent, np.int32)}
-    train = [rows | whose(agent, rows) for agent, rows in enumerate(train)]
+    agent_column = lambda agent, rows: {"agent": np.full(len(rows["b"]), agent, np.int32)}
+    train = [rows | agent_column(agent, rows) for agent, rows in enumerate(train)]
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         return jnp.full(agents, 1 / agents), zeros(features, classes)
 
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return weighted(agents * x[rows["agent"]], y, rows, regularizer)
+        return weighted_loss(agents * x[rows["agent"]], y, rows, regularizer)
 
     level = float(np.log(classes))
     parts, metrics = (train, valid, test), {"accuracy": accuracy}
-    kind: dict[str, Any] = {"lower_level": "common", "prox": proximal_operators.simplex()}
-    kind |= {"names": agent_names, "agent_names": agent_names, "x_meaning": "weight of an agent"}
-    return Problem(upper, lower, init, *parts, metrics, constant=level, **kind)
+    options: dict[str, Any] = {"lower_level": "common", "prox": proximal_operators.simplex()}
+    options |= {"names": agent_names, "agent_names": agent_names, "x_meaning": "weight of an agent"}
+    return Problem(upper, lower, init, *parts, metrics, constant=level, **options)

@@ -11,8 +11,8 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import LowerLevel, Problem
-from ._labels import labelled
-from ._softmax_regression import accuracy, upper, weighted, zeros
+from ._labels import check_labels
+from ._softmax_regression import accuracy, upper, weighted_loss, zeros
 
 
 class Cleaning(Problem):
@@ -60,8 +60,8 @@ def hyper_cleaning(
         The problem; its metrics are the accuracy on `test`, and `f1` of detecting wrong rows by
         sigmoid(x) < 1/2.
     """
-    train, valid, test = labelled(train, valid, test, classes=classes)
-    train = _numbered(train)
+    train, valid, test = check_labels(train, valid, test, classes=classes)
+    train = _with_weight_index(train)
     features = np.shape(train[0]["a"])[1]
     train, wrong = corrupt(train, corrupted, classes, seed)
 
@@ -69,7 +69,7 @@ def hyper_cleaning(
         return jnp.zeros(wrong.size), zeros(features, classes)
 
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return weighted(jax.nn.sigmoid(x[rows["k"]]), y, rows, regularizer)
+        return weighted_loss(jax.nn.sigmoid(x[rows["k"]]), y, rows, regularizer)
 
     metrics: dict[str, Any] = {"accuracy": accuracy}
     if wrong.any():
@@ -82,8 +82,8 @@ def hyper_cleaning(
 
 def f1(x: jax.Array, wrong: np.ndarray) -> jax.Array:
     """Return 2 hits / (2 hits + misses + false alarms) of predicting `wrong` by x < 0."""
-    said = x < 0
-    hits, errors = jnp.sum(said & wrong), jnp.sum(said ^ wrong)
+    predicted = x < 0
+    hits, errors = jnp.sum(predicted & wrong), jnp.sum(predicted ^ wrong)
     return (2.0 * hits) / jnp.maximum(2 * hits + errors, 1)
 
 
@@ -100,18 +100,20 @@ def corrupt(
     count = 1 + max(int(np.max(rows["k"])) for rows in train)
     wrong = np.zeros(count, bool)
     wrong[random.permutation(count)[: round(share * count)]] = True
-    found = []
+    corrupted_rows = []
     for rows in train:
         labels = np.asarray(rows["b"])
-        moved = (labels + random.integers(1, classes, len(labels))) % classes
-        found.append(rows | {"b": np.where(wrong[rows["k"]], moved, labels).astype(labels.dtype)})
-    return found, wrong
+        other_labels = (labels + random.integers(1, classes, len(labels))) % classes
+        corrupted_rows.append(
+            rows | {"b": np.where(wrong[rows["k"]], other_labels, labels).astype(labels.dtype)}
+        )
+    return corrupted_rows, wrong
 
 
-def _numbered(train: Sequence[Any]) -> Sequence[Any]:
+def _with_weight_index(train: Sequence[Any]) -> Sequence[Any]:
     """Return rows with the index of their entry of x: "k"."""
-    given = ["k" in rows for rows in train]
-    if not any(given):
+    has_sources = ["k" in rows for rows in train]
+    if not any(has_sources):
         ends = np.cumsum([0, *(len(rows["b"]) for rows in train)], dtype=np.int32)
         return [
             rows | {"k": np.arange(*span, dtype=np.int32)}

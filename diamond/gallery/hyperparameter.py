@@ -9,8 +9,8 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ._feature_penalties import Penalty, penalized
-from ._labels import labelled
+from ._feature_penalties import Penalty, penalized_problem
+from ._labels import check_labels
 
 
 # Defined at module level, so that another problem of the same sizes reuses compiled programs.
@@ -19,7 +19,7 @@ def _upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
     return -jnp.mean(jnp.take_along_axis(scores, rows["b"][:, None], 1))
 
 
-def _all(y: Tree) -> jax.Array:
+def _all_weights(y: Tree) -> jax.Array:
     return y
 
 
@@ -56,9 +56,11 @@ def hyperparameter(
     Returns:
         The problem; its metrics are the accuracy and the mean cross-entropy on `test`.
     """
-    train, valid, test = labelled(train, valid, test, classes=classes)
+    train, valid, test = check_labels(train, valid, test, classes=classes)
     features = np.shape(train[0]["a"])[1]
     y = lambda: jnp.zeros((features, classes))
     rows, metrics = (train, valid, test), {"accuracy": _accuracy, "test_loss": _upper}
-    options: dict[str, Any] = {"constant": float(np.log(classes)), "weights": _all}
-    return penalized(_upper, y, rows, metrics, start, names, names, penalty, smoothing, **options)
+    options: dict[str, Any] = {"constant": float(np.log(classes)), "weights": _all_weights}
+    return penalized_problem(
+        _upper, y, rows, metrics, start, names, names, penalty, smoothing, **options
+    )

@@ -10,8 +10,8 @@ from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import Problem, stream
 
-LONG = 60  # steps of a path for a return
-ROOM = 0.8  # landmarks are in [-ROOM, ROOM]^2, agents start in [-1, 1]^2
+PATH_STEPS = 60  # steps of a path for a return
+LANDMARK_RANGE = 0.8  # landmarks are in [-0.8, 0.8]^2, agents start in [-1, 1]^2
 
 
 class Navigation(Problem):
@@ -28,7 +28,7 @@ class Navigation(Problem):
     discount: float
     effort: float
 
-    def path(self, x: Any, start: Any, steps: int = LONG) -> jax.Array:
+    def path(self, x: Any, start: Any, steps: int = PATH_STEPS) -> jax.Array:
         """Return the positions of the agents (2 m numbers) after 0, 1, ... steps from `start`."""
         return _path(x, jnp.asarray(start), steps)
 
@@ -36,7 +36,7 @@ class Navigation(Problem):
         """Return every agent's discounted return, the mean over `starts`."""
         return _returns(x, jnp.asarray(starts), self.landmarks, self.discount, self.effort)
 
-    def planned(self) -> tuple[float, np.ndarray]:
+    def optimal_policy(self) -> tuple[float, np.ndarray]:
         """Return the largest mean return of all policies, and its x, by the Riccati equation.
 
         Optimal paths go straight to the landmarks, so the walls do not matter.
@@ -52,12 +52,14 @@ class Navigation(Problem):
         B, P = np.eye(n + 1, n), Q
         for _ in range(10_000):
             gain = self.discount * np.linalg.solve(R + self.discount * B.T @ P @ B, B.T @ P)
-            after = Q + self.discount * (P - P @ B @ gain)
-            if np.abs(after - P).max() < 1e-12:
+            next_P = Q + self.discount * (P - P @ B @ gain)
+            if np.abs(next_P - P).max() < 1e-12:
                 break
-            P = after
-        spread = np.diag([*np.full(n, 1 / 3), 1.0])  # E (s, 1) (s, 1)' of the initial positions
-        return -float(np.trace(P @ spread)), -gain.reshape(m, 2, n + 1)
+            P = next_P
+        second_moment = np.diag(
+            [*np.full(n, 1 / 3), 1.0]
+        )  # E (s, 1) (s, 1)' of the initial positions
+        return -float(np.trace(P @ second_moment)), -gain.reshape(m, 2, n + 1)
 
 
 def navigation(
@@ -95,7 +97,7 @@ def navigation(
     if not effort > 0:
         raise ValueError(f"effort = {effort} must be positive: moves would have no limit")
     random = np.random.default_rng(as_int("seed", seed, 0))
-    landmarks = random.uniform(-ROOM, ROOM, (agents, 2))
+    landmarks = random.uniform(-LANDMARK_RANGE, LANDMARK_RANGE, (agents, 2))
     width = _features(jnp.zeros(2 * agents)).shape[0]
 
     def draw(key: jax.Array, agent: jax.Array) -> Tree:
@@ -110,56 +112,61 @@ def navigation(
 
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
         s = rows["s"]
-        u = moves(x, s)
-        said = reward(rows, s, u) + discount * _features(_moved(s, u)) @ y
-        return jnp.mean((_features(s) @ y - said) ** 2) / 2
+        u = policy_moves(x, s)
+        target = reward(rows, s, u) + discount * _features(_next_state(s, u)) @ y
+        return jnp.mean((_features(s) @ y - target) ** 2) / 2
 
     def reward(rows: Any, s: jax.Array, u: jax.Array) -> jax.Array:
         """Return the agent's own reward, from the next agent's position and its landmark."""
-        places, own = s.reshape(*s.shape[:-1], agents, 2), u.reshape(*u.shape[:-1], agents, 2)
-        at = lambda a, i: jnp.take_along_axis(a, i[:, None, None], 1)[:, 0]
-        off = at(places, (rows["agent"] + 1) % agents) - rows["landmark"]
-        return -jnp.sum(off**2, -1) - effort * jnp.sum(at(own, rows["agent"]) ** 2, -1)
+        positions, agent_moves = (
+            s.reshape(*s.shape[:-1], agents, 2),
+            u.reshape(*u.shape[:-1], agents, 2),
+        )
+        select = lambda a, i: jnp.take_along_axis(a, i[:, None, None], 1)[:, 0]
+        offset = select(positions, (rows["agent"] + 1) % agents) - rows["landmark"]
+        return -jnp.sum(offset**2, -1) - effort * jnp.sum(
+            select(agent_moves, rows["agent"]) ** 2, -1
+        )
 
     def value(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(_returns(x, rows["s"], *known))
+        return jnp.mean(_returns(x, rows["s"], *parameters))
 
-    known = landmarks, discount, effort
+    parameters = landmarks, discount, effort
     states = stream(draw, agents, evaluation=evaluation, seed=seed)
     problem = Navigation(upper, lower, init, states, states, metrics={"return": value})
-    problem.landmarks, problem.discount, problem.effort = known
+    problem.landmarks, problem.discount, problem.effort = parameters
     return problem
 
 
-def moves(x: Any, s: jax.Array) -> jax.Array:
+def policy_moves(x: Any, s: jax.Array) -> jax.Array:
     """Return u = x (s, 1) of all agents."""
     policy = jnp.asarray(x).reshape(-1, s.shape[-1] + 1)
     return s @ policy[:, :-1].T + policy[:, -1]
 
 
-def _moved(s: jax.Array, u: jax.Array) -> jax.Array:
+def _next_state(s: jax.Array, u: jax.Array) -> jax.Array:
     return jnp.clip(s + u, -1.0, 1.0)
 
 
 def _path(x: Any, start: jax.Array, steps: int) -> jax.Array:
     x = jnp.asarray(x)
-    step = lambda s, _: (_moved(s, moves(x, s)), s)
+    step = lambda s, _: (_next_state(s, policy_moves(x, s)), s)
     return jax.lax.scan(step, start.astype(jnp.result_type(start, x)), None, steps)[1]
 
 
 def _returns(
     x: Any, starts: jax.Array, landmarks: np.ndarray, discount: float, effort: float
 ) -> jax.Array:
-    path = jax.vmap(lambda s: _path(x, s, LONG))(starts)  # (starts, steps, 2 m)
-    gained = _rewards(moves(x, path), path, landmarks, effort)
-    return jnp.einsum("nti,t->i", gained, discount ** jnp.arange(LONG)) / len(path)
+    path = jax.vmap(lambda s: _path(x, s, PATH_STEPS))(starts)  # (starts, steps, 2 m)
+    rewards = _rewards(policy_moves(x, path), path, landmarks, effort)
+    return jnp.einsum("nti,t->i", rewards, discount ** jnp.arange(PATH_STEPS)) / len(path)
 
 
 def _rewards(u: jax.Array, s: jax.Array, landmarks: np.ndarray, effort: float) -> jax.Array:
     """Return r_i of every agent, along the last axis."""
-    plane = lambda a: a.reshape(*a.shape[:-1], -1, 2)
-    off = jnp.roll(plane(s), -1, axis=-2) - landmarks
-    return -jnp.sum(off**2, -1) - effort * jnp.sum(plane(u) ** 2, -1)
+    as_pairs = lambda a: a.reshape(*a.shape[:-1], -1, 2)
+    offsets = jnp.roll(as_pairs(s), -1, axis=-2) - landmarks
+    return -jnp.sum(offsets**2, -1) - effort * jnp.sum(as_pairs(u) ** 2, -1)
 
 
 def _features(s: jax.Array) -> jax.Array:

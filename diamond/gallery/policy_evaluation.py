@@ -17,23 +17,23 @@ class Evaluation(Problem):
     """A problem with its closed form on the observed transitions, and the true values."""
 
     features: np.ndarray  # phi: (states, features)
-    seen: np.ndarray  # mean of phi(s') after each s: (states, features)
+    next_features: np.ndarray  # mean of phi(s') after each s: (states, features)
     reward: np.ndarray  # mean reward of each s over all agents: (states,)
     values: np.ndarray  # true V(s) = r(s) + discount E[V(s')]: (states,)
     discount: float
 
     def lower_solution(self, x: np.ndarray) -> np.ndarray:
         """Return y*(x)_s = mean reward of s + discount x'(mean of phi(s') after s)."""
-        return self.reward + self.discount * self.seen @ x
+        return self.reward + self.discount * self.next_features @ x
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Return grad l(x) = mean_s (phi(s)'x - y*_s(x)) (phi(s) - discount mean phi(s'))."""
-        off = self.features @ x - self.lower_solution(x)
-        return (self.features - self.discount * self.seen).T @ off / len(off)
+        residuals = self.features @ x - self.lower_solution(x)
+        return (self.features - self.discount * self.next_features).T @ residuals / len(residuals)
 
     def minimizer(self) -> np.ndarray:
         """Return the x of the least mean squared Bellman error."""
-        design = self.features - self.discount * self.seen
+        design = self.features - self.discount * self.next_features
         return np.linalg.lstsq(design, self.reward, rcond=None)[0]
 
 
@@ -80,14 +80,14 @@ def policy_evaluation(
     means = random.normal(size=(agents, states, states))
     truth = np.linalg.solve(np.eye(states) - discount * P, (P * means.mean(0)).sum(1))
     s = np.repeat(np.arange(states, dtype=np.int32), visits)
-    train, seen, reward = [], np.zeros_like(phi), np.zeros(states)
-    for own in means:
-        after = np.concatenate([random.choice(states, visits, p=law) for law in P])
-        gained = own[s, after] + noise * random.normal(size=len(s))
-        train.append({"s": s, "reward": gained, "next": phi[after]})
-        seen += phi[after].reshape(states, visits, features).mean(1) / agents
-        reward += gained.reshape(states, visits).mean(1) / agents
-    known = {"s": np.arange(states, dtype=np.int32), "phi": phi, "value": truth}
+    train, next_features, reward = [], np.zeros_like(phi), np.zeros(states)
+    for means_of_agent in means:
+        next_states = np.concatenate([random.choice(states, visits, p=law) for law in P])
+        rewards = means_of_agent[s, next_states] + noise * random.normal(size=len(s))
+        train.append({"s": s, "reward": rewards, "next": phi[next_states]})
+        next_features += phi[next_states].reshape(states, visits, features).mean(1) / agents
+        reward += rewards.reshape(states, visits).mean(1) / agents
+    valid_rows = {"s": np.arange(states, dtype=np.int32), "phi": phi, "value": truth}
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         return jnp.zeros(features), jnp.zeros(states)
@@ -96,14 +96,14 @@ def policy_evaluation(
         return jnp.mean((rows["phi"] @ x - y[rows["s"]]) ** 2) / 2
 
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        said = rows["reward"] + discount * rows["next"] @ x
-        return jnp.mean((y[rows["s"]] - said) ** 2) / 2
+        target = rows["reward"] + discount * rows["next"] @ x
+        return jnp.mean((y[rows["s"]] - target) ** 2) / 2
 
     def error(x: Tree, y: Tree, rows: Any) -> jax.Array:
         return jnp.mean((rows["phi"] @ x - rows["value"]) ** 2)
 
-    valid, metrics = [known] * agents, {"value_error": error}
+    valid, metrics = [valid_rows] * agents, {"value_error": error}
     problem = Evaluation(upper, lower, init, train, valid, metrics=metrics, lower_level="common")
-    problem.features, problem.seen, problem.reward = phi, seen, reward
+    problem.features, problem.next_features, problem.reward = phi, next_features, reward
     problem.values, problem.discount = truth, discount
     return problem

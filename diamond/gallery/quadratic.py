@@ -34,9 +34,9 @@ class Quadratic(Problem):
     def lower_solution(self, x: np.ndarray) -> np.ndarray:
         """Return y_i*(x) = A^-1 (Bx + b) for every agent, x shared or one row per agent."""
         right = np.einsum("iyx,ix->iy", self.B, np.broadcast_to(x, self.c.shape)) + self.b
-        return self._solved(right)
+        return self._solve_lower(right)
 
-    def _solved(self, right: np.ndarray) -> np.ndarray:
+    def _solve_lower(self, right: np.ndarray) -> np.ndarray:
         """Apply A^-1: each agent's, or that of the means."""
         A = self.A
         if self.lower_level == "common":
@@ -47,7 +47,7 @@ class Quadratic(Problem):
         """Return f_x - g_xy [g_yy]^-1 f_y = Px + c + Dy + B' A^-1 (y - a + D'x) per agent (4)."""
         x = np.broadcast_to(x, self.c.shape)
         f_y = y - self.a + np.einsum("ixy,ix->iy", self.D, x)
-        z = self._solved(f_y)
+        z = self._solve_lower(f_y)
         f_x = np.einsum("ixw,iw->ix", self.P, x) + self.c + np.einsum("ixy,iy->ix", self.D, y)
         return f_x + np.einsum("iyx,iy->ix", self.B, z)
 
@@ -67,10 +67,10 @@ class Quadratic(Problem):
 
 # Defined at module level, so that another problem of the same sizes reuses compiled programs.
 def _f(x, y, rows):
-    each = 0.5 * jnp.sum((y - rows["point"]) ** 2, -1) + jnp.einsum(
+    values = 0.5 * jnp.sum((y - rows["point"]) ** 2, -1) + jnp.einsum(
         "w,nwx,x->n", x, 0.5 * rows["P"], x
     )
-    return jnp.mean(each + rows["c"] @ x + jnp.einsum("x,nxy,y->n", x, rows["D"], y))
+    return jnp.mean(values + rows["c"] @ x + jnp.einsum("x,nxy,y->n", x, rows["D"], y))
 
 
 def _g(x, y, rows):
@@ -78,7 +78,7 @@ def _g(x, y, rows):
     return jnp.mean(0.5 * jnp.einsum("v,nvy,y->n", y, rows["A"], y) - right @ y)
 
 
-def _f_alone(x, rows):
+def _f_without_lower_level(x, rows):
     return jnp.mean(jnp.einsum("w,nwx,x->n", x, 0.5 * rows["P"], x) + rows["c"] @ x)
 
 
@@ -115,32 +115,36 @@ def quadratic(
     for what, size in {"agents": agents, "upper": upper, "lower": lower}.items():
         as_int(what, size, 1)
     random = np.random.default_rng(as_int("seed", seed, 0))
-    each = rows if isinstance(rows, Iterable) else [rows] * agents
-    counts = [as_int("rows", n, 1) for n in each]
+    row_counts = rows if isinstance(rows, Iterable) else [rows] * agents
+    counts = [as_int("rows", n, 1) for n in row_counts]
 
-    def spectrum(size: int, low: float, high: float) -> np.ndarray:
+    def draw_symmetric(size: int, low: float, high: float) -> np.ndarray:
         basis = np.linalg.qr(random.normal(size=(agents, size, size)))[0]
         values = np.linspace(low, high, size) if size > 1 else np.array([low])
         return np.einsum("iab,b,icb->iac", basis, values, basis)
 
-    def around(*shape: int) -> np.ndarray:
-        common, own = random.normal(size=shape), random.normal(size=(agents, *shape))
-        return common + heterogeneity * own
+    def draw_near_common(*shape: int) -> np.ndarray:
+        common, differences = random.normal(size=shape), random.normal(size=(agents, *shape))
+        return common + heterogeneity * differences
 
-    P, A = spectrum(upper, 0.8, 1.6), spectrum(lower, mu, L)
-    B, D = 0.4 * around(lower, upper), 0.1 * around(upper, lower)
-    c, centres = around(upper), {"train": around(lower), "valid": around(lower)}
+    P, A = draw_symmetric(upper, 0.8, 1.6), draw_symmetric(lower, mu, L)
+    B, D = 0.4 * draw_near_common(lower, upper), 0.1 * draw_near_common(upper, lower)
+    c, centres = (
+        draw_near_common(upper),
+        {"train": draw_near_common(lower), "valid": draw_near_common(lower)},
+    )
     points = {
         part: [
             mean + noise * random.normal(size=(n, lower)) for mean, n in zip(centres[part], counts)
         ]
         for part in centres
     }
-    own = {"P": P, "c": c, "D": D, "A": A, "B": B}
+    matrices = {"P": P, "c": c, "D": D, "A": A, "B": B}
 
-    def repeated(part: str) -> list[Tree]:
+    def rows_of_part(part: str) -> list[Tree]:
         return [
-            {"point": point} | {k: np.repeat(v[i][None], len(point), 0) for k, v in own.items()}
+            {"point": point}
+            | {k: np.repeat(v[i][None], len(point), 0) for k, v in matrices.items()}
             for i, point in enumerate(points[part])
         ]
 
@@ -148,13 +152,15 @@ def quadratic(
         return jnp.zeros(upper), jnp.zeros(lower)
 
     if lower_level == "none":
-        linear = [own + noise * random.normal(size=(n, upper)) for own, n in zip(c, counts)]
-        own_rows = [{"P": np.repeat(P[i][None], len(a), 0), "c": a} for i, a in enumerate(linear)]
-        c = np.stack([a.mean(0) for a in linear])
-        problem = Quadratic(_f_alone, None, lambda key: jnp.zeros(upper), own_rows)
+        linear_terms = [mean + noise * random.normal(size=(n, upper)) for mean, n in zip(c, counts)]
+        agent_rows = [
+            {"P": np.repeat(P[i][None], len(a), 0), "c": a} for i, a in enumerate(linear_terms)
+        ]
+        c = np.stack([a.mean(0) for a in linear_terms])
+        problem = Quadratic(_f_without_lower_level, None, lambda key: jnp.zeros(upper), agent_rows)
         means = dict.fromkeys(points, np.zeros((agents, lower)))
     else:
-        parts = repeated("train"), repeated("valid")
+        parts = rows_of_part("train"), rows_of_part("valid")
         problem = Quadratic(_f, _g, init, *parts, lower_level=lower_level)
         means = {part: np.stack([p.mean(0) for p in points[part]]) for part in points}
     problem.P, problem.c, problem.D, problem.A, problem.B = P, c, D, A, B

@@ -9,20 +9,20 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ._feature_penalties import Penalty, penalized
+from ._feature_penalties import Penalty, penalized_problem
 
 
 # Defined at module level, so that another problem of the same sizes reuses compiled programs.
-def _off(y: Tree, rows: Any) -> jax.Array:
+def _residuals(y: Tree, rows: Any) -> jax.Array:
     return rows["a"] @ y["w"] + y["b"] - rows["b"]
 
 
 def _upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
-    return jnp.mean(_off(y, rows) ** 2)
+    return jnp.mean(_residuals(y, rows) ** 2)
 
 
 def _error(x: Tree, y: Tree, rows: Any) -> jax.Array:
-    return jnp.mean(jnp.abs(_off(y, rows)))
+    return jnp.mean(jnp.abs(_residuals(y, rows)))
 
 
 def regression(
@@ -52,8 +52,10 @@ def regression(
     """
     features = np.shape(train[0]["a"])[1]
     y = lambda: {"w": jnp.zeros(features), "b": jnp.zeros(())}
-    flat = lambda t, v: np.mean((np.asarray(v["b"]) - np.mean(t["b"])) ** 2)
-    level = float(np.mean([flat(t, v) for t, v in zip(train, valid)]))
+    constant_loss = lambda t, v: np.mean((np.asarray(v["b"]) - np.mean(t["b"])) ** 2)
+    constant = float(np.mean([constant_loss(t, v) for t, v in zip(train, valid)]))
     rows, metrics = (train, valid, test), {"absolute_error": _error, "test_loss": _upper}
     y_names = names and {"w": names, "b": "intercept"}
-    return penalized(_upper, y, rows, metrics, start, names, y_names, penalty, smoothing, level)
+    return penalized_problem(
+        _upper, y, rows, metrics, start, names, y_names, penalty, smoothing, constant
+    )

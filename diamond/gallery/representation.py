@@ -10,7 +10,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import Problem
-from ._labels import labelled
+from ._labels import check_labels
 
 Backbone = Callable[[Tree, jax.Array], jax.Array]
 
@@ -43,15 +43,15 @@ def representation(
     """
     if classes is not None:
         as_int("classes", classes, 2)
-        train, valid, test = labelled(train, valid, test, classes=classes)
+        train, valid, test = check_labels(train, valid, test, classes=classes)
     row = jax.tree.map(lambda a: jnp.asarray(a[:1]), train[0]["a"])
-    found = jax.eval_shape(lambda: backbone(init(jax.random.key(0)), row))
-    if getattr(found, "shape", ())[:1] != (1,) or found.ndim != 2:
+    features = jax.eval_shape(lambda: backbone(init(jax.random.key(0)), row))
+    if getattr(features, "shape", ())[:1] != (1,) or features.ndim != 2:
         raise ValueError(
-            f"backbone(x, a) of one row is {found}; it must be one array (rows, width): flatten "
+            f"backbone(x, a) of one row is {features}; it must be one array (rows, width): flatten "
             f"what a row becomes"
         )
-    width = found.shape[1]
+    width = features.shape[1]
 
     def start(key: jax.Array) -> tuple[Tree, Tree]:
         if classes is None:
@@ -64,8 +64,8 @@ def representation(
     def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
         if classes is None:
             return jnp.mean((scores(x, y, rows["a"]) - rows["b"]) ** 2)
-        likely = jax.nn.log_softmax(scores(x, y, rows["a"]))
-        return -jnp.mean(jnp.take_along_axis(likely, rows["b"][:, None], 1))
+        log_probabilities = jax.nn.log_softmax(scores(x, y, rows["a"]))
+        return -jnp.mean(jnp.take_along_axis(log_probabilities, rows["b"][:, None], 1))
 
     def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
         square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
@@ -75,21 +75,21 @@ def representation(
         return jnp.mean(jnp.argmax(scores(x, y, rows["a"]), 1) == rows["b"])
 
     metrics = {"test_loss": upper} if classes is None else {"accuracy": accuracy}
-    flat = lambda t, v: _constant(t["b"], v["b"], classes, regularizer)
-    level = float(np.mean([flat(t, v) for t, v in zip(train, valid)]))
-    return Problem(upper, lower, start, train, valid, test, metrics, constant=level)
+    constant_loss = lambda t, v: _constant_loss(t["b"], v["b"], classes, regularizer)
+    constant_level = float(np.mean([constant_loss(t, v) for t, v in zip(train, valid)]))
+    return Problem(upper, lower, start, train, valid, test, metrics, constant=constant_level)
 
 
-def _constant(train: Any, valid: Any, classes: int | None, regularizer: float) -> float:
+def _constant_loss(train: Any, valid: Any, classes: int | None, regularizer: float) -> float:
     """Return f at the best biases without features, of g = loss + regularizer / 2 ||b||^2."""
     if classes is None:
         level = np.mean(train) / (1 + regularizer / 2)
         return float(np.mean((np.asarray(valid) - level) ** 2))
     shares = lambda labels: np.bincount(np.asarray(labels), minlength=classes) / len(labels)
-    wanted, b = shares(train), np.zeros(classes)
+    train_shares, b = shares(train), np.zeros(classes)
     for _ in range(50):  # Newton's method
         p = np.exp(b - b.max()) / np.exp(b - b.max()).sum()
         curvature = np.diag(p) - np.outer(p, p) + max(regularizer, 1e-6) * np.eye(classes)
-        b -= np.linalg.solve(curvature, p - wanted + regularizer * b)
+        b -= np.linalg.solve(curvature, p - train_shares + regularizer * b)
     scores = b - b.max() - np.log(np.exp(b - b.max()).sum())
     return float(-shares(valid) @ scores)

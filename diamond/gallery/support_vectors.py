@@ -10,15 +10,15 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ._feature_penalties import penalized
-from ._labels import labelled
+from ._feature_penalties import penalized_problem
+from ._labels import check_labels
 from ._softmax_regression import accuracy, zeros
 
 
 def _hinge(x: Tree, y: Tree, rows: Any) -> jax.Array:
     scores = rows["a"] @ y["w"] + y["b"]
-    sides = 2 * jax.nn.one_hot(rows["b"], scores.shape[1]) - 1
-    return jnp.mean(jnp.maximum(0, 1 - sides * scores) ** 2)
+    signs = 2 * jax.nn.one_hot(rows["b"], scores.shape[1]) - 1
+    return jnp.mean(jnp.maximum(0, 1 - signs * scores) ** 2)
 
 
 def support_vectors(
@@ -47,8 +47,8 @@ def support_vectors(
     Returns:
         The problem; its metric is the accuracy on `test`.
     """
-    train, valid, test = labelled(train, valid, test, classes=classes)
+    train, valid, test = check_labels(train, valid, test, classes=classes)
     y = partial(zeros, np.shape(train[0]["a"])[1], classes)
     rows, metrics = (train, valid, test), {"accuracy": accuracy}
     y_names = names and {"w": names, "b": [f"intercept[{k}]" for k in range(classes)]}
-    return penalized(_hinge, y, rows, metrics, start, names, y_names)
+    return penalized_problem(_hinge, y, rows, metrics, start, names, y_names)
