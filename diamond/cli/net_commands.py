@@ -136,7 +136,7 @@ def start(
         from ..engine.site_rehearsal import run
         from ..hardware.compiler import run_inline
         from ..peers.timeouts import Timeouts
-        from ..peers.warm_restart import prepare
+        from ..peers.warm_restart import prepare_folder
         from ..records.folder_recovery import unused_path
         from ..records.write_check import check_writable
         from .net_progress import show_site_progress
@@ -153,7 +153,7 @@ def start(
             )
         elif onward:
             with private_files():
-                earlier_folder = prepare(folder)
+                earlier_folder = prepare_folder(folder)
             note = f"the earlier run is now in {earlier_folder}; " if earlier_folder else ""
             print_message(
                 f"{note}a new run starts from the sites' last points once all sites use --onward"
@@ -244,22 +244,22 @@ async def _test_neighbours(
 ) -> dict[str, str]:
     """Return "good" or the failure for each neighbour."""
     from ..peers.call_errors import Refused, Unreachable
-    from ..peers.handshake import digest
+    from ..peers.handshake import compute_digests
     from ..peers.rpc import RpcClient
-    from ..peers.wire_format import REQUEST, FrameError, pack
+    from ..peers.wire_format import MAX_REQUEST_BYTES, FrameError, pack
 
     header: dict[str, Any] = {"kind": "ping", "sender": site.me.number}
     if agent is not None:
         header = {
             "kind": "hello",
             "sender": site.me.number,
-            "parts": digest(agent, rounds, missing),
+            "parts": compute_digests(agent, rounds, missing),
         }
     results = {}
-    async with RpcClient(site, REQUEST, limits) as client:
+    async with RpcClient(site, MAX_REQUEST_BYTES, limits) as client:
         for neighbour in site.neighbours:
             try:
-                await client.call(neighbour.number, pack(header))
+                await client.send_request(neighbour.number, pack(header))
                 results[neighbour.name] = "good"
             except (Refused, Unreachable, FrameError) as cause:
                 results[neighbour.name] = f"{neighbour.address}: {cause}"

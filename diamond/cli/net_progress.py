@@ -36,7 +36,8 @@ class SiteProgress:
     def ready(self) -> None:
         """Report that the first round begins."""
         if self.lines and self.node is not None:
-            elapsed, t, waiting = time.monotonic() - STARTED, self.node.t, self.node.greeting
+            elapsed, t = time.monotonic() - STARTED, self.node.t
+            waiting = self.node.greeting_seconds
             print_message(
                 f"ready for round {t} after {elapsed:.1f} s, {waiting:.1f} of them waiting for "
                 f"other sites"
@@ -63,11 +64,11 @@ class SiteProgress:
         return {self.names[j]: self._state(self.node, j) for j in self.node.agent.neighbours}
 
     def _state(self, node: Node, j: int) -> str:
-        heard, why = node.heard[j], node.wait_records[j].last
-        at = f"round {heard.round}" if heard.round >= 0 else "no message yet"
-        if heard.waiting() < MIN_WAIT:
+        status, why = node.neighbour_status[j], node.wait_records[j].last_error
+        at = f"round {status.round}" if status.round >= 0 else "no message yet"
+        if status.seconds_awaited() < MIN_WAIT:
             return at
-        waited = f"awaited for {format_duration(heard.waiting())}"
+        waited = f"awaited for {format_duration(status.seconds_awaited())}"
         return ", ".join([at, waited, *([why] if why else [])])
 
     def __rich__(self) -> Any:
@@ -80,7 +81,7 @@ class SiteProgress:
         if last := self.last:
             table.add_row("local loss", f"{last['local_loss']:.4g} (round {last['round']})")
             table.add_row("sent", f"{last['bytes'] / 1e6:.3g} MB")
-        table.add_row("waited", f"{node.waited:.1f} of {node.seconds:.1f} s")
+        table.add_row("waited", f"{node.seconds_waited:.1f} of {node.seconds:.1f} s")
         for name, state in self.neighbours().items():
             table.add_row(name, state)
         return table

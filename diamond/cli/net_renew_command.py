@@ -19,11 +19,11 @@ def renew(
 ) -> None:
     """Issue new keys, certificates and a roster that lists them; the old keys are rejected."""
     with report_site_errors():
-        from ..peers.certificate_authority import renew
-        from ..peers.roster import signed
+        from ..peers.certificate_authority import renew_keys
+        from ..peers.roster import load_roster
 
-        bundles = renew(folder, site, days)
-        roster = signed(folder)
+        bundles = renew_keys(folder, site, days)
+        roster = load_roster(folder)
         if json:
             places = {name: str(path) for name, path in bundles.items()}
             print_json({"version": roster.version, "bundles": places})

@@ -42,12 +42,12 @@ def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
 
     from ..config.federation_file import from_terms
     from ..hardware.compilation_cache import enable_compile_cache
-    from ..peers.roster import fresh, load
-    from ..peers.site_names import by_name
+    from ..peers.roster import check_expiry, load_bundle
+    from ..peers.site_names import replace_agent_numbers
 
     enable_compile_cache()
-    site = load(bundle)
-    if warning := fresh(site):
+    site = load_bundle(bundle)
+    if warning := check_expiry(site):
         print_message(warning, "yellow")
     sites = {member.name: member.address for member in site.roster.members}
     federation = from_terms(site.roster.federation, site.roster.terms, sites)
@@ -59,7 +59,7 @@ def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     with jax.enable_x64(federation.precision == "float64"), warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = lambda message, *_, **__: print_message(
-            by_name(str(message), names), "yellow"
+            replace_agent_numbers(str(message), names), "yellow"
         )
         yield site, federation
 

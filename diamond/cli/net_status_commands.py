@@ -30,9 +30,9 @@ def status(
 ) -> None:
     """Print the round of this site and of its neighbours, and whom they wait for."""
     with report_site_errors():
-        from ..peers.roster import load
+        from ..peers.roster import load_bundle
 
-        site = load(bundle)
+        site = load_bundle(bundle)
         answers = asyncio.run(
             _query_members(site, "status", [site.me, *site.neighbours], connect, listen)
         )
@@ -54,9 +54,9 @@ def stop(
 ) -> None:
     """Stop this site after its round, with a checkpoint; the other sites keep running."""
     with report_site_errors():
-        from ..peers.roster import load
+        from ..peers.roster import load_bundle
 
-        site = load(bundle)
+        site = load_bundle(bundle)
         (answer,) = asyncio.run(_query_members(site, "stop", [site.me], connect, listen)).values()
         if json:
             print_json(answer)
@@ -73,20 +73,21 @@ async def _query_members(
 ) -> dict[str, dict[str, Any]]:
     """Request an answer from each member; {"error": reason} if a member does not answer."""
     from ..peers.call_errors import Refused, Unreachable
-    from ..peers.neighbour_status import standing
+    from ..peers.neighbour_status import validate_status
     from ..peers.rpc import RpcClient
     from ..peers.timeouts import Timeouts
-    from ..peers.wire_format import REQUEST, FrameError, pack, unpack
+    from ..peers.wire_format import MAX_REQUEST_BYTES, FrameError, pack, unpack
 
     async def query(client: RpcClient, member: "Member") -> dict[str, Any]:
         try:
             request = pack({"kind": kind, "sender": site.me.number})
-            header, _ = unpack(await client.call(member.number, request), REQUEST)
-            return standing(header, len(site.roster.members))
+            header, _ = unpack(await client.send_request(member.number, request), MAX_REQUEST_BYTES)
+            return validate_status(header, len(site.roster.members))
         except (Refused, Unreachable, FrameError) as cause:
             return {"error": f"{member.address}: {cause}"}
 
-    async with RpcClient(site, REQUEST, Timeouts(connect, connect), own_address) as client:
+    timeouts = Timeouts(connect, connect)
+    async with RpcClient(site, MAX_REQUEST_BYTES, timeouts, own_address) as client:
         answers = await asyncio.gather(*(query(client, member) for member in members))
     return {member.name: answer for member, answer in zip(members, answers)}
 

@@ -98,7 +98,7 @@ def list_runs(
         from ..records.result_table import make_rows
 
         runs_found = sort_by_start(
-            find_runs(folder, unreadable=lambda message: print_message(message, "yellow"))
+            find_runs(folder, on_unreadable=lambda message: print_message(message, "yellow"))
         )
         table = make_rows(runs_found)
         for row, run in zip(table, runs_found):
@@ -116,7 +116,7 @@ def _list_algorithms(json: bool) -> None:
     """List the parts, messages and cost of each algorithm, derived from the code."""
     from ..catalogue import methods_table
 
-    rows = [row._asdict() for row in table()]
+    rows = [row._asdict() for row in methods_table()]
     if json:
         return print_json({"algorithms": rows})
     columns = ["name", "solves", "directions", "estimator", "moves", "plan", "reference"]

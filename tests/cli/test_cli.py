@@ -26,8 +26,8 @@ def command(monkeypatch):
 
 
 def test_help_of_devices_says_which_values_there_are(command):
-    said = " ".join(command("run", "--help").stdout.replace("│", " ").split())
-    assert "Devices to shard the agents over: 'cores', 'all', or a number." in said
+    help_text = " ".join(command("run", "--help").stdout.replace("│", " ").split())
+    assert "Devices to shard the agents over: 'cores', 'all', or a number." in help_text
 
 
 def test_help_lists_the_commands(command):
@@ -48,7 +48,7 @@ def test_neither_the_package_nor_its_commands_load_jax_at_once():
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (("reproduce", "fig9"), "no figure 'fig9'; there are fig1, fig2, fig3, fig4 and all"),
         (
@@ -63,10 +63,10 @@ def test_neither_the_package_nor_its_commands_load_jax_at_once():
         (("reproduce",), "Missing argument"),
     ],
 )
-def test_what_is_not_there_is_refused_with_what_is(command, words, said):
+def test_what_is_not_there_is_refused_with_what_is(command, words, message):
     found = command(*words)
     assert found.exit_code == 2
-    assert said in " ".join(found.output.replace("│", " ").split())
+    assert message in " ".join(found.output.replace("│", " ").split())
 
 
 def small():

@@ -120,14 +120,14 @@ def test_a_method_that_fails_is_reported_and_the_others_finish():
     methods = ", ".join(f"{{{plain % name}}}" for name in ("dsgd", "gt_sgd"))
     words = [word for one in (*sets, f"algorithm=[{methods}]") for word in ("--set", one)]
     found = command("compare", "tiny.toml", *words, code=1)
-    said = "terms = 3, but a message has 2 numbers; take 2 or fewer"
-    assert f"dsgd failed: ValueError: {said}" in found.stderr
+    message = "terms = 3, but a message has 2 numbers; take 2 or fewer"
+    assert f"dsgd failed: ValueError: {message}" in found.stderr
     assert "1 finished; retry the others with:  diamond resume runs/tiny" in found.stderr
     assert "Traceback" not in found.output
     status = {row["run"]: row["status"] for row in result("show", "runs/tiny")["runs"]}
     assert status == {"dsgd": "interrupted", "gt_sgd": "finished"}
-    assert said in command("resume", "runs/tiny", code=1).stderr
-    assert f"1 mistake\n  dsgd: {said}" in command("check", "tiny.toml", *words, code=2).stderr
+    assert message in command("resume", "runs/tiny", code=1).stderr
+    assert f"1 mistake\n  dsgd: {message}" in command("check", "tiny.toml", *words, code=2).stderr
 
 
 def test_divergence_has_its_own_exit_code():
@@ -154,7 +154,7 @@ def test_new_then_run_works_unchanged(here):
     assert "there already" in command("new", "mine", code=2).stderr
 
 
-@pytest.mark.parametrize("words, said", [
+@pytest.mark.parametrize("words, message", [
     (("run", "none.toml"), "none.toml: 1 mistake\n  cannot be read: No such file"),
     (("check", "none.toml"), "cannot be read"),
     (("resume", "none"), "is no run: it contains neither config.toml nor experiment.toml"),
@@ -169,9 +169,9 @@ def test_new_then_run_works_unchanged(here):
     (("data", "digits", "--partition", "dirichlet:a=1"), "partition.concentration: is missing"),
     (("data", "digits", "--agents", "5000"), "use at most 1797 agents"),
 ])  # fmt: skip
-def test_bad_input_is_answered_in_plain_words(words, said):
+def test_bad_input_is_answered_in_plain_words(words, message):
     found = command(*words, code=2)
-    assert said in found.stderr and "Traceback" not in found.output
+    assert message in found.stderr and "Traceback" not in found.output
 
 
 def test_a_network_is_drawn_and_measured(here):
@@ -204,9 +204,9 @@ def test_a_report_is_built_beside_the_run(here):
     path = here / command("report", "runs/tiny").stdout.strip()
     assert path == here / "runs/tiny/report.html"
     assert path.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
-    told = result("report", "runs/tiny", "--out", "page.html")
+    shown = result("report", "runs/tiny", "--out", "page.html")
     size = (here / "page.html").stat().st_size
-    assert told == {"report": "page.html", "bytes": size, "figures": []}
+    assert shown == {"report": "page.html", "bytes": size, "figures": []}
     pytest.importorskip("matplotlib")
     drawn = command("report", "runs/tiny", "--figures", "figures").stdout.split()
     assert drawn[1:] == ["figures/convergence.png", "figures/convergence.pdf"]
@@ -240,8 +240,8 @@ def test_sparklines_are_logarithmic_and_bounded():
     assert len(progress.sparkline(range(1, 1000))) <= progress.SPARK_WIDTH
 
 
-@pytest.mark.parametrize("seconds, said", [
+@pytest.mark.parametrize("seconds, text", [
     (0.314, "0.31 s"), (12.4, "12 s"), (99.4, "99 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"),
 ])  # fmt: skip
-def test_durations_are_said_as_people_do(seconds, said):
-    assert duration(seconds) == said
+def test_durations_are_said_as_people_do(seconds, text):
+    assert duration(seconds) == text

@@ -72,7 +72,11 @@ def test_while_a_run_compiles_between_runs_and_in_the_last_round(here, monkeypat
     whole = result("run", "tiny.toml")["runs"][0]
     with monkeypatch.context() as patch:
         before(
-            patch, progress.LineDisplay, "stage", press, lambda _, name, said: said == "compiling"
+            patch,
+            progress.LineDisplay,
+            "stage",
+            press,
+            lambda _, name, message: message == "compiling",
         )
         found = command("run", "tiny.toml", code=130)
     assert "round=" not in found.stderr and "diamond resume runs/tiny-2" in found.stderr
@@ -107,8 +111,8 @@ def test_a_process_ends_at_a_real_signal(here, line):
     late = threading.Timer(240, process.kill)  # a line that never comes fails the test soon
     late.start()
     try:
-        for said in process.stderr:
-            if line in said:
+        for output_line in process.stderr:
+            if line in output_line:
                 process.send_signal(signal.SIGINT)
                 break
         _, rest = process.communicate(timeout=120)

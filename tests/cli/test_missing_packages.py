@@ -29,8 +29,8 @@ def test_it_is_said_in_one_sentence(name, capsys):
     with pytest.raises(typer.Exit) as ended, report_errors():
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     top = name.split(".")[0]
-    said = f"{top} is not installed: pip install 'diamond-bilevel{EXTRA_BY_PACKAGE[top]}'\n"
-    assert (ended.value.exit_code, capsys.readouterr().err) == (FAILED, said)
+    message = f"{top} is not installed: pip install 'diamond-bilevel{EXTRA_BY_PACKAGE[top]}'\n"
+    assert (ended.value.exit_code, capsys.readouterr().err) == (FAILED, message)
 
 
 @pytest.mark.quick

@@ -39,13 +39,13 @@ def test_all_mistakes_are_named(tmp_path):
         "terms = 3", "terms = 3, lipschitz = -1"
     )
     (tmp_path / "bad.toml").write_text(text + 'north = "nowhere"')
-    with pytest.raises(BadExperiment) as said:
+    with pytest.raises(BadExperiment) as error:
         load(tmp_path / "bad.toml")
-    assert {mistake.key for mistake in said.value.mistakes} >= {"rounds", "sites.north"}
+    assert {mistake.key for mistake in error.value.mistakes} >= {"rounds", "sites.north"}
     (tmp_path / "bad.toml").write_text(FEDERATION + 'north = "127.0.0.1:80"')
-    with pytest.raises(BadExperiment) as said:
+    with pytest.raises(BadExperiment) as error:
         load(tmp_path / "bad.toml")
-    assert [mistake.key for mistake in said.value.mistakes] == ["sites"]
+    assert [mistake.key for mistake in error.value.mistakes] == ["sites"]
     text = FEDERATION.replace("alpha = 0.05", "").replace("every", 'missing = "continue"\nevery')
     (tmp_path / "bad.toml").write_text(text + 'a = "h:1"\nb = "h:2"\nc = "h:3"')
     assert load(tmp_path / "bad.toml").missing == "continue"  # and alpha is found by all sites
@@ -92,7 +92,7 @@ def test_real_processes_one_killed_again_and_again_end_in_the_bits_of_the_rehear
             alive["south"].send_signal(signal.SIGKILL)
             alive["south"].communicate()
             alive["south"] = started(trial, "south")
-        told = {
+        results = {
             name: json.loads(process.communicate(timeout=120)[0]) for name, process in alive.items()
         }
     finally:
@@ -101,7 +101,7 @@ def test_real_processes_one_killed_again_and_again_end_in_the_bits_of_the_rehear
     wanted = rehearsed(trial)
     for name, progress in zip(NAMES, wanted, strict=True):
         x = hashlib.sha256(np.asarray(progress.state.x).tobytes()).hexdigest()
-        assert told[name]["round"] == 60 and told[name]["x"] == x
+        assert results[name]["round"] == 60 and results[name]["x"] == x
 
 
 def rehearsed(trial):

@@ -83,9 +83,12 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
                 stopping = asyncio.ensure_future(stopped(node))
                 with pytest.raises(Halted, match=rf"stopped after round \d of {ROUNDS}, as asked"):
                     await node.run()
-                told = (await stopping)["site1"]
-                kept = max(int(path.stem) for path in place.glob("checkpoint/*.json"))
-                assert told["state"] == "stopping" and kept in (told["round"], told["round"] + 1)
+                answer = (await stopping)["site1"]
+                checkpoint_round = max(int(path.stem) for path in place.glob("checkpoint/*.json"))
+                assert answer["state"] == "stopping" and checkpoint_round in (
+                    answer["round"],
+                    answer["round"] + 1,
+                )
         async with site(bundle, place) as node:
             return await node.run()
 
@@ -115,11 +118,11 @@ def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
     new, other = (roster.load(folder / name) for name in ("site0", "site1"))
     assert new.roster.version == other.roster.version == 2
     assert other.me == two.me and other.key == two.key and new.key != old.key
-    kind, said = refusal(other, old)
-    assert kind is Refused and said.endswith("roster 1 is superseded, take the new bundle")
-    kind, said = refusal(two, new)
+    kind, message = refusal(other, old)
+    assert kind is Refused and message.endswith("roster 1 is superseded, take the new bundle")
+    kind, message = refusal(two, new)
     assert kind is Unreachable  # will be back with the new roster
-    assert said == "site1 has roster 1, not yet 2; start it again with its new bundle"
+    assert message == "site1 has roster 1, not yet 2; start it again with its new bundle"
 
     async def good():
         async with site(other), RpcClient(new, limit(layout()), SOON) as client:
@@ -146,8 +149,8 @@ def test_the_command_renews_and_says_what_to_carry(trial, command):
     assert found.exit_code == 0 and found.stdout == f"south: {trial / 'trial' / 'south'}\n"
     assert "roster version 2; copy each folder" in found.stderr
     assert "north, west: roster.json and roster.sig of their folders are enough" in found.stderr
-    told = json.loads(command("renew", trial / "trial", "--json").stdout)
-    assert told["version"] == 3 and list(told["bundles"]) == NAMES
+    renewed = json.loads(command("renew", trial / "trial", "--json").stdout)
+    assert renewed["version"] == 3 and list(renewed["bundles"]) == NAMES
     found = command("renew", trial / "trial", "--site", "east")
     assert found.exit_code == 2 and "has no site 'east'; did you mean west?" in found.stderr
     found = command("renew", trial)
@@ -175,8 +178,8 @@ def test_real_sites_are_watched_stopped_and_gone_on_with(trial, command):
         assert alive["north"].returncode == 130
         assert "as asked; run the same command again" in (trial / "north.txt").read_text()
         alive |= {name: started(trial, name) for name in ("north", "west")}
-        told = [json.loads(alive[name].communicate(timeout=120)[0]) for name in NAMES]
-        assert [one["round"] for one in told] == [60] * 3
+        results = [json.loads(alive[name].communicate(timeout=120)[0]) for name in NAMES]
+        assert [one["round"] for one in results] == [60] * 3
     finally:
         for process in alive.values():
             process.kill()

@@ -23,26 +23,26 @@ from diamond.peers.wire_format import pack
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (np.full((9, 3), np.nan, np.float32), "west's training rows are not finite: row 0"),
         (np.zeros((0, 3), np.float32), "west has 0 training rows"),
     ],
 )
-def test_bad_rows_are_said_of_the_site(trial, command, rows, said):
+def test_errors_about_rows_name_the_site(trial, command, rows, message):
     np.save(trial / "bad.npy", rows)
     words = trial / "trial" / "west", "--problem", f"{trial / 'mine.py'}:make"
     found = command("start", *words, "--data", trial / "bad.npy", "--out", trial / "runs")
-    assert found.exit_code == 2 and said in found.stderr and "Traceback" not in found.output
+    assert found.exit_code == 2 and message in found.stderr and "Traceback" not in found.output
 
 
-def test_two_ways_to_begin_are_refused_before_anything_is_set_aside(trial, command):
+def test_restart_with_onward_is_refused_before_anything_is_moved(trial, command):
     place = trial / "runs" / "trial" / "west"
     place.mkdir(parents=True)
     words = trial / "trial" / "west", "--out", trial / "runs", "--restart", "--onward"
     found = command("start", *words)
-    said = " ".join(found.stderr.replace("\u2502", " ").split())
-    assert found.exit_code == 2 and "give one, at all sites the same" in said
+    message = " ".join(found.stderr.replace("\u2502", " ").split())
+    assert found.exit_code == 2 and "give one of them, the same at all sites" in message
     assert [path.name for path in place.parent.iterdir()] == ["west"]
 
 
@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(trial, command):
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (RunFailed("south diverged in round 3"), 3, "south diverged in round 3"),
         (RunMismatch("west runs something else than all"), 2, "west runs something else than all"),
@@ -66,28 +66,28 @@ def test_a_folder_that_cannot_be_written_to_is_named(trial, command):
         (OSError("127.0.0.1:1 cannot be listened on"), 1, "127.0.0.1:1 cannot be"),
     ],
 )
-def test_how_a_run_failed_is_said_in_one_sentence(capsys, error, code, said):
+def test_a_failure_is_explained_in_one_sentence(capsys, error, code, message):
     with pytest.raises(typer.Exit) as found, net_site_setup.report_site_errors():
         raise error
     assert found.value.exit_code == code
-    told = capsys.readouterr().err
-    assert told.startswith(said) and told.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith(message) and output.count("\n") == 1
 
 
 def test_agents_are_called_by_the_names_of_their_sites(trial, capsys):
     with net_site_setup.load_site(trial / "trial" / "north"):
         warnings.warn("g_yy of agent 2 is -0.1; agent 12", RuntimeWarning, stacklevel=1)
-    told = capsys.readouterr().err.replace("\n", " ")
-    assert told.startswith("g_yy of west is -0.1; agent 12") and "warnings.warn" not in told
+    output = capsys.readouterr().err.replace("\n", " ")
+    assert output.startswith("g_yy of west is -0.1; agent 12") and "warnings.warn" not in output
 
 
-def test_clip_is_warned_of_where_it_is_set(trial, command):
+def test_clip_causes_a_warning(trial, command):
     file = trial / "clipped.toml"
     file.write_text("clip = 3.0\n" + (trial / "trial.toml").read_text())
     found = command("init", file, "--out", trial / "clipped")
     examined = command("doctor", trial / "clipped" / "north", "--connect", "0.1")
-    for told in (found, examined):
-        assert "clip shortens honest messages too" in told.stderr.replace("\n", " ")
+    for output in (found, examined):
+        assert "clip shortens honest messages too" in output.stderr.replace("\n", " ")
     calm = command("doctor", trial / "trial" / "north", "--connect", "0.1")
     assert "clip" not in calm.stderr
     with pytest.warns(RuntimeWarning, match="clip shortens honest messages too"):
@@ -95,16 +95,16 @@ def test_clip_is_warned_of_where_it_is_set(trial, command):
             rehearse([], diamond.network.ring(3), diamond.gt_sgd(), 3, clip=3.0)
 
 
-def test_an_expired_certificate_of_ones_own_is_named_and_warned_of(trial, command):
+def test_an_expired_own_certificate_is_reported(trial, command):
     place = trial / "trial" / "north"
-    for days, code, said in (
+    for days, code, message in (
         (-1, 2, "the certificate of north expired on "),
         (20, 1, "the certificate of north expires on "),
     ):
         new = certified(trial / "trial", roster.load(place), days=days)
         (place / "agent.pem").write_bytes(new.certificate)
         found = command("doctor", place, "--connect", "0.1")
-        assert found.exit_code == code and said in found.stderr
+        assert found.exit_code == code and message in found.stderr
         assert "`diamond net renew` at the authority" in found.stderr
 
 
@@ -132,12 +132,12 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("told", ODD)
-def test_an_odd_status_is_named_and_forges_nothing(tmp_path, told):
+@pytest.mark.parametrize("fields", ODD)
+def test_an_odd_status_is_named_and_forges_nothing(tmp_path, fields):
     one, two, _ = federation(tmp_path / "federation")
 
     async def answer(sender, request):
-        return pack({"kind": "status", **told})
+        return pack({"kind": "status", **fields})
 
     async def attempt():
         async with Server(two, answer):
@@ -160,5 +160,5 @@ def test_codes_in_a_status_are_written_out(tmp_path):
         async with Server(two, answer):
             return await _query_members(one, "status", [two.me], 2.0, None)
 
-    said = _format_answer(one, asyncio.run(attempt())["site1"])
-    assert said == r"on\r, round 1 of 9; has waited for site2 for 3 s (\x1b[2Jgone\nround=9)"
+    message = _format_answer(one, asyncio.run(attempt())["site1"])
+    assert message == r"on\r, round 1 of 9; has waited for site2 for 3 s (\x1b[2Jgone\nround=9)"

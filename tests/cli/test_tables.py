@@ -52,9 +52,13 @@ def test_names_stay_and_numbers_go(kind, width, monkeypatch, capsys):
         assert all(row[name] in text for name in names), text
     lines = [line for line in text.splitlines() if "not shown at" not in line]
     assert "\u2026" not in text and max(map(len, lines)) <= width
-    kept, wanted = lines[0], select_columns(table, columns)
-    gone = [heading(column) for column in wanted if heading(column) not in kept]
-    assert bool(gone) == (width == 80) == (f"not shown at 80 columns: {', '.join(gone)};" in text)
+    header, selected = lines[0], select_columns(table, columns)
+    omitted = [heading(column) for column in selected if heading(column) not in header]
+    assert (
+        bool(omitted)
+        == (width == 80)
+        == (f"not shown at 80 columns: {', '.join(omitted)};" in text)
+    )
 
 
 def test_a_name_wider_than_the_terminal_is_folded(monkeypatch, capsys):
@@ -70,10 +74,10 @@ def test_the_live_table_keeps_names_too():
     for row in runs():
         board.begin(row["run"], 100)
         board.progress(row["run"], [entry | {"round": 0}])
-    said = io.StringIO()
-    Console(file=said, width=80).print(board)
-    assert all(row["run"] in said.getvalue() for row in runs())
-    assert "0/100" in said.getvalue() and "consensus" not in said.getvalue()
+    output = io.StringIO()
+    Console(file=output, width=80).print(board)
+    assert all(row["run"] in output.getvalue() for row in runs())
+    assert "0/100" in output.getvalue() and "consensus" not in output.getvalue()
 
 
 def test_runs_are_shown_in_the_order_they_were_begun(tmp_path):
@@ -81,7 +85,11 @@ def test_runs_are_shown_in_the_order_they_were_begun(tmp_path):
     for second, name in enumerate(["m_sgd", "dsgd", "diamond"]):
         (tmp_path / name).mkdir()
         needed = dict.fromkeys(REQUIRED_KEYS, "")
-        told = needed | {"started": f"2026-01-02T03:04:05.00{second}+00:00", "resolved": {}}
-        (tmp_path / name / "manifest.json").write_text(json.dumps(told))
-    assert [run.path.name for run in sort_by_start(open_runs([tmp_path]))] == ["m_sgd", "dsgd", "diamond"]
+        manifest = needed | {"started": f"2026-01-02T03:04:05.00{second}+00:00", "resolved": {}}
+        (tmp_path / name / "manifest.json").write_text(json.dumps(manifest))
+    assert [run.path.name for run in sort_by_start(open_runs([tmp_path]))] == [
+        "m_sgd",
+        "dsgd",
+        "diamond",
+    ]
     assert "." in current_time()  # of runs that begin within a second

@@ -56,10 +56,10 @@ MISTAKES = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_named_with_its_key(name):
-    given, said = MISTAKES[name]
+    given, message = MISTAKES[name]
     with pytest.raises(BadExperiment) as error:
         validate(TINY | {"network": {"graph": "ring", "agents": 3} | given}, Path(), "tiny.toml")
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_method_that_would_end_elsewhere_is_refused_before_the_run():

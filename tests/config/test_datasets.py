@@ -66,9 +66,9 @@ def test_a_file_is_a_site(here, dataset, sizes):
     """In the order of a list; by name, of a pattern."""
     experiment, made = problem(here, dataset=dataset, label="ill")
     assert counts(made) == sizes and made.names == ("age", "dose", "days")
-    said, again = recorded(experiment, here)
-    assert said["agents"] == len(sizes) and "partition" not in said
-    assert said["dataset"] == (
+    problem_table, again = recorded(experiment, here)
+    assert problem_table["agents"] == len(sizes) and "partition" not in problem_table
+    assert problem_table["dataset"] == (
         [f"../{name}" for name in FILES] if dataset is FILES else ["../east.csv", "../west.csv"]
     )
     assert counts(again.problem.build()) == sizes
@@ -85,24 +85,29 @@ def test_a_column_and_an_array_of_sites_are_agents(here):
     ):
         experiment, made = problem(here, **table)
         assert counts(made) == sizes
-        said, again = recorded(experiment, here)
-        assert said["agents"] == len(sizes) and ("partition" in said) == ("partition" in table)
+        problem_table, again = recorded(experiment, here)
+        assert problem_table["agents"] == len(sizes) and ("partition" in problem_table) == (
+            "partition" in table
+        )
         assert counts(again.problem.build()) == sizes
 
 
 def test_what_was_used_is_recorded(here):
     """Of rows that are dealt out, by whom and how; of a short form, all of it."""
     experiment, made = problem(here, dataset="north.csv", label="ill", agents=2)
-    said, _ = recorded(experiment, here)
-    assert (said["agents"], said["partition"]) == (2, {"kind": "iid"}) and made.agents == 2
+    problem_table, _ = recorded(experiment, here)
+    assert (problem_table["agents"], problem_table["partition"]) == (
+        2,
+        {"kind": "iid"},
+    ) and made.agents == 2
     short, _ = problem(here, dataset="north.csv", label="ill", agents=2, partition="by_label:2")
     assert recorded(short, here)[0]["partition"] == {"kind": "by_label", "shards": 2}
     assert recorded(problem(here, dataset="digits")[0], here)[0]["agents"] == 9
 
 
-@pytest.mark.parametrize("table, said", [
+@pytest.mark.parametrize("table, message", [
     ({"dataset": FILES, "site": "city"}, "problem.site: each file is a site already; leave it out"),
-    ({"dataset": FILES, "partition": "iid"}, "problem.partition: the sites determine who has which rows"),
+    ({"dataset": FILES, "partition": "iid"}, "problem.partition: the sites determine who has"),
     ({"dataset": "whole.csv", "site": "city", "partition": "iid"}, "problem.partition: the sites"),
     ({"dataset": FILES, "agents": 3}, "agents: is 3, but there are 4 sites (north, east, south, "),
     ({"dataset": []}, "problem.dataset: is an empty list"),
@@ -115,12 +120,12 @@ def test_what_was_used_is_recorded(here):
     ({"dataset": "north.csv", "scale": "robust"}, "must be one of none, standard"),
     ({"dataset": "north.csv", "label": "age"}, "read it as real (the problem regression does)"),
 ])  # fmt: skip
-def test_what_does_not_fit_is_said_before_anything_runs(here, table, said):
+def test_what_does_not_fit_is_said_before_anything_runs(here, table, message):
     with pytest.raises(BadExperiment) as found:
         validate(
             TINY | {"problem": {"kind": "hyperparameter", "label": "ill"} | table}, here, "x.toml"
         )
-    assert said in str(found.value)
+    assert message in str(found.value)
 
 
 def test_labels_of_all_files_are_classes_of_all():
@@ -130,7 +135,9 @@ def test_labels_of_all_files_are_classes_of_all():
     found = data.join_files([one, two])
     assert found.classes == ("1", "2", "10") and found.train[1].tolist() == [1, 2, 0, 2]
     assert found.places == ("x/a", "y/a") and found.sites.tolist() == ["x/a"] * 2 + ["y/a"] * 2
-    named = data.join_files([replace(one, classes=("no", "yes")), replace(two, classes=("ill", "no"))])
+    named = data.join_files(
+        [replace(one, classes=("no", "yes")), replace(two, classes=("ill", "no"))]
+    )
     assert named.classes == ("ill", "no", "yes")
 
 

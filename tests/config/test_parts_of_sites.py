@@ -79,7 +79,7 @@ def test_sites_are_matched_by_name_and_lists_by_order(here):
 
 
 def test_what_does_not_fit_is_named(here):
-    for table, said in (
+    for table, message in (
         ({"train": "site_{agent}_train.csv"}, "problem.valid: is missing: train and valid have"),
         (PARTS | {"dataset": "digits"}, "problem.train: dataset has the rows of all parts"),
         (PARTS | {"shares": [0.4, 0.4, 0.2]}, "problem.shares: is for one dataset; leave it out"),
@@ -88,26 +88,28 @@ def test_what_does_not_fit_is_named(here):
         ({}, "problem.dataset: is missing: name a data set or files"),
         (PARTS | {"valid": "nowhere_{agent}.csv"}, "problem.valid: no file matches"),
     ):
-        assert said in refused(here, **table)
+        assert message in refused(here, **table)
     bad = (here / "site_1_valid.csv").read_text().splitlines()
     bad[2] = "old,1,no"
     (here / "site_1_valid.csv").write_text("\n".join(bad))
-    said = refused(here, **PARTS)
-    assert "site 1: " in said and "site_1_valid.csv: row 3, column 'age': 'old' is not" in said
+    message = refused(here, **PARTS)
+    assert (
+        "site 1: " in message and "site_1_valid.csv: row 3, column 'age': 'old' is not" in message
+    )
     (here / "site_1_valid.csv").write_text("age,ill\n1,no\n")
     assert "site_1_valid.csv has the features age, " in refused(here, **PARTS)
     (here / "site_1_valid.csv").unlink()
     (here / "site_2_valid.csv").unlink()
-    said = refused(here, **PARTS)
-    assert "problem.valid: has no file of site 1, which train has; add it" in said
+    message = refused(here, **PARTS)
+    assert "problem.valid: has no file of site 1, which train has; add it" in message
 
 
 def test_text_is_hashed_at_every_site(here):
     rows = {"north": "yes good film\nno bad plot\nyes good plot\n", "south": "no bad film\n" * 3}
     for site, text in rows.items():
         (here / f"{site}.txt").write_text(text)
-        said = (row.split(" ", 1) for row in text.splitlines())
-        lines = [f'{label},"{words}"' for label, words in said]
+        label_and_words = (row.split(" ", 1) for row in text.splitlines())
+        lines = [f'{label},"{words}"' for label, words in label_and_words]
         (here / f"{site}.csv").write_text("\n".join(["mark,words", *lines]) + "\n")
     plain = made(here, 2, dataset="{agent}h.txt", hashed=8)[1]
     table = made(here, 2, dataset="{agent}h.csv", hashed=8, text="words", label="mark")[1]
@@ -115,8 +117,8 @@ def test_text_is_hashed_at_every_site(here):
     for one, two in zip(plain.rows["train"], table.rows["train"], strict=True):
         np.testing.assert_array_equal(one["a"], two["a"])
         np.testing.assert_allclose(np.linalg.norm(one["a"], axis=1), 1, rtol=1e-6)
-    said = refused(here, dataset="north.txt", hashed=0)
-    assert "hashed: must be a whole number, 1 or more" in said
+    message = refused(here, dataset="north.txt", hashed=0)
+    assert "hashed: must be a whole number, 1 or more" in message
     for kind in ("support_vectors", "meta_learning"):
         assert made(here, 2, kind=kind, dataset="{agent}h.txt", hashed=8)[1].agents == 2
 

@@ -72,15 +72,15 @@ def refused(here, **table):
 
 
 def test_every_bad_file_is_named_with_the_key(here):
-    said = refused(here)
+    message = refused(here)
     for city in CITIES:
-        assert f"{city}.csv: row 2, column 'age': '' is a missing value" in said
-    assert said.count('missing_values = "drop"') == 4
-    said = refused(here, features=["id", "age"])
-    assert said.count("column 'id' ('p0', ...) holds text") == 4
-    assert 'features = ["age"]' in said
-    said = refused(here, missing_values="median")
-    assert "missing_values: must be one of refuse, drop, mean or a number or a table" in said
+        assert f"{city}.csv: row 2, column 'age': '' is a missing value" in message
+    assert message.count('missing_values = "drop"') == 4
+    message = refused(here, features=["id", "age"])
+    assert message.count("column 'id' ('p0', ...) holds text") == 4
+    assert 'features = ["age"]' in message
+    message = refused(here, missing_values="median")
+    assert "missing_values: must be one of refuse, drop, mean or a number or a table" in message
     assert "no feature 'weight'" in refused(here, missing_values={"weight": 1.0})
 
 

@@ -75,14 +75,14 @@ def test_columns_are_found_by_name_wherever_they_stand(here):
     (here / "site_0.csv").write_text("\n".join(turned) + "\n")
     _, made = problem(here, dataset="site_{agent}.csv")
     assert made.rows["train"][0]["a"][:, 0].mean() > 20  # age first
-    said = refused(here, dataset="site_{agent}.csv", features=["age", "weight"])
-    assert "site_0.csv: no column 'weight'; there are days, ill" in said
+    message = refused(here, dataset="site_{agent}.csv", features=["age", "weight"])
+    assert "site_0.csv: no column 'weight'; there are days, ill" in message
     assert "cannot be a feature too" in refused(here, dataset="site_1.csv", features=["days"])
 
 
 def test_what_is_wrong_is_named_by_file_row_and_column(here):
     text = (here / "site_3.csv").read_text().splitlines()
-    for cell, said in (
+    for cell, message in (
         ("", "'' is a missing value; drop these rows by missing_values"),
         ("high", "'high' is not a finite number"),
     ):
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_named_by_file_row_and_column(here):
         bad[2] = cell
         (here / "site_3.csv").write_text("\n".join([*text[:4], ",".join(bad), *text[5:]]))
         found = refused(here, dataset="site_{agent}.csv")
-        assert f"site_3.csv: row 5, column 'dose': {said}" in found
+        assert f"site_3.csv: row 5, column 'dose': {message}" in found
     (here / "a.csv").write_text("age,days\n1,2\n")
     (here / "b.csv").write_text("dose,days\n1,2\n")
     with pytest.raises(DataError, match=r"site south: b.csv has the features dose, a.csv has age"):
@@ -109,11 +109,11 @@ def test_a_scale_is_found_from_sums_or_told(here):
     before, after = (p.rows["train"][2]["a"] for p in (plain, made))
     np.testing.assert_allclose(after[:, 0], (before[:, 0] - 50) / 15, rtol=1e-5)
     np.testing.assert_array_equal(after[:, 1], before[:, 1])
-    for scale, said in (
+    for scale, message in (
         ({"weight": [0.0, 1.0]}, "no feature 'weight'; there are age, dose"),
         ({"age": [0.0, 0.0]}, "a deviation above 0"),
     ):
-        assert said in refused(here, dataset="site_{agent}.csv", scale=scale)
+        assert message in refused(here, dataset="site_{agent}.csv", scale=scale)
     with pytest.raises(DataError, match="there are none"):
         parse_scale({"age": (0.0, 1.0)}, ())
 
@@ -141,7 +141,7 @@ def test_parquet_reads_as_csv_does(here):
         np.testing.assert_array_equal(one, two)
     assert found.names == wanted.names
     assert data.parquet("a.parquet", "name", features=["age"]).classes == ("x",)
-    for change, said in (
+    for change, message in (
         (
             {"age": [*ages[:9], None]},
             "a.parquet, row 10, column 'age': missing; drop .*missing_values",
@@ -152,7 +152,7 @@ def test_parquet_reads_as_csv_does(here):
         ({"days": ages}, "row 1, column 'days': label .* is not a whole number"),
     ):
         parquet.write_table(arrow.table(columns | change), "a.parquet")
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             data.parquet("a.parquet", "days", features=["age", "dose"])
     (here / "b.parquet").write_text("no")
     with pytest.raises(DataError, match="not a readable Parquet"):

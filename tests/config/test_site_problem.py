@@ -66,13 +66,13 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
                     np.sort(whole.rows[part][i][leaf], axis=0),
                 )
     given = found.build_network(), found.algorithm.build()
-    said = [digest(Agent(own, *given, i), 3) for i, own in enumerate(alone)]
-    assert said[0] == said[1]
+    digests = [digest(Agent(own, *given, i), 3) for i, own in enumerate(alone)]
+    assert digests[0] == digests[1]
     named = read_site_problem(found.problem, "north", 0, here / "south.csv", here).build()
     np.testing.assert_array_equal(named.rows["train"][0]["b"], 1)
 
 
-@pytest.mark.parametrize("old, new, said", [
+@pytest.mark.parametrize("old, new, message", [
     ('labels = ["no", "yes"]', "", "problem.labels: is missing: list all classes in their order"),
     ("scale = {age = [50.0, 15.0]}", 'scale = "standard"', "problem.scale: no site sees the rows"),
     ('label = "ill"', 'lable = "ill"', "problem.lable: is no option of hyperparameter; did you"),
@@ -80,19 +80,21 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
     ('"{agent}.csv"', '["a.csv"]', "problem.dataset: must be one path; {agent} in it is the name"),
     ('"hyperparameter"', '"hyper_cleaning"', "no problem 'hyper_cleaning' on rows of sites; did"),
 ])  # fmt: skip
-def test_what_sites_could_not_agree_on_is_refused_before_they_are_founded(here, old, new, said):
+def test_what_sites_could_not_agree_on_is_refused_before_they_are_founded(here, old, new, message):
     (here / "trial.toml").write_text(FILE.replace(old, new))
     with pytest.raises(BadExperiment) as refusal:
         federation_file.load(here / "trial.toml")
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 def test_the_site_and_the_place_are_named(here):
     assert "net start BUNDLE\n" in command("net", "init", "trial.toml").stderr
     (here / "north.csv").write_text("age,dose,ill\n50,1,no\n51,,yes\n")
     start = "net", "start", "trial/north", "--quiet"
-    said = command(*start, code=2).stderr
-    assert "north" in said and "north.csv: row 3, column 'dose': '' is a missing value" in said
+    message = command(*start, code=2).stderr
+    assert (
+        "north" in message and "north.csv: row 3, column 'dose': '' is a missing value" in message
+    )
     (here / "north.csv").write_text("age,dose,ill\n50,1,perhaps\n51,2,yes\n")
     assert "label 'perhaps' is none of no, yes" in command(*start, code=2).stderr
     (here / "north.csv").unlink()

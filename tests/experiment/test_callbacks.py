@@ -67,8 +67,8 @@ def test_mlflow_keeps_every_entry_and_how_the_run_ended(tmp_path, monkeypatch):
         "first": "FINISHED",
         "second": "FAILED",
     }
-    kept = client.get_metric_history(runs["first"].run_id, "metric")
-    assert [(m.step, m.value) for m in kept] == [(t, 2.0**-t) for t in (0, 10, 20)]
+    history = client.get_metric_history(runs["first"].run_id, "metric")
+    assert [(m.step, m.value) for m in history] == [(t, 2.0**-t) for t in (0, 10, 20)]
     with sqlite3.connect(tmp_path / "mlflow.db") as store:
         assert store.execute("select count(*) from metrics").fetchone() == (6,)
 

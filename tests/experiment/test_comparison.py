@@ -34,7 +34,7 @@ def found():
             rounds=200,
             seeds=2,
             every=50,
-            on_evaluation=lambda *told: seen.append(told),
+            on_evaluation=lambda *evaluation: seen.append(evaluation),
         )
     return made, seen
 
@@ -45,8 +45,8 @@ def test_each_run_is_that_of_simulate(found):
     with without_optimizations():
         alone = diamond.simulate(quad(), ring(4), diamond.diamond(beta=0.2, **OPTIONS), 200, 1, 50)
     assert same_bits(made.runs["DIAMOND", 1].state, alone.state)
-    told = [entry["metric"] for label, seed, entry in seen if (label, seed) == ("DIAMOND", 1)]
-    assert told == alone.history["metric"].tolist()
+    metrics = [entry["metric"] for label, seed, entry in seen if (label, seed) == ("DIAMOND", 1)]
+    assert metrics == alone.history["metric"].tolist()
 
 
 def test_what_diverges_stops_nothing(found):
@@ -97,14 +97,14 @@ def test_it_is_saved_as_run_folders(found, tmp_path):
 def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
     """Those that diverge are run anew, alone: their last good state and its cause are the same."""
     made, seen = found
-    heard = []
+    evaluations = []
     fixed = quad(), ring(4), made.algorithms, 200, 2, 50
     with without_optimizations():
         lanes = diamond.compare(
-            *fixed, on_evaluation=lambda *told: heard.append(told), batched=True
+            *fixed, on_evaluation=lambda *evaluation: evaluations.append(evaluation), batched=True
         )
     assert list(lanes.runs) == list(made.runs) and lanes.diverged == made.diverged
-    assert [told[:2] for told in heard] == [told[:2] for told in seen]
+    assert [evaluation[:2] for evaluation in evaluations] == [evaluation[:2] for evaluation in seen]
     for who, run in made.runs.items():
         other = lanes.runs[who]
         for name in ("round", "metric", "upper_loss", "samples", "bytes"):
@@ -127,8 +127,8 @@ def test_algorithms_by_name_have_their_own_defaults(monkeypatch):
     assert list(made.runs) == [("DSGD", 5)]
     same = jax.tree.structure(made.algorithms["DSGD"]) == jax.tree.structure(diamond.dsgd())
     assert same
-    for wrong, said in MISTAKES:
-        with pytest.raises(ValueError, match=said):
+    for wrong, message in MISTAKES:
+        with pytest.raises(ValueError, match=message):
             diamond.compare(quad(), ring(4), wrong, 2)
 
 
@@ -137,25 +137,33 @@ def test_a_method_that_fails_stops_no_other(monkeypatch, tmp_path):
     skip_measures(monkeypatch)
     net = ring(4).through(diamond.network.channels.top(terms=5))
     methods = {name: getattr(diamond, name)(0.05, 0.2, 3) for name in ("dsgd", "gt_sgd")}
-    said = "terms = 5, but a message has 3 numbers; take 3 or fewer"
-    with without_optimizations(), pytest.warns(RuntimeWarning, match=f"dsgd, seed 7, failed: ValueError: {said}"):
+    message = "terms = 5, but a message has 3 numbers; take 3 or fewer"
+    with (
+        without_optimizations(),
+        pytest.warns(RuntimeWarning, match=f"dsgd, seed 7, failed: ValueError: {message}"),
+    ):
         made = diamond.compare(quad(), net, methods, 2, seeds=[7])
-    assert made.failed == {("dsgd", 7): f"ValueError: {said}"} and not made.diverged
+    assert made.failed == {("dsgd", 7): f"ValueError: {message}"} and not made.diverged
     assert list(made.runs) == [("gt_sgd", 7)] and made.runs["gt_sgd", 7].rounds == 2
     _, first, second = made.table().splitlines()
     assert first.split() == ["dsgd"] + ["failed"] * 6 and second.startswith("gt_sgd")
     assert [row.get("failed", 0) for row in made.rows()] == [1, 0]
-    assert [run.path.name for run in folder_reader.open_runs([made.save(tmp_path)])] == ["gt_sgd-seed7"]
+    assert [run.path.name for run in folder_reader.open_runs([made.save(tmp_path)])] == [
+        "gt_sgd-seed7"
+    ]
     for batched in (False, True):  # where all fail, so does the comparison
-        with without_optimizations(), pytest.raises(ValueError, match=said):
+        with without_optimizations(), pytest.raises(ValueError, match=message):
             diamond.compare(quad(), net, {"one": methods["dsgd"]}, 2, seeds=[7], batched=batched)
 
 
 def test_a_step_size_function_that_raises_fails_its_method_alone(monkeypatch):
     skip_measures(monkeypatch)
     methods = {"mine": diamond.dsgd(lambda t: 1 / 0, 0.2, 3), "theirs": diamond.dsgd(0.05, 0.2, 3)}
-    said = "a step size or weight given as a function of the round raised ZeroDivisionError"
-    with without_optimizations(), pytest.warns(RuntimeWarning, match=f"mine, seed 0, failed: ValueError: {said}"):
+    message = "a step size or weight given as a function of the round raised ZeroDivisionError"
+    with (
+        without_optimizations(),
+        pytest.warns(RuntimeWarning, match=f"mine, seed 0, failed: ValueError: {message}"),
+    ):
         made = diamond.compare(quad(), ring(4), methods, 2)
     assert list(made.runs) == [("theirs", 0)] and "division by zero" in made.failed["mine", 0]
 

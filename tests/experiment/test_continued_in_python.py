@@ -42,8 +42,8 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
             "batch = 3, not 2": diamond.diamond(beta=0.2, **OPTIONS | {"batch": 2}),
             "estimator = Momentum, not Plain": diamond.gt_sgd(0.05, 0.2, 3, CHAIN),
         }
-        for said, other in others.items():
-            with pytest.raises(ValueError, match=f"constants .{said}.; give the inputs"):
+        for name, other in others.items():
+            with pytest.raises(ValueError, match=f"constants .{name}.; give the inputs"):
                 diamond.simulate(*GIVEN[:2], other, 200, seed=1, resume=loaded)
         old = replace(loaded, inputs={})  # saved without them
         assert diamond.simulate(*GIVEN, 101, seed=1, resume=old).rounds == 101
@@ -53,8 +53,8 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
         diamond.simulate(*GIVEN, 300, resume=replace(again, snapshot=None))
     with pytest.warns(RuntimeWarning, match="rows of the problem are not those of the run"):
         diamond.load(tmp_path / "run", quad(seed=5))
-    said = command("resume", tmp_path / "run", code=2).stderr
-    assert "diamond.simulate(problem, network, algorithm, rounds, seed, resume=diamond" in said
+    message = command("resume", tmp_path / "run", code=2).stderr
+    assert "diamond.simulate(problem, network, algorithm, rounds, seed, resume=diamond" in message
 
 
 def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
@@ -84,8 +84,8 @@ def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
         diamond.compare(*given[:2], other, 100, resume=loaded)
     with pytest.raises(ValueError, match="no algorithm is labelled mine"):
         diamond.compare(quad(), ring(4), {"other": MINE}, 200, resume=loaded)
-    said = command("resume", tmp_path / "some", code=2).stderr
-    assert "diamond.compare(problem, network, algorithms, rounds, seeds, resume=" in said
+    message = command("resume", tmp_path / "some", code=2).stderr
+    assert "diamond.compare(problem, network, algorithms, rounds, seeds, resume=" in message
 
 
 def test_seeds_of_one_program_are_extended_too():

@@ -191,10 +191,10 @@ def test_every_mistake_of_a_broken_file_is_named(folder, what):
     path.write_text(text)
     found = command("check", path)
     assert found.exit_code == 2, found.output
-    first, *said = found.stderr.splitlines()
+    first, *mistakes = found.stderr.splitlines()
     assert first.startswith(f"{path}: {len(expected) if what in COUNTED else ''}"), first
     for words in expected:
-        assert any(words in line for line in said), (words, said)
+        assert any(words in line for line in mistakes), (words, mistakes)
     assert "Traceback" not in found.output and "Error" not in first
 
 
@@ -230,8 +230,11 @@ def test_keys_are_set_in_every_table_of_a_list(folder):
     assert found.problem.options["noise"] == 0
     names = load(path, ['algorithm=["gt-sgd"]', "algorithm.batch=7"])
     assert names.algorithm[0].build().batch == 7
-    for change, said in (("rounds", "write it as key=value"), ("rounds.x=1", "rounds is no table")):
-        with pytest.raises(BadExperiment, match=said):
+    for change, message in (
+        ("rounds", "write it as key=value"),
+        ("rounds.x=1", "rounds is no table"),
+    ):
+        with pytest.raises(BadExperiment, match=message):
             load(path, [change])
 
 
@@ -352,7 +355,7 @@ def test_one_run_takes_one_of_each(tmp_path):
     with pytest.raises(BadExperiment) as found:
         plan_run(tiny(seed=[0, 1], algorithm=["diamond", "dsgd"]), tmp_path, "tiny.toml")
     assert [m.key for m in found.value.mistakes] == ["algorithm", "seed"]
-    assert "use `diamond compare`" in found.value.mistakes[0].said
+    assert "use `diamond compare`" in found.value.mistakes[0].message
 
 
 def test_a_new_experiment_is_two_files_that_overwrite_none(tmp_path):

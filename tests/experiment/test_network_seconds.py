@@ -47,7 +47,9 @@ def test_a_folder_keeps_links_and_counts(folder):
     (row,) = make_rows([open_run(folder)])
     assert row["network_seconds"] == pytest.approx(24 * EACH) and row["joules"] > 0
     assert {"network_seconds", "joules"} < set(select_columns([row]))
-    (history,) = [path for path in export_solution(open_run(folder), "csv") if path.stem == "history"]
+    (history,) = [
+        path for path in export_solution(open_run(folder), "csv") if path.stem == "history"
+    ]
     assert "network_seconds,joules" in history.read_text().splitlines()[0]
 
 
@@ -100,7 +102,7 @@ def test_a_run_made_in_python_is_loaded_with_its_places_and_links(folder, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "links, said",
+    "links, message",
     [
         ({"rate": 0}, "network.links: rate of link 0-1 is 0 bit/s; it must be above 0"),
         ({"rate": 1e6, "loss": 1}, "network.links: loss of link 0-1 is 1; it must be"),
@@ -112,10 +114,10 @@ def test_a_run_made_in_python_is_loaded_with_its_places_and_links(folder, tmp_pa
         (7, "network.links: must be a table, as in {rate = 1e6, latency = 0.01}, not 7"),
     ],
 )
-def test_mistakes_are_named(links, said):
+def test_mistakes_are_named(links, message):
     with pytest.raises(BadExperiment) as error:
         tiny(network={"graph": "ring", "agents": 3, "links": links})
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_links_in_a_text_and_the_picture_of_a_network(tmp_path):
@@ -125,9 +127,11 @@ def test_links_in_a_text_and_the_picture_of_a_network(tmp_path):
     assert part.label == text and part.options["links"] == {"latency": 0.01, "shared_medium": True}
     assert part.build().links.shared_medium
     asked = ["network", text, "--picture", str(tmp_path / "n.png"), "--json"]
-    told = json.loads(CliRunner().invoke(app, asked).stdout)
-    assert told["latency_most"] == 0.01 and told["turns"] == int(part.build().links.turns.max()) + 1
-    assert 0 < told["rate_least"] < told["rate_most"] and 0 < told["loss_most"] < 1
+    shown = json.loads(CliRunner().invoke(app, asked).stdout)
+    assert (
+        shown["latency_most"] == 0.01 and shown["turns"] == int(part.build().links.turns.max()) + 1
+    )
+    assert 0 < shown["rate_least"] < shown["rate_most"] and 0 < shown["loss_most"] < 1
 
 
 def test_check_forecasts_the_seconds_and_a_budget_needs_links(tmp_path):
@@ -142,8 +146,8 @@ def test_check_forecasts_the_seconds_and_a_budget_needs_links(tmp_path):
     file.write_text(f"network = {links}\n{text}")
     result = CliRunner().invoke(app, ["check", str(file), "--json"])
     assert result.exit_code == 0, result.output
-    (told,) = json.loads(result.stdout)["runs"]
-    assert told["network_seconds"] == pytest.approx(24 * EACH)
+    (shown,) = json.loads(result.stdout)["runs"]
+    assert shown["network_seconds"] == pytest.approx(24 * EACH)
     file.write_text(f'network = "ring:3"\n{text}')
     refused = CliRunner().invoke(app, ["check", str(file)])
     assert refused.exit_code == 2 and "network_seconds needs a network with links" in refused.output

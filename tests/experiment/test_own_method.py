@@ -71,7 +71,7 @@ def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
         check_unchanged(load(here / "runs" / "a" / "config.toml"), *at)
 
 
-@pytest.mark.parametrize("algorithm, said", [
+@pytest.mark.parametrize("algorithm, message", [
     ("mein.py:make", "there is no file "),
     ("mine.py:mkae", "mine.py has no function 'mkae'; did you mean make?"),
     ("mine.py:no_algorithm", "no_algorithm returned int, which lacks solves, batch, stages"),
@@ -81,10 +81,10 @@ def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
     ({"name": "mine.py:make", "batch": "x"}, "must be a whole number, not 'x'"),
     ("daimond", "did you mean diamond?, or your own as"),
 ])  # fmt: skip
-def test_what_is_wrong_with_it_is_said(here, algorithm, said):
+def test_what_is_wrong_with_it_is_said(here, algorithm, message):
     with pytest.raises(BadExperiment) as found:
         experiment(here, algorithm)
-    assert said in str(found.value) and "algorithm" in str(found.value)
+    assert message in str(found.value) and "algorithm" in str(found.value)
 
 
 def test_lists_and_grids_work_on_it(here):

@@ -39,7 +39,7 @@ def file(tmp_path, monkeypatch):
     return tmp_path / "tiny.toml"
 
 
-def said(words, code):
+def error_output(words, code):
     found = CliRunner().invoke(cli.app, words)
     assert found.exit_code == code, found.output
     (line,) = filter(None, found.stderr.splitlines())
@@ -48,7 +48,7 @@ def said(words, code):
 
 
 def test_out_that_is_a_file(file):
-    line = said(["run", str(file), "--out", str(file), "--quiet"], 2)
+    line = error_output(["run", str(file), "--out", str(file), "--quiet"], 2)
     assert line.startswith(f"{file}: is a file") and "give another --out" in line
 
 
@@ -56,10 +56,10 @@ def test_a_disk_that_cannot_be_written_or_is_full(file, monkeypatch):
     with monkeypatch.context() as patch:
         refuse = OSError(errno.EROFS, os.strerror(errno.EROFS))
         patch.setattr(tempfile, "TemporaryFile", lambda dir: (_ for _ in ()).throw(refuse))
-        assert "Read-only file system" in said(["run", str(file), "--quiet"], 1)
+        assert "Read-only file system" in error_output(["run", str(file), "--quiet"], 1)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**6))
-        assert "only 1.0 MB are left" in said(["compare", str(file), "--quiet"], 1)
+        assert "only 1.0 MB are left" in error_output(["compare", str(file), "--quiet"], 1)
     assert not Path("runs").exists()
 
 
@@ -67,8 +67,8 @@ def test_a_disk_that_fills_up_on_the_way(file, monkeypatch):
     def full(path, *rest, **options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr(checkpoint, "replace", full)
-    line = said(["run", str(file), "--quiet"], 1)
+    monkeypatch.setattr(checkpoint, "replace_file", full)
+    line = error_output(["run", str(file), "--quiet"], 1)
     assert "No space left on device" in line and "tiny" in line
 
 
@@ -82,9 +82,9 @@ def test_a_module_whole():
 
 
 def test_two_shares():
-    told = {"kind": "hyperparameter", "dataset": "digits", "shares": [0.5, 0.5], "agents": 3}
+    problem = {"kind": "hyperparameter", "dataset": "digits", "shares": [0.5, 0.5], "agents": 3}
     with pytest.raises(BadExperiment, match=r"problem\.shares: must be three numbers"):
-        tiny(problem=told)
+        tiny(problem=problem)
 
 
 def test_check_finds_what_the_parts_have_against_one_another_too(tmp_path, monkeypatch):

@@ -50,8 +50,8 @@ def test_a_problem_says_what_it_is():
     assert repr(quad()) == (
         "<Problem: 4 agents, x of 3 numbers, y of 4; rows: train 12 each, valid 12 each>"
     )
-    said = repr(logistic(rows=(4, 5, 6), test=True))
-    assert "train 4 + 5 + 6" in said and said.endswith("; metrics accuracy>")
+    description = repr(logistic(rows=(4, 5, 6), test=True))
+    assert "train 4 + 5 + 6" in description and description.endswith("; metrics accuracy>")
 
 
 def test_all_that_is_optional_is_one_extra():
