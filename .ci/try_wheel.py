@@ -90,36 +90,38 @@ def list_verbs(command, prefix=""):
     return set().union(*(list_verbs(c, f"{prefix} {n}".strip()) for n, c in children.items()))
 
 
-def record(words):
-    """Note that a verb is exercised."""
+def record_verb(words):
+    """Record that a verb is exercised."""
     verb = " ".join(words[:2]) if words[0] == "net" else words[0]
     exercised.add(verb)
 
 
-def run(*words, code=0, says=""):
+def run(*words, code=0, output_part=""):
     """Run a command to its end; check its exit code and a part of its output."""
-    record(words)
-    begin = time.monotonic()
-    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=LIMIT)
-    output = done.stdout + done.stderr
+    record_verb(words)
+    started = time.monotonic()
+    process = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=LIMIT)
+    output = process.stdout + process.stderr
     with printing:
-        print(f"{time.monotonic() - begin:5.1f} s  diamond {' '.join(words)}", flush=True)
-    if done.returncode != code or says not in " ".join(output.split()):
-        wanted = f"exit code {code}" + f" and {says!r}" * bool(says)
-        sys.exit(f"diamond {' '.join(words)}: exit code {done.returncode}, not {wanted}\n{output}")
+        print(f"{time.monotonic() - started:5.1f} s  diamond {' '.join(words)}", flush=True)
+    if process.returncode != code or output_part not in " ".join(output.split()):
+        expected = f"exit code {code}" + f" and {output_part!r}" * bool(output_part)
+        sys.exit(
+            f"diamond {' '.join(words)}: exit code {process.returncode}, not {expected}\n{output}"
+        )
 
 
 def start(*words):
     """Start a command that runs until it is stopped."""
-    record(words)
+    record_verb(words)
     with printing:
         print(f"         diamond {' '.join(words)}", flush=True)
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     # A job in the background ignores Ctrl-C, and so would its children.
-    return subprocess.Popen([*COMMAND, *words], preexec_fn=interruptible, **options)
+    return subprocess.Popen([*COMMAND, *words], preexec_fn=allow_interrupt, **options)
 
 
-def interruptible():
+def allow_interrupt():
     """Let this process be interrupted."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -131,7 +133,7 @@ def finish(process, codes=(0,)):
         sys.exit(f"exit code {process.returncode} of {' '.join(process.args)}\n{output}")
 
 
-def wait_for(port):
+def wait_for_listener(port):
     """Wait until something listens on a port of this machine."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
@@ -146,9 +148,9 @@ def wait_for(port):
 def free_ports(count):
     """List ports of this machine that are free now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    ports = [server.getsockname()[1] for server in sockets]
+    for server in sockets:
+        server.close()
     return ports
 
 
@@ -186,7 +188,7 @@ def try_others():
     run("network", "ring:6")
     run("data", "digits", "--agents", "4")
     # The data sets of the paper are not in the package: the command has to say so.
-    run("reproduce", "fig1", "--quick", code=2, says="DIAMOND_OFFLINE forbids the download")
+    run("reproduce", "fig1", "--quick", code=2, output_part="DIAMOND_OFFLINE forbids the download")
     try_sites()
     Path("suite.toml").write_text(SUITE)
     run("bench", "suite.toml", "--processes", "1")
@@ -194,7 +196,7 @@ def try_others():
 
 
 def try_sites():
-    """Found two sites, ask, stop and restart one, and run both to the end."""
+    """Create two sites, query, stop and restart one, and run both to the end."""
     ports = free_ports(2)
     names = [f'{name} = "127.0.0.1:{port}"' for name, port in zip(("north", "south"), ports)]
     Path("trial.toml").write_text(FEDERATION + "\n".join(names))
@@ -203,7 +205,7 @@ def try_sites():
     run("net", "renew", "trial")
     problem = "--problem", "site.py:make", "--give-up", str(LIMIT)
     north = start("net", "start", "trial/north", *problem)
-    wait_for(ports[0])
+    wait_for_listener(ports[0])
     run("net", "doctor", "trial/south")
     run("net", "status", "trial/north")
     run("net", "stop", "trial/north")
@@ -216,9 +218,9 @@ def try_sites():
 def main(folder):
     """Exercise all verbs, and compare them with those of the installed command."""
     os.chdir(folder)
-    here = Path(diamond.__file__).resolve()
-    if any(folder.iterdir()) or not here.is_relative_to(Path(sys.prefix).resolve()):
-        sys.exit(f"{folder} is not empty, or {here} is not that of the wheel")
+    module_path = Path(diamond.__file__).resolve()
+    if any(folder.iterdir()) or not module_path.is_relative_to(Path(sys.prefix).resolve()):
+        sys.exit(f"{folder} is not empty, or {module_path} is not that of the wheel")
     os.environ["DIAMOND_OFFLINE"] = "1"
     with ThreadPoolExecutor(2) as pool:
         for lane in [pool.submit(try_experiments), pool.submit(try_others)]:

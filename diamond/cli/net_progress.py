@@ -64,12 +64,12 @@ class SiteProgress:
         return {self.names[j]: self._state(self.node, j) for j in self.node.agent.neighbours}
 
     def _state(self, node: Node, j: int) -> str:
-        status, why = node.neighbour_status[j], node.wait_records[j].last_error
-        at = f"round {status.round}" if status.round >= 0 else "no message yet"
+        status, reason = node.neighbour_status[j], node.wait_records[j].last_error
+        position = f"round {status.round}" if status.round >= 0 else "no message yet"
         if status.seconds_awaited() < MIN_WAIT:
-            return at
+            return position
         waited = f"awaited for {format_duration(status.seconds_awaited())}"
-        return ", ".join([at, waited, *([why] if why else [])])
+        return ", ".join([position, waited, *([reason] if reason else [])])
 
     def __rich__(self) -> Any:
         from rich.table import Table

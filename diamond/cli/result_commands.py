@@ -181,9 +181,9 @@ def live(
         serve(run, port, browser, print_address)
 
 
-def _verify_digests(found: Sequence[Any]) -> None:
+def _verify_digests(runs: Sequence[Any]) -> None:
     """Compare the digests recorded at the end of runs with those of their files."""
-    for run in found:
+    for run in runs:
         recorded = run.manifest.get("digest")
         if run.manifest["status"] != "finished":
             print_message(

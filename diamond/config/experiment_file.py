@@ -40,12 +40,12 @@ def _read_network(value: Any) -> Component:
 
 def _read_algorithms(value: Any, info: ValidationInfo) -> list[Component]:
     """Read one or several algorithms and expand lists of options into sweeps."""
-    read_one = lambda one: (
-        [one] if isinstance(one, Component) else read_algorithms(one, _base_folder(info))
+    read_one = lambda item: (
+        [item] if isinstance(item, Component) else read_algorithms(item, _base_folder(info))
     )
     numbered = enumerate(_as_list(value))
     components = collect_errors(
-        *(partial(nest_errors, i, partial(read_one, one)) for i, one in numbered)
+        *(partial(nest_errors, i, partial(read_one, item)) for i, item in numbered)
     )
     return [part for group in components for part in group]
 

@@ -66,10 +66,10 @@ def read_named_algorithm(text: str) -> Component:
 
 def locate_datasets(folder: Path | None) -> dict[str, str | None]:
     """Return the location of each known data set; None if it is not on this machine."""
-    found = {
+    locations = {
         name: None if place is None else str(place) for name, place in find_folders(folder).items()
     }
-    return {"digits": "in the package", **found}
+    return {"digits": "in the package", **locations}
 
 
 def preview_partition(

@@ -17,7 +17,9 @@ def read_algorithms(value: Any, base: Path = Path()) -> list[Component]:
     """Read the algorithms that a name or table stands for; labels state how they differ."""
     if not isinstance(value, dict):
         return [read_algorithm(value, base)]
-    return collect_errors(*(partial(read_algorithm, one, base) for one in _label_settings(value)))
+    return collect_errors(
+        *(partial(read_algorithm, setting, base) for setting in _label_settings(value))
+    )
 
 
 def _label_settings(table: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from diamond.config import experiment_file as config
 from diamond.config import federation_file
 from diamond.config.site_problem import read_site_problem
 from diamond.config.validation_errors import BadExperiment
-from diamond.peers.handshake import digest
+from diamond.peers.handshake import compute_digests
 from diamond.peers.site_agent import Agent
 
 SITES = {"north": ["no", "yes"], "south": ["yes"]}  # one has no row of a class
@@ -66,7 +66,7 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
                     np.sort(whole.rows[part][i][leaf], axis=0),
                 )
     given = found.build_network(), found.algorithm.build()
-    digests = [digest(Agent(own, *given, i), 3) for i, own in enumerate(alone)]
+    digests = [compute_digests(Agent(own, *given, i), 3) for i, own in enumerate(alone)]
     assert digests[0] == digests[1]
     named = read_site_problem(found.problem, "north", 0, here / "south.csv", here).build()
     np.testing.assert_array_equal(named.rows["train"][0]["b"], 1)
