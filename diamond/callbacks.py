@@ -25,14 +25,14 @@ def tensorboard(folder: str | Path) -> Iterator[OnEvaluation]:
     Yields:
         The callback for `on_evaluation`.
     """
-    writer = _extra("tensorboardX", "tensorboard").SummaryWriter(str(folder))
+    writer = _import_extra("tensorboardX", "tensorboard").SummaryWriter(str(folder))
 
-    def tell(entry: Entry) -> None:
-        for name, value in _measured(entry).items():
+    def log_entry(entry: Entry) -> None:
+        for name, value in _metrics_of(entry).items():
             writer.add_scalar(name, value, int(entry["round"]))
 
     with writer:
-        yield tell
+        yield log_entry
 
 
 @contextmanager
@@ -49,19 +49,21 @@ def mlflow(
     Yields:
         The callback for `on_evaluation`.
     """
-    package = _extra("mlflow", "mlflow")
+    package = _import_extra("mlflow", "mlflow")
     client = package.MlflowClient(tracking_uri=uri)
-    known = client.get_experiment_by_name(experiment)
-    number = known.experiment_id if known else client.create_experiment(experiment)
-    run = client.create_run(number, run_name=name).info.run_id
+    existing = client.get_experiment_by_name(experiment)
+    experiment_id = existing.experiment_id if existing else client.create_experiment(experiment)
+    run = client.create_run(experiment_id, run_name=name).info.run_id
 
-    def tell(entry: Entry) -> None:
+    def log_entry(entry: Entry) -> None:
         when, step = round(1000 * time.time()), int(entry["round"])
-        made = package.entities.Metric
-        client.log_batch(run, [made(k, float(v), when, step) for k, v in _measured(entry).items()])
+        metric = package.entities.Metric
+        client.log_batch(
+            run, [metric(k, float(v), when, step) for k, v in _metrics_of(entry).items()]
+        )
 
     try:
-        yield tell
+        yield log_entry
     except BaseException:
         client.set_terminated(run, "FAILED")
         raise
@@ -81,16 +83,16 @@ def wandb(project: str, folder: str | Path = ".", online: bool = False) -> Itera
         The callback for `on_evaluation`.
     """
     mode = "online" if online else "offline"
-    run = _extra("wandb", "wandb").init(project=project, dir=str(folder), mode=mode)
+    run = _import_extra("wandb", "wandb").init(project=project, dir=str(folder), mode=mode)
     with run:
-        yield lambda entry: run.log(_measured(entry), step=int(entry["round"]))
+        yield lambda entry: run.log(_metrics_of(entry), step=int(entry["round"]))
 
 
-def _measured(entry: Entry) -> Entry:
+def _metrics_of(entry: Entry) -> Entry:
     return {name: value for name, value in entry.items() if name != "round"}
 
 
-def _extra(package: str, extra: str) -> Any:
+def _import_extra(package: str, extra: str) -> Any:
     try:
         return import_module(package)
     except ModuleNotFoundError as cause:

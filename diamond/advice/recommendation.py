@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import theory
-from ..catalogue import maker, names, row, solving
+from ..catalogue import describe_method, maker, methods_for, names
 from ..core.validation import as_int
 from ..engine.simulate import simulate
 from ..interface.round_interface import Algorithm
@@ -118,7 +118,7 @@ class Advice:
 
 def untracked(name: str) -> bool:
     """Return whether the method averages x without tracking; False if it is the user's own."""
-    return name in names() and row(name).moves.split(", ")[0].removeprefix("x ") in UNTRACKED
+    return name in names() and describe_method(name).moves.split(", ")[0].removeprefix("x ") in UNTRACKED
 
 
 def _best(prospects: Sequence[Prospect], alike: bool) -> Prospect:
@@ -200,7 +200,7 @@ def advise(
 def tried(level: str, agents: int, kind: str) -> list[str]:
     """List the methods to try for this lower level, number of agents and kind of network."""
     found = [one.method for one in standings.leading(level, agents, kind, PILOTS)]
-    return found or [name for name in ALONE if name in solving(level, kind)]
+    return found or [name for name in ALONE if name in methods_for(level, kind)]
 
 
 def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:

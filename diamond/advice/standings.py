@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..catalogue import solving
+from ..catalogue import methods_for
 
 FILE = Path(__file__).parent / "standings.json"
 
@@ -39,7 +39,7 @@ def suite(level: str, agents: int, kind: str) -> str:
 
 def leading(level: str, agents: int, kind: str, count: int) -> list[Standing]:
     """Return the best methods of that suite that fit such a problem and network."""
-    right = solving(level, kind)
+    right = methods_for(level, kind)
     there = standings().get(suite(level, agents, kind), [])
     return [one for one in there if one.method in right][:count]
 

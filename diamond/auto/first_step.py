@@ -25,7 +25,7 @@ NEWTON = 0.5  # limit of the first step, relative to Newton's step on f
 PRODUCTS, RESIDUAL = 10, 0.1  # of conjugate gradients for the response of y
 
 
-class Trusted(NamedTuple):
+class TrustedLength(NamedTuple):
     """A length, and the gradients computed to find it."""
 
     length: jax.Array
@@ -47,7 +47,7 @@ def trusted_length(
     reference: jax.Array,
     step: StepScalars,
     is_first: jax.Array,
-) -> Trusted:
+) -> TrustedLength:
     """Return the length of a step against `direction` that changes `gradient` by at most `most`.
 
     Args:
@@ -56,12 +56,14 @@ def trusted_length(
         step: while ramping, a step is up to GROWTH times as long as the last one.
         is_first: whether x moves for the first time.
     """
-    along, size = unit_vector(direction), pytrees.norm(value)
-    slope = lambda: pytrees.norm(jax.jvp(gradient, (x,), (along,))[1])
+    direction_unit, size = unit_vector(direction), pytrees.norm(value)
+    slope = lambda: pytrees.norm(jax.jvp(gradient, (x,), (direction_unit,))[1])
     change = run_if(pytrees.mapped_with(is_first, size), slope, jnp.zeros_like(size))
-    far = _finite_or(FIRST * reference / (change + TINY), 1 + pytrees.norm(start))
-    longest = jnp.where(is_first, far, GROWTH * step.length)
-    shift = lambda s: pytrees.norm(pytrees.sub(gradient(pytrees.axpy(-s, along, x)), value))
+    first_length = _finite_or_default(FIRST * reference / (change + TINY), 1 + pytrees.norm(start))
+    longest = jnp.where(is_first, first_length, GROWTH * step.length)
+    shift = lambda s: pytrees.norm(
+        pytrees.sub(gradient(pytrees.axpy(-s, direction_unit, x)), value)
+    )
     return _backtrack(shift, longest, most, step.ramping > 0.5)
 
 
@@ -75,27 +77,29 @@ def newton_length(
     not positive. Also returns the curvature of g along r, and the cost.
     """
     lower_gradient = lambda x, y: jax.grad(problem.g, 1)(x, y, sample.lower)
-    along, slope = unit_vector(direction), pytrees.norm(direction)
+    unit, slope = unit_vector(direction), pytrees.norm(direction)
     infinite = jnp.full_like(slope, jnp.inf)
 
     def measure() -> tuple[jax.Array, jax.Array, jax.Array]:
         product = jax.linearize(lambda y: lower_gradient(x, y), y)[1]
-        shift = jax.jvp(lambda x: lower_gradient(x, y), (x,), (along,))[1]
+        shift = jax.jvp(lambda x: lower_gradient(x, y), (x,), (unit,))[1]
         response, count = conjugate_gradient(product, shift, PRODUCTS, RESIDUAL)
-        way = along, pytrees.scale(-1, response)
+        tangent = unit, pytrees.scale(-1, response)
         upper = jax.grad(lambda at: problem.f(at[0], at[1], sample.upper))
-        bend = pytrees.dot(way, jax.jvp(upper, ((x, y),), (way,))[1])
-        newton = jnp.where(bend > 0, NEWTON * slope / jnp.where(bend > 0, bend, 1.0), jnp.inf)
+        curvature = pytrees.dot(tangent, jax.jvp(upper, ((x, y),), (tangent,))[1])
+        newton = jnp.where(
+            curvature > 0, NEWTON * slope / jnp.where(curvature > 0, curvature, 1.0), jnp.inf
+        )
         square = jnp.maximum(pytrees.dot(response, response), TINY)
         return newton, jnp.abs(pytrees.dot(response, shift)) / square, count
 
-    nothing = infinite, infinite, 0 * slope.astype(jnp.int32)
-    length, bend, count = run_if(pytrees.mapped_with(needed, slope), measure, nothing)
+    not_needed = infinite, infinite, 0 * slope.astype(jnp.int32)
+    length, curvature, count = run_if(pytrees.mapped_with(needed, slope), measure, not_needed)
     rows, upper = problem.train.size(sample.lower), problem.valid.size(sample.upper)
-    return length, bend, Cost(0, 2 * upper * needed, rows * count, rows * needed)
+    return length, curvature, Cost(0, 2 * upper * needed, rows * count, rows * needed)
 
 
-def _backtrack(shift: Any, length: jax.Array, most: jax.Array, needed: jax.Array) -> Trusted:
+def _backtrack(shift: Any, length: jax.Array, most: jax.Array, needed: jax.Array) -> TrustedLength:
     """Divide the length by 4 until the gradient changes by at most `most`."""
 
     def too_far(carry: Any) -> jax.Array:
@@ -109,15 +113,15 @@ def _backtrack(shift: Any, length: jax.Array, most: jax.Array, needed: jax.Array
 
     begin = length, jnp.full_like(length, jnp.inf), 0 * length.astype(jnp.int32)
     length, _, probes = jax.lax.while_loop(too_far, probe, begin)
-    return Trusted(length, probes)
+    return TrustedLength(length, probes)
 
 
-def _finite_or(length: jax.Array, otherwise: jax.Array) -> jax.Array:
+def _finite_or_default(length: jax.Array, otherwise: jax.Array) -> jax.Array:
     """Return `length`, or `otherwise` if the gradient does not depend on x."""
     return jnp.where((length > 0) & (length < 1e20), length, otherwise)
 
 
-def sound_reference(reference: jax.Array, curvature: jax.Array, y: Tree) -> jax.Array:
+def nonzero_reference(reference: jax.Array, curvature: jax.Array, y: Tree) -> jax.Array:
     """Return ||g_y|| at the start; if y started at y*, that of a y with a 10 % error."""
     size = pytrees.norm(y)
     rounding = 1e-6 * curvature * size

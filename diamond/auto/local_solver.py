@@ -39,35 +39,35 @@ def run_if(condition: jax.Array, work: Callable[[], Tree], otherwise: Tree) -> T
     Mapped over agents, `jax.lax.cond` would work for all agents in every round; a loop of at most
     one iteration works only in rounds in which some agent needs it.
     """
-    once = lambda carry: (jnp.zeros_like(carry[0]), jax.tree.map(_like, work(), carry[1]))
-    return jax.lax.while_loop(lambda carry: carry[0], once, (condition, otherwise))[1]
+    run_once = lambda carry: (jnp.zeros_like(carry[0]), jax.tree.map(_cast_like, work(), carry[1]))
+    return jax.lax.while_loop(lambda carry: carry[0], run_once, (condition, otherwise))[1]
 
 
-def _like(value: Any, example: jax.Array) -> jax.Array:
+def _cast_like(value: Any, example: jax.Array) -> jax.Array:
     return jnp.asarray(value).astype(example.dtype)
 
 
-class LocalRows(NamedTuple):
+class LocalWorkRows(NamedTuple):
     """Rows for local work, and their number."""
 
     where: Where
     number: Any
 
 
-def local_rows(rows: Any, where: Where, batches: int) -> LocalRows:
+def local_rows(rows: Any, where: Where, batches: int) -> LocalWorkRows:
     """Return all rows of an agent, or `batches` batches from `where` on if it has more.
 
     For a stream: the drawn batch.
     """
     if is_stream(where):
-        return LocalRows(where, rows.size(where))
+        return LocalWorkRows(where, rows.size(where))
     axis = 0 if rows.agent is None else 1
     stored = jax.tree.leaves(rows.data)[0].shape[axis] - rows.batch + 1
     number = batches * rows.batch
     if where is None or stored <= number:
-        return LocalRows(None, rows.count)
+        return LocalWorkRows(None, rows.count)
     begin = where if jnp.ndim(where) == 0 else where[0]
-    return LocalRows((begin + jnp.arange(number)) % rows.count, number)
+    return LocalWorkRows((begin + jnp.arange(number)) % rows.count, number)
 
 
 def solve_locally(
@@ -106,12 +106,12 @@ def solve_locally(
         product = jax.linearize(lower_gradient, y)[1]
         move, iterations = conjugate_gradient(product, value, PRODUCTS, tolerance)
         moved = pytrees.sub(y, move)
-        new = lower_gradient(moved)
-        worse = ~(pytrees.norm(new) < LARGER * pytrees.norm(value))
+        moved_value = lower_gradient(moved)
+        worse = ~(pytrees.norm(moved_value) < LARGER * pytrees.norm(value))
         shorter = pytrees.axpy(-0.25, move, y)
-        again = run_if(worse, lambda: lower_gradient(shorter), new)
+        new_value = run_if(worse, lambda: lower_gradient(shorter), moved_value)
         moved = pytrees.select(worse, shorter, moved)
-        return moved, again, steps + 1, gradients + 1 + worse, count + iterations
+        return moved, new_value, steps + 1, gradients + 1 + worse, count + iterations
 
     zero, one = pytrees.mapped_with((jnp.int32(0), jnp.int32(1)), reference)
     start = y, value, zero, one, zero

@@ -1,6 +1,16 @@
 """Catalogue of all methods, by name and as a table."""
 
-from .methods_table import Row, markdown, row, table
-from .registry import COMPOSED, LEVELS, maker, names, solving
+from .methods_table import MethodRow, describe_method, markdown, methods_table
+from .registry import COMPOSED, LEVELS, maker, methods_for, names
 
-__all__ = ["COMPOSED", "LEVELS", "Row", "maker", "markdown", "names", "row", "solving", "table"]
+__all__ = [
+    "COMPOSED",
+    "LEVELS",
+    "MethodRow",
+    "describe_method",
+    "maker",
+    "markdown",
+    "methods_for",
+    "methods_table",
+    "names",
+]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..interface.round_interface import NETWORKS
-from .registry import COMPOSED, LEVELS, maker, names, solving
+from .registry import COMPOSED, LEVELS, maker, methods_for, names
 
 
-class Row(NamedTuple):
+class MethodRow(NamedTuple):
     """Description of a method."""
 
     name: str
@@ -25,70 +25,74 @@ class Row(NamedTuple):
     rule: str  # verification status
 
 
-NAMED = {"PushTracking": "push tracking"}
+RULE_NAMES = {"PushTracking": "push tracking"}
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     """Kind of a problem, as far as a method adapts to it."""
 
     lower_level: str
     prox: None = None
 
 
-def row(name: str, level: str | None = None) -> Row:
+def describe_method(name: str, level: str | None = None) -> MethodRow:
     """Describe the method `name` with its default arguments.
 
     `level` is the kind of lower level; None: the first that the method solves.
     """
     make = maker(name)
     method = make()
-    title, rule = _said(make)
+    title, rule = _reference_and_status(make)
     solves = ", ".join(method.lower_levels)
     if hasattr(method, "specialize"):
-        method = method.specialize(Kind(level or method.lower_levels[0]))
+        method = method.specialize(ProblemKind(level or method.lower_levels[0]))
     method = getattr(method, "method", method)  # without the wrapper that learns numbers
     networks = getattr(method, "networks", NETWORKS[0])
     if not hasattr(method, "directions"):
         about = getattr(method, "about", "; ".join(["its own"] * 6))
-        *told, calls = about.split("; ")
-        return Row._make((name, solves, *told, networks, calls, title, rule))
-    kind = lambda part: NAMED.get(type(part).__name__, type(part).__name__.lower())
+        *vectors_per_stage, calls = about.split("; ")
+        return MethodRow._make((name, solves, *vectors_per_stage, networks, calls, title, rule))
+    kind = lambda part: RULE_NAMES.get(type(part).__name__, type(part).__name__.lower())
     moves = {n: kind(v.communication) for n, v in method.variables.items()}
     same = len(set(moves.values())) == 1 and len(moves) > 1
-    said = next(iter(moves.values())) if same else ", ".join(f"{n} {m}" for n, m in moves.items())
-    told, exchanges = [], []
-    for word, _, times in (word.partition("*") for word in method.update_order.split()):
+    communication = (
+        next(iter(moves.values())) if same else ", ".join(f"{n} {m}" for n, m in moves.items())
+    )
+    vectors_per_stage, exchanges = [], []
+    for word, _, repeats in (word.partition("*") for word in method.update_order.split()):
         parts = [
             n * method.variables[n].communication.vectors for n in word if n in method.variables
         ]
         if vectors := "".join(parts):
-            told.append("+".join(vectors))
-            exchanges.append(times or "1")
-    tells = "; ".join(f"{k} of {v}" if k != "1" else v for k, v in zip(exchanges, told))
-    return Row(
+            vectors_per_stage.append("+".join(vectors))
+            exchanges.append(repeats or "1")
+    exchange_text = "; ".join(
+        f"{k} of {v}" if k != "1" else v for k, v in zip(exchanges, vectors_per_stage)
+    )
+    return MethodRow(
         name,
         solves,
         kind(method.directions),
         kind(method.estimator),
-        said,
-        " ".join(_moved(word, method) for word in method.update_order.split()),
-        tells,
+        communication,
+        " ".join(_moving_variables(word, method) for word in method.update_order.split()),
+        exchange_text,
         networks,
-        _calls(method),
+        _oracle_calls(method),
         title,
         rule,
     )
 
 
-def _moved(word: str, method: Any) -> str:
-    names, star, times = word.partition("*")
-    return "".join(n for n in names if n in method.variables) + star + times
+def _moving_variables(word: str, method: Any) -> str:
+    names, star, repeats = word.partition("*")
+    return "".join(n for n in names if n in method.variables) + star + repeats
 
 
-def _calls(method: Any) -> str:
+def _oracle_calls(method: Any) -> str:
     """Return the oracle calls of one agent in a round, per point of its estimator."""
     points = 2 if method.estimator.needs_previous_point else 1
-    found = {
+    calls_by_kind = {
         "gradient": "f",
         "implicit": "f, g, chain, g_xy",
         "carried": "f, g, g_yy, g_xy",
@@ -97,29 +101,29 @@ def _calls(method: Any) -> str:
     rows = "all rows" if getattr(method.estimator, "full", False) else "a batch"
     kind = type(method.directions).__name__.lower()
     twice = " at two points" if points == 2 else ""
-    return f"{found.get(kind, kind)} on {rows}{twice}"
+    return f"{calls_by_kind.get(kind, kind)} on {rows}{twice}"
 
 
-def _said(make: Callable[..., Any]) -> tuple[str, str]:
+def _reference_and_status(make: Callable[..., Any]) -> tuple[str, str]:
     """Return the reference and the verification status from the docstring of a method's module."""
     module = importlib.import_module(make.__module__).__doc__ or ""
     rule = re.search(r"^Rule: (.+)\.$", module, re.MULTILINE)
     return module.split("\n")[0].partition(":")[0], rule.group(1) if rule else ""
 
 
-def table() -> list[Row]:
+def methods_table() -> list[MethodRow]:
     """Return a row for each method."""
-    return [row(name) for name in names() if name != COMPOSED]
+    return [describe_method(name) for name in names() if name != COMPOSED]
 
 
 def markdown() -> str:
     """Return the table of docs/methods.md, one for each kind of lower level."""
-    shown = [field for field in Row._fields if field != "solves"]
+    shown = [field for field in MethodRow._fields if field != "solves"]
     lines: list[str] = []
     for level in LEVELS:
         heading = {"none": "No lower level"}.get(level, f"A {level} lower level")
         lines += ["", f"### {heading}", ""]
         lines += [f"| {' | '.join(shown)} |", f"| {' | '.join('---' for _ in shown)} |"]
-        for found in (row(name, level) for name in solving(level)):
-            lines.append(f"| {' | '.join(getattr(found, field) for field in shown)} |")
+        for method in (describe_method(name, level) for name in methods_for(level)):
+            lines.append(f"| {' | '.join(getattr(method, field) for field in shown)} |")
     return "\n".join(lines[1:])

@@ -21,29 +21,29 @@ LEVELS = ("personal", "common", "none")
 
 def names() -> list[str]:
     """Return the names of all methods, of this package and of other packages."""
-    own = [m.name for m in pkgutil.iter_modules(algorithms.__path__)]
-    found = {name for name in own if name[0] != "_" and name != "parts"}
-    return sorted(found | {*_brought()})
+    modules = [m.name for m in pkgutil.iter_modules(algorithms.__path__)]
+    package_names = {name for name in modules if name[0] != "_" and name != "parts"}
+    return sorted(package_names | {*_entry_point_methods()})
 
 
 def maker(name: str) -> Callable[..., Any]:
     """Return the function that makes the method `name`; raise ValueError if there is none."""
-    if name in _brought():
-        return _brought()[name].load()
+    if name in _entry_point_methods():
+        return _entry_point_methods()[name].load()
     if name not in names():
         raise ValueError(f"no algorithm {name!r}; {did_you_mean(name, names())}")
     return getattr(importlib.import_module(f"{algorithms.__name__}.{name}"), name)
 
 
 @cache
-def _brought() -> dict[str, EntryPoint]:
+def _entry_point_methods() -> dict[str, EntryPoint]:
     """Return the methods of other packages, cached because it scans all installed packages."""
     return {point.name: point for point in entry_points(group="diamond.algorithms")}
 
 
-def solving(level: str, network: str = NETWORKS[0]) -> list[str]:
+def methods_for(level: str, network: str = NETWORKS[0]) -> list[str]:
     """Return the methods for this kind of lower level that are correct on such a network."""
-    made = {name: maker(name)() for name in names() if name != COMPOSED}
+    methods = {name: maker(name)() for name in names() if name != COMPOSED}
     widest = lambda method: NETWORKS.index(getattr(method, "networks", NETWORKS[0]))
-    found = {name: m for name, m in made.items() if level in m.lower_levels}
-    return [name for name, m in found.items() if NETWORKS.index(network) <= widest(m)]
+    suitable = {name: m for name, m in methods.items() if level in m.lower_levels}
+    return [name for name, m in suitable.items() if NETWORKS.index(network) <= widest(m)]

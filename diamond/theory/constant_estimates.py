@@ -20,9 +20,9 @@ from ..metrics import lower_solution
 from ..network import Network
 from ..problem import Objectives, Problem
 from .constants import Constants, Start
-from .extreme_search import supremum, unit
+from .extreme_search import supremum, unit_or_zero
 from .forms import BOUNDS, Bound
-from .noise import scatter
+from .noise import estimate_sigmas
 
 PROBES = 4  # starting points of each search, per agent
 TURNS = 24  # updates of each vector in a search
@@ -85,24 +85,24 @@ def estimate(
     point = start[0] if x is None else x, start[1] if y is None else y
     objectives, random = problem.objectives(batch), key(seed)
     with jax.default_matmul_precision("highest"):
-        found, sums, spent = _explore(objectives, point, random, radius)
-        values, errors = _worst(found)
+        extremes, sums, spent = _explore_agents(objectives, point, random, radius)
+        values, errors = _worst_over_agents(extremes)
         values["L_g"] = max(values["L_g"], values["L_g_full"])
         chain = neumann(terms, values["L_g"])
-        everywhere = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
-        points = jax.tree.map(everywhere, point) if at is None else at
-        sigmas, pair = scatter(chain, objectives, points, random, PAIRS, batch, sampling)
+        to_agents = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
+        points = jax.tree.map(to_agents, point) if at is None else at
+        sigmas, pair = estimate_sigmas(chain, objectives, points, random, PAIRS, batch, sampling)
     for name, (value, error) in sigmas.items():
         agent = int(jnp.argmax(value))
         values[name], errors[name] = float(value[agent]), float(error[agent])
-    rounds, sent = _talk(network, point[0], len(values))
-    loss, gap, apart, mean = (float(a) for a in sums)
+    rounds, sent = _count_communication(network, point[0], len(values))
+    loss, gap, spread, mean = (float(a) for a in sums)
     return Constants(
         agents=problem.agents,
         lam=network.lam,
         **values,
-        heterogeneity=apart / problem.agents / mean if mean else float(apart and np.inf),
-        start=Start(loss, gap, apart),
+        heterogeneity=spread / problem.agents / mean if mean else float(spread and np.inf),
+        start=Start(loss, gap, spread),
         errors=errors,
         cost=Cost(*(float(one) + PAIRS * float(two) for one, two in zip(spent, pair))),
         rounds=rounds,
@@ -110,7 +110,7 @@ def estimate(
     )
 
 
-def _worst(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, float]]:
+def _worst_over_agents(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the extreme of each of (agents, probes), and the spread over that agent's probes."""
     values, errors = {}, {}
     for name, array in found.items():
@@ -122,44 +122,52 @@ def _worst(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, flo
 
 
 @compile_program(options=MEASURE_OPTIONS, small_options=FAST_COMPILE_OPTIONS)
-def _explore(objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
+def _explore_agents(
+    objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any
+) -> Any:
     """Return each agent's constants, (agents, probes); sums over the agents; the mean cost."""
     agents = jnp.arange(objectives.train.count.shape[0])
     keys = jax.vmap(lambda agent: jax.random.fold_in(key, agent))(agents)
-    one = lambda problem, key: _agent(problem, point, key, radius)
-    found, (loss, gap, h), costs = jax.vmap(one)(objectives, keys)
+    explore = lambda problem, key: _explore_agent(problem, point, key, radius)
+    found, (loss, gap, h), costs = jax.vmap(explore)(objectives, keys)
     mean = jax.tree.map(lambda a: a.mean(0), h)
-    off = pytrees.sub(h, mean)
-    sums = loss.mean(), gap.sum(), pytrees.dot(off, off), pytrees.dot(mean, mean)
+    deviation = pytrees.sub(h, mean)
+    sums = loss.mean(), gap.sum(), pytrees.dot(deviation, deviation), pytrees.dot(mean, mean)
     return found, sums, jax.tree.map(lambda c: jnp.mean(1.0 * c), costs)
 
 
-def _agent(problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any) -> Any:
+def _explore_agent(
+    problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any
+) -> Any:
     x, y = point
     solution = lower_solution.solve(problem, x, y)
     tolerance = lower_solution.tolerance(pytrees.norm(y).dtype)
     exact = ImplicitHypergradient(ConjugateGradient(lower_solution.CG_STEPS, tolerance=tolerance))
-    solved = x, solution.y
-    (h,), reading = exact(problem, [solved], Sample(None, None, None, None, None))
+    solution_point = x, solution.y
+    (h,), hypergradient_cost = exact(
+        problem, [solution_point], Sample(None, None, None, None, None)
+    )
 
-    def probe(at: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
-        key, turn = at
-        centre = pytrees.select(turn % 2 == 0, point, solved)
-        away = pytrees.scale(jnp.where(turn < 2, 0, radius), unit(pytrees.normal(key, centre)))
-        return _probe(problem, centre, pytrees.add(centre, away), key, radius)
+    def probe(probe_input: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
+        key, turn = probe_input
+        centre = pytrees.select(turn % 2 == 0, point, solution_point)
+        offset = pytrees.scale(
+            jnp.where(turn < 2, 0, radius), unit_or_zero(pytrees.normal(key, centre))
+        )
+        return _probe(problem, centre, pytrees.add(centre, offset), key, radius)
 
-    def batched(key: jax.Array) -> jax.Array:
+    def batch_curvature(key: jax.Array) -> jax.Array:
         where = problem.train.choose_batch(key)
-        return lanczos(hessian(problem, solved, where), pytrees.normal(key, y)).largest
+        return lanczos(hessian(problem, solution_point, where), pytrees.normal(key, y)).largest
 
     probes = jax.random.split(key, PROBES), jnp.arange(PROBES)
     found = jax.lax.map(probe, probes)
     batches = jax.random.split(jax.random.fold_in(key, PROBES), BATCHES)
-    found["L_g"] = jax.lax.map(batched, batches)
+    found["L_g"] = jax.lax.map(batch_curvature, batches)
     gap = pytrees.sub(solution.y, y)
-    own = problem.f(*solved, None), pytrees.dot(gap, gap), h
-    spent = pytrees.add(pytrees.add(solution.cost, reading), _searching(problem, y))
-    return found, own, spent
+    contributions = problem.f(*solution_point, None), pytrees.dot(gap, gap), h
+    spent = pytrees.add(pytrees.add(solution.cost, hypergradient_cost), _search_cost(problem, y))
+    return found, contributions, spent
 
 
 def _probe(
@@ -172,32 +180,34 @@ def _probe(
         keys = jax.random.split(jax.random.fold_in(key, n), len(shapes))
         vectors = tuple(pytrees.normal(k, shape) for k, shape in zip(keys, shapes))
         form = partial(bound.form, problem)
-        found[name] = supremum(form, centre, point, vectors, radius, _steps(bound))
-    ends = lanczos(hessian(problem, point, None), pytrees.normal(key, point[1]))
-    return found | {"mu_g": ends.smallest}
+        found[name] = supremum(form, centre, point, vectors, radius, _search_steps(bound))
+    extremes = lanczos(hessian(problem, point, None), pytrees.normal(key, point[1]))
+    return found | {"mu_g": extremes.smallest}
 
 
-def _steps(bound: Bound) -> int:
+def _search_steps(bound: Bound) -> int:
     """Return the number of steps of a search, which alternates between vectors and point."""
     return TURNS * (len(bound.spaces) + 1)
 
 
-def _searching(problem: Objectives, y: Tree) -> Cost:
+def _search_cost(problem: Objectives, y: Tree) -> Cost:
     """Return the cost of an agent's searches: products per step and probe, on all its rows."""
     train, valid = 1.0 * problem.train.count, 1.0 * problem.valid.count
     size = min(LANCZOS_STEPS, sum(leaf.size for leaf in jax.tree.leaves(y)))
-    counted = {"gradients": 0.0, "hvps": PROBES * size * train, "jvps": 0.0}
+    cost_by_field = {"gradients": 0.0, "hvps": PROBES * size * train, "jvps": 0.0}
     for bound in BOUNDS.values():
-        rows = valid if bound.counted == "gradients" else train
-        counted[bound.counted] += PROBES * _steps(bound) * rows
-    counted["hvps"] += BATCHES * size * problem.train.batch
-    return Cost(samples=BATCHES * problem.train.batch, **counted)
+        rows = valid if bound.counted_as == "gradients" else train
+        cost_by_field[bound.counted_as] += PROBES * _search_steps(bound) * rows
+    cost_by_field["hvps"] += BATCHES * size * problem.train.batch
+    return Cost(samples=BATCHES * problem.train.batch, **cost_by_field)
 
 
-def _talk(network: Network, x: Tree, numbers: int) -> tuple[int, int]:
+def _count_communication(network: Network, x: Tree, numbers: int) -> tuple[int, int]:
     """Return rounds and bytes (all edges, both directions) until all agents know all constants."""
     mixing = network.rounds_to_mix(MIXED)
-    number = jnp.zeros(()).dtype.itemsize
-    vector = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
-    each = network.diameter * numbers * number + mixing * (vector + number)
-    return 2 * network.diameter + 2 * mixing, 2 * len(network.edges) * each
+    number_bytes = jnp.zeros(()).dtype.itemsize
+    vector_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
+    bytes_per_link = network.diameter * numbers * number_bytes + mixing * (
+        vector_bytes + number_bytes
+    )
+    return 2 * network.diameter + 2 * mixing, 2 * len(network.edges) * bytes_per_link

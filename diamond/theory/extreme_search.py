@@ -12,7 +12,7 @@ from ..core.pytrees import Tree
 Form = Callable[..., jax.Array]  # (point, v_1, .., v_n) -> number, linear in every v_j
 
 
-def unit(a: Tree) -> Tree:
+def unit_or_zero(a: Tree) -> Tree:
     """Return a / ||a||, or 0 for 0."""
     size = pytrees.norm(a)
     return pytrees.scale(jnp.where(size > 0, 1 / jnp.where(size > 0, size, 1), 0), a)
@@ -33,13 +33,15 @@ def supremum(
     def step(k: Any, carry: Any) -> Any:
         p, vs, best = carry
         value, (uphill, *gradients) = jax.value_and_grad(form, range(n + 1))(p, *vs)
-        vs = tuple(pytrees.select(k % (n + 1) == j, unit(gradients[j]), vs[j]) for j in range(n))
+        vs = tuple(
+            pytrees.select(k % (n + 1) == j, unit_or_zero(gradients[j]), vs[j]) for j in range(n)
+        )
         length = jnp.where(k % (n + 1) == n, radius / 4 * (1 - k / steps) * jnp.sign(value), 0)
-        off = pytrees.sub(pytrees.axpy(length, unit(uphill), p), centre)
+        off = pytrees.sub(pytrees.axpy(length, unit_or_zero(uphill), p), centre)
         size = pytrees.norm(off)
         inside = jnp.minimum(1, radius / jnp.where(size > 0, size, 1))
         return pytrees.axpy(inside, off, centre), vs, jnp.maximum(best, jnp.abs(value))
 
-    vs = tuple(unit(v) for v in vectors)
+    vs = tuple(unit_or_zero(v) for v in vectors)
     start = point, vs, jnp.zeros_like(pytrees.norm(point))
     return jax.lax.fori_loop(0, steps, step, start)[2]

@@ -19,15 +19,15 @@ class Bound(NamedTuple):
 
     form: Form  # (one agent's objectives, point, vectors) -> number
     spaces: str  # spaces of its vectors: "x", "y", or "d" for both
-    counted: str  # field of `Cost` that counts its products
+    counted_as: str  # field of `Cost` that counts its products
 
 
-def slope(space: int) -> Form:
+def gradient_form(space: int) -> Form:
     """Return the form <f_x, w>, or <f_y, w> for space 1."""
     return lambda problem, p, w: pytrees.dot(jax.grad(problem.f, space)(*p, None), w)
 
 
-def curve(space: int) -> Form:
+def hessian_form(space: int) -> Form:
     """Return the form w' g_xy z, or w' g_yy z for space 1."""
 
     def form(problem: Objectives, p: tuple[Tree, Tree], w: Tree, z: Tree) -> jax.Array:
@@ -38,17 +38,17 @@ def curve(space: int) -> Form:
     return form
 
 
-def change(form: Form) -> Form:
+def derivative_form(form: Form) -> Form:
     """Return the derivative of `form` along a direction d of the point."""
     return lambda problem, p, d, *vectors: jax.jvp(lambda *p: form(problem, p, *vectors), p, d)[1]
 
 
 BOUNDS = {
-    "C_fy": Bound(slope(1), "y", "gradients"),  # ||f_y||, Assumption 1.2
-    "L_fx": Bound(change(slope(0)), "dx", "gradients"),  # of f_x, Assumption 1.1
-    "L_fy": Bound(change(slope(1)), "dy", "gradients"),  # of f_y, Assumption 1.1
-    "C_gxy": Bound(curve(0), "xy", "jvps"),  # ||g_xy||, Assumption 2.5
-    "L_g_full": Bound(curve(1), "yy", "hvps"),  # ||g_yy||, Assumption 2.2
-    "L_gxy": Bound(change(curve(0)), "dxy", "jvps"),  # of g_xy, Assumption 2.4
-    "L_gyy": Bound(change(curve(1)), "dyy", "hvps"),  # of g_yy, Assumption 2.4
+    "C_fy": Bound(gradient_form(1), "y", "gradients"),  # ||f_y||, Assumption 1.2
+    "L_fx": Bound(derivative_form(gradient_form(0)), "dx", "gradients"),  # of f_x, Assumption 1.1
+    "L_fy": Bound(derivative_form(gradient_form(1)), "dy", "gradients"),  # of f_y, Assumption 1.1
+    "C_gxy": Bound(hessian_form(0), "xy", "jvps"),  # ||g_xy||, Assumption 2.5
+    "L_g_full": Bound(hessian_form(1), "yy", "hvps"),  # ||g_yy||, Assumption 2.2
+    "L_gxy": Bound(derivative_form(hessian_form(0)), "dxy", "jvps"),  # of g_xy, Assumption 2.4
+    "L_gyy": Bound(derivative_form(hessian_form(1)), "dyy", "hvps"),  # of g_yy, Assumption 2.4
 }

@@ -13,13 +13,13 @@ from ..hardware.compiler import FAST_COMPILE_OPTIONS, MEASURE_OPTIONS, compile_p
 from ..hypergradient.implicit import ImplicitHypergradient
 from ..problem import Objectives
 
-SPLIT = 1 << 20  # round offset of the second sample of a pair
+SECOND_SAMPLE = 1 << 20  # round offset of the second sample of a pair
 
 
 @compile_program(
     "pairs", "batch", "sampling", options=MEASURE_OPTIONS, small_options=FAST_COMPILE_OPTIONS
 )
-def scatter(
+def estimate_sigmas(
     chain: ImplicitHypergradient,
     objectives: Objectives,
     points: tuple[Tree, Tree],
@@ -42,7 +42,7 @@ def scatter(
         drawn = partial(draw, hessian_batches=chain.hessian_batches, batch=batch, sampling=sampling)
         sample = jax.vmap(drawn, (None, None, 0, 0), AGENT_AXES)(key, t, agents, rows)
 
-        def one(
+        def agent_gradients(
             problem: Objectives, sample: Tree, point: tuple[Tree, Tree]
         ) -> tuple[dict[str, Tree], Cost]:
             (h,), cost = chain(problem, [point], sample)
@@ -50,16 +50,16 @@ def scatter(
             df = jax.grad(problem.f, (0, 1))(*point, sample.upper)
             return {"sigma_f": h, "sigma_g": g_y, "sigma_df": df}, cost
 
-        return jax.vmap(one, (0, AGENT_AXES, 0))(objectives, sample, points)
+        return jax.vmap(agent_gradients, (0, AGENT_AXES, 0))(objectives, sample, points)
 
-    def halves(t: jax.Array) -> tuple[dict[str, jax.Array], Cost]:
-        (one, spent), (two, more) = gradients(t), gradients(t + SPLIT)
-        apart = pytrees.sub(one, two)
-        half = {k: jax.vmap(lambda a: pytrees.dot(a, a))(a) / 2 for k, a in apart.items()}
+    def half_squared_differences(t: jax.Array) -> tuple[dict[str, jax.Array], Cost]:
+        (first, spent), (second, more) = gradients(t), gradients(t + SECOND_SAMPLE)
+        difference = pytrees.sub(first, second)
+        half = {k: jax.vmap(lambda a: pytrees.dot(a, a))(a) / 2 for k, a in difference.items()}
         return half, jax.tree.map(lambda a, b: jnp.mean(1.0 * (a + b)), spent, more)
 
-    found, spent = jax.lax.map(halves, jnp.arange(pairs))
-    moments = {k: (a.mean(0), a.std(0, ddof=1) / jnp.sqrt(pairs)) for k, a in found.items()}
+    squares, spent = jax.lax.map(half_squared_differences, jnp.arange(pairs))
+    moments = {k: (a.mean(0), a.std(0, ddof=1) / jnp.sqrt(pairs)) for k, a in squares.items()}
     tiny = jnp.finfo(jax.tree.leaves(points)[0].dtype).tiny
     sigmas = {
         k: (jnp.sqrt(mean), error / (2 * jnp.sqrt(jnp.maximum(mean, tiny))))

@@ -85,14 +85,14 @@ def slope(runs: Runs, first: int, since: float = 0.0) -> Slope:
     fits = []
     for history in histories(runs):
         rounds, metric = np.array(history["round"]), np.array(history["metric"])
-        kept = rounds[1:] >= first
-        if kept.sum() < 2:
+        in_fit = rounds[1:] >= first
+        if in_fit.sum() < 2:
             raise ValueError(
-                f"{kept.sum()} evaluations from round {first} on: a slope needs two; evaluate more "
+                f"{in_fit.sum()} evaluations from round {first} on: a slope needs two; evaluate "
                 f"often, or start earlier"
             )
-        average = averages(rounds, metric, since)[kept]
-        fits.append(np.polyfit(np.log(rounds[1:][kept]), np.log(average), 1)[0])
+        average = averages(rounds, metric, since)[in_fit]
+        fits.append(np.polyfit(np.log(rounds[1:][in_fit]), np.log(average), 1)[0])
     mean, half = float(np.mean(fits)), float("nan")
     if len(fits) > 1:
         half = float(stats.t.ppf(0.975, len(fits) - 1) * np.std(fits, ddof=1) / np.sqrt(len(fits)))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...auto.first_step import newton_length, sound_reference, trusted_length
+from ...auto.first_step import newton_length, nonzero_reference, trusted_length
 from ...auto.local_solver import run_if
 from ...auto.sketch import sketch
 from ...auto.step_rule import (
@@ -90,36 +90,38 @@ class LearnedStep(NamedTuple):
             rows, value = problem.valid.size(sample.upper), gradient(x)
             reference = most = pytrees.norm(value)
             delay, unsettled = jnp.ones_like(reference), jnp.zeros_like(reference)
-            again = jnp.ones_like(ramping)
+            extra_gradients = jnp.ones_like(ramping)
         else:
             gradient = lambda x: jax.grad(problem.g, 1)(x, y, sample.lower)
             rows, work = problem.train.size(sample.lower), curvature.work
-            value, again = lower_gradient, jnp.zeros_like(ramping)
+            value, extra_gradients = lower_gradient, jnp.zeros_like(ramping)
             if value is None:
-                needed, again = pytrees.mapped_with(ramping, scalars.alpha), ramping
+                needed, extra_gradients = pytrees.mapped_with(ramping, scalars.alpha), ramping
                 value = run_if(needed, lambda: gradient(x), pytrees.zeros(y))
             residual = pytrees.norm(value)
-            larger = jnp.maximum(work.reference, residual)
-            reference = jnp.where(t == 0, larger, work.reference)
-            reference = sound_reference(reference, curvature.largest, y)
+            larger_norm = jnp.maximum(work.reference, residual)
+            reference = jnp.where(t == 0, larger_norm, work.reference)
+            reference = nonzero_reference(reference, curvature.largest, y)
             work = work._replace(reference=reference, residual=residual)
             curvature = cast_like(curvature._replace(work=work), curvature)
             most, delay = TRUST * reference, self.delay(curvature)
             unsettled = (residual > UNSETTLED * reference).astype(reference.dtype)
-        about = x, known.start, direction, value, most, reference, scalars, first
-        length, probes = trusted_length(gradient, *about)
+        inputs_of_length = x, known.start, direction, value, most, reference, scalars, first
+        length, probes = trusted_length(gradient, *inputs_of_length)
         spent = Cost()
         if self.works_locally and curvature is not None:
-            newton, bend, spent = newton_length(problem, x, y, direction, first, sample)
+            newton, response_curvature, spent = newton_length(
+                problem, x, y, direction, first, sample
+            )
             length = jnp.where(first, jnp.minimum(length, newton), length)
-            slow = rounds_to_relax(self.lower_step, curvature.largest, bend)
-            slow = jnp.where(first, slow, curvature.response_lag)
-            curvature = cast_like(curvature._replace(response_lag=slow), curvature)
+            response_lag = rounds_to_relax(self.lower_step, curvature.largest, response_curvature)
+            response_lag = jnp.where(first, response_lag, curvature.response_lag)
+            curvature = cast_like(curvature._replace(response_lag=response_lag), curvature)
         inputs, memory = self._inputs(x, known, direction, tracker, length, t)
         step = propose_step(scalars, inputs)
         alpha = jnp.where(t < self.first_move, 0.0, step.alpha)
         step = step._replace(alpha=alpha, unsettled=unsettled, delay=delay)
-        cost = pytrees.add(spent, Cost(0, rows * (probes + again), 0, rows * first))
+        cost = pytrees.add(spent, Cost(0, rows * (probes + extra_gradients), 0, rows * first))
         return curvature, cast_like(memory._replace(scalars=step), known), cost
 
     def delay(self, curvature: Curvature) -> jax.Array:
@@ -134,21 +136,23 @@ class LearnedStep(NamedTuple):
         x: Tree,
         known: StepMemory,
         direction: Tree,
-        own_tracker: Tree | None,
+        method_tracker: Tree | None,
         length: jax.Array,
         t: Number,
     ) -> tuple[StepInputs, StepMemory]:
         """Return the inputs of the step rule, as sketches, and the new memory."""
         first, weight = jnp.asarray(t <= self.first_move), self.statistics_weight
         position = sketch(x)
-        own = jnp.append(sketch(direction), pytrees.dot(direction, direction))
-        change = own - known.direction
+        own_direction = jnp.append(sketch(direction), pytrees.dot(direction, direction))
+        change = own_direction - known.direction
         tracked = known.tracked + change
-        newest = tracked[:-1] if own_tracker is None else sketch(own_tracker) + change[:-1]
-        squared = jnp.maximum(tracked[-1], own[-1])  # of the network, at least the agent's own
-        magnitude = jnp.sqrt(squared) if own_tracker is None else None
-        smooth = known.tracker + weight * (newest - known.tracker)
-        tracker = jnp.where(first, newest, smooth)
+        newest = tracked[:-1] if method_tracker is None else sketch(method_tracker) + change[:-1]
+        squared = jnp.maximum(
+            tracked[-1], own_direction[-1]
+        )  # of the network, at least the agent's own
+        magnitude = jnp.sqrt(squared) if method_tracker is None else None
+        smoothed = known.tracker + weight * (newest - known.tracker)
+        tracker = jnp.where(first, newest, smoothed)
         inputs = StepInputs(
             position,
             known.start,
@@ -164,4 +168,6 @@ class LearnedStep(NamedTuple):
             boldness=self.boldness,
         )
         average = known.average + RECENT * (position - known.average)
-        return inputs, StepMemory(known.scalars, known.start, average, own, tracked, tracker)
+        return inputs, StepMemory(
+            known.scalars, known.start, average, own_direction, tracked, tracker
+        )

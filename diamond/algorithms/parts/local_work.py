@@ -46,7 +46,7 @@ class WorkMemory(NamedTuple):
         return self.wait == self.rest
 
 
-class Worked(NamedTuple):
+class LocalWorkResult(NamedTuple):
     """y and z after local work, and its cost."""
 
     y: Tree
@@ -62,7 +62,7 @@ def work_locally(
     lag: jax.Array,
     t: Number,
     sample: Sample,
-) -> Worked:
+) -> LocalWorkResult:
     """Solve for y and z at `point` = (x, y, z) if they lag, and in round 0."""
     x, y, z = point
 
@@ -71,28 +71,28 @@ def work_locally(
         g_y = lambda x: jax.grad(problem.g, 1)(x, y, sample.cross)
         return pytrees.sub(f_x, jax.vjp(g_y, x)[1](z)[0])
 
-    def work(batches: int, at_start: bool) -> Worked:
-        found = solve_locally(problem, x, y, z, sample, batches, at_start)
+    def work(batches: int, at_start: bool) -> LocalWorkResult:
+        solution = solve_locally(problem, x, y, z, sample, batches, at_start)
         if at_start:
-            kept = memory._replace(reference=found.reference)
-            return Worked(found.y, found.z, kept, found.cost)
-        before, after = hypergradient(y, z), hypergradient(found.y, found.z)
+            new_memory = memory._replace(reference=solution.reference)
+            return LocalWorkResult(solution.y, solution.z, new_memory, solution.cost)
+        before, after = hypergradient(y, z), hypergradient(solution.y, solution.z)
         larger = jnp.maximum(pytrees.dot(before, before), pytrees.dot(after, after))
         similarity = pytrees.dot(before, after) / (larger + TINY)
         longer = jnp.minimum(2 * memory.rest + 1, LONGEST_REST)
         rest = jnp.where(similarity < USEFUL, 0.0, memory.rest)
         rest = jnp.where(similarity > USELESS, longer, rest)
         upper, batch = problem.valid.size(sample.upper), problem.train.size(sample.cross)
-        rounds = (found.cost.gradients + found.cost.hvps) // (BUDGET * (upper + 3 * batch))
+        rounds = (solution.cost.gradients + solution.cost.hvps) // (BUDGET * (upper + 3 * batch))
         rest = jnp.maximum(rest, rounds.astype(rest.dtype))
-        kept = memory._replace(rest=rest, wait=rest)
-        spent = pytrees.add(found.cost, Cost(0, upper, 0, batch))
-        return Worked(found.y, found.z, kept, spent)
+        new_memory = memory._replace(rest=rest, wait=rest)
+        spent = pytrees.add(solution.cost, Cost(0, upper, 0, batch))
+        return LocalWorkResult(solution.y, solution.z, new_memory, spent)
 
     zero = 0 * memory.rest.astype(jnp.int32)
-    nothing = Worked(y, z, memory._replace(wait=memory.wait - 1), Cost(*[zero] * 4))
+    unchanged = LocalWorkResult(y, z, memory._replace(wait=memory.wait - 1), Cost(*[zero] * 4))
     lagging = (lag > LAGGING) & (memory.wait <= 0)
     needed = lagging | (memory.residual > EXPLODED * memory.reference)
     started = pytrees.mapped_with(jnp.asarray(t == 0), memory.rest)
-    first = run_if(started, lambda: work(BATCHES_AT_START, True), nothing)
+    first = run_if(started, lambda: work(BATCHES_AT_START, True), unchanged)
     return run_if(needed & ~started, lambda: work(BATCHES, False), first)

@@ -44,9 +44,9 @@ class Curvature(NamedTuple):
 
 def initial_curvature(y: Tree, zero: jax.Array, carries_z: bool) -> Curvature:
     """Return the curvature before the first round; `zero` has the type of the numbers."""
-    wave = lambda a: jnp.cos(1.7 * jnp.arange(a.size, dtype=a.dtype) + 0.3).reshape(a.shape)
+    start_vector = lambda a: jnp.cos(1.7 * jnp.arange(a.size, dtype=a.dtype) + 0.3).reshape(a.shape)
     z = pytrees.zeros(y) if carries_z else None
-    vector = unit_vector(jax.tree.map(wave, y))
+    vector = unit_vector(jax.tree.map(start_vector, y))
     return Curvature(vector, zero, zero + 1, zero, z, WorkMemory(*[zero] * 4))
 
 
@@ -76,8 +76,8 @@ class CurvatureRule(NamedTuple):
     ) -> tuple[Curvature, Cost]:
         """Make a step of power iteration and a product along z; more of both in round 0."""
         x, y = point
-        carries = self.carries_z
-        z = known.z if carries else z
+        carries_z = self.carries_z
+        z = known.z if carries_z else z
         if z is None:
             z = pytrees.zeros(y)
         gradient = lambda y: jax.grad(problem.g, 1)(x, y, sample.lower)
@@ -85,33 +85,36 @@ class CurvatureRule(NamedTuple):
         first = jnp.asarray(t == 0)
         rows, upper = problem.train.size(sample.lower), problem.valid.size(sample.upper)
         along, size = unit_vector(z), pytrees.norm(z)
-        times = jnp.where(first, POWER_STEPS_AT_START, 1 if self.moves_x else 0)
-        both = first | carries  # alternate, if the method has its own product along z
-        powers, products = jnp.where(both | (t % 2 == 0), times, 0), both | (t % 2 == 1)
+        steps = jnp.where(first, POWER_STEPS_AT_START, 1 if self.moves_x else 0)
+        makes_both = first | carries_z  # alternate, if the method has its own product along z
+        power_steps, uses_product = (
+            jnp.where(makes_both | (t % 2 == 0), steps, 0),
+            makes_both | (t % 2 == 1),
+        )
         if not self.needs_z:
-            powers, products = times, jnp.zeros_like(first)
+            power_steps, uses_product = steps, jnp.zeros_like(first)
         vector = unit_vector(pytrees.axpy(MIXED, along, known.power_vector))
-        vector = jax.lax.fori_loop(0, powers, lambda _, q: product(unit_vector(q)), vector)
-        vector = pytrees.select(powers > 0, vector, known.power_vector)
-        needed = pytrees.mapped_with(products & (times > 0), size)
-        curved = run_if(needed, lambda: product(along), pytrees.zeros(z))
-        steepest = jnp.where(powers > 0, pytrees.norm(vector), 0.0)
-        seen = jnp.maximum(steepest, pytrees.norm(curved))
-        largest = jnp.maximum(FORGETTING * known.largest, seen)
-        lag = rounds_to_relax(self.step, largest, jnp.abs(pytrees.dot(along, curved)))
-        old = 0.9 if carries else 0.8
-        lag = jnp.where(first, lag, old * known.lag + (1 - old) * lag)
-        lag = jnp.where(products, jnp.where(size > 0, lag, 1.0), known.lag)
-        cost = Cost(0, 0, rows * (powers + products * (times > 0)))
+        vector = jax.lax.fori_loop(0, power_steps, lambda _, q: product(unit_vector(q)), vector)
+        vector = pytrees.select(power_steps > 0, vector, known.power_vector)
+        needed = pytrees.mapped_with(uses_product & (steps > 0), size)
+        product_along_z = run_if(needed, lambda: product(along), pytrees.zeros(z))
+        steepest = jnp.where(power_steps > 0, pytrees.norm(vector), 0.0)
+        measured = jnp.maximum(steepest, pytrees.norm(product_along_z))
+        largest = jnp.maximum(FORGETTING * known.largest, measured)
+        lag = rounds_to_relax(self.step, largest, jnp.abs(pytrees.dot(along, product_along_z)))
+        old_weight = 0.9 if carries_z else 0.8
+        lag = jnp.where(first, lag, old_weight * known.lag + (1 - old_weight) * lag)
+        lag = jnp.where(uses_product, jnp.where(size > 0, lag, 1.0), known.lag)
+        cost = Cost(0, 0, rows * (power_steps + uses_product * (steps > 0)))
         new_z = None
-        if carries:
+        if carries_z:
             f_y = jax.grad(problem.f, 1)(x, y, sample.upper)
-            residual = pytrees.sub(pytrees.scale(size, curved), f_y)
+            residual = pytrees.sub(pytrees.scale(size, product_along_z), f_y)
             new_z = pytrees.axpy(-1 / (MARGIN * largest + TINY), residual, z)
-            cost = cost._replace(gradients=upper * (times > 0))
+            cost = cost._replace(gradients=upper * (steps > 0))
         rest = known.response_lag, new_z, known.work
-        found = Curvature(unit_vector(vector), largest, lag, *rest)
-        return cast_like(pytrees.select(times > 0, found, known), known), cost
+        updated = Curvature(unit_vector(vector), largest, lag, *rest)
+        return cast_like(pytrees.select(steps > 0, updated, known), known), cost
 
 
 def rounds_to_relax(step: tuple[Any, Any], largest: jax.Array, along: jax.Array) -> jax.Array:
