@@ -92,15 +92,15 @@ def run(
         FloatingPointError: this agent diverged and may not roll back.
         Stopped: another agent diverged and may not roll back.
     """
-    from ..peers.metrics_endpoint import served
+    from ..peers.metrics_endpoint import serve_metrics
     from ..peers.resource_estimate import estimate_resources
-    from ..peers.roster import load
+    from ..peers.roster import load_bundle
     from ..peers.rpc import RpcClient
     from ..peers.server import Server
-    from ..peers.wire_format import limit
+    from ..peers.wire_format import max_frame_bytes
 
     _check(rounds, seed, every)
-    site = load(bundle)
+    site = load_bundle(bundle)
     agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
     agent.measure = measure or agent.measure
     if tuple(agent.neighbours) != site.me.neighbours:
@@ -120,7 +120,7 @@ def run(
         origin = RunOrigin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
 
     async def work(writer: Writer) -> AgentProgress:
-        async with RpcClient(site, limit(agent.largest), limits) as client:
+        async with RpcClient(site, max_frame_bytes(agent.largest_layout), limits) as client:
             names = {member.number: member.name for member in site.roster.members}
             fixed = agent, rounds, client, folder, every, limits
             node = Node(*fixed, missing=missing, names=names)
@@ -129,9 +129,9 @@ def run(
             if listener:
                 listener.begin(node)
                 node.on_ready = listener.ready
-            server = Server(site, node.answer, listen, node.service.audit)
-            async with server, served(node, metrics):
-                with folder_writer.closed():
+            server = Server(site, node.answer_request, listen, node.service.audit)
+            async with server, serve_metrics(node, metrics):
+                with folder_writer.record_outcome():
                     return await node.run()
 
     with Writer(folder) as writer:
@@ -143,7 +143,7 @@ def _noted(
     folder_writer: SiteRunFolder, listener: ProgressListener | None, progress: AgentProgress
 ) -> None:
     before = len(folder_writer.entries)
-    folder_writer.note(progress)
+    folder_writer.record_evaluation(progress)
     if listener and len(folder_writer.entries) > before:
         listener.progress(folder_writer.entries)
 
@@ -169,7 +169,13 @@ def rehearse(
         for number, problem in enumerate(problems):
             agent = Agent(problem, network, algorithm, number, seed, sampling, clip)
             site_names = dict(enumerate(names))
-            node = Node(agent, rounds, wire.end(number), work=run_inline, names=site_names)
+            node = Node(
+                agent,
+                rounds,
+                wire.transport(number),
+                run_blocking=run_inline,
+                names=site_names,
+            )
             wire.nodes[number] = node
         try:
             return list(await asyncio.gather(*(node.run() for node in wire.nodes.values())))

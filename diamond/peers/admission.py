@@ -9,48 +9,48 @@ address can take their places.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-ALL, EACH = 64, 16  # maximum of all addresses, and of one
-SECONDS = 10.0  # for authentication
+MAX_TOTAL, MAX_PER_ADDRESS = 64, 16
+AUTHENTICATION_SECONDS = 10.0
 
 
-def affordable() -> int:
+def max_connections() -> int:
     """Return the maximum for all addresses, lower if the process may open few files."""
     try:
         import resource
     except ImportError:  # not available on this system
-        return ALL
+        return MAX_TOTAL
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(4, min(ALL, allowed // 8))
+    return max(4, min(MAX_TOTAL, allowed // 8))
 
 
 @dataclass
-class Gate:
+class AdmissionQueue:
     """Unauthenticated connections in order of arrival."""
 
-    all: int = field(default_factory=affordable)
-    each: int = EACH
-    waiting: dict[int, tuple[str, Callable[[], None]]] = field(default_factory=dict)
-    came: int = 0
+    max_total: int = field(default_factory=max_connections)
+    max_per_address: int = MAX_PER_ADDRESS
+    pending: dict[int, tuple[str, Callable[[], None]]] = field(default_factory=dict)
+    last_number: int = 0
     reserved: set[str] = field(default_factory=set)  # addresses of neighbours
 
-    def enter(self, address: str, close: Callable[[], None]) -> int:
-        """Add a connection of that address, which `close` closes; return its number for `leave`."""
+    def add(self, address: str, close: Callable[[], None]) -> int:
+        """Add a connection, which `close` closes; return its number for `remove`."""
         by_address: dict[str, list[int]] = {}
-        for number, (where, _) in self.waiting.items():
-            by_address.setdefault(where, []).append(number)
-        strangers = [each for where, each in by_address.items() if where not in self.reserved]
-        if len(same := by_address.get(address, [])) >= self.each:
-            self._out(same[0])
-        elif address not in self.reserved and sum(map(len, strangers)) >= self.all:
-            self._out(max(strangers, key=len)[0])
-        self.came += 1
-        self.waiting[self.came] = address, close
-        return self.came
+        for number, (other_address, _) in self.pending.items():
+            by_address.setdefault(other_address, []).append(number)
+        strangers = [ns for other, ns in by_address.items() if other not in self.reserved]
+        if len(same_address := by_address.get(address, [])) >= self.max_per_address:
+            self._evict(same_address[0])
+        elif address not in self.reserved and sum(map(len, strangers)) >= self.max_total:
+            self._evict(max(strangers, key=len)[0])
+        self.last_number += 1
+        self.pending[self.last_number] = address, close
+        return self.last_number
 
-    def leave(self, number: int) -> None:
+    def remove(self, number: int) -> None:
         """Remove a connection that has authenticated or closed."""
-        self.waiting.pop(number, None)
+        self.pending.pop(number, None)
 
-    def _out(self, number: int) -> None:
-        _, close = self.waiting.pop(number)
+    def _evict(self, number: int) -> None:
+        _, close = self.pending.pop(number)
         close()

@@ -9,13 +9,13 @@ class Refused(PermissionError):
     """Error: a neighbour refused; retrying is useless."""
 
 
-class Differs(Refused):
+class RunMismatch(Refused):
     """Error: a neighbour runs something else, until one of the two is restarted."""
 
 
-class Outdated(Refused):
+class OutdatedRoster(Refused):
     """Error: a site has an older roster than the caller, and will have the newer one soon."""
 
 
-class Stopped(Refused):
+class RunFailed(Refused):
     """Error: the run of a neighbour has failed for good, and so the whole run."""

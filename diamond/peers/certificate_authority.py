@@ -26,20 +26,20 @@ from .roster import (
     KEY,
     ROSTER,
     SIGNATURE,
-    SIGNED,
+    SIGNATURE_ALGORITHM,
     Member,
     Roster,
+    certificate_name,
     fingerprint,
-    host,
-    signed,
+    load_roster,
 )
 
-AUTHORITY = "ca.key"
-YEARS, DAYS = 10, 365  # validity of the authority's certificate and of a site's
-SKEW = datetime.timedelta(minutes=5)  # tolerated difference between clocks
+AUTHORITY_KEY = "ca.key"
+AUTHORITY_YEARS, SITE_DAYS = 10, 365  # validity of the authority's certificate and of a site's
+CLOCK_SKEW = datetime.timedelta(minutes=5)  # tolerated difference between clocks
 
 
-def found_federation(
+def create_federation(
     folder: Path,
     name: str,
     sites: Mapping[str, str],
@@ -56,55 +56,58 @@ def found_federation(
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
     authority = ec.generate_private_key(ec.SECP256R1())
-    ca = _certificate(name, authority, authority, name, DAYS * YEARS)
+    ca = _certificate(name, authority, authority, name, SITE_DAYS * AUTHORITY_YEARS)
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in sites]
     members = tuple(
         Member(i, site, address, fingerprint(key.public_key()), _neighbours(network, i))
         for i, ((site, address), key) in enumerate(zip(sites.items(), keys))
     )
     folder.mkdir(parents=True, exist_ok=True)
-    _private(folder / AUTHORITY, authority)
+    _write_private_key(folder / AUTHORITY_KEY, authority)
     (folder / CA).write_bytes(ca.public_bytes(Encoding.PEM))
-    return enrol(folder, Roster(name, members, dict(terms or {})), dict(zip(sites, keys)))
+    return write_bundles(folder, Roster(name, members, dict(terms or {})), dict(zip(sites, keys)))
 
 
-def enrol(
-    folder: Path, roster: Roster, keys: Mapping[str, ec.EllipticCurvePrivateKey], days: int = DAYS
+def write_bundles(
+    folder: Path,
+    roster: Roster,
+    keys: Mapping[str, ec.EllipticCurvePrivateKey],
+    days: int = SITE_DAYS,
 ) -> dict[str, Path]:
     """Write a bundle for each member whose key is given; all get this roster."""
-    authority = load_pem_private_key((folder / AUTHORITY).read_bytes(), None)
+    authority = load_pem_private_key((folder / AUTHORITY_KEY).read_bytes(), None)
     assert isinstance(authority, ec.EllipticCurvePrivateKey)
     content = roster.encode()
-    signature = authority.sign(content, SIGNED)
+    signature = authority.sign(content, SIGNATURE_ALGORITHM)
     bundles = {}
-    for place in (folder, *(folder / member.name for member in roster.members)):
-        place.mkdir(exist_ok=True)
-        (place / CA).write_bytes((folder / CA).read_bytes())
-        (place / ROSTER).write_bytes(content)
-        (place / SIGNATURE).write_bytes(signature)
+    for bundle in (folder, *(folder / member.name for member in roster.members)):
+        bundle.mkdir(exist_ok=True)
+        (bundle / CA).write_bytes((folder / CA).read_bytes())
+        (bundle / ROSTER).write_bytes(content)
+        (bundle / SIGNATURE).write_bytes(signature)
     for member in roster.members:
         if member.name in keys:
-            place, key = folder / member.name, keys[member.name]
+            bundle, key = folder / member.name, keys[member.name]
             certificate = _certificate(
-                host(member.fingerprint), key, authority, roster.federation, days
+                certificate_name(member.fingerprint), key, authority, roster.federation, days
             )
-            _private(place / KEY, key)
-            (place / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
-            bundles[member.name] = place
+            _write_private_key(bundle / KEY, key)
+            (bundle / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
+            bundles[member.name] = bundle
     return bundles
 
 
-def renew(folder: Path, site: str | None = None, days: int = DAYS) -> dict[str, Path]:
+def renew_keys(folder: Path, site: str | None = None, days: int = SITE_DAYS) -> dict[str, Path]:
     """Issue new keys and certificates for all sites of the federation in `folder`, or for one.
 
     The authority and the terms stay. The roster that lists the new keys has the next version; sites
     that have it refuse the old keys.
     """
-    if not (folder / AUTHORITY).exists():
+    if not (folder / AUTHORITY_KEY).exists():
         raise FileNotFoundError(
-            f"{folder} has no {AUTHORITY}: keys are renewed in the folder that `net init` made"
+            f"{folder} has no {AUTHORITY_KEY}: keys are renewed in the folder that `net init` made"
         )
-    old = signed(folder)
+    old = load_roster(folder)
     names = [member.name for member in old.members]
     if site is not None and site not in names:
         raise FileNotFoundError(
@@ -118,7 +121,7 @@ def renew(folder: Path, site: str | None = None, days: int = DAYS) -> dict[str, 
         else member
         for member in old.members
     )
-    return enrol(folder, replace(old, members=members, version=old.version + 1), keys, days)
+    return write_bundles(folder, replace(old, members=members, version=old.version + 1), keys, days)
 
 
 def _neighbours(network: Network, i: int) -> tuple[int, ...]:
@@ -133,31 +136,33 @@ def _certificate(
     issuer: str,
     days: int,
 ) -> x509.Certificate:
-    own = key is authority
+    is_authority = key is authority
     now = datetime.datetime.now(datetime.UTC)
-    called = lambda text: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+    x509_name = lambda text: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
     uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    made = (
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(called(name))
-        .issuer_name(called(issuer))
+        .subject_name(x509_name(name))
+        .issuer_name(x509_name(issuer))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - max(SKEW, datetime.timedelta(days=1 - days)))
+        .not_valid_before(now - max(CLOCK_SKEW, datetime.timedelta(days=1 - days)))
         .not_valid_after(now + datetime.timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=own, path_length=0 if own else None), True)
+        .add_extension(
+            x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), True
+        )
     )
-    if not own:
-        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), False)
-        made = made.add_extension(x509.ExtendedKeyUsage(uses), False)
-    return made.sign(authority, hashes.SHA256())
+    if not is_authority:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(uses), False)
+    return builder.sign(authority, hashes.SHA256())
 
 
-def _private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+def _write_private_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     """Write a key that only its owner can read, from the first byte on."""
     content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    fresh = path.with_name(path.name + ".tmp")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
         stream.write(content)
-    os.replace(fresh, path)
+    os.replace(temporary, path)

@@ -31,7 +31,7 @@ class ChannelCodec:
 
     def encoded_shapes(self, message: Any) -> Any:
         """Return the shapes of the encoded message."""
-        return message if self.compressor is None else self.compressor.encoded_shapes(message)
+        return message if self.compressor is None else self.compressor.wire(message)
 
     def initial_states(self, message: Any, agents: int) -> ChannelStates:
         """Return the initial state of each of `agents` agents."""
@@ -42,33 +42,41 @@ class ChannelCodec:
         )
 
     def encode(self, state: Any, message: Any, exchange_id: ExchangeId, number: int) -> Any:
-        """Encode the message of agent `number`, with its state `kept`."""
+        """Encode the message of agent `number`, with its channel state."""
         if self.compressor is None:
             return message
         return _encode(self.compressor, state[0], message, _key(exchange_id, number))
 
-    def decode(self, state: Any, encoded_shapes: Any, like: Any, exchange_id: ExchangeId, number: int) -> Any:
+    def decode(
+        self, state: Any, encoded: Any, like: Any, exchange_id: ExchangeId, number: int
+    ) -> Any:
         """Decode the message of agent `number`; `like` is a message, for its shapes."""
         if self.compressor is None:
-            return encoded_shapes
-        return _decode(self.compressor, state[0], encoded_shapes, like, _key(exchange_id, number))
+            return encoded
+        return _decode(self.compressor, state[0], encoded, like, _key(exchange_id, number))
 
     def receive(
-        self, state: ChannelStates, own: Any, own_index: int, wires: Sequence[Any], exchange_id: ExchangeId, sources: list[int]
+        self,
+        states: ChannelStates,
+        own: Any,
+        own_index: int,
+        encoded: Sequence[Any],
+        exchange_id: ExchangeId,
+        sources: list[int],
     ) -> tuple[list[Any], ChannelStates]:
-        """Decode the messages of `who` and update the state; `own` is the agent's own message."""
-        said, after = [], []
-        for place, (number, encoded_shapes, memory) in enumerate(zip(sources, wires, state)):
-            message, now = self.decode(memory, encoded_shapes, own, exchange_id, number), list(memory)
+        """Decode the messages of `sources`, and update the states; `own` is the own message."""
+        messages, new_states = [], []
+        for index, (number, received, state) in enumerate(zip(sources, encoded, states)):
+            message, new_state = self.decode(state, received, own, exchange_id, number), list(state)
             if self.compressor is not None and self.compressor.feedback == "difference":
-                now[0] = message
-            elif self.compressor is not None and place == own_index:  # only the sender knows its error
-                now[0] = self.compressor.next_state(memory[0], own, message)
+                new_state[0] = message
+            elif self.compressor is not None and index == own_index:  # others do not know its error
+                new_state[0] = self.compressor.next_state(state[0], own, message)
             for k, delay in enumerate(self.delays, 1):
-                message, now[k] = delay.outgoing(now[k], message, self._unused_key)
-            said.append(message)
-            after.append(tuple(now))
-        return said, tuple(after)
+                message, new_state[k] = delay.outgoing(new_state[k], message, self._unused_key)
+            messages.append(message)
+            new_states.append(tuple(new_state))
+        return messages, tuple(new_states)
 
     def damping_at(self, t: int) -> Any:
         """Return the share of a change that is applied in round t."""
@@ -85,14 +93,14 @@ def make_channel_codec(network: Network) -> ChannelCodec | None:
         return None
     first, *rest = network.channels
     compressor = first if isinstance(first, Compressed) else None
-    delay = tuple(rest if compressor is not None else network.channels)
-    for one in delay:
-        if not isinstance(one, Delay):
+    delays = tuple(rest if compressor is not None else network.channels)
+    for channel in delays:
+        if not isinstance(channel, Delay):
             raise ValueError(
-                f"{one.name} is of simulated links, and those between sites are what they are: "
+                f"{channel.name} is of simulated links, and those between sites are what they are: "
                 f"sites take one compression, and delays after it"
             )
-    return ChannelCodec(compressor, delay, network.damping)
+    return ChannelCodec(compressor, delays, network.damping)
 
 
 @jax.jit
@@ -101,8 +109,8 @@ def _encode(compressor: Compressed, state: Any, message: Any, key: jax.Array) ->
 
 
 @jax.jit
-def _decode(compressor: Compressed, copy: Any, encoded_shapes: Any, like: Any, key: jax.Array) -> Any:
-    return compressor.decode(copy, compressor.from_bytes(encoded_shapes, like), like, key)
+def _decode(compressor: Compressed, copy: Any, encoded: Any, like: Any, key: jax.Array) -> Any:
+    return compressor.decode(copy, compressor.from_bytes(encoded, like), like, key)
 
 
 def _key(exchange_id: ExchangeId, number: int) -> jax.Array:

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-WORDS = 512  # per block
-FEW = 16  # for fewer blocks CRC-32 alone is faster
+WORDS_PER_BLOCK = 512
+MIN_BLOCKS = 16  # for fewer blocks CRC-32 alone is faster
 
 
 def checksum(content: Any) -> int:
     """Return a 32-bit checksum of bytes."""
     view = memoryview(content)
-    count = len(view) // (8 * WORDS)
-    if count < FEW:
+    count = len(view) // (8 * WORDS_PER_BLOCK)
+    if count < MIN_BLOCKS:
         return zlib.crc32(view)
-    words = np.frombuffer(view, "<u8", count * WORDS).reshape(count, WORDS)
-    found = zlib.crc32(np.add.reduce(words, axis=1))
-    found = zlib.crc32(np.add.reduce(words, axis=0), found)
-    return zlib.crc32(view[words.nbytes :], found)
+    words = np.frombuffer(view, "<u8", count * WORDS_PER_BLOCK).reshape(count, WORDS_PER_BLOCK)
+    crc = zlib.crc32(np.add.reduce(words, axis=1))
+    crc = zlib.crc32(np.add.reduce(words, axis=0), crc)
+    return zlib.crc32(view[words.nbytes :], crc)

@@ -5,244 +5,253 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from . import wire_format
-from .call_errors import Differs, Refused, Unreachable
-from .edge_states import Edges
+from .call_errors import Refused, RunMismatch, Unreachable
+from .edge_states import EdgeStates
 from .neighbour_status import NeighbourStatus
 from .service import Service
 from .site_agent import Agent
 from .site_checkpoint import OtherRun
-from .site_rollback import Clock, WentBack
-from .subscription import Following
-from .timeouts import Limits, Wait, insist
-from .wire_format import REQUEST, Ask, Envelope, Frame, FrameError, Layout
+from .site_rollback import NeighbourRolledBack, RunClock
+from .subscription import Subscription
+from .timeouts import Timeouts, WaitRecord, retry_until_answered
+from .wire_format import MAX_REQUEST_BYTES, Envelope, Frame, FrameError, Layout, MessageRequest
 
-SHORT = 1024  # bytes; a rollback notice is shorter
+MAX_NOTICE_BYTES = 1024  # a rollback notice is shorter
 
 
 class Transport(Protocol):
     """Carrier of requests to neighbours and of their responses."""
 
-    async def call(self, neighbour: int, request: Frame) -> Frame:
+    async def send_request(self, neighbour: int, request: Frame) -> Frame:
         """Return the response; raises `Unreachable` or `Refused`."""
         ...
 
-    def follow(self, neighbour: int, request: Frame, into: Following) -> None:
-        """Pass the messages of a subscription to `into`, and end it if no more will come."""
+    def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
+        """Pass messages to `subscription`, and end it if no more will come."""
         ...
 
 
 class NeighbourClient:
     """Client of all neighbours of an agent; `Service` is the other side.
 
-    `waits` and `heard` record, for each neighbour, the waiting time and the last message.
+    `wait_records` has the waiting time for each neighbour, `neighbour_status` its last message.
     """
 
     def __init__(
         self,
         agent: Agent,
-        parts: Mapping[str, str],
+        digests: Mapping[str, str],
         transport: Transport,
-        limits: Limits,
+        timeouts: Timeouts,
         service: Service,
-        clock: Clock,
+        clock: RunClock,
     ):
-        self.agent, self.parts, self.transport = agent, parts, transport
-        self.limits, self.service, self.last = limits, service, service.last
+        self.agent, self.digests, self.transport = agent, digests, transport
+        self.timeouts, self.service, self.last_tick = timeouts, service, service.last_tick
         self.clock = clock
-        self.begun = 0  # first tick of this session
-        self.waits = {j: Wait() for j in agent.neighbours}
-        self.heard = {j: NeighbourStatus() for j in agent.neighbours}
-        self._following: dict[int, Following] = {}
+        self.first_tick = 0  # first tick of this session
+        self.wait_records = {j: WaitRecord() for j in agent.neighbours}
+        self.neighbour_status = {j: NeighbourStatus() for j in agent.neighbours}
+        self._subscriptions: dict[int, Subscription] = {}
         self._notices: set[asyncio.Task[None]] = set()
 
-    async def pull(self, j: int, t: int, talk: int = 0, layout: Layout | None = None) -> list[Any]:
+    async def fetch_message(
+        self, j: int, t: int, consensus_step: int = 0, layout: Layout | None = None
+    ) -> list[Any]:
         """Return the message of j in exchange t, or about numbers before it."""
-        round = self.clock.round(t)
-        if not talk and (came := await self._unasked(j, t)) is not None:
-            self.heard[j].round = round
-            return came
-        wanted = f"measurements before round {round}" if talk else f"message of round {round}"
-        if t == self.last and not talk:
-            wanted = "word that it has finished"
+        round = self.clock.round_of(t)
+        if not consensus_step and (message := await self._next_subscribed(j, t)) is not None:
+            self.neighbour_status[j].round = round
+            return message
+        kind = "measurements before" if consensus_step else "message of"
+        description = f"{kind} round {round}"
+        if t == self.last_tick and not consensus_step:
+            description = "word that it has finished"
 
         async def attempt() -> list[Any] | None:
-            answer = await self.call(j, "ask", t, talk)
-            return self.read(j, t, answer, talk, layout) if answer else None
+            answer = await self.request_once(j, "ask", t, consensus_step)
+            return self.decode_message(j, t, answer, consensus_step, layout) if answer else None
 
-        with self.heard[j].awaited():
-            whose = f"{wanted} of {self.service.call(j)}"
-            found = await insist(attempt, whose, self.limits, self.waits[j])
-        self.heard[j].round = round
-        if not talk and self.service.edges is None:
-            self._order(j, t + 1)
-        return found
+        with self.neighbour_status[j].mark_awaited():
+            description += f" of {self.service.site_name(j)}"
+            limits = self.timeouts, self.wait_records[j]
+            message = await retry_until_answered(attempt, description, *limits)
+        self.neighbour_status[j].round = round
+        if not consensus_step and self.service.edges is None:
+            self._subscribe(j, t + 1)
+        return message
 
-    def _order(self, j: int, t: int) -> None:
+    def _subscribe(self, j: int, t: int) -> None:
         """Subscribe to the messages of j from exchange t on."""
-        if t < self.last:
-            if (before := self._following.get(j)) is not None:
-                before.end()
-            into = self._following[j] = Following(t)
-            self.transport.follow(j, self._request("follow", t), into)
+        if t < self.last_tick:
+            if (earlier := self._subscriptions.get(j)) is not None:
+                earlier.end()
+            subscription = self._subscriptions[j] = Subscription(t)
+            self.transport.subscribe(j, self._encode_request("follow", t), subscription)
 
-    def follows(self, j: int, t: int) -> bool:
+    def is_subscribed(self, j: int, t: int) -> bool:
         """Return whether a subscription delivers j's message of exchange t; not the last one."""
-        found = self._following.get(j)
-        return found is not None and found.next == t < self.last
+        subscription = self._subscriptions.get(j)
+        return subscription is not None and subscription.next_tick == t < self.last_tick
 
-    async def _unasked(self, j: int, t: int) -> list[Any] | None:
+    async def _next_subscribed(self, j: int, t: int) -> list[Any] | None:
         """Return that message from the subscription; None if it must be requested."""
-        if not self.follows(j, t):
+        if not self.is_subscribed(j, t):
             return None
-        with self.heard[j].awaited():
-            content = await self._following[j].take(self.limits.round / 2)
+        with self.neighbour_status[j].mark_awaited():
+            content = await self._subscriptions[j].next_message(self.timeouts.round / 2)
         try:
             if content is not None:
-                return self.read(j, t, content)
+                return self.decode_message(j, t, content)
         except FrameError as cause:
-            self.waits[j].last = str(cause)
-        self._following.pop(j).end()
+            self.wait_records[j].last_error = str(cause)
+        self._subscriptions.pop(j).end()
         return None
 
-    def forget(self) -> None:
+    def report_durable(self) -> None:
         """Tell the subscribed neighbours which rounds this agent may request again."""
-        for j, one in self._following.items():
-            task = asyncio.ensure_future(self._forget(j, max(one.next, self.service.durable)))
+        for j, subscription in self._subscriptions.items():
+            tick = max(subscription.next_tick, self.service.durable)
+            task = asyncio.ensure_future(self._report_durable_to(j, tick))
             self._notices.add(task)
             task.add_done_callback(self._notices.discard)
 
-    async def _forget(self, j: int, t: int) -> None:
+    async def _report_durable_to(self, j: int, t: int) -> None:
         try:
-            await self.call(j, "kept", min(t, self.last))
+            await self.request_once(j, "kept", min(t, self.last_tick))
         except (Unreachable, Refused, FrameError):
             pass  # the next request repeats it
 
     def close(self) -> None:
         """Cancel pending requests."""
-        for one in self._following.values():
-            one.end()
+        for subscription in self._subscriptions.values():
+            subscription.end()
         for task in self._notices:
             task.cancel()
 
-    async def call(self, j: int, kind: str, t: int, talk: int = 0) -> Frame:
+    async def request_once(self, j: int, kind: str, t: int, consensus_step: int = 0) -> Frame:
         """Try once to get the message or edge vote of j; empty if it does not exist yet."""
-        return await self.transport.call(j, self._request(kind, t, talk))
+        return await self.transport.send_request(j, self._encode_request(kind, t, consensus_step))
 
-    def _request(self, kind: str, t: int, talk: int = 0) -> Frame:
-        ask = Ask(self.parts["run"], self.agent.number, t, self.service.durable, talk)
-        return wire_format.encode_ask(ask, kind)
+    def _encode_request(self, kind: str, t: int, consensus_step: int = 0) -> Frame:
+        fixed = self.digests["run"], self.agent.number, t, self.service.durable
+        return wire_format.encode_request(MessageRequest(*fixed, consensus_step), kind)
 
-    def read(
-        self, j: int, t: int, message: Frame, talk: int = 0, layout: Layout | None = None
+    def decode_message(
+        self, j: int, t: int, message: Frame, consensus_step: int = 0, layout: Layout | None = None
     ) -> list[Any]:
-        """Decode a message of j; raises `WentBack` if it is a rollback notice."""
-        envelope = Envelope(self.parts["run"], j, t, talk)
-        if len(message) < SHORT and message == wire_format.gone(envelope):
-            if (order := self._following.pop(j, None)) is not None:
-                order.end()
-            raise WentBack
-        last = t == self.last and not talk
-        expected = () if last else self.agent.layout(t) if layout is None else layout
+        """Decode a message of j; raises `NeighbourRolledBack` if it is a rollback notice."""
+        envelope = Envelope(self.digests["run"], j, t, consensus_step)
+        notice = wire_format.encode_rollback_notice
+        if len(message) < MAX_NOTICE_BYTES and message == notice(envelope):
+            if (subscription := self._subscriptions.pop(j, None)) is not None:
+                subscription.end()
+            raise NeighbourRolledBack
+        is_last = t == self.last_tick and not consensus_step
+        expected = () if is_last else self.agent.layout_at(t) if layout is None else layout
         return wire_format.decode(message, envelope, expected)
 
-    async def meet(self, edges: Edges | None) -> None:
+    async def greet_neighbours(self, edges: EdgeStates | None) -> None:
         """Compare the run with every neighbour that has not finished.
 
         An agent that differs from all neighbours gets the differences and stops. An agent that
         agrees with one of them waits until the others are restarted.
         """
         others = [j for j in self.agent.neighbours if j not in self.service.finished]
-        differs: dict[int, str] = {}
+        mismatches: dict[int, str] = {}
 
         async def attempt(j: int) -> bool:
             try:
-                found = await self.hello(j)
-            except Differs as cause:
-                differs[j] = str(cause)
-                if len(differs) < len(others):
-                    raise Unreachable(
-                        f"{cause}; it is waited for until it is started anew"
-                    ) from None
-                raise Differs(
-                    f"{self.service.call(self.agent.number)} runs something else than all its "
-                    f"neighbours: {'; '.join(differs[k] for k in others)}; start it again with "
+                has_answered = await self.greet(j)
+            except RunMismatch as cause:
+                mismatches[j] = str(cause)
+                if len(mismatches) < len(others):
+                    raise Unreachable(f"{cause}; waiting until it is started again") from None
+                raise RunMismatch(
+                    f"{self.service.site_name(self.agent.number)} runs something else than all its "
+                    f"neighbours: {'; '.join(mismatches[k] for k in others)}; start it again with "
                     f"what they run"
                 ) from None
             except Unreachable as cause:
-                known = self.service.differs.get(j)
+                mismatch = self.service.mismatches.get(j)
                 raise Unreachable(
-                    f"{cause}; it ran something else: {known}" if known else str(cause)
+                    f"{cause}; it ran something else: {mismatch}" if mismatch else str(cause)
                 ) from None
-            differs.pop(j, None)
-            return found
+            mismatches.pop(j, None)
+            return has_answered
 
-        async def greet(j: int) -> None:
-            with self.heard[j].awaited():
+        async def greet_until_answered(j: int) -> None:
+            with self.neighbour_status[j].mark_awaited():
                 if edges:
-                    return await edges.meet(j)
-                whose = f"greeting of {self.service.call(j)}"
-                await insist(lambda: attempt(j), whose, self.limits, self.waits[j])
+                    return await edges.greet_neighbour(j)
+                limits = self.timeouts, self.wait_records[j]
+                description = f"greeting of {self.service.site_name(j)}"
+                await retry_until_answered(lambda: attempt(j), description, *limits)
                 if self.service.edges is None:
-                    self._order(j, self.begun)
+                    self._subscribe(j, self.first_tick)
 
-        await all_of(greet(j) for j in others)
+        await gather_or_cancel(greet_until_answered(j) for j in others)
 
-    async def hello(self, j: int) -> bool:
+    async def greet(self, j: int) -> bool:
         """Try once to greet j."""
-        within = float(self.limits.round)
-        mine = {"sender": self.agent.number, "parts": dict(self.parts), "within": within}
-        request = wire_format.pack({"kind": "hello", **mine})
-        told, _ = wire_format.unpack(await self.transport.call(j, request), REQUEST)
-        durable, kept = (self._tick(told.get(name, 0)) for name in ("durable", "kept"))
-        if kept > max(self.begun, self.service.durable):
-            here, there = self.clock.round(self.begun), self.clock.round(kept)
+        header = {"kind": "hello", "sender": self.agent.number, "parts": dict(self.digests)}
+        request = wire_format.pack(header | {"within": float(self.timeouts.round)})
+        response = await self.transport.send_request(j, request)
+        fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
+        durable, first_kept = (
+            self._check_tick(fields.get(name, 0)) for name in ("durable", "kept")
+        )
+        if first_kept > max(self.first_tick, self.service.durable):
+            restored, reached = map(self.clock.round_of, (self.first_tick, first_kept))
             raise OtherRun(
-                f"the folder of {self.service.call(self.agent.number)} leads to round {here}, but "
-                f"it has been at round {there}, and {self.service.call(j)} keeps messages from "
-                f"there on: restore the folder from a copy, or start all sites with --onward"
+                f"the folder of {self.service.site_name(self.agent.number)} leads to round "
+                f"{restored}, but it has been at round {reached}, and {self.service.site_name(j)} "
+                f"keeps messages from there on: restore the folder from a copy, or start all sites "
+                f"with --onward"
             )
-        self.service.outbox.heard(j, durable)
+        self.service.outbox.record_durable(j, durable)
         return True
 
-    def _tick(self, said: Any) -> int:
-        if type(said) is not int or not 0 <= said <= self.last:
-            raise FrameError("a greeting that does not say from where on messages are kept")
-        return said
+    def _check_tick(self, tick: Any) -> int:
+        if type(tick) is not int or not 0 <= tick <= self.last_tick:
+            raise FrameError("a greeting without the first message that is kept")
+        return tick
 
-    async def part(self, edges: Edges | None) -> None:
+    async def await_all_finished(self, edges: EdgeStates | None) -> None:
         """Wait until every neighbour has finished and knows that this agent has."""
-        await all_of(self._part(j, edges) for j in self.agent.neighbours)
+        await gather_or_cancel(self._await_finished(j, edges) for j in self.agent.neighbours)
 
-    async def _part(self, j: int, edges: Edges | None) -> None:
+    async def _await_finished(self, j: int, edges: EdgeStates | None) -> None:
         """Wait until j responds that it has finished, or has asked as a finished agent.
 
         Its response implies that it knows about this agent. Its request does not, so j may ask
         again for as long as an attempt takes.
         """
 
-        async def told() -> None:
-            await self.service.known(j)
-            await asyncio.sleep(self.limits.connect)
+        async def await_its_request() -> None:
+            await self.service.await_finished(j)
+            await asyncio.sleep(self.timeouts.connect)
 
-        async def asked() -> None:
+        async def request_its_finish() -> None:
             if edges:
-                return await edges.farewell(j, self.last)
-            await self.pull(j, self.last)
-            await self.service.know(j)
+                return await edges.await_finish(j, self.last_tick)
+            await self.fetch_message(j, self.last_tick)
+            await self.service.record_finished(j)
 
-        ways = [asyncio.ensure_future(told()), asyncio.ensure_future(asked())]
+        tasks = [asyncio.ensure_future(await_its_request())]
+        tasks.append(asyncio.ensure_future(request_its_finish()))
         try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in done:
-                way.result()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            for way in ways:
-                way.cancel()
+            for task in tasks:
+                task.cancel()
 
 
-async def all_of(works: Any) -> list[Any]:
+async def gather_or_cancel(coroutines: Any) -> list[Any]:
     """Gather results as `asyncio.gather`, but cancel the others if one fails."""
-    tasks = [asyncio.ensure_future(work) for work in works]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return list(await asyncio.gather(*tasks))
     finally:

@@ -17,7 +17,7 @@ without a third party. The end with the lower number, i, leads; the other, j, fo
        are not finite, declares the edge down: i always may, j unless it has voted yes. It answers
        "down" to every later request about this round.
 
-Every vote is on the disk before it is sent or acted on (`ledger`). Therefore:
+Every vote is on the disk before it is sent or acted on (`edge_journal`). Therefore:
 
     i up    =>  j has voted yes  =>  j never declares down by itself, and receives "up" from i
     j up    =>  i has decided up
@@ -39,203 +39,217 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from . import wire_format
 from .call_errors import Refused, Unreachable
 from .edge_journal import DOWN, UP, YES, EdgeJournal
+from .edge_votes import MAX_VOTE_BYTES, STUCK, decode_vote, encode_vote
 from .outbox import NEVER
-from .site_names import UNKNOWN, Names, called
-from .timeouts import PAUSES, Limits, Wait, insist
-from .wire_format import REQUEST, Ask, Frame, FrameError, NotFinite
-from .worker_thread import Work
+from .site_names import NO_NAMES, SiteNames, site_name
+from .timeouts import RETRY_PAUSES, Timeouts, WaitRecord, retry_until_answered
+from .wire_format import Frame, FrameError, MessageRequest, NotFinite
+from .worker_thread import BlockingRunner
 
 T = TypeVar("T")
-STUCK = "stuck"
-MANY = 1000  # maximum number of down rounds in one response
-SHORT = 64  # bytes; votes are shorter, messages are not
-Call = Callable[[int, str, int], Awaitable[Frame]]  # (neighbour, kind, round) -> answer
+MAX_DOWN_ROUNDS = 1000  # in one response
+RequestFunction = Callable[[int, str, int], Awaitable[Frame]]  # of (neighbour, kind, round)
 
 
-class Absent(Exception):
-    """Error: the round continues without a neighbour; `told` if its own vote says so.
+class NeighbourAbsent(Exception):
+    """Error: the round continues without a neighbour; `by_vote` if its own vote says so.
 
     The vote may hold for all rounds before `until`.
     """
 
-    def __init__(self, told: bool, until: int | None = None):
-        self.told, self.until = told, until
+    def __init__(self, by_vote: bool, until: int | None = None):
+        self.by_vote, self.until = by_vote, until
 
 
-class Edges:
-    """All edges of agent `agent`; the ledger has their state in each round.
+class EdgeStates:
+    """All edges of agent `agent`; the journal has their state in each round.
 
-    `call` requests a neighbour's message ("ask") or vote ("word") of a round; `read` decodes a
+    `request` requests a neighbour's message ("ask") or vote ("word") of a round; `decode` decodes a
     message or raises `FrameError`; `greet` tries once to reach a neighbour.
     """
 
     def __init__(
         self,
         agent: int,
-        ledger: EdgeJournal,
-        limits: Limits,
-        waits: dict[int, Wait],
-        call: Call,
-        read: Callable[[int, int, Frame], list[Any]],
+        journal: EdgeJournal,
+        timeouts: Timeouts,
+        wait_records: dict[int, WaitRecord],
+        request: RequestFunction,
+        decode: Callable[[int, int, Frame], list[Any]],
         greet: Callable[[int], Awaitable[Any]],
-        work: Work,
-        names: Names = UNKNOWN,
+        run_blocking: BlockingRunner,
+        names: SiteNames = NO_NAMES,
     ):
         self.names = names
-        self.agent, self.ledger, self.limits, self.waits = agent, ledger, limits, waits
-        self.call, self.read, self.greet, self.work = call, read, greet, work
-        self.wake: Callable[[], None] = lambda: None  # wakes those who wait for a vote
-        self.note: Callable[[str, str], None] = lambda name, line: None  # for the log
-        self.away: dict[int, asyncio.Task[None]] = {}  # neighbours being searched
+        self.agent, self.journal, self.timeouts, self.wait_records = (
+            agent,
+            journal,
+            timeouts,
+            wait_records,
+        )
+        self.request, self.decode, self.greet, self.run_blocking = (
+            request,
+            decode,
+            greet,
+            run_blocking,
+        )
+        self.notify_waiting: Callable[[], None] = lambda: None  # about a new vote
+        self.log_event: Callable[[str, str], None] = lambda name, line: None
+        self.absent: dict[int, asyncio.Task[None]] = {}  # searches by neighbour
         self.stuck: set[int] = set()  # neighbours whose decision this agent needs
-        self._in_hand: dict[int, int] = {}  # neighbour to the round of its received message
-        self._writing, self._closed = asyncio.Lock(), False
+        self._received_round: dict[int, int] = {}  # neighbour to the round of its received message
+        self._write_lock, self._closed = asyncio.Lock(), False
 
-    async def meet(self, j: int) -> None:
+    async def greet_neighbour(self, j: int) -> None:
         """Greet j before the first round; j may be absent."""
         try:
-            await self._insist(
-                lambda: self.greet(j), f"greeting of {called(self.names, j)}", j, NEVER
+            await self._retry(
+                lambda: self.greet(j), f"greeting of {site_name(self.names, j)}", j, NEVER
             )
-        except Absent:
+        except NeighbourAbsent:
             pass  # the search continues
 
-    async def settle(self, j: int, t: int) -> list[Any] | None:
+    async def agree_on_message(self, j: int, t: int) -> list[Any] | None:
         """Return the message of j in round t; None if the edge is down, at both ends."""
-        word = self.ledger.word(j, t)
-        if word == DOWN:
+        vote = self.journal.edge_vote(j, t)
+        if vote == DOWN:
             return None
-        if word == UP and (j, t) in self.ledger.heard:
-            return self.read(j, t, self.ledger.heard[j, t])
+        if vote == UP and (j, t) in self.journal.messages:
+            return self.decode(j, t, self.journal.messages[j, t])
         while True:
             try:
-                return await self._exchange(j, t)
-            except Absent as absent:
-                alone = not absent.told
-                if await self._commit(j, t, DOWN, alone=alone, until=absent.until):
+                return await self._receive_if_up(j, t)
+            except NeighbourAbsent as absent:
+                alone = not absent.by_vote
+                if await self._commit_vote(j, t, DOWN, alone=alone, until=absent.until):
                     return None
 
-    async def _exchange(self, j: int, t: int) -> list[Any]:
+    async def _receive_if_up(self, j: int, t: int) -> list[Any]:
         """Return the message of j once the edge is up."""
-        if j in self.away and self.ledger.word(j, t) == "":
-            if self.away[j].done():
-                self.away[j].result()  # raises the error of the search
-            raise Absent(told=False)
+        if j in self.absent and self.journal.edge_vote(j, t) == "":
+            if self.absent[j].done():
+                self.absent[j].result()  # raises the error of the search
+            raise NeighbourAbsent(by_vote=False)
         try:
-            message, arrays = await self._message(j, t)
-            self._in_hand[j] = t
-            self.wake()
-            await self._agree(j, t)
+            message, arrays = await self._request_message(j, t)
+            self._received_round[j] = t
+            self.notify_waiting()
+            await self._await_vote(j, t)
         finally:
             self.stuck.discard(j)
-        await self._commit(j, t, UP, message)
+        await self._commit_vote(j, t, UP, message)
         return arrays
 
-    async def reply(self, ask: Ask, kind: str) -> Frame | None:
+    async def answer_request(self, request: MessageRequest, kind: str) -> Frame | None:
         """Return the answer to j about the edge in that round; None if it is not settled yet."""
-        j, t = ask.sender, ask.round
+        j, t = request.sender, request.round
         leads = self.agent < j
-        if kind == "word" and not leads and self._in_hand.get(j) == t:
-            await self._commit(j, t, YES)
-        held = self.ledger.word(j, t)
-        if held == DOWN:
-            return tell(DOWN, min(self.ledger.words[j].until(t), t + MANY))
-        if kind == "word" and held:
-            return tell(UP if leads else YES)
+        if kind == "word" and not leads and self._received_round.get(j) == t:
+            await self._commit_vote(j, t, YES)
+        vote = self.journal.edge_vote(j, t)
+        if vote == DOWN:
+            return encode_vote(DOWN, min(self.journal.votes[j].next_change(t), t + MAX_DOWN_ROUNDS))
+        if kind == "word" and vote:
+            return encode_vote(UP if leads else YES)
         return None
 
-    async def turn(self, t: int, safe: int, wanted: int) -> None:
-        """See `EdgeJournal.turn`."""
-        async with self._writing:
-            await self.work(self.ledger.turn, t, safe, wanted)
+    async def rotate_journal(self, t: int, safe: int, needed: int) -> None:
+        """See `EdgeJournal.rotate`."""
+        async with self._write_lock:
+            await self.run_blocking(self.journal.rotate, t, safe, needed)
 
-    async def farewell(self, j: int, rounds: int) -> None:
+    async def await_finish(self, j: int, rounds: int) -> None:
         """Wait until j has finished, unless it is absent."""
         try:
-            if j not in self.away:
-                await self._message(j, rounds)
-        except Absent:
-            if j not in self.away:  # but stuck; if it needs this agent's vote, it asks soon
-                await asyncio.sleep(self.limits.connect + PAUSES[1])
+            if j not in self.absent:
+                await self._request_message(j, rounds)
+        except NeighbourAbsent:
+            if j not in self.absent:  # but stuck; if it needs this agent's vote, it asks soon
+                await asyncio.sleep(self.timeouts.connect + RETRY_PAUSES[1])
 
     async def close(self) -> None:
         """Stop all searches."""
-        for task in self.away.values():
+        for task in self.absent.values():
             task.cancel()
-        await asyncio.gather(*self.away.values(), return_exceptions=True)
-        async with self._writing:
+        await asyncio.gather(*self.absent.values(), return_exceptions=True)
+        async with self._write_lock:
             self._closed = True
-            self.ledger.close()
+            self.journal.close()
 
-    async def _message(self, j: int, t: int) -> tuple[Frame, list[Any]]:
-        """Return the message of j, encoded and decoded; raises `Absent` if the edge is down."""
+    async def _request_message(self, j: int, t: int) -> tuple[Frame, list[Any]]:
+        """Return j's message, encoded and decoded; raises `NeighbourAbsent` if the edge is down."""
 
         async def attempt() -> tuple[Frame, list[Any]] | None:
-            answer = await self.call(j, "ask", t)
-            if len(answer) > SHORT:
-                return answer, self._read(j, t, answer)
-            self._heed(j, t, *hear(answer))
+            answer = await self.request(j, "ask", t)
+            if len(answer) > MAX_VOTE_BYTES:
+                return answer, self._decode_or_skip(j, t, answer)
+            self._check_vote(j, t, *decode_vote(answer))
             return None
 
-        return await self._insist(attempt, f"message of round {t} of {called(self.names, j)}", j, t)
+        return await self._retry(
+            attempt, f"message of round {t} of {site_name(self.names, j)}", j, t
+        )
 
-    def _read(self, j: int, t: int, answer: Frame) -> list[Any]:
-        """Decode a message of j; raises `Absent` if it is not finite."""
+    def _decode_or_skip(self, j: int, t: int, answer: Frame) -> list[Any]:
+        """Decode a message of j; raises `NeighbourAbsent` if it is not finite."""
         try:
-            return self.read(j, t, answer)
+            return self.decode(j, t, answer)
         except NotFinite as cause:
-            if self._bound(j, t):
+            if self._is_bound(j, t):
                 raise
-            self.note(called(self.names, j), f"its message of round {t} has {cause}: not used")
-            raise Absent(told=False) from None
+            self.log_event(
+                site_name(self.names, j), f"its message of round {t} has {cause}: not used"
+            )
+            raise NeighbourAbsent(by_vote=False) from None
 
-    async def _agree(self, j: int, t: int) -> None:
-        """Wait until j votes yes, or up if j leads; raises `Absent` if j votes down."""
+    async def _await_vote(self, j: int, t: int) -> None:
+        """Wait until j votes yes, or up if j leads; raises `NeighbourAbsent` if j votes down."""
         good = YES if self.agent < j else UP
 
         async def attempt() -> bool | None:
-            said, until = hear(await self.call(j, "word", t))
-            self._heed(j, t, said, until)
-            return True if said == good else None
+            vote, until = decode_vote(await self.request(j, "word", t))
+            self._check_vote(j, t, vote, until)
+            return True if vote == good else None
 
-        await self._insist(attempt, f"word of {called(self.names, j)} on round {t}", j, t)
+        await self._retry(attempt, f"word of {site_name(self.names, j)} on round {t}", j, t)
 
-    def _heed(self, j: int, t: int, said: str, until: int) -> None:
-        if said == DOWN:
-            raise Absent(told=True, until=until if t < until <= t + MANY else None)
-        if said == STUCK and not self._bound(j, t):
-            raise Absent(told=False)
+    def _check_vote(self, j: int, t: int, vote: str, until: int) -> None:
+        if vote == DOWN:
+            is_valid = t < until <= t + MAX_DOWN_ROUNDS
+            raise NeighbourAbsent(by_vote=True, until=until if is_valid else None)
+        if vote == STUCK and not self._is_bound(j, t):
+            raise NeighbourAbsent(by_vote=False)
 
-    async def _insist(
-        self, attempt: Callable[[], Awaitable[T | None]], whose: str, j: int, t: int
+    async def _retry(
+        self, attempt: Callable[[], Awaitable[T | None]], description: str, j: int, t: int
     ) -> T:
-        return await insist(attempt, whose, self.limits, self.waits[j], self._silent(j, t))
+        limits = self.timeouts, self.wait_records[j], self._silence_handler(j, t)
+        return await retry_until_answered(attempt, description, *limits)
 
-    def _bound(self, j: int, t: int) -> bool:
+    def _is_bound(self, j: int, t: int) -> bool:
         """Return whether only j can decide the state of the edge."""
-        return self.ledger.word(j, t) in (YES, UP)
+        return self.journal.edge_vote(j, t) in (YES, UP)
 
-    def _silent(self, j: int, t: int) -> Callable[[], None]:
+    def _silence_handler(self, j: int, t: int) -> Callable[[], None]:
         """Return the handler of j's silence in round t."""
 
-        def silent() -> None:
-            if self._bound(j, t):
+        def handle_silence() -> None:
+            if self._is_bound(j, t):
                 self.stuck.add(j)
-                self.wake()
+                self.notify_waiting()
                 return
-            self._seek(j)
-            raise Absent(told=False)
+            self._start_search(j)
+            raise NeighbourAbsent(by_vote=False)
 
-        return silent
+        return handle_silence
 
-    async def _commit(
+    async def _commit_vote(
         self,
         j: int,
         t: int,
-        word: str,
+        vote: str,
         message: Frame = b"",
         alone: bool = False,
         until: int | None = None,
@@ -246,54 +260,37 @@ class Edges:
         """
 
         async def write() -> bool:
-            async with self._writing:
-                held = self.ledger.word(j, t)
+            async with self._write_lock:
+                current = self.journal.edge_vote(j, t)
                 if self._closed:
                     return False
-                if {held, word} == {UP, DOWN} and not alone:
+                if {current, vote} == {UP, DOWN} and not alone:
                     raise Refused(
-                        f"round {t} is {held} here and {word} at "
-                        f"{called(self.names, j)}: one of the two has "
+                        f"round {t} is {current} here and {vote} at "
+                        f"{site_name(self.names, j)}: one of the two has "
                         f"lost its journal; restore its newer checkpoint"
                     )
-                if held == "" or (held == YES and word != YES and not alone):
-                    await self.work(self.ledger.write, j, t, word, message, until)
-            self.wake()
-            return self.ledger.word(j, t) == word
+                if current == "" or (current == YES and vote != YES and not alone):
+                    await self.run_blocking(self.journal.write, j, t, vote, message, until)
+            self.notify_waiting()
+            return self.journal.edge_vote(j, t) == vote
 
         return await asyncio.shield(asyncio.ensure_future(write()))
 
-    def _seek(self, j: int) -> None:
+    def _start_search(self, j: int) -> None:
         """Greet j repeatedly in the background until it answers."""
-        if j not in self.away:
-            self.away[j] = asyncio.ensure_future(self._sought(j))
+        if j not in self.absent:
+            self.absent[j] = asyncio.ensure_future(self._search(j))
 
-    async def _sought(self, j: int) -> None:
-        pause = PAUSES[0]
+    async def _search(self, j: int) -> None:
+        pause = RETRY_PAUSES[0]
         while True:
             try:
-                async with asyncio.timeout(self.limits.round):
+                async with asyncio.timeout(self.timeouts.round):
                     await self.greet(j)
-                del self.away[j]
+                del self.absent[j]
                 return
             except (Unreachable, FrameError, TimeoutError) as cause:
-                self.waits[j].last = str(cause)
+                self.wait_records[j].last_error = str(cause)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSES[1])
-
-
-def tell(word: str, until: int = 0) -> Frame:
-    """Encode a vote; if the edge is down, for all rounds before `until`."""
-    return wire_format.pack({"kind": "word", "word": word, "until": until})
-
-
-def hear(answer: Frame) -> tuple[str, int]:
-    """Decode a vote, empty if there is none yet, and the round before which it holds."""
-    if not answer:
-        return "", 0
-    header, _ = wire_format.unpack(answer, REQUEST)
-    if header.get("kind") != "word" or header.get("word") not in (UP, DOWN, YES, STUCK):
-        raise FrameError("an answer that is neither a message nor a word")
-    if type(header.get("until")) is not int:
-        raise FrameError("a word that does not say of which rounds")
-    return str(header["word"]), header["until"]
+            pause = min(2 * pause, RETRY_PAUSES[1])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .call_errors import Refused, Unreachable
 from .node import Node
-from .subscription import Feed, Following
+from .subscription import Publisher, Subscription
 from .wire_format import Frame, FrameError
 
 T = TypeVar("T")
@@ -23,110 +23,119 @@ class Hop(NamedTuple):
 
     sender: int  # caller
     receiver: int  # callee
-    back: bool  # whether this is the response
+    is_response: bool
     number: int  # of the call, counted from 0
 
 
 Fault = Callable[[Hop, Frame], Awaitable[Frame]]  # returns what arrives; may raise `Unreachable`
 
 
-class Wire:
+class InProcessNetwork:
     """Carrier of calls between running nodes, through faults if any."""
 
     def __init__(self, *faults: Fault, delay: float = 0.001):
         self.nodes: dict[int, Node] = {}
         self.faults, self.delay, self.calls = faults, delay, 0
-        self.orders: set[asyncio.Task[None]] = set()  # active subscriptions
+        self.subscriptions: set[asyncio.Task[None]] = set()  # active subscriptions
 
-    def end(self, agent: int) -> "End":
+    def transport(self, agent: int) -> "InProcessTransport":
         """Return the transport of `agent`."""
-        return End(self, agent)
+        return InProcessTransport(self, agent)
 
     def close(self) -> None:
         """Cancel all subscriptions before the loop closes."""
-        for order in self.orders:
-            order.cancel()
+        for task in self.subscriptions:
+            task.cancel()
 
-    async def carry(self, hop: Hop, content: Frame) -> Frame:
+    async def deliver(self, hop: Hop, content: Frame) -> Frame:
         """Return what arrives of `content`."""
         await asyncio.sleep(self.delay)
         for fault in self.faults:
             content = await fault(hop, content)
         return content
 
-    async def call(self, sender: int, receiver: int, request: Frame) -> Frame:
+    async def send_request(self, sender: int, receiver: int, request: Frame) -> Frame:
         """Send a request and return its response."""
         number, self.calls = self.calls, self.calls + 1
-        request = await self.carry(Hop(sender, receiver, False, number), request)
+        request = await self.deliver(Hop(sender, receiver, False, number), request)
         node = self.nodes.get(receiver)
         if node is None:
             raise Unreachable(f"agent {receiver} is down")
         try:
-            answer = await node.answer(sender, request)
+            response = await node.answer_request(sender, request)
         except FrameError as cause:
             raise Unreachable(f"agent {receiver} could not read the request: {cause}") from None
         if self.nodes.get(receiver) is not node:
             raise Unreachable(f"agent {receiver} went down")
-        assert not isinstance(answer, Feed)
-        return await self.carry(Hop(sender, receiver, True, number), answer)
+        assert not isinstance(response, Publisher)
+        return await self.deliver(Hop(sender, receiver, True, number), response)
 
-    def follow(self, sender: int, receiver: int, request: Frame, into: Following) -> None:
+    def subscribe(
+        self, sender: int, receiver: int, request: Frame, subscription: Subscription
+    ) -> None:
         """Start a subscription, whose messages arrive in order."""
-        task = asyncio.ensure_future(self._follow(sender, receiver, request, into))
-        self.orders.add(task)
-        task.add_done_callback(self.orders.discard)
+        task = asyncio.ensure_future(
+            self._run_subscription(sender, receiver, request, subscription)
+        )
+        self.subscriptions.add(task)
+        task.add_done_callback(self.subscriptions.discard)
 
-    async def _follow(self, sender: int, receiver: int, request: Frame, into: Following) -> None:
+    async def _run_subscription(
+        self, sender: int, receiver: int, request: Frame, subscription: Subscription
+    ) -> None:
         number, self.calls = self.calls, self.calls + 1
-        told: asyncio.Queue[Frame | Refused] = asyncio.Queue()
+        queue: asyncio.Queue[Frame | Refused] = asyncio.Queue()
         try:
-            request = await self.carry(Hop(sender, receiver, False, number), request)
+            request = await self.deliver(Hop(sender, receiver, False, number), request)
             if (node := self.nodes.get(receiver)) is None:
                 return
-            feed = await node.answer(sender, request)
-            assert isinstance(feed, Feed)
-            feed.send, feed.refuse = partial(_put, told, into), told.put_nowait
-            feed.opened()
-            while not into.ended and self.nodes.get(receiver) is node:
-                content = await told.get()
+            publisher = await node.answer_request(sender, request)
+            assert isinstance(publisher, Publisher)
+            publisher.send, publisher.refuse = (
+                partial(_enqueue, queue, subscription),
+                queue.put_nowait,
+            )
+            publisher.on_opened()
+            while not subscription.ended and self.nodes.get(receiver) is node:
+                content = await queue.get()
                 if isinstance(content, Refused):
-                    return into.end(content)
-                content = await self.carry(Hop(sender, receiver, True, number), content)
+                    return subscription.end(content)
+                content = await self.deliver(Hop(sender, receiver, True, number), content)
                 if self.nodes.get(receiver) is node:
-                    into.heard(content)
+                    subscription.receive(content)
         except (Refused, Unreachable, FrameError):
             pass  # the following request reports the cause
         finally:
-            into.end()
+            subscription.end()
 
 
-def _put(queue: "asyncio.Queue[Any]", into: Following, content: Frame) -> bool:
-    if not into.ended:
+def _enqueue(queue: "asyncio.Queue[Any]", subscription: Subscription, content: Frame) -> bool:
+    if not subscription.ended:
         queue.put_nowait(content)
-    return not into.ended
+    return not subscription.ended
 
 
-class End(NamedTuple):
+class InProcessTransport(NamedTuple):
     """Transport of one agent."""
 
-    wire: Wire
+    network: InProcessNetwork
     agent: int
 
-    async def call(self, neighbour: int, request: Frame) -> Frame:
+    async def send_request(self, neighbour: int, request: Frame) -> Frame:
         """See `Transport`."""
-        return await self.wire.call(self.agent, neighbour, request)
+        return await self.network.send_request(self.agent, neighbour, request)
 
-    def follow(self, neighbour: int, request: Frame, into: Following) -> None:
+    def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
         """See `Transport`."""
-        self.wire.follow(self.agent, neighbour, request, into)
+        self.network.subscribe(self.agent, neighbour, request, subscription)
 
 
-async def inline(function: Callable[..., T], *args: Any) -> T:
+async def run_inline(function: Callable[..., T], *args: Any) -> T:
     """Run a function directly, while nothing else happens."""
     return function(*args)
 
 
-class _Skip(selectors.SelectSelector):
+class _SimulatedSelector(selectors.SelectSelector):
     """Selector that advances the clock instead of waiting."""
 
     now = 0.0
@@ -138,18 +147,18 @@ class _Skip(selectors.SelectSelector):
         return super().select(0)
 
 
-class _Loop(asyncio.SelectorEventLoop):
+class _SimulatedLoop(asyncio.SelectorEventLoop):
     """Event loop on the simulated clock."""
 
     def __init__(self) -> None:
-        self.skip = _Skip()
-        super().__init__(self.skip)
+        self.selector = _SimulatedSelector()
+        super().__init__(self.selector)
 
     def time(self) -> float:
-        return self.skip.now
+        return self.selector.now
 
 
-def play(work: Coroutine[Any, Any, T]) -> T:
+def run_simulated(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a simulated clock."""
-    with asyncio.Runner(loop_factory=_Loop) as runner:
+    with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
         return runner.run(work)

@@ -10,18 +10,18 @@ import numpy as np
 from ..core import cost_counter, pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
-from ..hardware.compiler import BRIEF, MEASURES, compiled
+from ..hardware.compiler import FAST_COMPILE_OPTIONS, MEASURE_OPTIONS, compile_program
 from ..metrics import lower_solution
 from ..metrics.exact_measures import Metrics
-from ..metrics.standard_errors import SUFFIX, averages
+from ..metrics.standard_errors import SUFFIX, average_variances
 from ..problem import Objectives, Rows
 from ..schedules.deferred import agreed_bytes
-from .round_progress import Progress
+from .round_progress import AgentProgress
 from .site_agent import Agent
 
 
-def look(
-    agent: Agent, progress: Progress, told: Sequence[Mapping[int, Sequence[Any]]]
+def measure_agent(
+    agent: Agent, progress: AgentProgress, messages: Sequence[Mapping[int, Sequence[Any]]]
 ) -> dict[str, float]:
     """Evaluate on all of the site's rows; for a stream, on its sample.
 
@@ -32,52 +32,54 @@ def look(
     to the mean over the agent and its neighbours.
     """
     problem, metrics = agent.problem, tuple(agent.problem.metrics.items())
-    rows = problem.stack(problem.measured).of(0)
+    rows = problem.stack(problem.measured_part).for_agent(0)
     point = progress.state.x, progress.state.y
-    found = _look(problem.objectives().of(0), rows, metrics, *point, agent.measure)
+    measures = _measure(problem.objectives().for_agent(0), rows, metrics, *point, agent.measure)
     spent = zip(Cost._fields, cost_counter.total(progress.spent))
     return {
         "round": progress.t,
-        **{name: float(value) for name, value in found.items()},
-        "disagreement": disagreement(agent, told, progress),
+        **{name: float(value) for name, value in measures.items()},
+        "disagreement": disagreement(agent, messages, progress),
         **{name: float(count) for name, count in spent},
-        "bytes": sent(agent, progress),
+        "bytes": bytes_sent(agent, progress),
     }
 
 
-@compiled("metrics", "measure", options=MEASURES, small=2**19, less=BRIEF)
-def _look(
+@compile_program(
+    "metrics", "measure", options=MEASURE_OPTIONS, small=2**19, small_options=FAST_COMPILE_OPTIONS
+)
+def _measure(
     problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, measure: str = "exact"
 ) -> dict[str, jax.Array]:
     with jax.default_matmul_precision("highest"):
-        found = {
+        measures = {
             "local_loss": problem.f(x, y, None),
             **{name: rows.mean(loss, x, y) for name, loss in metrics},
         }
         if problem.lower_level == "personal" and measure == "exact":
             solved = lower_solution.solve(problem, x, y)
             gap = pytrees.sub(solved.y, y)
-            found |= {"lower_error": pytrees.dot(gap, gap), "solver_error": solved.error}
-        if problem.valid.sampled or rows.sampled:
-            spread = averages(metrics, problem, rows, x, y)
-            found |= {name + SUFFIX: jnp.sqrt(value) for name, value in spread.items()}
-    return jax.tree.map(jnp.asarray, found)
+            measures |= {"lower_error": pytrees.dot(gap, gap), "solver_error": solved.error}
+        if problem.valid.is_sample or rows.is_sample:
+            spread = average_variances(metrics, problem, rows, x, y)
+            measures |= {name + SUFFIX: jnp.sqrt(value) for name, value in spread.items()}
+    return jax.tree.map(jnp.asarray, measures)
 
 
 def disagreement(
-    agent: Agent, told: Sequence[Mapping[int, Sequence[Any]]], progress: Progress
+    agent: Agent, messages: Sequence[Mapping[int, Sequence[Any]]], progress: AgentProgress
 ) -> float:
     """Return ||x_i - mean_j x_j||^2 over the agent and its neighbours; 0 before round 0."""
-    for turn, messages in reversed(list(enumerate(told))):
-        last = agent.last(progress, messages, turn)
-        found = {j: _x(message.average) for j, message in last.items()}
-        if found[agent.number]:
-            mean = [np.mean(leaves, axis=0) for leaves in zip(*found.values())]
-            return float(sum(((a - b) ** 2).sum() for a, b in zip(found[agent.number], mean)))
+    for exchange, arrays in reversed(list(enumerate(messages))):
+        decoded = agent.last_messages(progress, arrays, exchange)
+        x = {j: _x_arrays(message.average) for j, message in decoded.items()}
+        if x[agent.number]:
+            mean = [np.mean(leaves, axis=0) for leaves in zip(*x.values())]
+            return float(sum(((a - b) ** 2).sum() for a, b in zip(x[agent.number], mean)))
     return 0.0
 
 
-def _x(average: Any) -> list[np.ndarray]:
+def _x_arrays(average: Any) -> list[np.ndarray]:
     """Return the arrays of x in the averaged part; none if it does not contain x."""
     if isinstance(average, dict) and "method" in average:  # with learned step sizes
         average = average["method"]
@@ -86,7 +88,7 @@ def _x(average: Any) -> list[np.ndarray]:
     return [np.asarray(leaf, float) for leaf in jax.tree.leaves(getattr(average, "x", average))]
 
 
-def sent(agent: Agent, progress: Progress) -> int:
+def bytes_sent(agent: Agent, progress: AgentProgress) -> int:
     """Return the bytes that the agent has sent, in rounds and for estimates."""
-    talked = agreed_bytes(progress.found) * agent.network.diameter
-    return len(agent.neighbours) * (progress.made * agent.bytes + talked)
+    consensus_bytes = agreed_bytes(progress.estimates) * agent.network.diameter
+    return len(agent.neighbours) * (progress.rounds_run * agent.bytes_per_round + consensus_bytes)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..schedules.deferred import Measure, Measured
+from ..schedules.deferred import MeasureFunction, Measurement
 
 
 class NotAgreed(LookupError):
@@ -16,23 +16,23 @@ class NotAgreed(LookupError):
 class MaxConsensus:
     """Measurements of one agent, each made once, and the agreed maxima.
 
-    Implements `diamond.schedules.deferred.Consensus`: estimation stops at the first number that is not
-    agreed yet, and restarts once it is.
+    Implements `diamond.schedules.deferred.Consensus`: estimation stops at the first number that is
+    not agreed yet, and restarts once it is.
     """
 
     def __init__(self) -> None:
-        self.own: dict[str, Measured] = {}
-        self.settled: dict[str, np.ndarray] = {}
+        self.measurements: dict[str, Measurement] = {}
+        self.agreed: dict[str, np.ndarray] = {}
 
-    def local(self, name: str, measure: Measure) -> Measured:
+    def local(self, name: str, measure: MeasureFunction) -> Measurement:
         """Return this agent's measurement, made once."""
-        if name not in self.own:
-            self.own[name] = measure()
-        return self.own[name]
+        if name not in self.measurements:
+            self.measurements[name] = measure()
+        return self.measurements[name]
 
-    def maximum(self, name: str, measure: Measure) -> Measured:
+    def maximum(self, name: str, measure: MeasureFunction) -> Measurement:
         """Return the agreed maximum; raises `Unsettled` before."""
         (values,), cost = self.local(name, measure)
-        if name not in self.settled:
+        if name not in self.agreed:
             raise NotAgreed(name, values)
-        return self.settled[name], cost
+        return self.agreed[name], cost

@@ -6,25 +6,25 @@ from typing import Any
 import numpy as np
 
 from ..auto import loss_monitor
-from ..hardware.program_cache import first_alone
+from ..hardware.program_cache import compile_once
 from . import site_rollback, warm_restart, wire_format
-from .agent_programs import Thought
+from .agent_programs import LocalResult
 from .audit import LOG
-from .client import NeighbourClient, all_of
-from .edge_states import Edges
-from .max_consensus import MaxConsensus, Unsettled
-from .outlier_detection import Suspicion
-from .round_progress import Progress
+from .client import NeighbourClient, gather_or_cancel
+from .edge_states import EdgeStates
+from .max_consensus import MaxConsensus, NotAgreed
+from .outlier_detection import OutlierDetector
+from .round_progress import AgentProgress
 from .service import Service
 from .site_agent import Agent
-from .site_names import by_name
-from .site_rollback import Clock
-from .warm_restart import Point
+from .site_names import replace_agent_numbers
+from .site_rollback import RunClock
+from .warm_restart import RestartPoint
 from .wire_format import Envelope, FrameError
-from .worker_thread import Work
+from .worker_thread import BlockingRunner
 
 
-class Exchanges:
+class ExchangeRunner:
     """Exchanges of an agent with all neighbours; `edges` if rounds continue without absent ones."""
 
     def __init__(
@@ -32,197 +32,217 @@ class Exchanges:
         agent: Agent,
         run: str,
         service: Service,
-        asking: NeighbourClient,
-        edges: Edges | None,
-        work: Work,
+        client: NeighbourClient,
+        edges: EdgeStates | None,
+        run_blocking: BlockingRunner,
         name: str,
-        clock: Clock,
+        clock: RunClock,
     ):
-        self.agent, self.run, self.service, self.asking = agent, run, service, asking
-        self.edges, self.work, self.name, self.clock = edges, work, name, clock
-        heard, here = agent.heard, agent.heard.index(agent.number)
-        called = [service.call(j) for j in heard]
-        self.suspicion = Suspicion(heard, here, called, service.audit)
+        self.agent, self.run, self.service, self.client = agent, run, service, client
+        self.edges, self.run_blocking, self.name, self.clock = edges, run_blocking, name, clock
+        sources, own_index = agent.sources, agent.sources.index(agent.number)
+        names = [service.site_name(j) for j in sources]
+        self.outlier_detector = OutlierDetector(sources, own_index, names, service.audit)
         # Messages of the last round by exchange, the agent's own included.
         self.messages: list[dict[int, list[Any]]] = []
-        self.waited = 0.0  # seconds without own work
+        self.seconds_waited = 0.0  # without own work
         self.spent: Any = None  # oracle calls of the agent, discarded rounds included
 
-    async def find(self, progress: Progress) -> Progress:
+    async def resolve_deferred(self, progress: AgentProgress) -> AgentProgress:
         """Estimate the numbers left to the run from the maximum over all agents.
 
         If the objective has risen, the agent rolls back and estimates them again; the next check
         sees whether the objective is above its start there as well.
         """
-        progress = await self._found(progress)
-        if not self.clock.back or not loss_monitor.risen(progress.found):
+        progress = await self._resolve(progress)
+        if not self.clock.can_roll_back or not loss_monitor.loss_increase_message(
+            progress.estimates
+        ):
             return progress
-        progress, said = site_rollback.low(self.agent, progress, self.clock.span)
-        return await self._gone(progress, said)
+        progress, message = site_rollback.roll_back_to_lowest(self.agent, progress, self.clock.span)
+        return await self._resume_after_rollback(progress, message)
 
-    async def _found(self, progress: Progress) -> Progress:
-        tally, talk, t = MaxConsensus(), 0, self.agent.tick(progress)
+    async def _resolve(self, progress: AgentProgress) -> AgentProgress:
+        consensus, step, t = MaxConsensus(), 0, self.agent.tick(progress)
         while True:
             try:
-                given = f"{self.run}-find", self.agent.find, progress, tally
-                found: Progress = await self.work(first_alone, *given)
-                self.spent = found.spent
-                return found
-            except Unsettled as open:
-                tally.settled[open.name] = await self._largest(open.values, t, talk)
-            talk += self.agent.network.diameter
+                call = f"{self.run}-find", self.agent.resolve_deferred, progress, consensus
+                resolved: AgentProgress = await self.run_blocking(compile_once, *call)
+                self.spent = resolved.spent
+                return resolved
+            except NotAgreed as error:
+                maximum = await self._network_maximum(error.values, t, step)
+                consensus.agreed[error.name] = maximum
+            step += self.agent.network.diameter
 
-    async def _largest(self, known: np.ndarray, t: int, talk: int) -> np.ndarray:
-        """Return the maximum over all agents, sent before exchange t, after `talk` messages.
+    async def _network_maximum(self, values: np.ndarray, t: int, step: int) -> np.ndarray:
+        """Return the maximum over all agents, sent before exchange t, after `step` messages.
 
         Each agent sends its neighbours the largest values it knows, as often as the diameter.
         """
         for i in range(1, self.agent.network.diameter + 1):
-            heard = await self._say(t, [known], talk + i)
-            known = np.max([known, *(values for (values,) in heard)], axis=0)
-        return known
+            received = await self._exchange_arrays(t, [values], step + i)
+            values = np.max([values, *(others for (others,) in received)], axis=0)
+        return values
 
-    async def _say(self, t: int, arrays: list[Any], talk: int) -> list[list[Any]]:
+    async def _exchange_arrays(self, t: int, arrays: list[Any], step: int) -> list[list[Any]]:
         """Send arrays to all neighbours, and return theirs."""
-        self.publish(t, arrays, talk)
-        begun, layout = _clock(), wire_format.layout(arrays)
-        heard = await all_of(self.asking.pull(j, t, talk, layout) for j in self.agent.neighbours)
-        self.waited += _clock() - begun
-        return heard
+        self.publish(t, arrays, step)
+        start, layout = _loop_time(), wire_format.layout_of(arrays)
+        fetch = self.client.fetch_message
+        received = await gather_or_cancel(fetch(j, t, step, layout) for j in self.agent.neighbours)
+        self.seconds_waited += _loop_time() - start
+        return received
 
-    async def look(self, progress: Progress) -> None:
+    async def check_growth(self, progress: AgentProgress) -> None:
         """Raise if x and y of any agent have outgrown the start, as in a simulation."""
-        if not self.clock.back or not site_rollback.marks_here(progress):
+        if not self.clock.can_roll_back or not site_rollback.is_state_due(progress):
             return
-        own, t = site_rollback.now(self.agent, progress), self.agent.tick(progress)
-        here, start, before = (await self._largest(own, t, site_rollback.LOOK)).tolist()
-        if loss_monitor.outgrown(here, start, before, loss_monitor.fallen(progress.found)):
+        sizes, t = site_rollback.current_sizes(self.agent, progress), self.agent.tick(progress)
+        maxima = await self._network_maximum(sizes, t, site_rollback.SIZE_CHECK_STEP)
+        current, start, before = maxima.tolist()
+        has_decreased = loss_monitor.has_decreased(progress.estimates)
+        if loss_monitor.has_exploded(current, start, before, has_decreased):
             raise FloatingPointError(
-                f"{self.name} diverged by round {progress.t - 1}: x or y of a site is {here:.2g} "
-                f"in size, where it began at {start:.2g}; start again with smaller steps"
+                f"{self.name} diverged by round {progress.t - 1}: x or y of a site is "
+                f"{current:.2g} in size, where it began at {start:.2g}; start again with "
+                f"smaller steps"
             )
 
-    async def done(self, progress: Progress) -> None:
+    async def confirm_finished(self, progress: AgentProgress) -> None:
         """Wait until all agents have finished all rounds, so that none can roll back any more."""
         for i in range(1, self.agent.network.diameter + 1):
-            await self._say(self.clock.done(progress), [], i)
+            await self._exchange_arrays(self.clock.finish_tick(progress), [], i)
 
-    async def back(self, progress: Progress, broken: int | None) -> Progress:
-        """Roll back with all agents after divergence, here in round `broken` or elsewhere."""
+    async def roll_back(self, progress: AgentProgress, diverged_round: int | None) -> AgentProgress:
+        """Roll back with all agents after divergence, here in `diverged_round` or elsewhere."""
         progress = progress._replace(spent=progress.spent if self.spent is None else self.spent)
-        self.service.leave(self.clock.talk(progress))
-        t, first = self.clock.talk(progress), -site_rollback.MOST if broken is None else -broken
-        (found,) = await self._largest(np.array([first], float), t, 0)
-        broken = int(min(-found, self.clock.rounds))
-        own = site_rollback.sizes(self.agent, progress, broken)
-        sizes = await self._largest(own, t, self.agent.network.diameter)
-        about = self.agent, progress, broken, sizes.tolist(), self.clock.span
-        progress, said = site_rollback.lost(*about)
-        return await self._gone(progress, said)
+        t = self.clock.rollback_tick(progress)
+        self.service.record_rollback(t)
+        local_round = site_rollback.MAX_SENT if diverged_round is None else diverged_round
+        (latest,) = await self._network_maximum(np.array([-local_round], float), t, 0)
+        diverged_round = int(min(-latest, self.clock.rounds))
+        own_sizes = site_rollback.state_sizes(self.agent, progress, diverged_round)
+        sizes = await self._network_maximum(own_sizes, t, self.agent.network.diameter)
+        progress, message = site_rollback.roll_back_from_divergence(
+            self.agent, progress, diverged_round, sizes.tolist(), self.clock.span
+        )
+        return await self._resume_after_rollback(progress, message)
 
-    async def _gone(self, progress: Progress, said: str) -> Progress:
+    async def _resume_after_rollback(self, progress: AgentProgress, message: str) -> AgentProgress:
         """Continue after the rollback."""
-        LOG.warning(f"{self.name}: {said}")
-        self.service.leave(self.agent.tick(progress))
-        return await self._found(progress)
+        LOG.warning(f"{self.name}: {message}")
+        self.service.record_rollback(self.agent.tick(progress))
+        return await self._resolve(progress)
 
-    async def take_up(self, own: Point | None) -> Progress:
-        """Return the initial progress of this site in a warm restart; see `onward`."""
-        anew = self.agent.begin()
-        x, y = anew.state.x, anew.state.y
-        said = warm_restart.told(own, x)
-        self.publish(0, said, warm_restart.TALK)
-        if own is None:
-            layout, neighbours = wire_format.layout(said), self.agent.neighbours
-            asked = (self.asking.pull(j, 0, warm_restart.TALK, layout) for j in neighbours)
-            own = Point(warm_restart.mean(await all_of(asked), x), y)
-        return self.agent.begin_at(*own)
+    async def restart_progress(self, point: RestartPoint | None) -> AgentProgress:
+        """Return the initial progress of this site in a warm restart; see `warm_restart`."""
+        progress = self.agent.initial_progress()
+        x, y = progress.state.x, progress.state.y
+        arrays, step = warm_restart.outgoing_arrays(point, x), warm_restart.POINT_STEP
+        self.publish(0, arrays, step)
+        if point is None:
+            layout, fetch = wire_format.layout_of(arrays), self.client.fetch_message
+            received = await gather_or_cancel(
+                fetch(j, 0, step, layout) for j in self.agent.neighbours
+            )
+            point = RestartPoint(warm_restart.mean_of_neighbours(received, x), y)
+        return self.agent.initial_progress_at(*point)
 
-    async def round(self, progress: Progress) -> Progress:
+    async def run_round(self, progress: AgentProgress) -> AgentProgress:
         """Run one exchange after another."""
-        told: list[dict[int, list[Any]]] = []
-        for turn in range(self.agent.exchanges):
-            progress, messages = await self._exchange(progress, turn)
-            told.append(messages)
-        self.messages = told
-        after: Progress = await self.work(self.agent.end, progress)
+        all_messages: list[dict[int, list[Any]]] = []
+        for exchange in range(self.agent.exchange_count):
+            progress, messages = await self._run_exchange(progress, exchange)
+            all_messages.append(messages)
+        self.messages = all_messages
+        after: AgentProgress = await self.run_blocking(self.agent.finish_round, progress)
         self.spent = after.spent
         return after
 
-    async def _exchange(
-        self, progress: Progress, turn: int
-    ) -> tuple[Progress, dict[int, list[Any]]]:
+    async def _run_exchange(
+        self, progress: AgentProgress, exchange: int
+    ) -> tuple[AgentProgress, dict[int, list[Any]]]:
         """Run one exchange; requests and early messages are sent first."""
-        early, told = self.agent.early(turn), []
-        if early:
-            told = await self._tell(progress, turn, None)
-        t, neighbours = self.agent.tick(progress, turn), self.agent.neighbours
-        hearing = {
-            j: asyncio.ensure_future(self._message(j, t))
+        is_early, own = self.agent.sends_before_gradient(exchange), []
+        if is_early:
+            own = await self._publish_outgoing(progress, exchange, None)
+        t, neighbours = self.agent.tick(progress, exchange), self.agent.neighbours
+        requests = {
+            j: asyncio.ensure_future(self._receive_message(j, t))
             for j in neighbours
-            if not self.asking.follows(j, t)
+            if not self.client.is_subscribed(j, t)
         }
         try:
-            if hearing:
+            if requests:
                 await asyncio.sleep(0)
-            thought = await self.work(self.agent.think, progress, turn)
-            self.spent = thought.spent
-            if not early:
-                told = await self._tell(progress, turn, thought)
-            since = _clock()
-            asked = dict(zip(hearing, await asyncio.gather(*hearing.values())))
-            found = [asked[j] if j in asked else await self._message(j, t) for j in neighbours]
+            local_result = await self.run_blocking(self.agent.compute, progress, exchange)
+            self.spent = local_result.spent
+            if not is_early:
+                own = await self._publish_outgoing(progress, exchange, local_result)
+            start = _loop_time()
+            responses = dict(zip(requests, await asyncio.gather(*requests.values())))
+            received = [
+                responses[j] if j in responses else await self._receive_message(j, t)
+                for j in neighbours
+            ]
         finally:
-            for task in hearing.values():
+            for task in requests.values():
                 task.cancel()
-        self.waited += _clock() - since
+        self.seconds_waited += _loop_time() - start
         if self.edges:
-            self.service.outbox.trim()
-        away = [j for j, message in zip(neighbours, found) if message is None]
-        heard = zip(neighbours, found)
-        messages = {j: told if message is None else message for j, message in heard}
-        messages[self.agent.number] = told
+            self.service.outbox.drop_unneeded()
+        by_neighbour = list(zip(neighbours, received))
+        absent = [j for j, message in by_neighbour if message is None]
+        messages = {j: own if message is None else message for j, message in by_neighbour}
+        messages[self.agent.number] = own
         try:
-            after: Progress = await self.work(self.agent.step, progress, turn, thought, messages)
+            call = self.agent.finish_exchange, progress, exchange, local_result, messages
+            after: AgentProgress = await self.run_blocking(*call)
         except FloatingPointError as error:
-            said = by_name(str(error), self.service.names)
-            self._look(t, turn, away)
-            raise FloatingPointError("; ".join([said, *self.suspicion.told()])) from None
-        self._look(t, turn, away)
+            reason = replace_agent_numbers(str(error), self.service.names)
+            self._detect_outliers(t, exchange, absent)
+            counts = self.outlier_detector.describe_counts()
+            raise FloatingPointError("; ".join([reason, *counts])) from None
+        self._detect_outliers(t, exchange, absent)
         return after, messages
 
-    def _look(self, t: int, turn: int, away: list[int]) -> None:
-        """Detect outliers among the messages of exchange t, the `turn`-th of its round."""
-        if self.agent.spread is not None:
-            self.suspicion.look(self.clock.round(t), *self.agent.spread, away, turn)
+    def _detect_outliers(self, t: int, exchange: int, absent: list[int]) -> None:
+        """Detect outliers among the messages of exchange t, number `exchange` of its round."""
+        if self.agent.distances is not None:
+            round = self.clock.round_of(t)
+            observed = *self.agent.distances, absent, exchange
+            self.outlier_detector.detect_outliers(round, *observed)
 
-    async def _tell(self, progress: Progress, turn: int, thought: Thought | None) -> list[Any]:
-        told = await self.work(self.agent.tell, progress, turn, thought)
-        return self.publish(self.agent.tick(progress, turn), told)
+    async def _publish_outgoing(
+        self, progress: AgentProgress, exchange: int, local_result: LocalResult | None
+    ) -> list[Any]:
+        call = self.agent.outgoing_arrays, progress, exchange, local_result
+        return self.publish(self.agent.tick(progress, exchange), await self.run_blocking(*call))
 
-    def publish(self, t: int, arrays: list[Any], talk: int = 0) -> list[Any]:
+    def publish(self, t: int, arrays: list[Any], consensus_step: int = 0) -> list[Any]:
         """Publish arrays as the message of exchange t, or before it."""
-        envelope = Envelope(self.run, self.agent.number, t, talk)
+        envelope = Envelope(self.run, self.agent.number, t, consensus_step)
         try:
-            self.service.publish(t, wire_format.encode(envelope, arrays), talk)
+            self.service.publish(t, wire_format.encode(envelope, arrays), consensus_step)
         except FrameError as cause:
-            what = "what it measures" if talk else "its message"
+            what = "what it measures" if consensus_step else "its message"
             raise FloatingPointError(
-                f"{self.name} diverged in round {self.clock.round(t)}: {what} has {cause}; "
+                f"{self.name} diverged in round {self.clock.round_of(t)}: {what} has {cause}; "
                 f"start again with smaller steps"
             ) from None
         return arrays
 
-    async def _message(self, j: int, t: int) -> list[Any] | None:
+    async def _receive_message(self, j: int, t: int) -> list[Any] | None:
         """Return the message of j of exchange t; None if the edge is down."""
         if self.edges is None:
-            return await self.asking.pull(j, t)
-        with self.asking.heard[j].awaited():
-            found = await self.edges.settle(j, t)
-        if found is not None:
-            self.asking.heard[j].round = self.clock.round(t)
-        return found
+            return await self.client.fetch_message(j, t)
+        with self.client.neighbour_status[j].mark_awaited():
+            message = await self.edges.agree_on_message(j, t)
+        if message is not None:
+            self.client.neighbour_status[j].round = self.clock.round_of(t)
+        return message
 
 
-def _clock() -> float:
+def _loop_time() -> float:
     return asyncio.get_running_loop().time()

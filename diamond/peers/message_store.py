@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..records import checkpoint
-from ..records.checkpoint import Damaged
-from ..records.folder_recovery import unused
+from ..records.checkpoint import DamagedCheckpoint
+from ..records.folder_recovery import unused_path
 from . import wire_format
 from .audit import LOG
 from .wire_format import FrameError
 
 LENGTH = struct.Struct("<Q")
-Key = tuple[int, int]  # round and talk
+MessageKey = tuple[int, int]  # round and consensus step
 
 
-class Written(NamedTuple):
+class StoredMessage(NamedTuple):
     """Location of a message on the disk."""
 
     path: Path
@@ -36,58 +36,64 @@ class Written(NamedTuple):
         return np.fromfile(self.path, np.uint8, self.length, offset=self.start)
 
 
-def save(folder: Path, round: int, frames: Mapping[Key, Any]) -> dict[Key, Written]:
+def save(
+    folder: Path, round: int, frames: Mapping[MessageKey, Any]
+) -> dict[MessageKey, StoredMessage]:
     """Write the messages that are in memory only; return their locations."""
-    fresh = {key: content for key, content in frames.items() if not isinstance(content, Written)}
-    path, parts, found, start = _file(folder, round), [], {}, 0
-    for key, content in fresh.items():
-        parts += [LENGTH.pack(len(content)), content]
-        found[key] = Written(path, start + LENGTH.size, len(content))
+    unsaved = {
+        key: content for key, content in frames.items() if not isinstance(content, StoredMessage)
+    }
+    path, chunks, locations, start = _file(folder, round), [], {}, 0
+    for key, content in unsaved.items():
+        chunks += [LENGTH.pack(len(content)), content]
+        locations[key] = StoredMessage(path, start + LENGTH.size, len(content))
         start += LENGTH.size + len(content)
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.replace(path, *parts)
-    return found
+    checkpoint.replace_file(path, *chunks)
+    return locations
 
 
-def counts(frames: Mapping[Key, Any]) -> dict[str, int]:
+def count_messages(frames: Mapping[MessageKey, Any]) -> dict[str, int]:
     """Count the messages in each file, for the checkpoint that needs them."""
-    found: dict[str, int] = {}
-    for place in frames.values():
-        found[place.path.stem] = found.get(place.path.stem, 0) + 1
-    return found
+    counts: dict[str, int] = {}
+    for location in frames.values():
+        counts[location.path.stem] = counts.get(location.path.stem, 0) + 1
+    return counts
 
 
 def load(
-    folder: Path, round: int, counted: Mapping[str, int], run: str
-) -> tuple[dict[Key, Written], bool]:
+    folder: Path, round: int, counts: Mapping[str, int], run: str
+) -> tuple[dict[MessageKey, StoredMessage], bool]:
     """Load the messages that a checkpoint of `round` needs, and return whether all exist.
 
     Raises `Damaged` if the checkpoint's own file is damaged: its messages are computed again from
     the checkpoint before. Damaged messages of earlier files are set aside.
     """
-    found: dict[Key, Written] = {}
-    whole = True
-    for stem, count in counted.items():
+    locations: dict[MessageKey, StoredMessage] = {}
+    is_complete = True
+    for stem, count in counts.items():
         path = _file(folder, int(stem))
         try:
-            kept = _read(path, run)
-            if len(kept) < count:
-                raise Damaged(f"{path}: {len(kept)} messages where {count} were written")
-            found |= kept
-        except (OSError, FrameError, Damaged) as cause:
-            whole = False
+            messages = _read(path, run)
+            if len(messages) < count:
+                raise DamagedCheckpoint(
+                    f"{path}: {len(messages)} messages where {count} were written"
+                )
+            locations |= messages
+        except (OSError, FrameError, DamagedCheckpoint) as cause:
+            is_complete = False
             if int(stem) == round:
-                raise Damaged(f"{path}: not what was written ({cause})") from None
+                raise DamagedCheckpoint(f"{path}: not what was written ({cause})") from None
             if path.exists():  # else it was removed, since nobody needs it
-                os.rename(path, unused(path))
+                os.rename(path, unused_path(path))
                 LOG.warning(f"{path} is damaged ({cause}): no neighbour can be set back so far")
-    return found, whole
+    return locations, is_complete
 
 
-def prune(folder: Path, wanted: set[str]) -> None:
+def prune(folder: Path, needed: set[str]) -> None:
     """Remove the files that are not needed."""
     for path in folder.glob("[0-9]*.log*"):
-        if path.suffix in (".log", ".tmp") and path.name.split(".")[0] not in wanted:
+        if path.suffix in (".log", ".tmp") and path.name.split(".")[0] not in needed:
             path.unlink()
 
 
@@ -95,9 +101,9 @@ def _file(folder: Path, round: int) -> Path:
     return folder / f"{round:010d}.log"
 
 
-def _read(path: Path, run: str) -> dict[Key, Written]:
-    """Read every message of a file, by round and talk, and verify it."""
-    content, start, found = path.read_bytes(), 0, {}
+def _read(path: Path, run: str) -> dict[MessageKey, StoredMessage]:
+    """Read every message of a file, by round and consensus step, and verify it."""
+    content, start, locations = path.read_bytes(), 0, {}
     view = memoryview(content)
     while start < len(content):
         if start + LENGTH.size > len(content):
@@ -109,6 +115,6 @@ def _read(path: Path, run: str) -> dict[Key, Written]:
         header, _ = wire_format.unpack(view[start : start + length], len(content))
         if header.get("run") != run:
             raise FrameError("of another run")
-        found[header["round"], header["talk"]] = Written(path, start, length)
+        locations[header["round"], header["talk"]] = StoredMessage(path, start, length)
         start += length
-    return found
+    return locations

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from .local_measures import sent
+from .local_measures import bytes_sent
 from .node import Node
 from .text_sanitizing import printable
 
-READERS = 8  # at a time
-SECONDS = 5.0  # for a request and its response
-LONGEST = 2**13  # bytes of a request
+MAX_READERS = 8  # at a time
+RESPONSE_SECONDS = 5.0  # for a request and its response
+MAX_REQUEST_BYTES = 2**13
 HOST = "127.0.0.1"
 METRICS = {  # by name: type and help
     "round": ("gauge", "Rounds made."),
@@ -28,52 +28,54 @@ METRICS = {  # by name: type and help
 }
 
 
-def text(node: Node) -> str:
+def format_metrics(node: Node) -> str:
     """Format all metrics."""
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "round": node.t,
         "rounds": node.rounds,
         "seconds_total": node.seconds,
-        "waited_seconds_total": node.waited,
-        "sent_bytes_total": 0 if node.progress is None else sent(node.agent, node.progress),
+        "waited_seconds_total": node.seconds_waited,
+        "sent_bytes_total": 0 if node.progress is None else bytes_sent(node.agent, node.progress),
         "kept_messages": len(node.service.outbox.frames),
         "noted_total": sum(node.service.audit.counts.values()),
     }
-    away = node.edges.away if node.edges else {}
-    absurd = node.exchanges.suspicion.counts
-    found["neighbour_round"] = {j: heard.round for j, heard in node.heard.items()}
-    found["neighbour_awaited_seconds"] = {j: one.waiting() for j, one in node.heard.items()}
-    found["neighbour_away"] = {j: int(j in away) for j in node.heard}
-    found["neighbour_absurd_total"] = {j: absurd[j] for j in node.heard}
+    absent = node.edges.absent if node.edges else {}
+    outlier_counts = node.exchange_runner.outlier_detector.counts
+    neighbours = node.neighbour_status
+    values["neighbour_round"] = {j: status.round for j, status in neighbours.items()}
+    awaited = {j: status.seconds_awaited() for j, status in neighbours.items()}
+    values["neighbour_awaited_seconds"] = awaited
+    values["neighbour_away"] = {j: int(j in absent) for j in neighbours}
+    values["neighbour_absurd_total"] = {j: outlier_counts[j] for j in neighbours}
     lines = []
-    for name, (kind, said) in METRICS.items():
-        lines += [f"# HELP diamond_{name} {said}", f"# TYPE diamond_{name} {kind}"]
-        lines += [f"diamond_{name}{label} {value}" for label, value in _each(node, found[name])]
+    for name, (kind, description) in METRICS.items():
+        lines += [f"# HELP diamond_{name} {description}", f"# TYPE diamond_{name} {kind}"]
+        lines += [f"diamond_{name}{label} {value}" for label, value in _samples(node, values[name])]
     return "\n".join(lines) + "\n"
 
 
-def _each(node: Node, value: Any) -> list[tuple[str, Any]]:
+def _samples(node: Node, value: Any) -> list[tuple[str, Any]]:
     if not isinstance(value, Mapping):
         return [("", value)]
-    label = lambda j: printable(node.service.call(j)).replace("\\", "\\\\").replace('"', '\\"')
-    return [(f'{{neighbour="{label(j)}"}}', one) for j, one in value.items()]
+    label = lambda j: printable(node.service.site_name(j)).replace("\\", "\\\\").replace('"', '\\"')
+    return [(f'{{neighbour="{label(j)}"}}', sample) for j, sample in value.items()]
 
 
 @asynccontextmanager
-async def served(node: Node, port: int | None) -> AsyncIterator[int | None]:
+async def serve_metrics(node: Node, port: int | None) -> AsyncIterator[int | None]:
     """Serve the metrics on loopback at that port, if one is given."""
     if port is None:
         yield None
         return
-    readers = asyncio.Semaphore(READERS)
+    readers = asyncio.Semaphore(MAX_READERS)
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if readers.locked():
                 return
-            async with readers, asyncio.timeout(SECONDS):
+            async with readers, asyncio.timeout(RESPONSE_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_answer(head, node))
+                writer.write(_http_response(head, node))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # bad requests get no response
@@ -83,7 +85,7 @@ async def served(node: Node, port: int | None) -> AsyncIterator[int | None]:
             writer.close()
 
     try:
-        server = await asyncio.start_server(answer, HOST, port, limit=LONGEST)
+        server = await asyncio.start_server(respond, HOST, port, limit=MAX_REQUEST_BYTES)
     except OSError as cause:
         raise OSError(
             f"{HOST}:{port} cannot be listened on ({cause.strerror}); give another --metrics"
@@ -92,11 +94,14 @@ async def served(node: Node, port: int | None) -> AsyncIterator[int | None]:
         yield server.sockets[0].getsockname()[1]
 
 
-def _answer(head: bytes, node: Node) -> bytes:
-    asked = head.split(b"\r\n", 1)[0].split(b" ")
-    good = len(asked) == 3 and asked[0] == b"GET" and asked[1] in (b"/", b"/metrics")
-    status, body = ("200 OK", text(node)) if good else ("404 Not Found", "only /metrics is here\n")
-    kind = "text/plain; version=0.0.4; charset=utf-8"
+def _http_response(head: bytes, node: Node) -> bytes:
+    request_line = head.split(b"\r\n", 1)[0].split(b" ")
+    is_get = len(request_line) == 3 and request_line[0] == b"GET"
+    status, body = "404 Not Found", "only /metrics is here\n"
+    if is_get and request_line[1] in (b"/", b"/metrics"):
+        status, body = "200 OK", format_metrics(node)
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
     content = body.encode()
-    told = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n"
-    return (told + "Connection: close\r\n\r\n").encode() + content
+    headers = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n"
+    headers += f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+    return headers.encode() + content

@@ -15,43 +15,43 @@ class NeighbourStatus:
     """Round of the last message, and since when the next one is awaited."""
 
     round: int = -1
-    since: float | None = None  # `time.monotonic`; None: nothing is awaited
+    awaited_since: float | None = None  # `time.monotonic`; None: nothing is awaited
 
     @contextmanager
-    def awaited(self) -> Iterator[None]:
+    def mark_awaited(self) -> Iterator[None]:
         """Mark a message as awaited."""
-        self.since = time.monotonic()
+        self.awaited_since = time.monotonic()
         try:
             yield
         finally:
-            self.since = None
+            self.awaited_since = None
 
-    def waiting(self) -> float:
+    def seconds_awaited(self) -> float:
         """Return the seconds that the next message has been awaited."""
-        return 0.0 if self.since is None else time.monotonic() - self.since
+        return 0.0 if self.awaited_since is None else time.monotonic() - self.awaited_since
 
 
-def standing(told: Mapping[str, Any], agents: int) -> dict[str, Any]:
+def validate_status(status: Mapping[str, Any], agents: int) -> dict[str, Any]:
     """Validate a site's answer about its status."""
     try:
-        agent, round, rounds = (_whole(told[name]) for name in ("agent", "round", "rounds"))
+        agent, round, rounds = (_check_int(status[name]) for name in ("agent", "round", "rounds"))
         waiting = [
             {
-                "agent": _whole(one["agent"], agents),
-                "seconds": float(one["seconds"]),
-                "why": printable(one["why"]),
+                "agent": _check_int(entry["agent"], agents),
+                "seconds": float(entry["seconds"]),
+                "why": printable(entry["why"]),
             }
-            for one in told["waiting"]
+            for entry in status["waiting"]
         ]
-        away = [_whole(one, agents) for one in told["away"]]
-        state = printable(told["state"], 20)
+        away = [_check_int(entry, agents) for entry in status["away"]]
+        state = printable(status["state"], 20)
     except (KeyError, TypeError, ValueError) as cause:
         raise FrameError(f"an answer that is no status ({printable(repr(cause), 80)})") from None
     where = {"agent": agent, "round": round, "rounds": rounds, "state": state}
     return where | {"waiting": waiting, "away": away}
 
 
-def _whole(value: Any, below: int = 2**31) -> int:
-    if type(value) is not int or not 0 <= value < below:
+def _check_int(value: Any, limit: int = 2**31) -> int:
+    if type(value) is not int or not 0 <= value < limit:
         raise ValueError(value)
     return value

@@ -5,13 +5,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from .message_store import Key, Written
+from .message_store import MessageKey, StoredMessage
 from .wire_format import Frame
 
 NEVER = 2**31  # beyond any run
 
 
-class Gone(LookupError):
+class MessageDiscarded(LookupError):
     """Error: a request for a message that was discarded because nobody should need it."""
 
 
@@ -20,76 +20,84 @@ class Outbox:
 
     A neighbour that could be set back to its checkpoint of round d requests the messages from round
     d on again, so messages before the smallest d of all neighbours are dropped. So are messages
-    that a neighbour will never request by `spared`: the edge was down in that round.
+    that a neighbour will never request by `is_unneeded`: the edge was down in that round.
     """
 
     def __init__(
-        self, neighbours: Iterable[int], spared: Callable[[int, int], bool] = lambda j, t: False
+        self,
+        neighbours: Iterable[int],
+        is_unneeded: Callable[[int, int], bool] = lambda j, t: False,
     ):
-        self.durable, self.spared = dict.fromkeys(neighbours, 0), spared
-        self.frames: dict[Key, Frame | Written] = {}
-        self._reads: WeakValueDictionary[Written, np.ndarray] = WeakValueDictionary()
-        self.since = 0  # first round whose messages are all on the disk
+        self.durable, self.is_unneeded = dict.fromkeys(neighbours, 0), is_unneeded
+        self.frames: dict[MessageKey, Frame | StoredMessage] = {}
+        self._reads: WeakValueDictionary[StoredMessage, np.ndarray] = WeakValueDictionary()
+        self.complete_from = 0  # first round whose messages are all on the disk
 
     @property
-    def floor(self) -> int:
+    def first_round(self) -> int:
         """Return the first round that may be requested."""
         return min(self.durable.values(), default=NEVER)
 
-    def put(self, round: int, frame: Frame, talk: int = 0) -> None:
+    def add_message(self, round: int, frame: Frame, consensus_step: int = 0) -> None:
         """Store the message of `round`, or one about numbers before it."""
-        if round >= self.floor:
-            self.frames[round, talk] = frame
+        if round >= self.first_round:
+            self.frames[round, consensus_step] = frame
 
-    def get(self, round: int, talk: int = 0) -> Frame | None:
-        """Return that message; None if it does not exist yet. Raises `Gone` if it was dropped."""
-        found = self.frames.get((round, talk))
-        if found is None and round < self.floor:
-            raise Gone(
-                f"round {round} is no longer kept, only rounds from {self.floor} on: the asker has "
-                f"said that it would not be set back so far; restore its newer checkpoint"
+    def get(self, round: int, consensus_step: int = 0) -> Frame | None:
+        """Return that message, or None if it does not exist yet; may raise `MessageDiscarded`."""
+        frame = self.frames.get((round, consensus_step))
+        if frame is None and round < self.first_round:
+            raise MessageDiscarded(
+                f"round {round} is no longer kept, only rounds from {self.first_round} on: the "
+                f"asker has said that it would not be set back so far; restore its newer checkpoint"
             )
-        if found is None and round < self.since:
-            raise Gone(
+        if frame is None and round < self.complete_from:
+            raise MessageDiscarded(
                 f"the message of round {round} is damaged on the disk; restore the asker's newer "
                 f"checkpoint, or start all sites with --onward"
             )
-        return self._read(found) if isinstance(found, Written) else found
+        return self._read(frame) if isinstance(frame, StoredMessage) else frame
 
-    def _read(self, place: Written) -> memoryview:
+    def _read(self, place: StoredMessage) -> memoryview:
         """Read a message from the disk, once for all simultaneous users."""
         content = self._reads.get(place)
         if content is None:
             content = self._reads[place] = place.read()
         return content.data
 
-    def heard(self, neighbour: int, durable: int) -> None:
+    def record_durable(self, neighbour: int, durable: int) -> None:
         """Record that the neighbour will never request rounds before `durable`."""
         if durable > self.durable[neighbour]:
             self.durable[neighbour] = durable
-            self.trim()
+            self.drop_unneeded()
 
-    def trim(self) -> None:
+    def drop_unneeded(self) -> None:
         """Drop messages that nobody will request."""
-        self.frames = {at: frame for at, frame in self.frames.items() if self._wanted(*at)}
+        self.frames = {key: frame for key, frame in self.frames.items() if self._is_needed(*key)}
 
-    def _wanted(self, t: int, talk: int) -> bool:
+    def _is_needed(self, t: int, consensus_step: int) -> bool:
         """Return whether a message is needed; those about numbers are, even if an edge was down."""
-        return any(t >= d and (talk or not self.spared(j, t)) for j, d in self.durable.items())
+        return any(
+            t >= d and (consensus_step or not self.is_unneeded(j, t))
+            for j, d in self.durable.items()
+        )
 
     def copy(self) -> "Outbox":
         """Return a copy for a checkpoint that is written while rounds continue."""
-        one = Outbox(self.durable, self.spared)
-        one.durable, one.frames = dict(self.durable), dict(self.frames)
-        return one
+        copy = Outbox(self.durable, self.is_unneeded)
+        copy.durable, copy.frames = dict(self.durable), dict(self.frames)
+        return copy
 
-    def written(self, places: Mapping[Key, Written]) -> None:
+    def replace_by_locations(self, places: Mapping[MessageKey, StoredMessage]) -> None:
         """Replace messages in memory by their locations on the disk."""
         self.frames |= {key: place for key, place in places.items() if key in self.frames}
 
     def restore(
-        self, frames: Mapping[Key, Written], durable: Mapping[str, int], since: int = 0
+        self,
+        frames: Mapping[MessageKey, StoredMessage],
+        durable: Mapping[str, int],
+        complete_from: int = 0,
     ) -> None:
         """Restore the content of a checkpoint."""
         self.durable = {j: int(durable[str(j)]) for j in self.durable}
-        self.frames, self.since = dict(frames), since
+        self.frames, self.complete_from = dict(frames), complete_from

@@ -15,31 +15,33 @@ from typing import Any
 
 import numpy as np
 
-from .wire_format import ALIGN
+from .wire_format import ALIGNMENT
 
-HEAD = struct.Struct("<QIB")
-ANSWER, REFUSED, DIFFERS, STOPPED, OUTDATED, MISREAD, ASK = range(7)
-FIRST = 2**16  # bytes read before the length of a packet is known
-CHUNK = 2**18  # bytes passed to the connection at once
-LONGEST = 4096  # bytes of a refusal
+HEADER = struct.Struct("<QIB")
+RESPONSE, REFUSED, RUN_MISMATCH, RUN_FAILED, OUTDATED_ROSTER, UNREADABLE, REQUEST = range(7)
+SCRATCH_BYTES = 2**16  # read before the length of a packet is known
+CHUNK_BYTES = 2**18  # passed to the connection at once
+MAX_REFUSAL_BYTES = 4096
 
 
-class TooLong(ConnectionError):
+class PacketTooLong(ConnectionError):
     """Error: a packet is larger than the other end may send."""
 
 
-class Packets(asyncio.BufferedProtocol):
-    """One connection; `most` bounds a packet, `heard(number, code, body)` receives each."""
+class PacketStream(asyncio.BufferedProtocol):
+    """One connection; `on_packet(number, code, body)` gets each packet, of at most `max_bytes`."""
 
-    def __init__(self, most: int, heard: Callable[[int, int, memoryview], None]):
-        self.most, self.heard = most, heard
+    def __init__(self, max_bytes: int, on_packet: Callable[[int, int, memoryview], None]):
+        self.max_bytes, self.on_packet = max_bytes, on_packet
         self.cause: Exception | None = None  # error that ended the connection, if any
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.on_lost: Callable[[], None] = lambda: None
-        self.on_too_long: Callable[[int, TooLong], None] = lambda number, cause: self.fail(cause)
-        self._deaf = False  # incoming bytes are discarded
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.on_closed: Callable[[], None] = lambda: None
+        self.on_too_long: Callable[[int, PacketTooLong], None] = lambda number, cause: self.abort(
+            cause
+        )
+        self._discarding = False  # incoming bytes are discarded
         self.transport: Any = None
-        self._scratch = memoryview(bytearray(FIRST))
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._head, self._number, self._code = b"", 0, 0
         self._body: memoryview | None = None
         self._filled = 0
@@ -55,9 +57,9 @@ class Packets(asyncio.BufferedProtocol):
         """See `asyncio.BaseProtocol`."""
         self.cause = self.cause or error
         self._writable.set()  # wakes waiting writers
-        if not self.lost.done():
-            self.lost.set_result(None)
-        self.on_lost()
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self.on_closed()
 
     def pause_writing(self) -> None:
         """See `asyncio.BaseProtocol`."""
@@ -77,7 +79,7 @@ class Packets(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         """See `asyncio.BufferedProtocol`."""
-        if self._deaf:
+        if self._discarding:
             return
         if self._body is None:
             self._read(self._scratch[:count])
@@ -88,12 +90,12 @@ class Packets(asyncio.BufferedProtocol):
 
     def _read(self, data: memoryview) -> None:
         """Handle bytes received but not yet assigned to a packet."""
-        while data and not self.lost.done():
+        while data and not self.closed.done():
             if self._body is None:
-                wanted = HEAD.size - len(self._head)
-                self._head += bytes(data[:wanted])
-                data = data[wanted:]
-                if len(self._head) < HEAD.size or not self._begin():
+                missing = HEADER.size - len(self._head)
+                self._head += bytes(data[:missing])
+                data = data[missing:]
+                if len(self._head) < HEADER.size or not self._start_packet():
                     return
             assert self._body is not None
             part = data[: len(self._body) - self._filled]
@@ -103,51 +105,51 @@ class Packets(asyncio.BufferedProtocol):
             if self._filled == len(self._body):
                 self._deliver()
 
-    def _begin(self) -> bool:
+    def _start_packet(self) -> bool:
         """Allocate memory for the announced packet, unless it is too large."""
-        length, self._number, self._code = HEAD.unpack(self._head)
+        length, self._number, self._code = HEADER.unpack(self._head)
         self._head = b""
-        if length > self.most:
-            self._deaf = True
-            cause = TooLong(f"{length} bytes, larger than anything that belongs here")
+        if length > self.max_bytes:
+            self._discarding = True
+            cause = PacketTooLong(f"{length} bytes, larger than anything that belongs here")
             self.on_too_long(self._number, cause)
             return False
-        self._body, self._filled = _room(length), 0
+        self._body, self._filled = _allocate_aligned(length), 0
         return True
 
     def _deliver(self) -> None:
         body, self._body = self._body, None
         assert body is not None
-        self.heard(self._number, self._code, body)
+        self.on_packet(self._number, self._code, body)
 
-    def put(self, number: int, code: int, body: bytes) -> None:
+    def write_small(self, number: int, code: int, body: bytes) -> None:
         """Write a small packet, the first of its connection."""
-        self._write([HEAD.pack(len(body), number, code), body])
+        self._write([HEADER.pack(len(body), number, code), body])
 
     async def send(self, number: int, code: int, body: Any) -> None:
         """Write a packet; wait if the other end reads slowly."""
         view = memoryview(body)
-        if self.push(number, code, view):
+        if self.try_send(number, code, view):
             return
         async with self._sending:
-            self._write([HEAD.pack(len(view), number, code)])
-            for start in range(0, len(view), CHUNK):
+            self._write([HEADER.pack(len(view), number, code)])
+            for start in range(0, len(view), CHUNK_BYTES):
                 await self._writable.wait()
-                self._write([view[start : start + CHUNK]])
+                self._write([view[start : start + CHUNK_BYTES]])
 
-    def push(self, number: int, code: int, body: Any) -> bool:
+    def try_send(self, number: int, code: int, body: Any) -> bool:
         """Write a packet immediately; False if it is long or another one is pending."""
-        if len(body) > CHUNK or not self._writable.is_set() or self._sending.locked():
+        if len(body) > CHUNK_BYTES or not self._writable.is_set() or self._sending.locked():
             return False
-        self._write([HEAD.pack(len(body), number, code), body])
+        self._write([HEADER.pack(len(body), number, code), body])
         return True
 
     def _write(self, parts: Sequence[Any]) -> None:
-        if self.lost.done() or self.transport.is_closing():
+        if self.closed.done() or self.transport.is_closing():
             raise ConnectionResetError("the connection was lost")
         self.transport.writelines([part for part in parts if len(part)])
 
-    def fail(self, cause: Exception) -> None:
+    def abort(self, cause: Exception) -> None:
         """Abort the connection."""
         self.cause = self.cause or cause
         if self.transport is not None:
@@ -159,8 +161,8 @@ class Packets(asyncio.BufferedProtocol):
             self.transport.close()
 
 
-def _room(length: int) -> memoryview:
+def _allocate_aligned(length: int) -> memoryview:
     """Allocate uninitialized memory in which a frame's arrays are aligned."""
-    room = np.empty(length + ALIGN, np.uint8)
-    start = -room.ctypes.data % ALIGN
-    return room.data[start : start + length]
+    memory = np.empty(length + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory.data[start : start + length]

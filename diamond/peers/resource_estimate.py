@@ -5,19 +5,19 @@ from typing import NamedTuple
 import jax
 
 from .site_agent import Agent
-from .site_rollback import states
+from .site_rollback import max_rollback_states
 
-FILES = 4  # of messages: ending in two checkpoints, one still requested, one being written
+MESSAGE_FILES = 4  # of messages: ending in two checkpoints, one still requested, one being written
 
 
-class Room(NamedTuple):
+class ResourceEstimate(NamedTuple):
     """Upper bounds in bytes."""
 
     disk: int
     memory: int
 
 
-def room_for(agent: Agent, every: int, missing: str = "wait") -> Room:
+def estimate_resources(agent: Agent, every: int, missing: str = "wait") -> ResourceEstimate:
     """Return the space of a run with a checkpoint every `every` rounds, beyond computing.
 
     A message is on the disk until no neighbour can be set back that far. Memory holds the messages
@@ -25,9 +25,11 @@ def room_for(agent: Agent, every: int, missing: str = "wait") -> Room:
     without absent neighbours, the journal also keeps received messages; if runs may roll back,
     rollback states are kept.
     """
-    told = every * agent.bytes
-    heard = told * len(agent.neighbours) if missing == "continue" else 0
-    state = sum(leaf.nbytes for leaf in jax.tree.leaves(agent.begin().state))
-    back = states(agent, missing == "continue") * state
-    disk = FILES * told + 3 * heard + 3 * (state + back)
-    return Room(disk, 2 * told + 2 * heard + 2 * state + back)
+    sent_bytes = every * agent.bytes_per_round
+    received_bytes = sent_bytes * len(agent.neighbours) if missing == "continue" else 0
+    state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(agent.initial_progress().state))
+    rollback_bytes = max_rollback_states(agent, missing == "continue") * state_bytes
+    disk = MESSAGE_FILES * sent_bytes + 3 * received_bytes + 3 * (state_bytes + rollback_bytes)
+    return ResourceEstimate(
+        disk, 2 * sent_bytes + 2 * received_bytes + 2 * state_bytes + rollback_bytes
+    )

@@ -28,7 +28,7 @@ CA, CERTIFICATE, KEY, ROSTER, SIGNATURE = (
     "roster.json",
     "roster.sig",
 )
-SIGNED = ec.ECDSA(hashes.SHA256())
+SIGNATURE_ALGORITHM = ec.ECDSA(hashes.SHA256())
 
 
 class BadBundle(ValueError):
@@ -92,32 +92,34 @@ def fingerprint(key: CertificatePublicKeyTypes) -> str:
     ).hexdigest()
 
 
-def host(fingerprint: str) -> str:
+def certificate_name(fingerprint: str) -> str:
     """Return the name in the certificate of that key; DNS labels have at most 63 characters."""
     return f"{fingerprint[:32]}.{fingerprint[32:]}.diamond"
 
 
-def decode(content: bytes) -> Roster:
+def decode_roster(content: bytes) -> Roster:
     """Decode a roster."""
-    told = json.loads(content)
-    members = [Member(**m | {"neighbours": tuple(m["neighbours"])}) for m in told["members"]]
+    document = json.loads(content)
+    members = [Member(**m | {"neighbours": tuple(m["neighbours"])}) for m in document["members"]]
     if [m.number for m in members] != list(range(len(members))):
         raise ValueError("the members are not numbered from 0")
-    return Roster(told["federation"], tuple(members), dict(told["terms"]), int(told["version"]))
+    return Roster(
+        document["federation"], tuple(members), dict(document["terms"]), int(document["version"])
+    )
 
 
-def load(folder: Path) -> Bundle:
+def load_bundle(folder: Path) -> Bundle:
     """Load the bundle in `folder`, and verify its signature and its own certificate."""
-    roster = signed(folder)
-    _private(folder / KEY)
+    roster = load_roster(folder)
+    _check_private_mode(folder / KEY)
     try:
         ca, certificate, key = ((folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY))
-        own = fingerprint(x509.load_pem_x509_certificate(certificate).public_key())
+        own_fingerprint = fingerprint(x509.load_pem_x509_certificate(certificate).public_key())
     except OSError as cause:
         raise BadBundle(f"{folder} is no whole bundle: {cause}") from None
     except ValueError as cause:
         raise BadBundle(f"{folder} is no bundle: {cause}") from None
-    me = roster.by_key(own)
+    me = roster.by_key(own_fingerprint)
     if me is None:
         raise BadBundle(
             f"the key of {folder / CERTIFICATE} is not in the roster; ask for a new one"
@@ -125,7 +127,7 @@ def load(folder: Path) -> Bundle:
     return Bundle(ca, certificate, key, roster, me)
 
 
-def fresh(bundle: Bundle, days: int = 30) -> str:
+def check_expiry(bundle: Bundle, days: int = 30) -> str:
     """Return a warning if the certificate expires within `days` days; raise if it has."""
     left = bundle.expires - datetime.datetime.now(datetime.UTC)
     when, renewed = f"{bundle.expires:%Y-%m-%d %H:%M} UTC", "`diamond net renew` at the authority"
@@ -139,7 +141,7 @@ def fresh(bundle: Bundle, days: int = 30) -> str:
     return f"the certificate of {bundle.me.name} expires on {when}: have it renewed ({renewed})"
 
 
-def _private(key: Path) -> None:
+def _check_private_mode(key: Path) -> None:
     """Refuse a key that other users of this machine can read."""
     if os.name == "posix" and key.exists():
         mode = stat.S_IMODE(key.stat().st_mode)
@@ -149,15 +151,15 @@ def _private(key: Path) -> None:
             )
 
 
-def signed(folder: Path) -> Roster:
+def load_roster(folder: Path) -> Roster:
     """Load the roster in `folder`, and verify its signature."""
     try:
         ca, content, signature = ((folder / name).read_bytes() for name in (CA, ROSTER, SIGNATURE))
         authority = x509.load_pem_x509_certificate(ca).public_key()
         if not isinstance(authority, ec.EllipticCurvePublicKey):
             raise BadBundle(f"{folder / CA} is not of a federation of diamond")
-        authority.verify(signature, content, SIGNED)
-        return decode(content)
+        authority.verify(signature, content, SIGNATURE_ALGORITHM)
+        return decode_roster(content)
     except InvalidSignature:
         raise BadBundle(f"{folder / ROSTER} is not what the authority of {CA} signed") from None
     except OSError as cause:

@@ -16,7 +16,7 @@ class RollbackState(NamedTuple):
 
     t: int
     state: State
-    kept: Any = None
+    channel_states: Any = None
 
 
 class AgentProgress(NamedTuple):
@@ -29,51 +29,51 @@ class AgentProgress(NamedTuple):
     state: State
     spent: jax.Array  # counter of oracle calls
     algorithm: Any  # with the numbers in use
-    found: dict[str, ResolvedValue]  # numbers left to the run
-    kept: Any = None  # channel state of the sources
-    base: int = 0  # offset of the clock at round 0
+    estimates: dict[str, ResolvedValue]  # numbers left to the run
+    channel_states: Any = None  # of the sources
+    clock_offset: int = 0  # of the clock at round 0
     start: RollbackState | None = None  # initial state, if not the usual one
-    lowest: RollbackState | None = None  # state of the lowest objective; None: the start
-    recent: tuple[RollbackState, ...] = ()  # states of the last rounds that are multiples of `EVERY`
-    anew: bool = False  # after a rollback: discard the estimates
+    lowest_state: RollbackState | None = None  # of the objective; None: the start
+    recent_states: tuple[RollbackState, ...] = ()  # in rounds divisible by `EVERY`
+    discard_estimates: bool = False  # after a rollback
 
     @property
     def clock(self) -> int:
         """Return the round on the clock of peers."""
-        return self.base + self.t
+        return self.clock_offset + self.t
 
     @property
-    def made(self) -> int:
+    def rounds_run(self) -> int:
         """Return the number of rounds run, including those rolled back."""
-        return self.t + loss_monitor.lost(self.found)
+        return self.t + loss_monitor.rounds_rolled_back(self.estimates)
 
 
-def mark(progress: AgentProgress) -> RollbackState:
+def rollback_state(progress: AgentProgress) -> RollbackState:
     """Return the current state for rollbacks."""
-    return RollbackState(progress.t, progress.state, progress.kept)
+    return RollbackState(progress.t, progress.state, progress.channel_states)
 
 
 class RoundExchange(NamedTuple):
     """One exchange of a round: its stage, its index in the round, and silent stages before it."""
 
     stage: int
-    number: int
-    before: tuple[tuple[int, int], ...]
+    position: int
+    silent_before: tuple[tuple[int, int], ...]
 
 
-def turns_of(
+def split_into_exchanges(
     algorithm: Algorithm, layouts: Sequence[Layout]
 ) -> tuple[list[RoundExchange], tuple[tuple[int, int], ...]]:
     """Return the exchanges of a round, and the stages after the last one."""
-    turns: list[RoundExchange] = []
+    exchanges: list[RoundExchange] = []
     silent: tuple[tuple[int, int], ...] = ()
-    number = 0
-    for stage, (each, told) in enumerate(zip(algorithm.stages, layouts)):
-        for _ in range(each.repeats):
-            if told:
-                turns.append(RoundExchange(stage, number, silent))
+    position = 0
+    for stage, (rule, layout) in enumerate(zip(algorithm.stages, layouts)):
+        for _ in range(rule.repeats):
+            if layout:
+                exchanges.append(RoundExchange(stage, position, silent))
                 silent = ()
             else:
-                silent = (*silent, (stage, number))
-            number += 1
-    return turns, silent
+                silent = (*silent, (stage, position))
+            position += 1
+    return exchanges, silent

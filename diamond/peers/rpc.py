@@ -8,190 +8,213 @@ from itertools import count
 from typing import Any
 
 from . import wire_format
-from .call_errors import Differs, Outdated, Refused, Stopped, Unreachable
-from .packet_stream import ANSWER, ASK, DIFFERS, OUTDATED, REFUSED, STOPPED, Packets, TooLong
-from .roster import Bundle, Member, host
-from .subscription import Following
+from .call_errors import OutdatedRoster, Refused, RunFailed, RunMismatch, Unreachable
+from .packet_stream import (
+    OUTDATED_ROSTER,
+    REFUSED,
+    REQUEST,
+    RESPONSE,
+    RUN_FAILED,
+    RUN_MISMATCH,
+    PacketStream,
+    PacketTooLong,
+)
+from .roster import Bundle, Member, certificate_name
+from .subscription import Subscription
 from .text_sanitizing import printable
-from .timeouts import Limits
-from .tls import context
+from .timeouts import Timeouts
+from .tls import tls_context
 from .wire_format import Frame
 
-FAULTS = {STOPPED: Stopped, DIFFERS: Differs, REFUSED: Refused}
-IDLE = 10  # seconds of silence after which the system probes the other end
+ERRORS = {RUN_FAILED: RunFailed, RUN_MISMATCH: RunMismatch, REFUSED: Refused}
+KEEPALIVE_IDLE = 10  # seconds of silence after which the system probes the other end
 
 
-class Client:
-    """Client of the neighbours of this site; responses have at most `most` bytes.
+class RpcClient:
+    """Client of the neighbours of this site; responses have at most `max_bytes` bytes.
 
-    It can also call the site itself, at its own address or at `own`.
+    It can also call the site itself, at its roster address or at `own_address`.
     """
 
     def __init__(
-        self, bundle: Bundle, most: int, limits: Limits = Limits(), own: str | None = None
+        self,
+        bundle: Bundle,
+        max_bytes: int,
+        timeouts: Timeouts = Timeouts(),
+        own_address: str | None = None,
     ):
-        secured, me = context(bundle, serves=False), replace(bundle.me, address=own or "")
-        me = me if own else bundle.me
+        tls, me = (
+            tls_context(bundle, is_server=False),
+            replace(bundle.me, address=own_address or ""),
+        )
+        me = me if own_address else bundle.me
         opening = wire_format.pack({"kind": "open", "roster": bundle.roster.version})
-        self._lines = {
-            member.number: Line(member, secured, opening, most, limits)
+        self._connections = {
+            member.number: RpcConnection(member, tls, opening, max_bytes, timeouts)
             for member in (*bundle.neighbours, me)
         }
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "RpcClient":
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await asyncio.gather(*(line.close() for line in self._lines.values()))
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
-    async def call(self, neighbour: int, request: Frame) -> Frame:
+    async def send_request(self, neighbour: int, request: Frame) -> Frame:
         """See `diamond.peers.client.Transport`."""
-        return await self._lines[neighbour].call(request)
+        return await self._connections[neighbour].send_request(request)
 
-    def follow(self, neighbour: int, request: Frame, into: Following) -> None:
+    def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
         """See `diamond.peers.client.Transport`."""
-        self._lines[neighbour].follow(request, into)
+        self._connections[neighbour].subscribe(request, subscription)
 
 
-class Line:
+class RpcConnection:
     """Connection to one member."""
 
     def __init__(
-        self, member: Member, secured: ssl.SSLContext, opening: Frame, most: int, limits: Limits
+        self,
+        member: Member,
+        tls: ssl.SSLContext,
+        opening: Frame,
+        max_bytes: int,
+        timeouts: Timeouts,
     ):
-        self.member, self.secured, self.opening = member, secured, opening
-        self.most, self.limits = most, limits
-        self._packets: Packets | None = None
-        self._dialling = asyncio.Lock()
-        self._numbers = count(1)
-        self._awaited: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
-        self._following: tuple[int, Following] = 0, Following(0)
+        self.member, self.tls, self.opening = member, tls, opening
+        self.max_bytes, self.timeouts = max_bytes, timeouts
+        self._packets: PacketStream | None = None
+        self._connect_lock = asyncio.Lock()
+        self._request_numbers = count(1)
+        self._pending: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
+        self._subscription: tuple[int, Subscription] = 0, Subscription(0)
 
-    async def call(self, request: Frame) -> Any:
+    async def send_request(self, request: Frame) -> Any:
         """Send a request and return its response."""
         clock = asyncio.get_running_loop().time
-        begun = clock()
+        start = clock()
         try:
-            async with asyncio.timeout(self.limits.round):
-                code, body = await self._exchange(await self._connected(), request)
+            async with asyncio.timeout(self.timeouts.round):
+                code, body = await self._exchange(await self._ensure_connected(), request)
         except TimeoutError:
-            raise Unreachable(f"no answer within {self.limits.round:g} s") from None
+            raise Unreachable(f"no answer within {self.timeouts.round:g} s") from None
         finally:
-            if clock() - begun >= 0.9 * self.limits.round and self._packets is not None:
-                self._packets.fail(ConnectionAbortedError("silent"))  # the next call dials again
+            if clock() - start >= 0.9 * self.timeouts.round and self._packets is not None:
+                self._packets.abort(ConnectionAbortedError("silent"))  # the next call dials again
         return self._read(code, body)
 
-    def follow(self, request: Frame, into: Following) -> None:
+    def subscribe(self, request: Frame, subscription: Subscription) -> None:
         """Start a subscription in place of the earlier one."""
-        packets, number = self._packets, next(self._numbers)
-        self._following[1].end()
-        self._following = number, into
+        packets, number = self._packets, next(self._request_numbers)
+        self._subscription[1].end()
+        self._subscription = number, subscription
         try:
-            if packets is None or not packets.push(number, ASK, request):
-                into.end()
+            if packets is None or not packets.try_send(number, REQUEST, request):
+                subscription.end()
         except ConnectionError:
-            into.end()
+            subscription.end()
 
-    async def _exchange(self, packets: Packets, request: Frame) -> tuple[int, memoryview]:
-        number = next(self._numbers)
-        answer = self._awaited[number] = asyncio.get_running_loop().create_future()
+    async def _exchange(self, packets: PacketStream, request: Frame) -> tuple[int, memoryview]:
+        number = next(self._request_numbers)
+        response = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
-            await packets.send(number, ASK, request)
-            return await answer
+            await packets.send(number, REQUEST, request)
+            return await response
         except ConnectionError as cause:
-            raise Unreachable(_plain(packets.cause or cause)) from None
+            raise Unreachable(_describe_error(packets.cause or cause)) from None
         finally:
-            self._awaited.pop(number, None)
+            self._pending.pop(number, None)
 
-    async def _connected(self) -> Packets:
+    async def _ensure_connected(self) -> PacketStream:
         packets = self._packets
-        if packets is not None and not packets.lost.done():
+        if packets is not None and not packets.closed.done():
             return packets
-        async with self._dialling:
-            if self._packets is None or self._packets.lost.done():
-                self._packets = await self._dial()
+        async with self._connect_lock:
+            if self._packets is None or self._packets.closed.done():
+                self._packets = await self._connect()
             return self._packets
 
-    async def _dial(self) -> Packets:
+    async def _connect(self) -> PacketStream:
         """Open a connection on which the other end has admitted this site."""
-        packets = Packets(self.most, self._heard)
-        packets.on_lost = lambda: self._lost(packets)
+        packets = PacketStream(self.max_bytes, self._on_packet)
+        packets.on_closed = lambda: self._on_closed(packets)
         name, port = self.member.address.rsplit(":", 1)
         try:
-            async with asyncio.timeout(self.limits.connect):
+            async with asyncio.timeout(self.timeouts.connect):
                 transport, _ = await asyncio.get_running_loop().create_connection(
                     lambda: packets,
                     name.strip("[]"),
                     int(port),
-                    ssl=self.secured,
-                    server_hostname=host(self.member.fingerprint),
+                    ssl=self.tls,
+                    server_hostname=certificate_name(self.member.fingerprint),
                     ssl_shutdown_timeout=1.0,
                 )
-                _watched(transport.get_extra_info("socket"), self.limits.connect)
+                _enable_keepalive(transport.get_extra_info("socket"), self.timeouts.connect)
                 code, body = await self._exchange(packets, self.opening)
                 self._read(code, body)
         except TimeoutError:
-            packets.fail(ConnectionAbortedError("no answer"))
-            raise Unreachable(f"no connection within {self.limits.connect:g} s") from None
+            packets.abort(ConnectionAbortedError("no answer"))
+            raise Unreachable(f"no connection within {self.timeouts.connect:g} s") from None
         except OSError as cause:
-            packets.fail(ConnectionAbortedError("refused"))
+            packets.abort(ConnectionAbortedError("refused"))
             if isinstance(cause, Unreachable | Refused):
                 raise
-            raise Unreachable(_plain(cause)) from None
+            raise Unreachable(_describe_error(cause)) from None
         except BaseException:
-            packets.fail(ConnectionAbortedError("not needed any more"))
+            packets.abort(ConnectionAbortedError("not needed any more"))
             raise
         return packets
 
     def _read(self, code: int, body: memoryview) -> Any:
-        if code == ANSWER:
+        if code == RESPONSE:
             return body
-        said = printable(bytes(body).decode(errors="replace"))
-        if code in FAULTS:
-            raise FAULTS[code](said)
-        raise Unreachable(said) from (Outdated(said) if code == OUTDATED else None)
+        reason = printable(bytes(body).decode(errors="replace"))
+        if code in ERRORS:
+            raise ERRORS[code](reason)
+        raise Unreachable(reason) from (OutdatedRoster(reason) if code == OUTDATED_ROSTER else None)
 
-    def _heard(self, number: int, code: int, body: memoryview) -> None:
-        if number == self._following[0]:
-            self._came(self._following[1], code, body)
+    def _on_packet(self, number: int, code: int, body: memoryview) -> None:
+        if number == self._subscription[0]:
+            self._on_subscription_packet(self._subscription[1], code, body)
             return
-        awaited = self._awaited.get(number)
-        if awaited is not None and not awaited.done():
-            awaited.set_result((code, body))
+        pending = self._pending.get(number)
+        if pending is not None and not pending.done():
+            pending.set_result((code, body))
 
-    def _came(self, into: Following, code: int, body: memoryview) -> None:
+    def _on_subscription_packet(
+        self, subscription: Subscription, code: int, body: memoryview
+    ) -> None:
         """Handle a packet of the subscription."""
-        if code != ANSWER:
-            said = printable(bytes(body).decode(errors="replace"))
-            into.end(FAULTS[code](said) if code in FAULTS else None)
-        elif not into.heard(body) and self._packets is not None:
-            self._packets.fail(ConnectionAbortedError("more messages than there can be"))
+        if code != RESPONSE:
+            reason = printable(bytes(body).decode(errors="replace"))
+            subscription.end(ERRORS[code](reason) if code in ERRORS else None)
+        elif not subscription.receive(body) and self._packets is not None:
+            self._packets.abort(ConnectionAbortedError("more messages than there can be"))
 
-    def _lost(self, packets: Packets) -> None:
+    def _on_closed(self, packets: PacketStream) -> None:
         if packets is not self._packets and self._packets is not None:
             return  # of an earlier connection
-        self._following[1].end()
-        said = packets.cause or ConnectionResetError("the connection was closed")
-        for awaited in self._awaited.values():
-            if not awaited.done():
-                awaited.set_exception(ConnectionResetError(str(said)))
+        self._subscription[1].end()
+        error = packets.cause or ConnectionResetError("the connection was closed")
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_exception(ConnectionResetError(str(error)))
 
     async def close(self) -> None:
         """Close the connection."""
         packets = self._packets
-        if packets is not None and not packets.lost.done():
+        if packets is not None and not packets.closed.done():
             packets.close()
-            await asyncio.wait([packets.lost], timeout=1.0)
-            packets.fail(ConnectionAbortedError("closed"))
+            await asyncio.wait([packets.closed], timeout=1.0)
+            packets.abort(ConnectionAbortedError("closed"))
 
 
-def _watched(connection: Any, seconds: float) -> None:
+def _enable_keepalive(connection: Any, seconds: float) -> None:
     """Enable keep-alive probes, if the system has them."""
     options = {
-        "TCP_KEEPIDLE": IDLE,
+        "TCP_KEEPIDLE": KEEPALIVE_IDLE,
         "TCP_KEEPINTVL": max(1, int(seconds) // 3),
         "TCP_KEEPCNT": 3,
-        "TCP_USER_TIMEOUT": int(1000 * (IDLE + seconds)),
+        "TCP_USER_TIMEOUT": int(1000 * (KEEPALIVE_IDLE + seconds)),
     }
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in options.items():
@@ -199,7 +222,7 @@ def _watched(connection: Any, seconds: float) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _plain(cause: BaseException) -> str:
+def _describe_error(cause: BaseException) -> str:
     """Rephrase common errors of the library in plain words."""
     authority = "its certificate is not of this federation's authority"
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -207,13 +230,13 @@ def _plain(cause: BaseException) -> str:
             return "its certificate has expired, or one of the clocks is wrong"
         name = "ostname" in cause.verify_message
         return "its key is not the one in the roster" if name else authority
-    if isinstance(cause, TooLong):
+    if isinstance(cause, PacketTooLong):
         return "an answer larger than any message of this run"
     if isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause):
         return "nothing listens there"
     if isinstance(cause, socket.gaierror):
         return "no machine of that name is known"
-    known = {
+    descriptions = {
         "CERTIFICATE_EXPIRED": "it does not take this site's certificate, which has expired",
         "UNKNOWN_CA": "it does not take this site's certificate, which is of another authority",
         "BAD_CERTIFICATE": "it does not take this site's certificate",
@@ -222,6 +245,8 @@ def _plain(cause: BaseException) -> str:
         "DECRYPT_ERROR": "it does not take this site's certificate",
         "WRONG_VERSION_NUMBER": "what listens there does not speak TLS",
     }
-    said = f"{getattr(cause, 'reason', None) or ''} {cause}"
-    plain = next((plain for mark, plain in known.items() if mark in said.upper()), None)
-    return plain or printable(getattr(cause, "strerror", None) or cause)
+    text = f"{getattr(cause, 'reason', None) or ''} {cause}"
+    description = next(
+        (description for code, description in descriptions.items() if code in text.upper()), None
+    )
+    return description or printable(getattr(cause, "strerror", None) or cause)

@@ -7,197 +7,206 @@ from typing import Any
 
 from . import site_checkpoint, wire_format
 from .audit import Audit
-from .call_errors import Differs, Refused, Stopped
-from .edge_states import STUCK, Edges, tell
-from .handshake import differing
-from .outbox import Gone, Outbox
-from .site_names import UNKNOWN, Names, called
-from .subscription import Feed
-from .timeouts import Limits
-from .wire_format import REQUEST, Ask, Envelope, Frame
-from .worker_thread import Work
+from .call_errors import Refused, RunFailed, RunMismatch
+from .edge_states import EdgeStates
+from .edge_votes import STUCK, encode_vote
+from .handshake import describe_differences
+from .outbox import MessageDiscarded, Outbox
+from .site_names import NO_NAMES, SiteNames, site_name
+from .subscription import Publisher
+from .timeouts import Timeouts
+from .wire_format import MAX_REQUEST_BYTES, Envelope, Frame, MessageRequest
+from .worker_thread import BlockingRunner
 
 
 class Service:
     """Service of agent `agent`: its messages, what it runs, and who has finished.
 
-    `parts` is the digest of what all agents have in common. `folder` records who has finished.
+    `digests` are those of what all agents have in common. `folder` records who has finished.
     """
 
     def __init__(
         self,
         agent: int,
         neighbours: Iterable[int],
-        parts: Mapping[str, str],
-        last: int,
-        limits: Limits,
-        work: Work,
+        digests: Mapping[str, str],
+        last_tick: int,
+        timeouts: Timeouts,
+        run_blocking: BlockingRunner,
         folder: Path | None,
-        names: Names = UNKNOWN,
+        names: SiteNames = NO_NAMES,
     ):
-        self.agent, self.parts, self.last = agent, parts, last  # `last` is the last tick
-        self.limits, self.work, self.folder = limits, work, folder
+        self.agent, self.digests, self.last_tick = agent, digests, last_tick
+        self.timeouts, self.run_blocking, self.folder = timeouts, run_blocking, folder
         self.names, self.audit = names, Audit()
         self.outbox = Outbox(neighbours)
-        self.feeds: dict[int, Feed] = {}  # subscriptions of neighbours
-        self.differs: dict[int, str] = {}  # neighbours that run something else
-        self.edges: Edges | None = None  # if rounds continue without absent neighbours
-        self._within: dict[int, float] = {}  # response time limits of neighbours in seconds
+        self.publishers: dict[int, Publisher] = {}  # subscriptions of neighbours
+        self.mismatches: dict[int, str] = {}  # neighbours that run something else
+        self.edges: EdgeStates | None = None  # if rounds continue without absent neighbours
+        self._response_limits: dict[int, float] = {}  # of neighbours in seconds
         self.durable = 0  # the agent is never set back before this round
-        self.gone = 0  # unsent messages of earlier exchanges will never be sent
+        self.rollback_tick = 0  # unsent messages of earlier exchanges will never be sent
         self.finished: set[int] = set()  # neighbours that need nothing more
         self.status: Callable[[], dict[str, Any]] = dict  # state of the agent
         self.stop: Callable[[], None] = lambda: None  # requests a stop after the round
-        self._knowing = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._finish_lock = asyncio.Lock()
+        self._change = asyncio.Event()
         self._failure = ""
 
-    def call(self, agent: int) -> str:
+    def site_name(self, agent: int) -> str:
         """Return the name of the agent."""
-        return called(self.names, agent)
+        return site_name(self.names, agent)
 
-    async def answer(self, sender: int, request: Frame) -> Frame | Feed:
+    async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
         """Answer the authenticated neighbour `sender`; empty if it must ask again."""
-        header, _ = wire_format.unpack(request, REQUEST)
+        header, _ = wire_format.unpack(request, MAX_REQUEST_BYTES)
         if sender not in (*self.outbox.durable, self.agent):
-            raise Refused(f"{self.call(sender)} is no neighbour of {self.call(self.agent)}")
+            raise Refused(
+                f"{self.site_name(sender)} is no neighbour of {self.site_name(self.agent)}"
+            )
         if header.get("sender") != sender:
             other = header.get("sender")
-            other = self.call(other) if isinstance(other, int) else "nobody"
-            raise Refused(f"{self.call(sender)} asks in the name of {other}")
+            other = self.site_name(other) if isinstance(other, int) else "nobody"
+            raise Refused(f"{self.site_name(sender)} asks in the name of {other}")
         if header.get("kind") == "ping":
             return wire_format.pack({"kind": "ping"})
         if header.get("kind") == "status":
             return wire_format.pack({"kind": "status", **self.status()})
         if sender == self.agent:
-            return self._own(header.get("kind"))
+            return self._answer_operator(header.get("kind"))
         if header.get("kind") == "hello":
-            whose = f"at {self.call(self.agent)}", f"at {self.call(sender)}"
-            if said := differing(self.parts, header.get("parts"), *whose):
-                self.differs[sender] = said
-                raise Differs(f"{self.call(self.agent)} runs something else: {said}")
-            self.differs.pop(sender, None)
+            places = f"at {self.site_name(self.agent)}", f"at {self.site_name(sender)}"
+            if mismatch := describe_differences(self.digests, header.get("parts"), *places):
+                self.mismatches[sender] = mismatch
+                raise RunMismatch(f"{self.site_name(self.agent)} runs something else: {mismatch}")
+            self.mismatches.pop(sender, None)
             if isinstance(within := header.get("within"), float) and within > 0:
-                self._within[sender] = within
-            kept = self.outbox.durable[sender]
-            return wire_format.pack({"kind": "hello", "durable": self.durable, "kept": kept})
-        ask = wire_format.decode_ask(header)
-        if ask.run != self.parts["run"]:
-            raise Refused(f"{self.call(self.agent)} runs something else: another digest")
-        if ask.round > self.last:
-            raise Refused(f"round {ask.round} is not to come; the run has {self.last}")
+                self._response_limits[sender] = within
+            first_kept = self.outbox.durable[sender]
+            response = {"kind": "hello", "durable": self.durable, "kept": first_kept}
+            return wire_format.pack(response)
+        message_request = wire_format.decode_request(header)
+        if message_request.run != self.digests["run"]:
+            raise Refused(f"{self.site_name(self.agent)} runs something else: another digest")
+        if message_request.round > self.last_tick:
+            raise Refused(
+                f"round {message_request.round} is not to come; the run has {self.last_tick}"
+            )
         if header["kind"] == "kept":
-            self.outbox.heard(ask.sender, ask.durable)
+            self.outbox.record_durable(sender, message_request.durable)
             return b""
         if header["kind"] == "follow":
-            return self._follow(ask)
-        return await self._serve(ask, header["kind"])
+            return self._start_subscription(message_request)
+        return await self._await_response(message_request, header["kind"])
 
-    def _own(self, kind: object) -> Frame:
+    def _answer_operator(self, kind: object) -> Frame:
         """Answer the agent's own operator, who may also stop it."""
         if kind != "stop":
-            raise Refused(f"{self.call(self.agent)} has no messages for itself")
+            raise Refused(f"{self.site_name(self.agent)} has no messages for itself")
         self.stop()
         return wire_format.pack({"kind": "stop", **self.status()})
 
-    def _follow(self, ask: Ask) -> Feed:
+    def _start_subscription(self, request: MessageRequest) -> Publisher:
         """Start a subscription in place of the neighbour's earlier one."""
-        self.outbox.heard(ask.sender, ask.durable)
-        feed = self.feeds[ask.sender] = Feed(ask.round)
-        feed.opened = lambda: self._feed(ask.sender, feed)
-        return feed
+        self.outbox.record_durable(request.sender, request.durable)
+        publisher = self.publishers[request.sender] = Publisher(request.round)
+        publisher.on_opened = lambda: self._send_available(request.sender, publisher)
+        return publisher
 
-    def _feed(self, j: int, feed: Feed) -> None:
+    def _send_available(self, j: int, publisher: Publisher) -> None:
         """Send the available messages; the last message must be requested."""
         if self._failure:
-            feed.refuse(Stopped(self._failure))
+            publisher.refuse(RunFailed(self._failure))
             return
-        while feed.next < self.last:
-            there = (feed.next, 0) in self.outbox.frames
-            found = self.outbox.get(feed.next) if there else self._gone(feed.next)
-            if found is None:
+        while publisher.next_tick < self.last_tick:
+            t = publisher.next_tick
+            exists = (t, 0) in self.outbox.frames
+            frame = self.outbox.get(t) if exists else self._rollback_notice(t)
+            if frame is None:
                 return
-            feed.next += 1
-            if not feed.send(found) or not there:
-                if self.feeds.get(j) is feed:
-                    del self.feeds[j]
+            publisher.next_tick += 1
+            if not publisher.send(frame) or not exists:
+                if self.publishers.get(j) is publisher:
+                    del self.publishers[j]
                 return
 
-    def _gone(self, t: int, talk: int = 0) -> Frame | None:
+    def _rollback_notice(self, t: int, consensus_step: int = 0) -> Frame | None:
         """Return the rollback notice, if the agent has rolled back."""
-        if not self.outbox.floor <= t < self.gone:
+        if not self.outbox.first_round <= t < self.rollback_tick:
             return None
-        return wire_format.gone(Envelope(self.parts["run"], self.agent, t, talk))
+        envelope = Envelope(self.digests["run"], self.agent, t, consensus_step)
+        return wire_format.encode_rollback_notice(envelope)
 
-    def leave(self, t: int) -> None:
+    def record_rollback(self, t: int) -> None:
         """Record that the agent rolled back, to exchange t on the clock."""
-        self.gone = t
-        for j, feed in list(self.feeds.items()):
-            self._feed(j, feed)
-        self.wake()
+        self.rollback_tick = t
+        for j, publisher in list(self.publishers.items()):
+            self._send_available(j, publisher)
+        self.notify_waiting()
 
-    async def _serve(self, ask: Ask, kind: str) -> Frame:
+    async def _await_response(self, request: MessageRequest, kind: str) -> Frame:
         """Return the requested item; wait for half of the response time limit."""
-        now = asyncio.get_running_loop().time()
-        until = now + min(self.limits.round, self._within.get(ask.sender, self.limits.round)) / 2
-        self.outbox.heard(ask.sender, ask.durable)
-        if ask.durable == self.last:
-            await self.know(ask.sender)
+        limit = self._response_limits.get(request.sender, self.timeouts.round)
+        until = asyncio.get_running_loop().time() + min(self.timeouts.round, limit) / 2
+        self.outbox.record_durable(request.sender, request.durable)
+        if request.durable == self.last_tick:
+            await self.record_finished(request.sender)
         while True:
             if self._failure:
-                raise Stopped(self._failure)
-            if (found := await self._found(ask, kind)) is not None:
-                return found
-            news = self._news
+                raise RunFailed(self._failure)
+            if (response := await self._available_response(request, kind)) is not None:
+                return response
+            change = self._change
             try:
                 async with asyncio.timeout_at(until):
-                    await news.wait()
+                    await change.wait()
             except TimeoutError:
                 return b""
 
-    async def _found(self, ask: Ask, kind: str) -> Frame | None:
+    async def _available_response(self, request: MessageRequest, kind: str) -> Frame | None:
         """Return the available answer."""
-        if self.edges and not ask.talk and (said := await self.edges.reply(ask, kind)):
-            return said
+        t, step = request.round, request.consensus_step
+        if self.edges and not step and (vote := await self.edges.answer_request(request, kind)):
+            return vote
         try:
-            found = self.outbox.get(ask.round, ask.talk) if kind == "ask" else None
-        except Gone as gone:
-            raise Refused(f"{self.call(self.agent)}: {gone}") from None
-        if found is None and self.edges and self.edges.stuck:
-            return tell(STUCK)
-        return self._gone(ask.round, ask.talk) if found is None and kind == "ask" else found
+            frame = self.outbox.get(t, step) if kind == "ask" else None
+        except MessageDiscarded as error:
+            raise Refused(f"{self.site_name(self.agent)}: {error}") from None
+        if frame is None and self.edges and self.edges.stuck:
+            return encode_vote(STUCK)
+        return self._rollback_notice(t, step) if frame is None and kind == "ask" else frame
 
-    def publish(self, round: int, content: Frame, talk: int = 0) -> None:
+    def publish(self, round: int, content: Frame, consensus_step: int = 0) -> None:
         """Publish `content` as the message of `round`, or before it."""
-        self.outbox.put(round, content, talk)
-        for j, feed in list(self.feeds.items()):
-            self._feed(j, feed)
-        self.wake()
+        self.outbox.add_message(round, content, consensus_step)
+        for j, publisher in list(self.publishers.items()):
+            self._send_available(j, publisher)
+        self.notify_waiting()
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
         """Answer every later request with this failure."""
-        self._failure = why
-        for j, feed in self.feeds.items():
-            self._feed(j, feed)
-        self.wake()
+        self._failure = reason
+        for j, publisher in self.publishers.items():
+            self._send_available(j, publisher)
+        self.notify_waiting()
 
-    async def know(self, j: int) -> None:
+    async def record_finished(self, j: int) -> None:
         """Record that neighbour j has finished, before it gets a response."""
-        async with self._knowing:
+        async with self._finish_lock:
             if j in self.finished:
                 return
             if self.folder is not None:
-                known = {*self.finished, j}
-                await self.work(site_checkpoint.finish, self.folder, self.parts["run"], known)
+                call = self.folder, self.digests["run"], {*self.finished, j}
+                await self.run_blocking(site_checkpoint.record_finished, *call)
             self.finished.add(j)
-        self.wake()
+        self.notify_waiting()
 
-    async def known(self, j: int) -> None:
+    async def await_finished(self, j: int) -> None:
         """Wait until neighbour j has asked as a finished agent."""
         while j not in self.finished:
-            await self._news.wait()
+            await self._change.wait()
 
-    def wake(self) -> None:
+    def notify_waiting(self) -> None:
         """Wake all waiting tasks."""
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        change, self._change = self._change, asyncio.Event()
+        change.set()

@@ -7,75 +7,75 @@ from typing import Any, Protocol
 
 from . import wire_format
 from .audit import Audit
-from .call_errors import Differs, Outdated, Refused, Stopped
+from .call_errors import OutdatedRoster, Refused, RunFailed, RunMismatch
 from .packet_stream import (
-    ANSWER,
-    ASK,
-    CHUNK,
-    DIFFERS,
-    LONGEST,
-    MISREAD,
-    OUTDATED,
+    CHUNK_BYTES,
+    MAX_REFUSAL_BYTES,
+    OUTDATED_ROSTER,
     REFUSED,
-    STOPPED,
-    Packets,
-    TooLong,
+    REQUEST,
+    RESPONSE,
+    RUN_FAILED,
+    RUN_MISMATCH,
+    UNREADABLE,
+    PacketStream,
+    PacketTooLong,
 )
 from .roster import Member
-from .subscription import AHEAD, Feed
-from .tls import shown
-from .wire_format import REQUEST, Frame, FrameError
+from .subscription import MAX_QUEUED, Publisher
+from .tls import peer_identity
+from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError
 
-CODES: dict[type[Exception], int] = {
-    Outdated: OUTDATED,
-    Stopped: STOPPED,
-    Differs: DIFFERS,
+ERROR_CODES: dict[type[Exception], int] = {
+    OutdatedRoster: OUTDATED_ROSTER,
+    RunFailed: RUN_FAILED,
+    RunMismatch: RUN_MISMATCH,
     Refused: REFUSED,
 }
-GRACE = 1.0  # seconds for the other end to read why its connection is closed
+GRACE_SECONDS = 1.0  # for the other end to read why its connection is closed
 
 
-class Door(Protocol):
+class SessionServer(Protocol):
     """Interface of the server for its connections."""
 
     audit: Audit
 
-    def begin(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
+    def start_task(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
         """Start a task that ends with the server at the latest."""
         ...
 
-    def member(self, key: str, theirs: int) -> Member:
-        """Return the member with this key and roster version `theirs`; or raise `Refused`."""
+    def find_member(self, key: str, roster_version: int) -> Member:
+        """Return the member with this key and that `roster_version`; or raise `Refused`."""
         ...
 
-    def enter(self, visit: "Visit") -> None:
+    def add_session(self, session: "Session") -> None:
         """Count the connection of a member."""
 
-    def admits(self, visit: "Visit") -> bool:
+    def admits_request(self, session: "Session") -> bool:
         """Return whether one more request may start."""
         ...
 
-    def limit_queued(self, visit: "Visit") -> None:
+    def limit_unread(self, session: "Session") -> None:
         """Bound the unread responses."""
 
-    async def reply(self, visit: "Visit", number: int, request: Frame) -> None:
+    async def answer_request(self, session: "Session", number: int, request: Frame) -> None:
         """Answer one request."""
 
 
-class Visit:
+class Session:
     """One connection to the server, unauthenticated until its first packet is read."""
 
-    def __init__(self, server: Door, address: str):
+    def __init__(self, server: SessionServer, address: str):
         self.server, self.address = server, address
         self.member: Member | None = None
-        self.packets = Packets(REQUEST, self._heard)
-        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.packets.on_lost, self.packets.on_too_long = self._lost_early, self._too_long
+        self.packets = PacketStream(MAX_REQUEST_BYTES, self._on_packet)
+        self.authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.packets.on_closed, self.packets.on_too_long = self._on_early_close, self._on_too_long
         self.replies: set[asyncio.Task[Any]] = set()
-        self.sending = 0  # long responses that the other end has yet to read
-        self.pushing: list[asyncio.Task[Any]] = []  # pending messages
+        self.unread_responses = 0  # long responses that the other end has yet to read
+        self.pending_pushes: list[asyncio.Task[Any]] = []  # pending messages
         self.timer: Any = None
-        self.begun = self.evicted = False
+        self.is_started = self.is_evicted = False
 
     @property
     def source(self) -> str:
@@ -84,68 +84,68 @@ class Visit:
 
     def evict(self, task: "asyncio.Task[Any]") -> None:
         """Close an unauthenticated connection."""
-        self.evicted = True
+        self.is_evicted = True
         task.cancel()
 
-    def _lost_early(self) -> None:
-        if not self.opened.done():
+    def _on_early_close(self) -> None:
+        if not self.authenticated.done():
             cause = self.packets.cause or ConnectionResetError("closed before it said anything")
-            self.opened.set_exception(cause)
+            self.authenticated.set_exception(cause)
 
-    def _heard(self, number: int, code: int, body: memoryview) -> None:
+    def _on_packet(self, number: int, code: int, body: memoryview) -> None:
         if self.member is None:
-            if not self.opened.done():
-                self._open(number, body)
+            if not self.authenticated.done():
+                self._authenticate(number, body)
             return
-        if code != ASK or not self.server.admits(self):
-            self.packets.fail(ConnectionAbortedError("too many requests at once"))
+        if code != REQUEST or not self.server.admits_request(self):
+            self.packets.abort(ConnectionAbortedError("too many requests at once"))
             return
-        task = self.server.begin(self.server.reply(self, number, bytes(body)))
+        task = self.server.start_task(self.server.answer_request(self, number, bytes(body)))
         self.replies.add(task)
         task.add_done_callback(self.replies.discard)
 
     @property
-    def queued(self) -> int:
+    def unread(self) -> int:
         """Return the number of unread responses in memory."""
-        return self.sending + len(self.pushing)
+        return self.unread_responses + len(self.pending_pushes)
 
     async def send(self, number: int, code: int, body: Frame) -> None:
         """Send a response; a long one counts until the other end has read it."""
-        if len(body) <= CHUNK:
+        if len(body) <= CHUNK_BYTES:
             return await self.packets.send(number, code, body)
-        self.sending += 1
+        self.unread_responses += 1
         try:
-            self.server.limit_queued(self)
+            self.server.limit_unread(self)
             await self.packets.send(number, code, body)
         finally:
-            self.sending -= 1
+            self.unread_responses -= 1
 
-    def carry(self, number: int, feed: Feed) -> None:
-        """Send the messages of the feed as responses to that request."""
-        feed.send = lambda content: self._push(number, ANSWER, content)
-        feed.refuse = lambda cause: self._refuse(number, cause)
-        feed.opened()
+    def attach_publisher(self, number: int, publisher: Publisher) -> None:
+        """Send the messages of the publisher as responses to that request."""
+        publisher.send = lambda content: self._push(number, RESPONSE, content)
+        publisher.refuse = lambda cause: self._refuse(number, cause)
+        publisher.on_opened()
 
     def _refuse(self, number: int, cause: Refused) -> None:
-        self._push(number, CODES[type(cause)], str(cause).encode()[:LONGEST])
+        self._push(number, ERROR_CODES[type(cause)], str(cause).encode()[:MAX_REFUSAL_BYTES])
 
     def _push(self, number: int, code: int, content: Frame) -> bool:
         """Send immediately, or after pending messages unless there are too many."""
         try:
-            if not self.pushing and self.packets.push(number, code, content):
+            if not self.pending_pushes and self.packets.try_send(number, code, content):
                 return True
         except ConnectionError:
             return False
-        if len(self.pushing) >= AHEAD or self.packets.lost.done():
+        if len(self.pending_pushes) >= MAX_QUEUED or self.packets.closed.done():
             return False
-        before = self.pushing[-1] if self.pushing else None
-        task = self.server.begin(self._later(before, number, code, content))
-        self.pushing.append(task)
-        task.add_done_callback(self.pushing.remove)
-        self.server.limit_queued(self)
+        before = self.pending_pushes[-1] if self.pending_pushes else None
+        task = self.server.start_task(self._push_after(before, number, code, content))
+        self.pending_pushes.append(task)
+        task.add_done_callback(self.pending_pushes.remove)
+        self.server.limit_unread(self)
         return True
 
-    async def _later(self, before: Any, number: int, code: int, content: Frame) -> None:
+    async def _push_after(self, before: Any, number: int, code: int, content: Frame) -> None:
         if before is not None:
             await asyncio.wait([before])
         try:
@@ -153,34 +153,36 @@ class Visit:
         except ConnectionError:
             pass  # it will be requested on another connection
 
-    def _too_long(self, number: int, cause: TooLong) -> None:
+    def _on_too_long(self, number: int, cause: PacketTooLong) -> None:
         """Report the error, then close the connection; discard what arrives meanwhile."""
         if self.member is None:
-            self.packets.fail(cause)
+            self.packets.abort(cause)
             return
-        self.server.audit.note(self.source, f"closed: {cause}")
-        self.packets.put(number, MISREAD, str(cause).encode())
-        asyncio.get_running_loop().call_later(GRACE, self.packets.fail, cause)
+        self.server.audit.record_event(self.source, f"closed: {cause}")
+        self.packets.write_small(number, UNREADABLE, str(cause).encode())
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self.packets.abort, cause)
 
-    def _open(self, number: int, body: memoryview) -> None:
+    def _authenticate(self, number: int, body: memoryview) -> None:
         """Authenticate: the first packet has the roster version, the key has the identity."""
         try:
-            header, _ = wire_format.unpack(bytes(body), REQUEST)
-            theirs = header.get("roster")
-            key, expires = shown(self.packets.transport.get_extra_info("ssl_object"))
-            member = self.server.member(key, theirs if isinstance(theirs, int) else 0)
+            header, _ = wire_format.unpack(bytes(body), MAX_REQUEST_BYTES)
+            roster_version = header.get("roster")
+            key, expires = peer_identity(self.packets.transport.get_extra_info("ssl_object"))
+            member = self.server.find_member(
+                key, roster_version if isinstance(roster_version, int) else 0
+            )
         except (Refused, FrameError) as reason:
-            code = CODES.get(type(reason), MISREAD)
-            self.packets.put(number, code, str(reason).encode()[:LONGEST])
-            self.opened.set_exception(reason)
+            code = ERROR_CODES.get(type(reason), UNREADABLE)
+            self.packets.write_small(number, code, str(reason).encode()[:MAX_REFUSAL_BYTES])
+            self.authenticated.set_exception(reason)
             return
         self.member = member
-        self.server.enter(self)
+        self.server.add_session(self)
         left = max(0.0, expires - time.time())
-        self.timer = asyncio.get_running_loop().call_later(left, self._expired)
-        self.packets.put(number, ANSWER, b"")
-        self.opened.set_result(None)
+        self.timer = asyncio.get_running_loop().call_later(left, self._on_expiry)
+        self.packets.write_small(number, RESPONSE, b"")
+        self.authenticated.set_result(None)
 
-    def _expired(self) -> None:
-        self.server.audit.note(self.source, "closed: its certificate has expired")
-        self.packets.fail(ConnectionAbortedError("the certificate has expired"))
+    def _on_expiry(self) -> None:
+        self.server.audit.record_event(self.source, "closed: its certificate has expired")
+        self.packets.abort(ConnectionAbortedError("the certificate has expired"))

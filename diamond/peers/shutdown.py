@@ -15,35 +15,35 @@ class Shutdown:
     """Stop request of the operator; pending work gets `grace` seconds to finish."""
 
     def __init__(self, grace: float):
-        self.grace, self.asked = grace, False
+        self.grace, self.requested = grace, False
         self._work: asyncio.Task[Any] | None = None  # pending work
-        self._cut = False
+        self._cancelled = False
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request a stop after the pending work."""
-        if not self.asked:
-            self.asked = True
-            self._soon()
+        if not self.requested:
+            self.requested = True
+            self._schedule_cancel()
 
-    async def unless(self, work: Awaitable[T]) -> T:
+    async def run_or_halt(self, work: Awaitable[T]) -> T:
         """Return the result of the work; raise `Halted` and cancel it if it takes too long."""
         self._work = asyncio.current_task()
-        if self.asked:
-            self._soon()
+        if self.requested:
+            self._schedule_cancel()
         try:
             return await work
         except asyncio.CancelledError:
-            if self._cut and self._work is not None and not self._work.uncancel():
+            if self._cancelled and self._work is not None and not self._work.uncancel():
                 raise Halted from None
             raise
         finally:
-            self._work, self._cut = None, False
+            self._work, self._cancelled = None, False
 
-    def _soon(self) -> None:
+    def _schedule_cancel(self) -> None:
         if self._work is not None:
-            asyncio.get_running_loop().call_later(self.grace, self._stop, self._work)
+            asyncio.get_running_loop().call_later(self.grace, self._cancel, self._work)
 
-    def _stop(self, work: "asyncio.Task[Any]") -> None:
+    def _cancel(self, work: "asyncio.Task[Any]") -> None:
         if self._work is work:
-            self._cut = True
+            self._cancelled = True
             work.cancel()

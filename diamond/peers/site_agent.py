@@ -10,10 +10,8 @@ import numpy as np
 
 from ..auto import loss_monitor
 from ..core import cost_counter, pytrees
-from ..core.pytrees import Tree
-from ..core.sampling import Moment, Sampling, key
+from ..core.sampling import ExchangeId, Sampling
 from ..interface.round_interface import Algorithm, Message
-from ..interface.traffic import messages
 from ..network import Network
 from ..problem import Problem
 from ..schedules.deferred import (
@@ -22,26 +20,23 @@ from ..schedules.deferred import (
     SingleProcess,
     reestimation_rounds,
     resolve,
-    specialize,
-    swap,
 )
 from . import agent_programs
-from .agent_programs import FinishKey, ComputeKey, LocalResult
-from .channel_codec import make_channel_codec
-from .round_progress import AgentProgress, mark, turns_of
-from .wire_format import Layout, layout
+from .agent_programs import ComputeKey, FinishKey, LocalResult
+from .agent_setup import AgentSetup
+from .round_progress import AgentProgress, rollback_state
 
 LocalMeasure = Literal["exact", "cheap"]
 
 
-class Agent:
+class Agent(AgentSetup):
     """Agent `number` of the network, with a problem that holds only its own rows.
 
     The agent draws the samples of agent `number` of `diamond.simulate` and sums received messages
     in the order of the agents, so its trajectory equals the simulated one. A round is a sequence of
     exchanges. Numbers that the algorithm leaves open are estimated from this agent's measurements
     and the maximum over the network. With `clip`, the difference to a neighbour is bounded by
-    `clip` times the median (`programs.clipped`).
+    `clip` times the median (`agent_programs.mix_clipped`).
     """
 
     def __init__(
@@ -54,266 +49,191 @@ class Agent:
         sampling: Sampling = "blocks",
         clip: float | None = None,
     ):
-        _check(problem, network, number)
-        if clip is not None and network.channels:
-            raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
-        self.clip = clip
+        super().__init__(problem, network, algorithm, number, seed, sampling, clip)
         self.measure: LocalMeasure = "exact"
-        self.spread: tuple[np.ndarray, np.ndarray] | None = None  # see `programs.apart`
-        problem = problem.for_agent(number)
-        self.problem, self.network, self.number = problem, network, number
-        self.seed, self.sampling, self.key = seed, sampling, key(seed)
-        self.given, self.outline = algorithm, _outline(specialize(algorithm, problem))
-        self.objectives = problem.objectives(algorithm.batch)
-        row = network.weights[[number]]
-        self.heard = [int(j) for j in row.indices]
-        self.neighbours = [j for j in self.heard if j != number]
-        self.weights = jnp.asarray(row.data)
-        self.ends = make_channel_codec(network)
-        self.told = messages(self.outline, self.objectives, *problem.start(seed))
-        told = self.told if self.ends is None else [self.ends.wire(one) for one in self.told]
-        self._structures = [jax.tree.structure(message) for message in told]
-        self.layouts = [layout(jax.tree.leaves(message)) for message in told]
-        self.turns, self.after = turns_of(self.outline, self.layouts)
-        self.several = sum(stage.repeats for stage in self.outline.stages) > 1
-        self._rows, self._objectives = jax.tree.flatten(self.objectives)
-        self._bits = jax.random.key_data(self.key)  # typed keys are slow to pass to a program
-        self._place = jnp.asarray(np.int32(number))
-        stages = self.outline.stages
-        self._early = [
-            not turn.before and stages[turn.stage].sends_before_gradient for turn in self.turns
-        ]
-        self._thens = [self._then(turn) for turn in range(len(self.turns))]
-        self._numbers: tuple[Any, Any, Any] = None, None, None  # algorithm, its leaves, structure
-        self._ahead: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message
-        self._told: tuple[Any, Any] = None, None  # last message, on host and device
+        self.distances: tuple[np.ndarray, np.ndarray] | None = None  # see `split_observations`
+        self._flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
+        self._precomputed: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message
+        self._last_sent: tuple[Any, Any] = None, None  # last message, on host and device
 
-    @property
-    def exchanges(self) -> int:
-        """Return the number of exchanges of a round."""
-        return len(self.turns)
-
-    def tick(self, progress: AgentProgress, turn: int = 0) -> int:
-        """Return the number of exchanges before this one: the clock of peers."""
-        return progress.clock * self.exchanges + turn
-
-    def layout(self, tick: int) -> Layout:
-        """Return the layout of the message of that exchange."""
-        return self.layouts[self.turns[tick % self.exchanges].stage]
-
-    @property
-    def largest(self) -> Layout:
-        """Return the layout of the largest message."""
-        return max(self.layouts, key=lambda leaves: sum(leaf.size for leaf in leaves))
-
-    @property
-    def bytes(self) -> int:
-        """Return the bytes of all messages of a round to one neighbour."""
-        return sum(leaf.size for turn in self.turns for leaf in self.layouts[turn.stage])
-
-    def early(self, turn: int) -> bool:
-        """Return whether the message of that exchange is known before its gradients."""
-        return self._early[turn]
-
-    def begin(self) -> AgentProgress:
-        """Return the progress before round 0, before anything is estimated."""
-        state = self.outline.init(*self.problem.start(self.seed))
-        kept = self.ends and tuple(self.ends.start(one, len(self.heard)) for one in self.told)
-        return AgentProgress(0, state, cost_counter.zeros(), self.given, {}, kept)
-
-    def begin_at(self, x: Tree, y: Tree) -> AgentProgress:
-        """Return the initial progress at another point."""
-        there = self.begin()._replace(state=self.outline.init(x, y))
-        return there._replace(start=mark(there))
-
-    def find(self, progress: AgentProgress, consensus: Consensus) -> AgentProgress:
+    def resolve_deferred(self, progress: AgentProgress, consensus: Consensus) -> AgentProgress:
         """Estimate the numbers that the algorithm leaves open, at the agent's current point."""
-        setting = self._setting(progress, consensus)
+        context = self._resolution_context(progress, consensus)
         if progress.clock or progress.start:
             state = jax.tree.map(lambda a: a[None], progress.state)
-            setting = setting.at(state.x, state.y, progress.anew, progress.t)
-        resolved = resolve(self.given, setting)
+            context = context.after_rounds(state.x, state.y, progress.discard_estimates, progress.t)
+        resolved = resolve(self.algorithm, context)
         counter = cost_counter.add(
-            progress.spent, jnp.asarray(cost_counter.each(resolved.cost, 1)[0])
+            progress.spent, jnp.asarray(cost_counter.agent_counters(resolved.cost, 1)[0])
         )
         if not progress.t:  # the size of the kept state may depend on the estimates
             state = resolved.algorithm.init(progress.state.x, progress.state.y)
             progress = progress._replace(state=state)
-        found, algorithm = (
-            setting.memory,
-            loss_monitor.scale_steps(resolved.algorithm, setting.memory),
-        )
-        progress = progress._replace(spent=counter, algorithm=algorithm, found=found, anew=False)
-        if loss_monitor.lowest(found):
-            progress = progress._replace(lowest=mark(progress) if progress.t else None)
+        estimates = context.memory
+        algorithm = loss_monitor.scale_steps(resolved.algorithm, estimates)
+        progress = progress._replace(spent=counter, algorithm=algorithm, estimates=estimates)
+        progress = progress._replace(discard_estimates=False)
+        if loss_monitor.is_lowest(estimates):
+            lowest = rollback_state(progress) if progress.t else None
+            progress = progress._replace(lowest_state=lowest)
         return progress
 
-    def renews(self, progress: AgentProgress) -> bool:
+    def needs_reestimation(self, progress: AgentProgress) -> bool:
         """Return whether numbers are to be estimated again in this round."""
-        lasting = all(found.lasting for found in progress.found.values())
+        lasting = all(value.lasting for value in progress.estimates.values())
         return not lasting and progress.t in reestimation_rounds(progress.t)
 
-    def numbered(self, progress: AgentProgress) -> AgentProgress:
+    def apply_estimates(self, progress: AgentProgress) -> AgentProgress:
         """Put the numbers estimated earlier into the algorithm."""
-        resolved = resolve(self.given, self._setting(progress))
-        return progress._replace(
-            algorithm=loss_monitor.scale_steps(resolved.algorithm, progress.found)
-        )
+        resolved = resolve(self.algorithm, self._resolution_context(progress))
+        algorithm = loss_monitor.scale_steps(resolved.algorithm, progress.estimates)
+        return progress._replace(algorithm=algorithm)
 
-    def _setting(
+    def _resolution_context(
         self, progress: AgentProgress, consensus: Consensus = SingleProcess()
     ) -> ResolutionContext:
-        fixed = self.problem, self.network, self.outline.batch, self.seed
+        fixed = self.problem, self.network, self.template.batch, self.seed
         return ResolutionContext(
-            *fixed, memory=dict(progress.found), agent=self.number, consensus=consensus
+            *fixed, memory=dict(progress.estimates), agent=self.number, consensus=consensus
         )
 
-    def think(self, progress: AgentProgress, turn: int) -> LocalResult:
+    def compute(self, progress: AgentProgress, exchange: int) -> LocalResult:
         """Compute everything up to that exchange: silent stages, then the gradients for it."""
-        stage, number, silent = self.turns[turn]
-        numbers, structure = self._flat(progress.algorithm)
-        ways = tuple((one, self._which(turn_of_it)) for one, turn_of_it in silent)
-        fixed = structure, self._objectives, self.sampling, ways, stage, self._which(number)
-        plan = ComputeKey(*fixed, tells=not self.early(turn))
-        local_result: LocalResult = agent_programs.before(plan)(*self._given(numbers, progress))
+        stage, position, silent = self.exchanges[exchange]
+        numbers, structure = self._flatten_algorithm(progress.algorithm)
+        stages = tuple((silent_stage, self._draw_index(p)) for silent_stage, p in silent)
+        fixed = (
+            structure,
+            self._objectives,
+            self.sampling,
+            stages,
+            stage,
+            self._draw_index(position),
+        )
+        key = ComputeKey(*fixed, has_message=not self.sends_before_gradient(exchange))
+        program = agent_programs.compute_program(key)
+        local_result: LocalResult = program(*self._program_arguments(numbers, progress))
         local_result.spent.block_until_ready()  # waits for the whole program
         return local_result if silent else local_result._replace(state=progress.state)
 
-    def _given(self, numbers: Any, progress: AgentProgress) -> tuple[Any, ...]:
+    def _program_arguments(self, numbers: Any, progress: AgentProgress) -> tuple[Any, ...]:
         """Return the arguments of a program up to an exchange."""
-        where = progress.state, progress.spent, np.int32(progress.t)
-        return numbers, self._rows, self._bits, self._place, *where
+        inputs = progress.state, progress.spent, np.int32(progress.t)
+        return numbers, self._rows, self._bits, self._number_array, *inputs
 
-    def _which(self, number: int) -> int | None:
-        """Return the index of a stage for random draws, if a round has several stages."""
-        return number if self.several else None
-
-    def _flat(self, algorithm: Any) -> tuple[Any, Any]:
+    def _flatten_algorithm(self, algorithm: Any) -> tuple[Any, Any]:
         """Return the numbers of the algorithm, as programs take them, and its structure."""
-        if self._numbers[0] is not algorithm:
+        if self._flat_algorithm[0] is not algorithm:
             leaves, structure = jax.tree.flatten(algorithm)
-            self._numbers = algorithm, [jnp.asarray(leaf) for leaf in leaves], structure
-        return self._numbers[1:]
+            self._flat_algorithm = algorithm, [jnp.asarray(leaf) for leaf in leaves], structure
+        return self._flat_algorithm[1:]
 
-    def message(self, progress: AgentProgress, turn: int, local_result: LocalResult | None) -> Message:
-        """Return the outgoing message; `thought` may be None if the message is early."""
-        if local_result is not None and local_result.told is not None:
-            return local_result.told
-        if self._ahead[0] is progress.algorithm and self._ahead[1] is progress.state:
-            return self._ahead[2]
-        numbers, structure = self._flat(progress.algorithm)
-        tell = agent_programs.outgoing(structure, self.turns[turn].stage)
-        return tell(numbers, progress.state, np.int32(progress.t))
+    def outgoing(
+        self, progress: AgentProgress, exchange: int, local_result: LocalResult | None
+    ) -> Message:
+        """Return the outgoing message; `local_result` may be None if it is not needed."""
+        if local_result is not None and local_result.message is not None:
+            return local_result.message
+        if self._precomputed[0] is progress.algorithm and self._precomputed[1] is progress.state:
+            return self._precomputed[2]
+        numbers, structure = self._flatten_algorithm(progress.algorithm)
+        program = agent_programs.outgoing_program(structure, self.exchanges[exchange].stage)
+        return program(numbers, progress.state, np.int32(progress.t))
 
-    def tell(self, progress: AgentProgress, turn: int, local_result: LocalResult | None) -> list[np.ndarray]:
+    def outgoing_arrays(
+        self, progress: AgentProgress, exchange: int, local_result: LocalResult | None
+    ) -> list[np.ndarray]:
         """Return the arrays to send."""
-        message = self.message(progress, turn, local_result)
-        if self.ends is not None:
-            own = progress.kept[self.turns[turn].stage][self.heard.index(self.number)]
-            message = self.ends.encode(own, message, self._moment(progress.t, turn), self.number)
+        message = self.outgoing(progress, exchange, local_result)
+        if self.channel_codec is not None:
+            states = progress.channel_states[self.exchanges[exchange].stage]
+            state, exchange_id = states[self._own_index], self._exchange_id(progress.t, exchange)
+            message = self.channel_codec.encode(state, message, exchange_id, self.number)
         leaves = jax.tree.leaves(message)
-        self._told = [np.asarray(leaf) for leaf in leaves], leaves
-        return self._told[0]
+        self._last_sent = [np.asarray(leaf) for leaf in leaves], leaves
+        return self._last_sent[0]
 
-    def _moment(self, t: int, turn: int) -> Moment:
-        """Return the moment that seeds random compression."""
-        return Moment(self.key, jnp.int32(t), self.turns[turn].number if self.several else None)
+    def _exchange_id(self, t: int, exchange: int) -> ExchangeId:
+        """Return the exchange that seeds random compression."""
+        position = self._draw_index(self.exchanges[exchange].position)
+        return ExchangeId(self.key, jnp.int32(t), position)
 
-    def unpacked(self, arrays: Sequence[np.ndarray], turn: int = 0) -> Message:
+    def unflatten_message(self, arrays: Sequence[np.ndarray], exchange: int = 0) -> Message:
         """Restore the message, or its compressed form, from arrays."""
-        return jax.tree.unflatten(self._structures[self.turns[turn].stage], arrays)
+        return jax.tree.unflatten(self._structures[self.exchanges[exchange].stage], arrays)
 
-    def last(self, progress: AgentProgress, told: Mapping[int, Any], turn: int) -> dict[int, Message]:
+    def last_messages(
+        self, progress: AgentProgress, arrays: Mapping[int, Any], exchange: int
+    ) -> dict[int, Message]:
         """Return the messages of all sources in that exchange of the last round, as decoded."""
-        found = {j: self.unpacked(arrays, turn) for j, arrays in told.items()}
-        if self.ends is None:
-            return found
-        stage, moment = self.turns[turn].stage, self._moment(progress.t - 1, turn)
-        kept = dict(zip(self.heard, progress.kept[stage]))
-        if self.ends.codec is not None and self.ends.codec.feedback == "difference":
-            return {j: kept[j][0] for j in found}
-        like = self.told[stage]
-        return {j: self.ends.decode(kept[j], w, like, moment, j) for j, w in found.items()}
+        encoded = {j: self.unflatten_message(leaves, exchange) for j, leaves in arrays.items()}
+        codec = self.channel_codec
+        if codec is None:
+            return encoded
+        exchange_id = self._exchange_id(progress.t - 1, exchange)
+        stage = self.exchanges[exchange].stage
+        states = dict(zip(self.sources, progress.channel_states[stage]))
+        if codec.compressor is not None and codec.compressor.feedback == "difference":
+            return {j: states[j][0] for j in encoded}
+        like = self.message_shapes[stage]
+        return {j: codec.decode(states[j], e, like, exchange_id, j) for j, e in encoded.items()}
 
-    def step(
+    def finish_exchange(
         self,
         progress: AgentProgress,
-        turn: int,
+        exchange: int,
         local_result: LocalResult,
         messages: Mapping[int, Sequence[np.ndarray]],
     ) -> AgentProgress:
         """Finish the exchange with the messages of all neighbours and the agent's own."""
-        here, stage = self.heard.index(self.number), self.turns[turn].stage
-        t, kept, then = np.int32(progress.t), progress.kept, self._thens[turn]
-        if self.ends is None:
-            numbers, structure = self._flat(progress.algorithm)
-            plan = FinishKey(structure, self._structures[stage], stage, here, then, self.clip)
-            known, leaves = self._told  # its own message, already on the device
-            heard = [leaves if messages[j] is known else messages[j] for j in self.heard]
-            parts = tuple(map(tuple, heard))
-            given = local_result.state, local_result.estimate
-            rest, seen, told = agent_programs.after(plan)(numbers, *given, parts, self.weights, t)
-            state = rest.whole(given)
-            total, *spread = agent_programs.apart(np.asarray(seen), len(parts))
-            self.spread = spread[0], spread[1]
-            sound = math.isfinite(total) or pytrees.finite((state.x, state.y))
-            ahead = told and (progress.algorithm, state, told.whole(state))
-            self._ahead = ahead or (None, None, None)
+        own_index, stage = self._own_index, self.exchanges[exchange].stage
+        t, channel_states = np.int32(progress.t), progress.channel_states
+        inputs = local_result.state, local_result.estimate
+        if self.channel_codec is None:
+            numbers, structure = self._flatten_algorithm(progress.algorithm)
+            fixed = structure, self._structures[stage], stage, own_index
+            program = agent_programs.finish_program(
+                FinishKey(*fixed, self._next_messages[exchange], self.clip)
+            )
+            own_arrays, on_device = self._last_sent
+            leaves = [on_device if messages[j] is own_arrays else messages[j] for j in self.sources]
+            parts = tuple(map(tuple, leaves))
+            new_state, observations, message = program(numbers, *inputs, parts, self.weights, t)
+            state = new_state.restore(inputs)
+            observed = agent_programs.split_observations(np.asarray(observations), len(parts))
+            total, *distances = observed
+            self.distances = distances[0], distances[1]
+            is_finite = math.isfinite(total) or pytrees.finite((state.x, state.y))
+            precomputed = message and (progress.algorithm, state, message.restore(state))
+            self._precomputed = precomputed or (None, None, None)
         else:
-            own = self.message(progress, turn, None if self.early(turn) else local_result)
-            wires = [self.unpacked(messages[j], turn) for j in self.heard]
-            moment = self._moment(progress.t, turn)
-            said, now = self.ends.hear(kept[stage], own, here, wires, moment, self.heard)
-            kept = (*kept[:stage], now, *kept[stage + 1 :])
-            change = agent_programs.alone(said, self.weights, here)
-            mixed = own, pytrees.scale(self.ends.share(progress.t), change)
-            given = local_result.state, local_result.estimate
-            state, sound = agent_programs.update(progress.algorithm, *given, mixed, t, stage)
-        if not sound:
+            is_early, codec = self.sends_before_gradient(exchange), self.channel_codec
+            own = self.outgoing(progress, exchange, None if is_early else local_result)
+            encoded = [self.unflatten_message(messages[j], exchange) for j in self.sources]
+            link = self._exchange_id(progress.t, exchange), self.sources
+            decoded, new_states = codec.receive(
+                channel_states[stage], own, own_index, encoded, *link
+            )
+            channel_states = (*channel_states[:stage], new_states, *channel_states[stage + 1 :])
+            change = agent_programs.mix_compiled(decoded, self.weights, own_index)
+            mixed = own, pytrees.scale(codec.damping_at(progress.t), change)
+            update = agent_programs.update_compiled
+            state, is_finite = update(progress.algorithm, *inputs, mixed, t, stage)
+        if not is_finite:
             raise FloatingPointError(
                 f"agent {self.number} diverged in round {progress.t}: x or y is not finite; "
                 f"start again with smaller steps"
             )
-        return progress._replace(state=state, spent=local_result.spent, kept=kept)
+        spent = local_result.spent
+        return progress._replace(state=state, spent=spent, channel_states=channel_states)
 
-    def _then(self, turn: int) -> tuple[int, int] | None:
-        """Return (stage, rounds ahead) of the message known at the end of that exchange, if any.
-
-        This is the message of the next exchange, if it is early and no silent stage lies between.
-        """
-        last = turn + 1 == self.exchanges
-        following = 0 if last else turn + 1
-        if (last and self.after) or not self.early(following):
-            return None
-        return self.turns[following].stage, int(last)
-
-    def end(self, progress: AgentProgress) -> AgentProgress:
+    def finish_round(self, progress: AgentProgress) -> AgentProgress:
         """Finish the round: run the stages after its last exchange."""
         state, spent = progress.state, progress.spent
-        if self.after:
-            numbers, structure = self._flat(progress.algorithm)
-            ways = tuple((stage, self._which(number)) for stage, number in self.after)
-            plan = ComputeKey(structure, self._objectives, self.sampling, ways, None)
-            state, spent = agent_programs.before(plan)(*self._given(numbers, progress))
+        if self.final_stages:
+            numbers, structure = self._flatten_algorithm(progress.algorithm)
+            stages = tuple((stage, self._draw_index(p)) for stage, p in self.final_stages)
+            key = ComputeKey(structure, self._objectives, self.sampling, stages, None)
+            program = agent_programs.compute_program(key)
+            state, spent = program(*self._program_arguments(numbers, progress))
         return progress._replace(t=progress.t + 1, state=state, spent=spent)
-
-
-def _outline(algorithm: Any) -> Any:
-    """Replace every number left to the run by 1: for shapes, before estimation."""
-    return jax.tree.map(jnp.asarray, swap(algorithm, lambda open: 1))
-
-
-def _check(problem: Problem, network: Network, number: int) -> None:
-    """Refuse problems and networks that a single agent cannot run."""
-    if problem.agents != 1:
-        raise ValueError(
-            f"the problem holds the rows of {problem.agents} agents; a peer needs one with its own "
-            f"rows only: lists of one entry"
-        )
-    if not 0 <= number < network.agents:
-        raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
-    if network.kind != "symmetric":
-        raise ValueError(
-            f"{network.name} is {network.kind}, and sites ask each other both ways, over links "
-            f"that stay the same: take a network such as ring({network.agents}), or simulate it"
-        )

@@ -2,148 +2,163 @@
 
 import json
 import os
+from collections import namedtuple
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core import pytrees
 from ..records import checkpoint, resolved_values
-from ..records.checkpoint import Damaged
-from ..records.folder_recovery import unused
+from ..records.checkpoint import DamagedCheckpoint
+from ..records.folder_recovery import unused_path
 from . import message_store
 from .audit import LOG
-from .message_store import Key, Written
+from .message_store import MessageKey, StoredMessage
 from .outbox import Outbox
-from .round_progress import Mark, Progress
+from .round_progress import AgentProgress, RollbackState
 
-STATES, MESSAGES, FINISHED = "checkpoint", "messages", "finished.json"
-RECENT, LOWEST, START = ".recent", ".lowest", ".start"  # prefixes of the arrays of rollback states
+STATE_FOLDER, MESSAGE_FOLDER, FINISHED_FILE = "checkpoint", "messages", "finished.json"
+# Prefixes of the arrays of rollback states.
+RECENT_PREFIX, LOWEST_PREFIX, START_PREFIX = ".recent", ".lowest", ".start"
 
 
-class _Own(NamedTuple):
-    """Arrays of a `Progress`, by the names in any run's checkpoint."""
-
-    state: Any
-    spent: Any
-    kept: Any = None
+# Arrays of an `AgentProgress`, by the names in any run's checkpoint: state, cost, channel states.
+_SavedArrays = namedtuple("_SavedArrays", ["state", "spent", "kept"])
 
 
 class OtherRun(ValueError):
     """Error: the folder has the checkpoint of another run."""
 
 
-def save(folder: Path, run: str, progress: Progress, store: Outbox) -> dict[Key, Written]:
+def save(
+    folder: Path, run: str, progress: AgentProgress, outbox: Outbox
+) -> dict[MessageKey, StoredMessage]:
     """Write the messages that neighbours may still request, then the progress.
 
     Returns the locations of the messages that were in memory only.
     """
-    places = message_store.save(folder / MESSAGES, progress.clock, store.frames)
-    arrays = pytrees.named(_Own(progress.state, progress.spent, progress.kept))
-    marks = {f"{RECENT}[{i}]": one for i, one in enumerate(progress.recent)}
-    marks |= {LOWEST: progress.lowest} if progress.lowest else {}
-    marks |= {START: progress.start} if progress.start else {}
-    for where, one in marks.items():
-        own = pytrees.named(_Own(one.state, None, one.kept))
-        arrays |= {f"{where}{name}": leaf for name, leaf in own.items()}
-    durable = {str(j): d for j, d in store.durable.items()}
-    found = resolved_values.to_json(progress.found)
-    counted = message_store.counts(store.frames | places)
-    notes: dict[str, Any] = {"run": run, "durable": durable, "found": found, "messages": counted}
-    notes |= {"base": progress.base, "marks": {where: one.t for where, one in marks.items()}}
-    checkpoint.save(folder / STATES, progress.clock, arrays, notes)
-    ends = {f"{round:010d}" for round in checkpoint.rounds(folder / STATES)}
-    message_store.prune(folder / MESSAGES, ends | set(counted))
+    places = message_store.save(folder / MESSAGE_FOLDER, progress.clock, outbox.frames)
+    arrays = pytrees.named_leaves(
+        _SavedArrays(progress.state, progress.spent, progress.channel_states)
+    )
+    states = {f"{RECENT_PREFIX}[{i}]": state for i, state in enumerate(progress.recent_states)}
+    states |= {LOWEST_PREFIX: progress.lowest_state} if progress.lowest_state else {}
+    states |= {START_PREFIX: progress.start} if progress.start else {}
+    for prefix, saved in states.items():
+        leaves = pytrees.named_leaves(_SavedArrays(saved.state, None, saved.channel_states))
+        arrays |= {f"{prefix}{name}": leaf for name, leaf in leaves.items()}
+    durable = {str(j): d for j, d in outbox.durable.items()}
+    estimates = resolved_values.to_json(progress.estimates)
+    counts = message_store.count_messages(outbox.frames | places)
+    notes: dict[str, Any] = {"run": run, "durable": durable, "found": estimates, "messages": counts}
+    notes |= {"base": progress.clock_offset, "marks": {k: saved.t for k, saved in states.items()}}
+    checkpoint.save(folder / STATE_FOLDER, progress.clock, arrays, notes)
+    ends = {f"{round:010d}" for round in checkpoint.saved_rounds(folder / STATE_FOLDER)}
+    message_store.prune(folder / MESSAGE_FOLDER, ends | set(counts))
     return places
 
 
-def restore(folder: Path, run: str, start: Progress, store: Outbox, exchanges: int = 1) -> Progress:
-    """Restore the newest complete checkpoint and fill `store`; else return `start`.
+def restore(
+    folder: Path, run: str, start: AgentProgress, outbox: Outbox, exchange_count: int = 1
+) -> AgentProgress:
+    """Restore the newest complete checkpoint and fill `outbox`; else return `start`.
 
     The algorithm is still that of `start`: estimated numbers are put into it later. Damaged
     checkpoints are set aside. If there was only one, the run restarts, since neighbours keep all
-    messages until there are two (`safe`). Raises `OtherRun` if more than one is damaged and none is
-    left, since neighbours have discarded the messages that a restart needs.
+    messages until there are two (`fallback_round`). Raises `OtherRun` if more than one is damaged
+    and none is left, since neighbours have discarded the messages that a restart needs.
     """
-    states = folder / STATES
+    states = folder / STATE_FOLDER
     damage: list[str] = []
-    for round in reversed(checkpoint.rounds(states)):
+    for round in reversed(checkpoint.saved_rounds(states)):
         try:
-            kept = checkpoint.load(states, round)
-            counted = kept.notes["messages"] if kept.notes["run"] == run else {}
-            frames, whole = message_store.load(folder / MESSAGES, round, counted, run)
-        except Damaged as found_out:
-            moved = [(file, unused(file)) for file in checkpoint.files(states, round)]
+            saved = checkpoint.load(states, round)
+            counts = saved.notes["messages"] if saved.notes["run"] == run else {}
+            frames, is_complete = message_store.load(folder / MESSAGE_FOLDER, round, counts, run)
+        except DamagedCheckpoint as error:
+            moved = [
+                (file, unused_path(file)) for file in checkpoint.checkpoint_files(states, round)
+            ]
             for file, aside in moved:
                 if file.exists():
                     os.rename(file, aside)
             names = ", ".join(aside.name for _, aside in moved if aside.exists())
-            damage.append(f"{found_out}; set aside as {names}")
+            damage.append(f"{error}; moved aside as {names}")
             continue
-        if kept.notes["run"] != run:
+        if saved.notes["run"] != run:
             raise OtherRun(
                 f"{folder} has a checkpoint of another run (another problem, algorithm, network, "
                 f"seed or number of rounds); choose another folder or remove it"
             )
-        _log(damage, f"the run resumes from the checkpoint of round {round}")
-        store.restore(frames, kept.notes["durable"], 0 if whole else exchanges * round)
-        own = pytrees.like(_Own(start.state, start.spent, start.kept), kept.arrays)
-        numbers = resolved_values.from_json(kept.notes["found"])
-        base, marks = kept.notes.get("base", 0), _marks(start, kept.notes, kept.arrays)
-        back = {"base": base, "start": marks.pop(START, None), "lowest": marks.pop(LOWEST, None)}
-        back |= {"recent": tuple(marks.values())}
-        return start._replace(t=kept.round - base, found=numbers, **own._asdict(), **back)
-    once = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
-    if len(once) > 1:
+        _log_damage(damage, f"the run resumes from the checkpoint of round {round}")
+        outbox.restore(frames, saved.notes["durable"], 0 if is_complete else exchange_count * round)
+        like = _SavedArrays(start.state, start.spent, start.channel_states)
+        state, spent, channel_states = pytrees.from_named_leaves(like, saved.arrays)
+        clock_offset = saved.notes.get("base", 0)
+        rollback_states = _rollback_states(start, saved.notes, saved.arrays)
+        return start._replace(
+            t=saved.round - clock_offset,
+            state=state,
+            spent=spent,
+            estimates=resolved_values.from_json(saved.notes["found"]),
+            channel_states=channel_states,
+            clock_offset=clock_offset,
+            start=rollback_states.pop(START_PREFIX, None),
+            lowest_state=rollback_states.pop(LOWEST_PREFIX, None),
+            recent_states=tuple(rollback_states.values()),
+        )
+    attempts = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
+    if len(attempts) > 1:
         why = damage[0] if damage else "set aside"
         raise OtherRun(
             f"{folder}: none of its checkpoints can be read ({why}); restore one from a copy, or "
-            f"start all sites with `diamond net start ... --onward`, and a new run begins where "
-            f"they stood"
+            f"start all sites with `diamond net start ... --onward`, and a new run starts from "
+            f"their last points"
         )
-    _log(damage, "the run begins again at round 0")
+    _log_damage(damage, "the run starts again at round 0")
     return start
 
 
-def _log(damage: list[str], consequence: str) -> None:
+def _log_damage(damage: list[str], consequence: str) -> None:
     for description in damage:
         LOG.warning(f"{description}: {consequence}")
 
 
-def _marks(start: Progress, notes: Any, arrays: Any) -> dict[str, Mark]:
+def _rollback_states(start: AgentProgress, notes: Any, arrays: Any) -> dict[str, RollbackState]:
     """Return the rollback states in the order in which they were written."""
-    found, like = {}, _Own(start.state, None, start.kept)
-    for where, t in notes.get("marks", {}).items():
-        own = {name: arrays[f"{where}{name}"] for name in pytrees.named(like)}
-        one = pytrees.like(like, own)
-        found[where] = Mark(t, one.state, one.kept)
-    return found
+    states, like = {}, _SavedArrays(start.state, None, start.channel_states)
+    for prefix, t in notes.get("marks", {}).items():
+        leaves = {name: arrays[f"{prefix}{name}"] for name in pytrees.named_leaves(like)}
+        state, _, channel_states = pytrees.from_named_leaves(like, leaves)
+        states[prefix] = RollbackState(t, state, channel_states)
+    return states
 
 
-def safe(folder: Path) -> int:
+def fallback_round(folder: Path) -> int:
     """Return the round of the agent if its newest checkpoint were damaged."""
-    kept = checkpoint.rounds(folder / STATES)
-    return kept[-2] if len(kept) > 1 else 0
+    rounds = checkpoint.saved_rounds(folder / STATE_FOLDER)
+    return rounds[-2] if len(rounds) > 1 else 0
 
 
-def finish(folder: Path, run: str, neighbours: set[int]) -> None:
+def record_finished(folder: Path, run: str, neighbours: set[int]) -> None:
     """Record which neighbours have finished."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = {"run": run, "neighbours": sorted(neighbours)}
-    checkpoint.replace(folder / FINISHED, json.dumps(told).encode())
+    document = {"run": run, "neighbours": sorted(neighbours)}
+    checkpoint.replace_file(folder / FINISHED_FILE, json.dumps(document).encode())
 
 
-def finished(folder: Path, run: str) -> set[int]:
+def load_finished(folder: Path, run: str) -> set[int]:
     """Return the neighbours that have finished."""
-    path = folder / FINISHED
+    path = folder / FINISHED_FILE
     try:
-        told = json.loads(path.read_bytes())
-        return {int(j) for j in told["neighbours"]} if told["run"] == run else set()
+        document = json.loads(path.read_bytes())
+        return {int(j) for j in document["neighbours"]} if document["run"] == run else set()
     except FileNotFoundError:
         return set()
     except (ValueError, KeyError, TypeError) as cause:
-        aside = unused(path)
+        aside = unused_path(path)
         os.rename(path, aside)
         LOG.warning(
-            f"{path} is damaged ({cause}) and set aside as {aside.name}: neighbours that have "
-            f"finished have to be started once more to say so"
+            f"{path} is damaged ({cause}) and moved aside as {aside.name}: neighbours that have "
+            f"finished must be started again to confirm it"
         )
         return set()

@@ -4,15 +4,15 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-Names = Mapping[int, str]
-UNKNOWN: Names = MappingProxyType({})
+SiteNames = Mapping[int, str]
+NO_NAMES: SiteNames = MappingProxyType({})
 
 
-def called(names: Names, agent: int) -> str:
+def site_name(names: SiteNames, agent: int) -> str:
     """Return the name of the agent's site, or its number."""
     return names.get(agent, f"agent {agent}")
 
 
-def by_name(text: str, names: Names) -> str:
+def replace_agent_numbers(text: str, names: SiteNames) -> str:
     """Replace "agent 0" and so on in the text by the names of sites."""
-    return re.sub(r"\bagent (\d+)\b", lambda found: called(names, int(found[1])), text)
+    return re.sub(r"\bagent (\d+)\b", lambda match: site_name(names, int(match[1])), text)

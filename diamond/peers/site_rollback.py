@@ -3,10 +3,11 @@
 If the objective has risen (`auto/loss_monitor.py`), all agents know it at the same check. If x or y
 of an agent have outgrown the start, all know it in the next round that is a multiple of `EVERY`,
 after which all send their sizes. If x or y of an agent are no longer finite, the agent cannot send
-its next message: it leaves, and answers requests with the rollback notice (`frame.gone`). Whoever
-receives the notice leaves too, at the same exchange each time, since earlier messages are still
-available. Then all communicate, at an exchange of the clock that no round has, the first round in
-which any agent diverged, and the sizes of x and y in the states kept until then.
+its next message: it leaves, and answers requests with the rollback notice
+(`encode_rollback_notice`). Whoever receives the notice leaves too, at the same exchange each time,
+since earlier messages are still available. Then all communicate, at an exchange of the clock that
+no round has, the first round in which any agent diverged, and the sizes of x and y in the states
+kept until then.
 
 The clock continues `span` rounds later, so that a message of a repeated round has its own name;
 storing, requesting and discarding messages work as always.
@@ -20,13 +21,13 @@ import numpy as np
 from ..auto import loss_monitor
 from ..schedules.deferred import ResolvedValue
 from ..schedules.learned import learned_names
-from .round_progress import RollbackState, AgentProgress, mark
+from .round_progress import AgentProgress, RollbackState, rollback_state
 from .site_agent import Agent
 
-MOST = 1e30  # largest number that is sent, finite
-LOOK = 2**30  # offset of messages about sizes, after those about numbers
-TIMES = 2 * loss_monitor.SHRINKS  # maximum number of rollbacks: diverged, and risen
-SPARE = 3  # rounds of the clock besides those of the run: see `Clock`
+MAX_SENT = 1e30  # largest number that is sent, finite
+SIZE_CHECK_STEP = 2**30  # offset of messages about sizes, after those about numbers
+MAX_ROLLBACKS = 2 * loss_monitor.MOST_SHRINKS  # maximum number of rollbacks: diverged, and risen
+SPARE_ROUNDS = 3  # rounds of the clock besides those of the run: see `RunClock`
 NEVER = 2**31  # beyond any clock
 
 
@@ -41,115 +42,132 @@ class RunClock:
     rollback.
     """
 
-    def __init__(self, agent: Agent, rounds: int, alone: bool):
-        self.rounds, self.exchanges = rounds, agent.exchanges
-        own = rounds + SPARE
-        fits = (TIMES + 1) * own * agent.exchanges < NEVER
-        self.back = fits and states(agent, alone) > 0
-        self.span = own if self.back else rounds + 1
-        last = (TIMES + 1) * own if self.back else rounds
-        self.last = last * agent.exchanges  # exchange of the final report of an agent
+    def __init__(self, agent: Agent, rounds: int, continues_without_absent: bool):
+        self.rounds, self.exchange_count = rounds, agent.exchange_count
+        attempt = rounds + SPARE_ROUNDS
+        fits = (MAX_ROLLBACKS + 1) * attempt * agent.exchange_count < NEVER
+        self.can_roll_back = fits and max_rollback_states(agent, continues_without_absent) > 0
+        self.span = attempt if self.can_roll_back else rounds + 1
+        last_round = (MAX_ROLLBACKS + 1) * attempt if self.can_roll_back else rounds
+        self.last_tick = last_round * agent.exchange_count  # of the final report of an agent
 
-    def round(self, tick: int) -> int:
+    def round_of(self, tick: int) -> int:
         """Return the round of an exchange."""
-        return tick // self.exchanges % self.span
+        return tick // self.exchange_count % self.span
 
-    def done(self, progress: AgentProgress) -> int:
+    def finish_tick(self, progress: AgentProgress) -> int:
         """Return the exchange in which all agents confirm that they have finished."""
-        return (progress.base + self.rounds + 1) * self.exchanges
+        return (progress.clock_offset + self.rounds + 1) * self.exchange_count
 
-    def talk(self, progress: AgentProgress) -> int:
+    def rollback_tick(self, progress: AgentProgress) -> int:
         """Return the exchange in which agents negotiate a rollback."""
-        return (progress.base + self.rounds + 2) * self.exchanges
+        return (progress.clock_offset + self.rounds + 2) * self.exchange_count
 
-    def shrinks(self, progress: AgentProgress) -> bool:
+    def may_roll_back_again(self, progress: AgentProgress) -> bool:
         """Return whether a diverged run may roll back once more."""
-        return self.back and loss_monitor.smaller(loss_monitor.factor(progress.found)) is not None
+        factor = loss_monitor.step_scale(progress.estimates)
+        return self.can_roll_back and loss_monitor.next_step_scale(factor) is not None
 
 
-def states(agent: Agent, alone: bool) -> int:
+def max_rollback_states(agent: Agent, continues_without_absent: bool) -> int:
     """Return the maximum number of rollback states of the agent.
 
     It is 0 if the agent may not roll back: alpha was given, or rounds continue without absent
     agents.
     """
-    open = "alpha" in learned_names(agent.given) and hasattr(agent.outline, "with_scaled_steps")
-    return loss_monitor.RECENT + 2 if open and not alone else 0
-
-
-def low(agent: Agent, progress: AgentProgress, span: int) -> tuple[AgentProgress, str]:
-    """Roll back from a risen objective to its lowest state; return a description too."""
-    to, found = progress.lowest or start(agent, progress), dict(progress.found)
-    said = loss_monitor.calm(found, loss_monitor.risen(found), progress.t, to.t)
-    return _back(progress, to, found, progress.recent, span), said
-
-
-def lost(
-    agent: Agent, progress: AgentProgress, broken: int, sizes: Sequence[float], span: int
-) -> tuple[AgentProgress, str]:
-    """Roll back from divergence in round `broken` to the last state that was not large.
-
-    `sizes` are those of the start and of `marks`, maxima over the agents.
-    """
-    which, kept = loss_monitor.back_to(sizes[1:], sizes[0]), marks(progress, broken)
-    to, found = kept[which] if which >= 0 else start(agent, progress), dict(progress.found)
-    factor = loss_monitor.smaller(loss_monitor.factor(found))
-    assert factor is not None
-    loss_monitor.shrink(found, factor, broken + 1 - to.t)
-    said = (
-        f"x or y is lost in round {broken}; back to round {to.t} with steps {factor:g} times the "
-        f"first (L_g {1 / factor:g} times)"
+    learns_alpha = "alpha" in learned_names(agent.algorithm) and hasattr(
+        agent.template, "with_scaled_steps"
     )
-    return _back(progress, to, found, kept[: max(which, 0)], span), said
+    return loss_monitor.SAVED_STATES + 2 if learns_alpha and not continues_without_absent else 0
 
 
-def _back(
-    progress: AgentProgress, to: RollbackState, found: dict[str, ResolvedValue], recent: Sequence[RollbackState], span: int
+def roll_back_to_lowest(
+    agent: Agent, progress: AgentProgress, span: int
+) -> tuple[AgentProgress, str]:
+    """Roll back from a risen objective to its lowest state; return a description too."""
+    target = progress.lowest_state or initial_state(agent, progress)
+    estimates = dict(progress.estimates)
+    message = loss_monitor.record_rollback(
+        estimates, loss_monitor.loss_increase_message(estimates), progress.t, target.t
+    )
+    return _roll_back(progress, target, estimates, progress.recent_states, span), message
+
+
+def roll_back_from_divergence(
+    agent: Agent, progress: AgentProgress, diverged_round: int, sizes: Sequence[float], span: int
+) -> tuple[AgentProgress, str]:
+    """Roll back from divergence in round `diverged_round` to the last state that was not large.
+
+    `sizes` are those of the start and of `states_until`, maxima over the agents.
+    """
+    states, estimates = states_until(progress, diverged_round), dict(progress.estimates)
+    index = loss_monitor.rollback_index(sizes[1:], sizes[0])
+    target = states[index] if index >= 0 else initial_state(agent, progress)
+    factor = loss_monitor.next_step_scale(loss_monitor.step_scale(estimates))
+    assert factor is not None
+    loss_monitor.record_shrink(estimates, factor, diverged_round + 1 - target.t)
+    message = (
+        f"x or y is lost in round {diverged_round}; back to round {target.t} with steps {factor:g} "
+        f"times the first (L_g {1 / factor:g} times)"
+    )
+    return _roll_back(progress, target, estimates, states[: max(index, 0)], span), message
+
+
+def _roll_back(
+    progress: AgentProgress,
+    target: RollbackState,
+    estimates: dict[str, ResolvedValue],
+    recent_states: Sequence[RollbackState],
+    span: int,
 ) -> AgentProgress:
     return progress._replace(
-        t=to.t,
-        state=to.state,
-        kept=to.kept,
-        found=found,
-        base=progress.base + span,
-        recent=tuple(one for one in recent if one.t <= to.t),
-        anew=True,
+        t=target.t,
+        state=target.state,
+        channel_states=target.channel_states,
+        estimates=estimates,
+        clock_offset=progress.clock_offset + span,
+        recent_states=tuple(s for s in recent_states if s.t <= target.t),
+        discard_estimates=True,
     )
 
 
-def start(agent: Agent, progress: AgentProgress) -> RollbackState:
+def initial_state(agent: Agent, progress: AgentProgress) -> RollbackState:
     """Return the initial state of the agent."""
-    return progress.start or mark(agent.begin())
+    return progress.start or rollback_state(agent.initial_progress())
 
 
-def marks(progress: AgentProgress, broken: int) -> list[RollbackState]:
+def states_until(progress: AgentProgress, diverged_round: int) -> list[RollbackState]:
     """Return the states kept up to that round."""
-    return [one for one in progress.recent if one.t <= broken][-loss_monitor.RECENT :]
+    return [s for s in progress.recent_states if s.t <= diverged_round][
+        -loss_monitor.SAVED_STATES :
+    ]
 
 
-def sizes(agent: Agent, progress: AgentProgress, broken: int) -> np.ndarray:
+def state_sizes(agent: Agent, progress: AgentProgress, diverged_round: int) -> np.ndarray:
     """Return the sizes of x and y at the start and in those states."""
-    return _sizes(start(agent, progress), *marks(progress, broken))
+    return _state_sizes(initial_state(agent, progress), *states_until(progress, diverged_round))
 
 
-def now(agent: Agent, progress: AgentProgress) -> np.ndarray:
+def current_sizes(agent: Agent, progress: AgentProgress) -> np.ndarray:
     """Return the sizes of x and y now, at the start, and in the last kept state."""
-    here = mark(progress)
-    return _sizes(here, start(agent, progress), *(progress.recent or (here,))[-1:])
+    current = rollback_state(progress)
+    last = (progress.recent_states or (current,))[-1:]
+    return _state_sizes(current, initial_state(agent, progress), *last)
 
 
-def _sizes(*each: RollbackState) -> np.ndarray:
-    points = [jax.tree.map(lambda a: a[None], (one.state.x, one.state.y)) for one in each]
-    return np.minimum([loss_monitor.size(point) for point in points], MOST)
+def _state_sizes(*states: RollbackState) -> np.ndarray:
+    points = [jax.tree.map(lambda a: a[None], (s.state.x, s.state.y)) for s in states]
+    return np.minimum([loss_monitor.largest_norm(point) for point in points], MAX_SENT)
 
 
-def marks_here(progress: AgentProgress) -> bool:
+def is_state_due(progress: AgentProgress) -> bool:
     """Return whether the current state is to be checked and kept for rollbacks."""
-    return progress.t > 0 and progress.t % loss_monitor.EVERY == 0
+    return progress.t > 0 and progress.t % loss_monitor.SAVE_EVERY == 0
 
 
-def marked(progress: AgentProgress) -> AgentProgress:
+def keep_state_if_due(progress: AgentProgress) -> AgentProgress:
     """Keep the current state if it is due; one more than needed, since some agents are ahead."""
-    if not marks_here(progress):
+    if not is_state_due(progress):
         return progress
-    return progress._replace(recent=(*progress.recent, mark(progress))[-loss_monitor.RECENT - 1 :])
+    states = (*progress.recent_states, rollback_state(progress))
+    return progress._replace(recent_states=states[-loss_monitor.SAVED_STATES - 1 :])

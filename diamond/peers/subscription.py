@@ -16,65 +16,65 @@ from typing import Any
 from .call_errors import Refused
 from .wire_format import Frame
 
-AHEAD = 3  # maximum number of messages queued or in flight
+MAX_QUEUED = 3  # maximum number of messages queued or in flight
 
 
-class Following:
+class Subscription:
     """Receiving end of a subscription: messages of one neighbour from exchange `next` on."""
 
     def __init__(self, first: int):
-        self.next, self.ended = first, False
-        self.fault: Refused | None = None  # permanent error
-        self._came: deque[Any] = deque()
-        self._news: asyncio.Future[None] | None = None
+        self.next_tick, self.ended = first, False
+        self.error: Refused | None = None  # permanent error
+        self._queue: deque[Any] = deque()
+        self._arrival: asyncio.Future[None] | None = None
 
-    def heard(self, content: Any) -> bool:
+    def receive(self, content: Any) -> bool:
         """Receive a message, dropped if the subscription has ended; False if there are too many."""
         if self.ended:
             return True
-        if len(self._came) >= AHEAD:
+        if len(self._queue) >= MAX_QUEUED:
             self.end()
             return False
-        self._came.append(content)
-        self._wake()
+        self._queue.append(content)
+        self._notify()
         return True
 
-    def end(self, fault: Refused | None = None) -> None:
+    def end(self, error: Refused | None = None) -> None:
         """End the subscription."""
-        self.ended, self.fault = True, self.fault or fault
-        self._wake()
+        self.ended, self.error = True, self.error or error
+        self._notify()
 
-    def _wake(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+    def _notify(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
-    async def take(self, seconds: float) -> Any:
+    async def next_message(self, seconds: float) -> Any:
         """Return the next message; None if the subscription failed or `seconds` passed."""
-        if not self._came and not self.ended:
+        if not self._queue and not self.ended:
             loop = asyncio.get_running_loop()
-            self._news = loop.create_future()
-            patience = loop.call_later(seconds, self.end)
+            self._arrival = loop.create_future()
+            timer = loop.call_later(seconds, self.end)
             try:
-                await self._news
+                await self._arrival
             finally:
-                patience.cancel()
-                self._news = None
-        if self._came:
-            self.next += 1
-            return self._came.popleft()
-        if self.fault is not None:
-            raise self.fault
+                timer.cancel()
+                self._arrival = None
+        if self._queue:
+            self.next_tick += 1
+            return self._queue.popleft()
+        if self.error is not None:
+            raise self.error
         return None
 
 
-class Feed:
+class Publisher:
     """Sending end of a subscription: messages from exchange `next` on go out by `send`.
 
     `send` returns whether the message is on its way; `refuse` sends the last response.
     """
 
     def __init__(self, first: int):
-        self.next = first
+        self.next_tick = first
         self.send: Callable[[Frame], bool] = lambda content: False
         self.refuse: Callable[[Refused], None] = lambda cause: None
-        self.opened: Callable[[], None] = lambda: None  # called when the connection exists
+        self.on_opened: Callable[[], None] = lambda: None  # called when the connection exists

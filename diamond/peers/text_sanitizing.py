@@ -2,12 +2,16 @@
 
 from typing import Any
 
-LONGEST = 400  # characters
+MAX_LENGTH = 400  # characters
 
 
-def printable(said: Any, most: int = LONGEST) -> str:
-    """Return `said` with all special characters escaped."""
-    text = str(said)
-    cut = text[: most + 1]
+def printable(value: Any, max_length: int = MAX_LENGTH) -> str:
+    """Return `value` as text with all special characters escaped."""
+    text = str(value)
+    cut = text[: max_length + 1]
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
-    return plain if len(text) <= most and len(plain) <= most else plain[: most - 3] + "..."
+    return (
+        plain
+        if len(text) <= max_length and len(plain) <= max_length
+        else plain[: max_length - 3] + "..."
+    )

@@ -9,15 +9,15 @@ from .call_errors import Unreachable
 from .wire_format import FrameError
 
 T = TypeVar("T")
-PAUSES = 0.05, 2.0  # seconds between two attempts: the first, and the longest pause
+RETRY_PAUSES = 0.05, 2.0  # seconds between two attempts: the first, and the longest pause
 
 
-class GaveUp(TimeoutError):
+class NeighbourTimeout(TimeoutError):
     """Error: the wait for a neighbour exceeded its limit."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class Timeouts:
     """Limits in seconds: for one attempt to reach a neighbour, its response, and total silence."""
 
     connect: float = 10.0
@@ -26,51 +26,55 @@ class Limits:
 
 
 @dataclass
-class Wait:
+class WaitRecord:
     """Waiting time of an agent for one neighbour."""
 
     seconds: float = 0.0
-    tries: int = 0
-    last: str = ""  # why the last attempt failed
+    attempts: int = 0
+    last_error: str = ""  # why the last attempt failed
 
 
-async def insist(
+async def retry_until_answered(
     attempt: Callable[[], Awaitable[T | None]],
-    whose: str,
-    limits: Limits,
-    wait: Wait,
-    silent: Callable[[], None] | None = None,
+    description: str,
+    timeouts: Timeouts,
+    record: WaitRecord,
+    on_silence: Callable[[], None] | None = None,
 ) -> T:
     """Retry until there is a response or a refusal, or the time limit is exceeded.
 
-    The response None requests another attempt. `silent` is called whenever there was no response
-    for the time limit of one; it raises if that is not acceptable.
+    The response None requests another attempt. `on_silence` is called whenever there was no
+    response for the time limit of one; it raises if that is not acceptable.
     """
     clock = asyncio.get_running_loop().time
-    begun, pause = clock(), PAUSES[0]
-    alive = begun
+    start_time, pause = clock(), RETRY_PAUSES[0]
+    last_response = start_time
     while True:
-        wait.tries += 1
+        record.attempts += 1
         try:
-            async with asyncio.timeout(limits.round):
+            async with asyncio.timeout(timeouts.round):
                 answer = await attempt()
             if answer is not None:
-                wait.seconds += clock() - begun
-                wait.last = ""
+                record.seconds += clock() - start_time
+                record.last_error = ""
                 return answer
-            wait.last, pause, alive = "it is not so far yet", PAUSES[0], clock()
-        except TimeoutError:
-            wait.last = f"no answer within {limits.round:g} s"
-        except (Unreachable, FrameError) as cause:
-            wait.last = str(cause)
-        if silent and clock() - alive >= limits.round:
-            silent()
-        waited = clock() - begun
-        if waited >= limits.give_up:
-            raise GaveUp(
-                f"waited {waited:.0f} s for the {whose} ({wait.last}); start this agent again once "
-                f"the other is back, and it goes on from its checkpoint"
+            record.last_error, pause, last_response = (
+                "it is not so far yet",
+                RETRY_PAUSES[0],
+                clock(),
             )
-        left = alive + limits.round - clock()
-        await asyncio.sleep(min(pause, left) if silent and left > 0 else pause)
-        pause = min(2 * pause, PAUSES[1])
+        except TimeoutError:
+            record.last_error = f"no answer within {timeouts.round:g} s"
+        except (Unreachable, FrameError) as cause:
+            record.last_error = str(cause)
+        if on_silence and clock() - last_response >= timeouts.round:
+            on_silence()
+        waited = clock() - start_time
+        if waited >= timeouts.give_up:
+            raise NeighbourTimeout(
+                f"waited {waited:.0f} s for the {description} ({record.last_error}); start this "
+                f"agent again once the other is back, and it continues from its checkpoint"
+            )
+        left = last_response + timeouts.round - clock()
+        await asyncio.sleep(min(pause, left) if on_silence and left > 0 else pause)
+        pause = min(2 * pause, RETRY_PAUSES[1])

@@ -11,29 +11,29 @@ from cryptography import x509
 from .roster import Bundle, fingerprint
 
 
-def context(bundle: Bundle, serves: bool) -> ssl.SSLContext:
+def tls_context(bundle: Bundle, is_server: bool) -> ssl.SSLContext:
     """Return the TLS context of this site as server or as client."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if serves else ssl.PROTOCOL_TLS_CLIENT)
-    made.minimum_version = ssl.TLSVersion.TLSv1_3
-    made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(cadata=bundle.ca.decode())
-    if serves:
-        made.num_tickets = 0  # connections are never resumed
-    with _readable(bundle.certificate + bundle.key) as path:
-        made.load_cert_chain(path)
-    return made
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=bundle.ca.decode())
+    if is_server:
+        context.num_tickets = 0  # connections are never resumed
+    with _temporary_file(bundle.certificate + bundle.key) as path:
+        context.load_cert_chain(path)
+    return context
 
 
-def shown(secured: ssl.SSLObject) -> tuple[str, float]:
+def peer_identity(ssl_object: ssl.SSLObject) -> tuple[str, float]:
     """Return the fingerprint of the other end's key and the expiry of its certificate."""
-    content = secured.getpeercert(binary_form=True)
+    content = ssl_object.getpeercert(binary_form=True)
     assert content is not None  # it was required
     certificate = x509.load_der_x509_certificate(content)
     return fingerprint(certificate.public_key()), certificate.not_valid_after_utc.timestamp()
 
 
 @contextmanager
-def _readable(content: bytes) -> Iterator[str]:
+def _temporary_file(content: bytes) -> Iterator[str]:
     """Yield a private file name for `content`, since `ssl` reads keys from files only."""
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("diamond")

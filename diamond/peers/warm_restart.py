@@ -16,76 +16,78 @@ import numpy as np
 from ..core import pytrees
 from ..core.pytrees import Tree
 from ..records import checkpoint
-from ..records.checkpoint import Damaged
-from ..records.folder_recovery import unused
-from .site_checkpoint import STATES, OtherRun
+from ..records.checkpoint import DamagedCheckpoint
+from ..records.folder_recovery import unused_path
+from .site_checkpoint import STATE_FOLDER, OtherRun
 
-START = "start"  # subfolder with a checkpoint of round 0
-OWN = re.compile(r"\.state(\.[xy](?!\w).*)", re.DOTALL)
-TALK = 2**31 - 1  # number of the last message before round 0
+START_FOLDER = "start"  # subfolder with a checkpoint of round 0
+POINT_KEY = re.compile(r"\.state(\.[xy](?!\w).*)", re.DOTALL)
+POINT_STEP = 2**31 - 1  # number of the last message before round 0
 
 
-class Point(NamedTuple):
+class RestartPoint(NamedTuple):
     """Last point of a site."""
 
     x: Tree
     y: Tree
 
 
-def prepare(folder: Path) -> Path | None:
+def prepare_folder(folder: Path) -> Path | None:
     """Set the folder aside and create a new one from its last point; return the old one's path."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    checkpoint.save(fresh / START, 0, _last(folder), {})
-    aside = unused(folder) if folder.exists() else None
+    checkpoint.save(fresh / START_FOLDER, 0, _last_point(folder), {})
+    aside = unused_path(folder) if folder.exists() else None
     if aside is not None:
         folder.rename(aside)
     fresh.rename(folder)
     return aside
 
 
-def _last(folder: Path) -> dict[str, np.ndarray]:
+def _last_point(folder: Path) -> dict[str, np.ndarray]:
     """Return x and y of the newest complete checkpoint or of the start; empty if lost."""
     try:
-        found = checkpoint.newest(folder / STATES).arrays
-        return {own[1]: a for name, a in found.items() if (own := OWN.fullmatch(name))}
-    except Damaged:
+        arrays = checkpoint.load_newest(folder / STATE_FOLDER).arrays
+        return {match[1]: a for name, a in arrays.items() if (match := POINT_KEY.fullmatch(name))}
+    except DamagedCheckpoint:
         pass
     try:
-        return checkpoint.load(folder / START, 0).arrays
-    except Damaged:
+        return checkpoint.load(folder / START_FOLDER, 0).arrays
+    except DamagedCheckpoint:
         return {}
 
 
-def begun(folder: Path | None) -> bool:
+def is_warm_restart(folder: Path | None) -> bool:
     """Return whether the run of that folder is a warm restart."""
-    return folder is not None and (folder / START).exists()
+    return folder is not None and (folder / START_FOLDER).exists()
 
 
-def point(folder: Path, like: Any) -> Point | None:
+def load_point(folder: Path, like: Any) -> RestartPoint | None:
     """Return the initial point of this site; None if it is lost. `like` is a state."""
     try:
-        found = checkpoint.load(folder / START, 0).arrays
-        return pytrees.like(Point(like.x, like.y), found) if found else None
-    except Damaged as cause:
+        arrays = checkpoint.load(folder / START_FOLDER, 0).arrays
+        return pytrees.from_named_leaves(RestartPoint(like.x, like.y), arrays) if arrays else None
+    except DamagedCheckpoint as cause:
         raise OtherRun(
-            f"{cause}: start this site once more with --onward, before the others are far"
+            f"{cause}: start this site again with --onward, before the others are far ahead"
         ) from None
     except ValueError as cause:
-        raise OtherRun(f"{folder / START}: {cause}; start all sites with --restart") from None
+        raise OtherRun(
+            f"{folder / START_FOLDER}: {cause}; start all sites with --restart"
+        ) from None
 
 
-def told(own: Point | None, like: Tree) -> list[np.ndarray]:
+def outgoing_arrays(point: RestartPoint | None, like: Tree) -> list[np.ndarray]:
     """Return the message to the neighbours: whether this site has an x, and x."""
-    leaves = jax.tree.leaves(like if own is None else own.x)
-    has = np.array([own is not None], np.float32)
+    leaves = jax.tree.leaves(like if point is None else point.x)
+    has = np.array([point is not None], np.float32)
     return [has, *(np.asarray(leaf) for leaf in leaves)]
 
 
-def mean(heard: list[list[np.ndarray]], like: Tree) -> Tree:
+def mean_of_neighbours(messages: list[list[np.ndarray]], like: Tree) -> Tree:
     """Return the mean x of the neighbours that have one; `like`, the usual start, if none has."""
-    having = [leaves for (has, *leaves) in heard if has[0] == 1]
-    if not having:
+    points = [leaves for (has, *leaves) in messages if has[0] == 1]
+    if not points:
         return like
-    means = [np.mean(one, axis=0, dtype=one[0].dtype) for one in zip(*having)]
-    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(one) for one in means])
+    means = [np.mean(leaf, axis=0, dtype=leaf[0].dtype) for leaf in zip(*points)]
+    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in means])

@@ -7,22 +7,22 @@ from typing import Any
 
 import jax
 
-Work = Callable[..., Awaitable[Any]]  # runs a blocking function
-BRIEF = 0.02  # seconds that the event loop may be blocked
+BlockingRunner = Callable[..., Awaitable[Any]]  # runs a blocking function
+BRIEF_SECONDS = 0.02  # seconds that the event loop may be blocked
 
 
-async def threaded(function: Callable[..., Any], *given: Any) -> Any:
-    """Run function(*given) on a thread with the precision of this one (JAX sets it per thread)."""
+async def run_in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """Run function(*args) on a thread with the precision of this one (JAX sets it per thread)."""
     wide = jax.config.jax_enable_x64  # type: ignore[attr-defined]
 
-    def work() -> Any:
+    def call() -> Any:
         with jax.enable_x64(wide):
-            return function(*given)
+            return function(*args)
 
-    return await asyncio.to_thread(work)
+    return await asyncio.to_thread(call)
 
 
-class Brisk:
+class BriefWorkRunner:
     """Runner that executes brief work inline, since a thread would cost more.
 
     Only functions in `names` whose last call was brief run inline; the first call, which may
@@ -30,20 +30,20 @@ class Brisk:
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self.took = dict.fromkeys(names, BRIEF)  # seconds of the last call
+        self.last_seconds = dict.fromkeys(names, BRIEF_SECONDS)  # seconds of the last call
 
-    async def __call__(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Run function(*given)."""
+    async def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run function(*args)."""
         name = getattr(function, "__name__", "")
-        if name not in self.took:
-            return await threaded(function, *given)
-        if self.took[name] < BRIEF:
-            return self._timed(name, function, *given)
-        return await threaded(self._timed, name, function, *given)
+        if name not in self.last_seconds:
+            return await run_in_thread(function, *args)
+        if self.last_seconds[name] < BRIEF_SECONDS:
+            return self._timed(name, function, *args)
+        return await run_in_thread(self._timed, name, function, *args)
 
-    def _timed(self, name: str, function: Callable[..., Any], *given: Any) -> Any:
-        begun = time.perf_counter()
+    def _timed(self, name: str, function: Callable[..., Any], *args: Any) -> Any:
+        start = time.perf_counter()
         try:
-            return function(*given)
+            return function(*args)
         finally:
-            self.took[name] = time.perf_counter() - begun
+            self.last_seconds[name] = time.perf_counter() - start

@@ -1,0 +1,141 @@
+"""Fixed data of one agent: its problem, its sources, and the exchanges of a round."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import cost_counter
+from ..core.pytrees import Tree
+from ..core.sampling import Sampling, key
+from ..interface.round_interface import Algorithm
+from ..interface.traffic import message_shapes
+from ..network import Network
+from ..problem import Problem
+from ..schedules.deferred import replace_deferred, specialize
+from .channel_codec import make_channel_codec
+from .round_progress import AgentProgress, rollback_state, split_into_exchanges
+from .wire_format import Layout, layout_of
+
+
+class AgentSetup:
+    """Fixed data of agent `number` of the network; see `site_agent.Agent`."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        algorithm: Algorithm,
+        number: int,
+        seed: int = 0,
+        sampling: Sampling = "blocks",
+        clip: float | None = None,
+    ):
+        _check(problem, network, number)
+        if clip is not None and network.channels:
+            raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
+        self.clip = clip
+        problem = problem.for_agent(number)
+        self.problem, self.network, self.number = problem, network, number
+        self.seed, self.sampling, self.key = seed, sampling, key(seed)
+        self.algorithm, self.template = algorithm, _make_template(specialize(algorithm, problem))
+        self.objectives = problem.objectives(algorithm.batch)
+        row = network.weights[[number]]
+        self.sources = [int(j) for j in row.indices]
+        self.neighbours = [j for j in self.sources if j != number]
+        self._own_index = self.sources.index(number)
+        self.weights = jnp.asarray(row.data)
+        self.channel_codec = make_channel_codec(network)
+        self.message_shapes = message_shapes(self.template, self.objectives, *problem.start(seed))
+        encoded = self.message_shapes
+        if self.channel_codec is not None:
+            encoded = [self.channel_codec.encoded_shapes(shapes) for shapes in encoded]
+        self._structures = [jax.tree.structure(shapes) for shapes in encoded]
+        self.layouts = [layout_of(jax.tree.leaves(shapes)) for shapes in encoded]
+        self.exchanges, self.final_stages = split_into_exchanges(self.template, self.layouts)
+        self.has_several_stages = sum(stage.repeats for stage in self.template.stages) > 1
+        self._rows, self._objectives = jax.tree.flatten(self.objectives)
+        self._bits = jax.random.key_data(self.key)  # typed keys are slow to pass to a program
+        self._number_array = jnp.asarray(np.int32(number))
+        stages = self.template.stages
+        self._sends_before_gradient = [
+            not exchange.silent_before and stages[exchange.stage].sends_before_gradient
+            for exchange in self.exchanges
+        ]
+        self._next_messages = [self._next_message(i) for i in range(len(self.exchanges))]
+
+    @property
+    def exchange_count(self) -> int:
+        """Return the number of exchanges of a round."""
+        return len(self.exchanges)
+
+    def tick(self, progress: AgentProgress, exchange: int = 0) -> int:
+        """Return the number of exchanges before this one: the clock of peers."""
+        return progress.clock * self.exchange_count + exchange
+
+    def layout_at(self, tick: int) -> Layout:
+        """Return the layout of the message of that exchange."""
+        return self.layouts[self.exchanges[tick % self.exchange_count].stage]
+
+    @property
+    def largest_layout(self) -> Layout:
+        """Return the layout of the largest message."""
+        return max(self.layouts, key=lambda leaves: sum(leaf.size for leaf in leaves))
+
+    @property
+    def bytes_per_round(self) -> int:
+        """Return the bytes of all messages of a round to one neighbour."""
+        return sum(spec.size for e in self.exchanges for spec in self.layouts[e.stage])
+
+    def sends_before_gradient(self, exchange: int) -> bool:
+        """Return whether the message of that exchange is known before its gradients."""
+        return self._sends_before_gradient[exchange]
+
+    def initial_progress(self) -> AgentProgress:
+        """Return the progress before round 0, before anything is estimated."""
+        state = self.template.init(*self.problem.start(self.seed))
+        codec, count = self.channel_codec, len(self.sources)
+        states = codec and tuple(codec.initial_states(m, count) for m in self.message_shapes)
+        return AgentProgress(0, state, cost_counter.zeros(), self.algorithm, {}, states)
+
+    def initial_progress_at(self, x: Tree, y: Tree) -> AgentProgress:
+        """Return the initial progress at another point."""
+        progress = self.initial_progress()._replace(state=self.template.init(x, y))
+        return progress._replace(start=rollback_state(progress))
+
+    def _draw_index(self, position: int) -> int | None:
+        """Return the index of a stage for random draws, if a round has several stages."""
+        return position if self.has_several_stages else None
+
+    def _next_message(self, exchange: int) -> tuple[int, int] | None:
+        """Return (stage, rounds ahead) of the message known at the end of that exchange, if any.
+
+        This is the message of the next exchange, if it is early and no silent stage lies between.
+        """
+        is_last = exchange + 1 == self.exchange_count
+        following = 0 if is_last else exchange + 1
+        if (is_last and self.final_stages) or not self.sends_before_gradient(following):
+            return None
+        return self.exchanges[following].stage, int(is_last)
+
+
+def _make_template(algorithm: Any) -> Any:
+    """Replace every number left to the run by 1: for shapes, before estimation."""
+    return jax.tree.map(jnp.asarray, replace_deferred(algorithm, lambda deferred: 1))
+
+
+def _check(problem: Problem, network: Network, number: int) -> None:
+    """Refuse problems and networks that a single agent cannot run."""
+    if problem.agents != 1:
+        raise ValueError(
+            f"the problem holds the rows of {problem.agents} agents; a peer needs one with its own "
+            f"rows only: lists of one entry"
+        )
+    if not 0 <= number < network.agents:
+        raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
+    if network.kind != "symmetric":
+        raise ValueError(
+            f"{network.name} is {network.kind}, and sites ask each other both ways, over links "
+            f"that stay the same: take a network such as ring({network.agents}), or simulate it"
+        )
