@@ -1,7 +1,7 @@
 """Results of methods in the benchmark by kind of problem, which `advise` uses.
 
-`benchmarks/leaderboard.py` writes `standings.json` from the results in docs/benchmark/: the methods
-of every suite, ordered by the number of cases solved without tuning.
+`benchmarks/leaderboard.py` writes `standings.json` from the results in docs/results/benchmark/: the
+methods of every suite, ordered by the number of cases solved without tuning.
 """
 
 import json
@@ -48,5 +48,5 @@ def said(one: Standing, name: str) -> str:
     """Describe a standing in words."""
     return (
         f"in the benchmark's suite {name} {one.method} solves {one.untuned} of {one.cases} cases "
-        f"with the steps it chooses, {one.solved} tuned (docs/benchmark.md)"
+        f"with the steps it chooses, {one.solved} tuned (docs/results/benchmark.md)"
     )

@@ -1,6 +1,6 @@
 """The method behind `diamond.solve`: it learns its step sizes during the run.
 
-Rule: of this project, described in docs/solve.md.
+Rule: of this project, described in docs/explanation/step_sizes.md.
 """
 
 from dataclasses import dataclass, replace

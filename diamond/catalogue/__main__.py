@@ -1,4 +1,4 @@
-"""Print the table of docs/methods.md: `python -m diamond.catalogue`."""
+"""Print the table of docs/reference/methods.md: `python -m diamond.catalogue`."""
 
 from .methods_table import markdown
 

@@ -1,15 +1,25 @@
 """What README and documentation say is what happens: their code runs, their files are valid."""
 
+import importlib.util
+import inspect
 import re
 
 import jax
 import pytest
+import typer
 from fast_compilation import without_optimizations
-from pages import PAGES, ROOT, blocks, play, verbs
+from pages import DOCS, GUIDES, PAGES, RESULTS, ROOT, blocks, commands, play, verbs
 
+import diamond
+from diamond import catalogue, cli
 from diamond.hardware import compilation_cache as cache
+from diamond.metrics import measures
 
 README = ROOT / "README.md"
+WORDS = 22_000  # of all guides together
+SUBMODULES = ["algorithm", "callbacks", "cost", "data", "data.partition", "gallery"]
+SUBMODULES += ["hypergradient", "network", "network.channels", "prox", "report", "schedule"]
+SUBMODULES += ["theory", "tree"]
 
 
 @pytest.fixture(scope="module")
@@ -57,22 +67,154 @@ def test_the_readme_stays_short():
     assert len(README.read_text().splitlines()) <= 120
 
 
-def test_every_page_is_in_the_navigation():
+@pytest.mark.quick
+def test_every_page_is_in_the_navigation_once():
     said = (ROOT / "mkdocs.yml").read_text()
-    assert set(re.findall(r": (\w+\.md)$", said, re.M)) == {page.name for page in PAGES[1:]}
+    listed = re.findall(r": ([\w/-]+\.md)$", said, re.M)
+    shown = {*GUIDES, *RESULTS.glob("*.md")}
+    assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in shown)
+    sections = {page.split("/")[0] for page in listed if "/" in page}
+    assert sections == {"tutorials", "how-to", "reference", "explanation", "results"}
 
 
-def test_the_site_is_built_whole_and_asks_nobody_else(tmp_path):
-    """Strictly: a broken link or a page left out is an error. Nothing is fetched to show it."""
-    pytest.importorskip("material", reason="the extra docs is not installed")
+@pytest.mark.quick
+def test_the_guides_stay_short():
+    assert sum(len(page.read_text().split()) for page in GUIDES) <= WORDS
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("page", sorted(RESULTS.glob("*.md")), ids=lambda page: page.name)
+def test_the_commands_of_a_result_exist(page):
+    for words in commands(page):
+        assert words[0] in known_commands()["diamond"], words
+    for script in re.findall(r"(?:python )?(benchmarks/\w+\.py)", page.read_text()):
+        assert (ROOT / script).is_file(), script
+
+
+@pytest.mark.quick
+def test_every_path_that_a_page_names_exists():
+    for page in [*GUIDES, *RESULTS.glob("*.md")]:
+        found = re.findall(r"`((?:diamond|tests|benchmarks|docs)/[\w/.-]+)`", page.read_text())
+        assert not [path for path in found if not (ROOT / path).exists()], page
+
+
+def known_commands():
+    """The commands of diamond by group, each with its options."""
+    found = {}
+
+    def walk(group, name):
+        found[name] = {}
+        for word, command in group.commands.items():
+            if hasattr(command, "commands"):
+                walk(command, f"{name} {word}")
+            options = [one for parameter in command.params for one in parameter.opts]
+            found[name][word] = [one for one in options if one.startswith("--")]
+
+    walk(typer.main.get_command(cli.app), "diamond")
+    return found
+
+
+@pytest.fixture(scope="module")
+def hooks():
+    pytest.importorskip("latex2mathml", reason="the extra docs is not installed")
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.quick
+def test_every_command_and_option_is_on_its_page(hooks):
+    page = hooks.on_page_markdown((DOCS / "reference" / "command_line.md").read_text())
+    for group, found in known_commands().items():
+        for command, options in found.items():
+            if f"{group} {command}" in known_commands():
+                continue
+            section = page.split(f"\n## {group} {command}\n")[1].split("\n## ")[0]
+            assert not [one for one in options if f"`{one}`" not in section], command
+
+
+@pytest.mark.quick
+def test_every_key_is_on_its_page_with_a_meaning(hooks):
+    from diamond.config.experiment_file import Experiment
+    from diamond.config.federation_file import Federation
+    from diamond.config.partition_section import partition_rows
+
+    page = hooks.on_page_markdown((DOCS / "reference" / "experiment_file.md").read_text())
+    names = [*Experiment.model_fields, *Federation.model_fields]
+    names += {*inspect.signature(partition_rows).parameters} - {"real", "first"}
+    for name in names:
+        assert re.search(rf"^\| `{name}` \| [^|]{{8,}} \|", page, re.M), name
+
+
+@pytest.mark.quick
+def test_every_column_of_the_history_is_on_its_page(float32):
+    page = (DOCS / "reference" / "history.md").read_text()
+    problem = diamond.gallery.quadratic(agents=2, upper=2, lower=2, rows=6)
+    links = diamond.network.path(2).with_links(rate=1e6, joules_per_bit=1e-9)
+    with without_optimizations():
+        run = diamond.simulate(problem, links, diamond.dsgd(batch=2), rounds=1)
+    known = {*measures.LOSS, *measures.CHEAP, *measures.SOLVED, *run.history}
+    assert not [name for name in known if f"`{name}`" not in page]
+
+
+@pytest.mark.quick
+def test_the_table_of_methods_is_on_its_page(hooks):
+    page = hooks.on_page_markdown((DOCS / "reference" / "methods.md").read_text())
+    assert page.endswith(f"\n{catalogue.markdown()}\n")
+
+
+@pytest.mark.quick
+def test_a_formula_becomes_mathml(hooks):
+    inline = hooks.on_page_content('a <span class="arithmatex">\\(x_1 &lt; 2\\)</span> b')
+    assert inline.startswith('a <math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">')
+    assert "<msub><mi>x</mi><mn>1</mn></msub>" in inline and inline.endswith("</math> b")
+    block = (
+        r'<div class="arithmatex">\[\begin{aligned} a &amp;= b \\ c &amp;= d \end{aligned}\]</div>'
+    )
+    assert hooks.on_page_content(block).count("<mtr>") == 2
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built strictly: a broken link, anchor or reference is an error."""
+    pytest.importorskip("mkdocstrings", reason="the extra docs is not installed")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
-    made = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")}
-    assert {"index.html", "faq.html", "algorithms.html"} <= made
-    for page in tmp_path.rglob("*.html"):
-        fetched = re.findall(
-            r'<(?:script|link|img|iframe)[^>]*(?:src|href)="([^"]+)"', page.read_text()
-        )
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder)))
+    return folder
+
+
+def test_the_site_is_whole_and_fetches_nothing(site):
+    made = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    assert {"index.html", "reference/errors.html", "explanation/algorithms.html"} <= made
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        fetched = re.findall(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="([^"]+)"', text)
         assert fetched and not [address for address in fetched if "//" in address], page
+        assert 'class="arithmatex"' not in text and "<!-- generated" not in text, page
+
+
+def test_every_public_name_is_in_the_reference(site):
+    from mkdocstrings import Inventory
+
+    with (site / "objects.inv").open("rb") as stream:
+        known = {*Inventory.parse_sphinx(stream)}
+    own = {name for name in diamond.__all__ if not inspect.ismodule(getattr(diamond, name))}
+    own -= {"__version__"}
+    missing = [name for name in own if f"diamond.{name}" not in known]
+    assert not [n for n in missing if f"diamond.algorithms.{n}.{n}" not in known]
+    for name in SUBMODULES:
+        module = importlib.import_module(f"diamond.{name}")
+        for one in getattr(module, "__all__", []) or public_functions(module):
+            if not inspect.ismodule(getattr(module, one)):
+                assert f"diamond.{name}.{one}" in known, f"diamond.{name}.{one}"
+
+
+def public_functions(module):
+    """Public functions and classes of a module without `__all__`."""
+    of = lambda value: inspect.isfunction(value) or inspect.isclass(value)
+    own = lambda value: str(getattr(value, "__module__", "")).startswith("diamond")
+    return [n for n, v in vars(module).items() if n[0] != "_" and of(v) and own(v)]

@@ -1,4 +1,4 @@
-"""Every message in docs/faq.md is what is really said, provoked here under its heading."""
+"""Every message in docs/reference/errors.md is what is really said, provoked here."""
 
 import hashlib
 import re
@@ -21,9 +21,8 @@ from diamond.hardware import compilation_cache
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import package_versions
 
-ENTRIES = re.findall(
-    r"^## (.*?)\n\n```text\n(.*?)^```", (ROOT / "docs/faq.md").read_text(), re.M | re.S
-)
+PAGE = (ROOT / "docs" / "reference" / "errors.md").read_text()
+ENTRIES = re.findall(r"^## (.*?)\n\n```text\n(.*?)^```", PAGE, re.M | re.S)
 ROWS = {"a": np.arange(24.0).reshape(12, 2) / 24, "b": np.ones(12)}
 
 
@@ -130,7 +129,9 @@ def interrupted(here, experiment, **manifest):
     with Writer(path) as writer:
         (path / "config.toml").write_text(experiment.to_toml(path))
         rest = dict.fromkeys(("resolved", "algorithm", "network", "seed"), 0)
-        writer.manifest(status="interrupted", versions=package_versions(), **rest, **manifest)
+        writer.update_manifest(
+            status="interrupted", versions=package_versions(), **rest, **manifest
+        )
     return path
 
 
@@ -210,7 +211,7 @@ PROVOKED = {
 
 def test_every_message_has_its_provocation():
     assert [heading for heading, _ in ENTRIES] == list(PROVOKED)
-    headings = re.findall(r"^## (.*)$", (ROOT / "docs/faq.md").read_text(), re.M)
+    headings = re.findall(r"^## (.*)$", PAGE, re.M)
     assert headings == list(PROVOKED)
 
 

@@ -14,7 +14,10 @@ from diamond.config import federation_file, user_functions
 from diamond.config.experiment_file import load
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+RESULTS = DOCS / "results"  # records of measurements: their commands exist, but are not run
+GUIDES = [page for page in sorted(DOCS.rglob("*.md")) if not page.is_relative_to(RESULTS)]
+PAGES = [ROOT / "README.md", *GUIDES]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```|^(    diamond .*?)$", re.S | re.M)
 ENV = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
 RUN = ("python", "shell", "toml", "text")
@@ -41,11 +44,18 @@ def blocks(page):
         yield kind or "shell", text or command
 
 
+def commands(page):
+    """Words of every command of diamond that a page shows."""
+    for kind, text in blocks(page):
+        for line in text.splitlines() if kind == "shell" else []:
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["diamond"]:
+                yield words[1:]
+
+
 def verbs(pages):
     """The verbs of diamond that the pages show."""
-    shown = (text for page in pages for kind, text in blocks(page) if kind == "shell")
-    words = (shlex.split(line, comments=True) for text in shown for line in text.splitlines())
-    return {line[1] for line in words if line[:1] == ["diamond"] and line[1] not in LONG}
+    return {words[0] for page in pages for words in commands(page)} - {*LONG}
 
 
 def play(page, kinds=RUN):

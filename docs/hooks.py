@@ -1,0 +1,194 @@
+"""Build-time parts of the documentation: generated reference pages, and formulas as MathML.
+
+A page contains a mark such as `<!-- generated: command_line -->`; the function of that name fills
+it. mkdocs calls `on_page_markdown` and `on_page_content`.
+"""
+
+import html
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable
+from typing import Any, Literal, get_args, get_origin
+
+from latex2mathml.converter import convert
+
+MARK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->$", re.M)
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Fill the generated parts of a page."""
+    return MARK.sub(lambda mark: GENERATED[mark[1]](*filter(None, [mark[2]])), markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Convert the formulas of a page to MathML, which browsers show without a script."""
+    return FORMULA.sub(_mathml, html)
+
+
+def _mathml(found: re.Match[str]) -> str:
+    formula = html.unescape(found[3]).strip().replace("{aligned}", "{align*}")
+    if found[2] == "(":
+        return convert(formula, display="inline")
+    return f'<div class="formula">{convert(formula, display="block")}</div>'
+
+
+def command_line() -> str:
+    """Describe every command of `diamond` with its arguments and options."""
+    import typer
+
+    from diamond.cli import app
+
+    root: Any = typer.main.get_command(app)
+    lines = [root.epilog or "", ""]
+    for name, command in _commands(root, "diamond"):
+        words = " ".join(p.name.upper() for p in command.params if not _is_option(p))
+        lines += [f"## {name}", "", f"    {name} {words}".rstrip(), "", command.help or "", ""]
+        rows = [_option(p) for p in command.params if not p.hidden]
+        if rows:
+            lines += [
+                "| argument or option | meaning | default |",
+                "| --- | --- | --- |",
+                *rows,
+                "",
+            ]
+    return "\n".join(lines)
+
+
+def _commands(group: Any, name: str) -> list[tuple[str, Any]]:
+    found = []
+    for word, command in group.commands.items():
+        inside = getattr(command, "commands", None)
+        found += _commands(command, f"{name} {word}") if inside else [(f"{name} {word}", command)]
+    return found
+
+
+def _is_option(parameter: Any) -> bool:
+    return any(word.startswith("-") for word in parameter.opts)
+
+
+def _option(parameter: Any) -> str:
+    """Return the table row of an option or argument; a default in its help goes to its column."""
+    names = parameter.opts if _is_option(parameter) else [parameter.name.upper()]
+    meaning, _, default = (parameter.help or "").partition(" Default: ")
+    default = default.rstrip(".")
+    if not default and not parameter.required and parameter.default not in (None, [], (), False):
+        value = parameter.default
+        several = isinstance(value, list | tuple)
+        default = f"`{', '.join(map(str, value)) if several else value}`"
+    if parameter.required:
+        default = "required"
+    shown = ", ".join(f"`{name}`" for name in names)
+    return f"| {shown} | {_cell(meaning)} | {_cell(default)} |"
+
+
+def keys(model: str) -> str:
+    """Describe the keys of a file: a pydantic model, or the arguments of a function."""
+    module, _, name = model.rpartition(".")
+    made = getattr(__import__(module, fromlist=[name]), name)
+    meanings = described(made)
+    one_or_more = hasattr(made, "model_fields")  # lists of a file may be single values
+    rows = []
+    for key, (annotation, default) in _fields(made).items():
+        kind = "" if annotation is None else _type(annotation)
+        if one_or_more:
+            kind = re.sub(r"^list of (.*)", r"\1, or a list", kind)
+        rows.append(f"| `{key}` | {_cell(meanings[key])} | {_cell(kind)} | {_cell(default)} |")
+    return "\n".join(["| key | meaning | type | default |", "| --- | --- | --- | --- |", *rows])
+
+
+def described(made: Any) -> dict[str, str]:
+    """Return the meanings in the section Args or Attributes of a docstring, by name."""
+    text = inspect.getdoc(made) or ""
+    section = re.search(r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", text, re.M)
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M)
+    return {name: " ".join(meaning.split()) for name, meaning in entries}
+
+
+def _fields(made: Any) -> dict[str, tuple[Any, str]]:
+    """Return (annotation, default) of every key; the annotation is None for components."""
+    if hasattr(made, "model_fields"):
+        found = {}
+        for name, field in made.model_fields.items():
+            parts = name in ("problem", "network", "algorithm")
+            needed = field.is_required() and name != "name"
+            default = "required" if needed else _default(field.default)
+            found[name] = (None if parts else field.annotation, default)
+        return found
+    parameters = inspect.signature(made).parameters
+    taken = {n: p for n, p in parameters.items() if n not in ("real", "first")}
+    return {n: (p.annotation, _default(p.default)) for n, p in taken.items()}
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, tuple):
+        value = list(value)
+    empty = value is None or value == {} or "Undefined" in repr(value)
+    return "" if empty else f"`{value!r}`".replace("'", '"')
+
+
+def _type(annotation: Any) -> str:
+    """Return an annotation in words of TOML."""
+    words = {str: "text", int: "integer", float: "number", bool: "true or false", dict: "table"}
+    if annotation in words:
+        return words[annotation]
+    inner = [part for part in get_args(annotation) if part is not type(None)]
+    origin = get_origin(annotation)
+    if origin is dict:
+        return "table"
+    if origin is list or str(origin).endswith("Sequence'>"):
+        return f"list of {_type(inner[0])}"
+    if origin is Literal:
+        return " or ".join(f'"{part}"' for part in inner)
+    if hasattr(annotation, "__metadata__"):
+        return _type(inner[0])
+    if inner:
+        return " or ".join(dict.fromkeys(_type(part) for part in inner))
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def methods() -> str:
+    """Return the table of all methods, as `python -m diamond.catalogue` prints it."""
+    from diamond import catalogue
+
+    return catalogue.markdown()
+
+
+def every_method() -> str:
+    """Return the API entry of every function that makes a method."""
+    from diamond import algorithms, catalogue
+
+    own = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
+    names = [name for name in catalogue.names() if name in own and name != catalogue.COMPOSED]
+    return "\n".join(f"::: {algorithms.__name__}.{name}.{name}\n" for name in names)
+
+
+def members(module: str) -> str:
+    """Return the API entries of the public names of a module."""
+    return "\n".join(f"::: {module}.{name}\n" for name in public_names(module))
+
+
+def public_names(module: str) -> list[str]:
+    """Return the public names of a module, without its modules and type aliases."""
+    made = __import__(module, fromlist=["_"])
+    names = getattr(made, "__all__", None) or [n for n in vars(made) if n[0] != "_"]
+    kept = lambda value: inspect.isfunction(value) or inspect.isclass(value)
+    own = lambda value: str(getattr(value, "__module__", "")).startswith("diamond")
+    return [n for n in names if kept(getattr(made, n)) and own(getattr(made, n))]
+
+
+def _cell(text: str) -> str:
+    """Return text for a cell of a table."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+GENERATED: dict[str, Callable[..., str]] = {
+    "command_line": command_line,
+    "every_method": every_method,
+    "keys": keys,
+    "members": members,
+    "methods": methods,
+}
