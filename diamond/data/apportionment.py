@@ -25,10 +25,10 @@ def generator(seed: int, *more: int) -> np.random.Generator:
     return np.random.default_rng([seed, *more])
 
 
-def check_int(what: str, value: int) -> int:
+def check_int(name: str, value: int) -> int:
     """Validate that `value` is an integer."""
     try:
-        return as_int(what, value)
+        return as_int(name, value)
     except ValueError as cause:
         raise DataError(str(cause)) from None
 

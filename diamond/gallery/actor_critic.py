@@ -83,12 +83,12 @@ def actor_critic(
     Returns:
         The problem; its metric `return` is the exact mean return of x.
     """
-    for what, size, minimum in (
+    for name, size, minimum in (
         ("agents", agents, 1),
         ("states", states, 1),
         ("actions", actions, 2),
     ):
-        as_int(what, size, minimum)
+        as_int(name, size, minimum)
     if not 0 <= discount < 1:
         raise ValueError(f"discount = {discount}; give 0 to below 1")
     width = states if features is None else as_int("features", features, 1)

@@ -68,8 +68,8 @@ def policy_evaluation(
         the features and the observed transitions.
     """
     sizes = {"agents": agents, "states": states, "features": features, "visits": visits}
-    for what, size in sizes.items():
-        as_int(what, size, 1)
+    for name, size in sizes.items():
+        as_int(name, size, 1)
     if not 0 <= discount < 1:
         raise ValueError(f"discount = {discount}; give 0 to below 1")
     if features > states:

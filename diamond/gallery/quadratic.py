@@ -112,8 +112,8 @@ def quadratic(
     Returns:
         The problem, with its closed forms.
     """
-    for what, size in {"agents": agents, "upper": upper, "lower": lower}.items():
-        as_int(what, size, 1)
+    for name, size in {"agents": agents, "upper": upper, "lower": lower}.items():
+        as_int(name, size, 1)
     random = np.random.default_rng(as_int("seed", seed, 0))
     row_counts = rows if isinstance(rows, Iterable) else [rows] * agents
     counts = [as_int("rows", n, 1) for n in row_counts]

@@ -57,7 +57,7 @@ class Network:
         if len(channels) == 1 and isinstance(channels[0], list | tuple):
             channels = tuple(channels[0])
         if self.channels:
-            raise ValueError(f"{self.name} has channels already; give all of them at once")
+            raise ValueError(f"{self.name} has channels already; give all of them in one call")
         check_channels(channels, self.name if self.sequence else None)
         if gamma is None:
             gamma = min((channel.gamma for channel in channels), default=1.0)

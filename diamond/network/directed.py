@@ -122,11 +122,11 @@ def _even_weights(pattern: csr_array, axis: int) -> csr_array:
     return _make_read_only(weights)
 
 
-def _check_weights(matrix: Matrix, pattern: csr_array, what: str, axis: int) -> csr_array:
+def _check_weights(matrix: Matrix, pattern: csr_array, name: str, axis: int) -> csr_array:
     """Check that a user's weights fit this graph."""
     m = np.asarray(matrix.toarray() if isinstance(matrix, sparray | spmatrix) else matrix, float)
     if m.shape != pattern.shape:
-        raise ValueError(f"{what} has shape {m.shape}; the graph needs {pattern.shape}")
+        raise ValueError(f"{name} has shape {m.shape}; the graph needs {pattern.shape}")
     on_arcs = pattern.toarray() != 0
     for wrong, fault in (
         (~np.isfinite(m) | (m < 0), "no weight may be negative"),
@@ -135,12 +135,12 @@ def _check_weights(matrix: Matrix, pattern: csr_array, what: str, axis: int) -> 
     ):
         if wrong.any():
             i, j = (int(k) for k in np.argwhere(wrong)[0])
-            raise ValueError(f"{what}[{i}, {j}] is {m[i, j]:.6g}; {fault.format(i=i, j=j)}")
+            raise ValueError(f"{name}[{i}, {j}] is {m[i, j]:.6g}; {fault.format(i=i, j=j)}")
     sums = m.sum(axis=axis)
     if np.abs(sums - 1).max() > 1e-9:
         k = int(np.abs(sums - 1).argmax())
         line = "row" if axis == 1 else "column"
-        raise ValueError(f"{line} {k} of {what} sums to {sums[k]:.12g}; each must sum to 1")
+        raise ValueError(f"{line} {k} of {name} sums to {sums[k]:.12g}; each must sum to 1")
     return _make_read_only(csr_array(m))
 
 

@@ -230,12 +230,12 @@ def _draw_connected(
     raise ValueError(f"none of {MOST_DRAWS} draws of {name} was connected; raise {parameter}")
 
 
-def _check_size(what: str, value: int, minimum: int = 1) -> int:
-    """Return `value` as an int of at least `least`; the error names `what`."""
+def _check_size(name: str, value: int, minimum: int = 1) -> int:
+    """Return `value` as an int of at least `least`; the error names `name`."""
     try:
         size = operator.index(value)
     except TypeError:
-        raise ValueError(f"{what} is {value!r}; it must be a whole number") from None
+        raise ValueError(f"{name} is {value!r}; it must be a whole number") from None
     if isinstance(value, bool) or size < minimum:
-        raise ValueError(f"{what} is {value!r}; it must be a whole number, at least {minimum}")
+        raise ValueError(f"{name} is {value!r}; it must be a whole number, at least {minimum}")
     return size

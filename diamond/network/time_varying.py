@@ -34,7 +34,9 @@ def changing(
     """
     if callable(networks):
         if period is None:
-            raise ValueError("a function of the round needs period: after how many to begin again")
+            raise ValueError(
+                "a function of the round needs period, the number of rounds after which it repeats"
+            )
         entries = [networks(t) for t in range(as_int("period", period, 1))]
     else:
         entries = list(networks)

@@ -313,7 +313,7 @@ def test_a_run_goes_on_bit_for_bit_and_counts_what_travels():
     whole = diamond.simulate(*fixed, every=6, on_progress=saved.append)
     assert ".kept.told[0][0].average['x']" in saved[0].arrays
     half = next(s for s in saved if int(s.arrays[".t"]) == 6)
-    half = half._replace(entries=half.entries[:2], own=half.own[:2])
+    half = half._replace(entries=half.entries[:2], per_agent=half.per_agent[:2])
     again = diamond.simulate(*fixed, every=6, resume=half)
     assert same_bits(whole.state, again.state)
     # Of x and of u: one number of 8 bytes and its place of 2, to 2 neighbours of 4 agents.

@@ -48,7 +48,7 @@ def test_a_tracked_y_over_damped_one_way_links_takes_half_the_limit_of_their_mat
     context = SimpleNamespace(network=noisy(made, 0.2), round=0)
     mixed = [0.8 * np.eye(6) + 0.2 * m.toarray() for m in (made.weights, made.shares)]
     rows, columns = (type(made.weights)(m) for m in mixed)
-    limit = 0.5 * tracking_limit([rows], [columns], early=False)
+    limit = 0.5 * tracking_limit([rows], [columns], sends_before_gradient=False)
     share = learned_algorithm._stable_share(context, 1e9).value
     assert share == pytest.approx(learned_algorithm.MARGIN * limit)
     assert limit != pytest.approx(0.5 * made.tracking_limits["atc"])

@@ -112,7 +112,7 @@ def _check_sigma(sigma: float | None) -> float | None:
     return None if sigma is None else float(sigma)
 
 
-def _check_finite(what: str, value: float | None) -> float | None:
+def _check_finite(name: str, value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
-        raise ValueError(f"{what} = {value} must be a number")
+        raise ValueError(f"{name} = {value} must be a number")
     return None if value is None else float(value)

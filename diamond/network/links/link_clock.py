@@ -98,8 +98,8 @@ class LinkClock:
         """
         seconds = self._end_time(rounds)
         if consensus_exchanges:
-            each = self._consensus_seconds(consensus_bytes / consensus_exchanges)
-            seconds += consensus_exchanges * each
+            seconds_of_exchange = self._consensus_seconds(consensus_bytes / consensus_exchanges)
+            seconds += consensus_exchanges * seconds_of_exchange
         if self.links.compute is None and rounds:
             seconds += measured / len(self.compute) * self._sum_slowest(rounds) / rounds
         return seconds

@@ -194,7 +194,7 @@ def update_links(
     if not (is_number(chance) and 0 <= chance <= 1):
         raise ValueError(f"slow_chance is {chance!r}; a chance lies between 0 and 1")
     if not (is_number(factor) and factor >= 1):
-        raise ValueError(f"slow_factor is {factor!r}; it says how many times slower, 1 or more")
+        raise ValueError(f"slow_factor is {factor!r}; it is how many times slower, 1 or more")
     values_of_edges = lambda name: (
         None if options.get(name) is None else edge_values(name, options[name], edges, one_way)
     )

@@ -81,9 +81,9 @@ class LinkMixer:
         """Return the change of every agent's message in round t."""
         return self.weights_at(t).change(message)
 
-    def exchange(self, message: Any, moment: ExchangeId, state: Any) -> tuple[Any, Any]:
-        """Return the change in the round of `moment`, and no state."""
-        return self(message, moment.t), state
+    def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
+        """Return the change in the round of `exchange_id`, and no state."""
+        return self(message, exchange_id.t), state
 
     def weights_at(
         self, t: Any, gate: GateFunction | None = None, senders_know: bool = True

@@ -17,12 +17,13 @@ from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
 SENDER, LINK, RECEIVER = range(3)  # purposes of a channel's draws
 
 
-class ChannelStates(NamedTuple):
-    """States of the channels between exchanges, one entry per channel."""
+_Fields = NamedTuple(  # noqa: UP014 (the names stand in checkpoints)
+    "_Fields", [("told", tuple[Any, ...]), ("links", tuple[Any, ...]), ("heard", tuple[Any, ...])]
+)
 
-    told: tuple[Any, ...]  # per stage: states of the senders
-    links: tuple[Any, ...]
-    heard: tuple[Any, ...]  # per stage: states of the receivers
+
+class ChannelStates(_Fields):
+    """States of the channels: of the senders per stage, the links, the receivers per stage."""
 
 
 @pytrees.pytree
@@ -62,56 +63,56 @@ class LossyMixer:
         )
 
     def exchange(
-        self, message: Any, moment: ExchangeId, states: ChannelStates
+        self, message: Any, exchange_id: ExchangeId, states: ChannelStates
     ) -> tuple[Any, ChannelStates]:
-        """Return the change in the round of `moment`, and the new states."""
+        """Return the change in the round of `exchange_id`, and the new states."""
         if not jax.tree.leaves(message):
             return message, states
         sender_states, links, receiver_states = map(list, states)
-        senders, gates = list(sender_states[moment.stage]), []
+        senders, gates = list(sender_states[exchange_id.stage]), []
         received = message
         for k, channel in enumerate(self.channels):
             received, senders[k] = jax.vmap(channel.outgoing)(
-                senders[k], received, self._keys(moment, k, SENDER)
+                senders[k], received, self._keys(exchange_id, k, SENDER)
             )
-            gate, links[k] = channel.gates(links[k], self._link_draw(moment, k), self.agents)
+            gate, links[k] = channel.gates(links[k], self._link_draw(exchange_id, k), self.agents)
             gates += [gate] if gate is not None else []
-        sender_states[moment.stage] = tuple(senders)
+        sender_states[exchange_id.stage] = tuple(senders)
         senders_know = all(channel.senders_know for channel in self.channels)
-        weights = self.links.weights_at(moment.t, compose_gates(gates), senders_know)
-        change, receivers = weights.change(received), list(receiver_states[moment.stage])
+        weights = self.links.weights_at(exchange_id.t, compose_gates(gates), senders_know)
+        change, receivers = weights.change(received), list(receiver_states[exchange_id.stage])
         for k, channel in enumerate(self.channels):
-            keys = self._keys(moment, k, RECEIVER)
+            keys = self._keys(exchange_id, k, RECEIVER)
             change, receivers[k] = channel.incoming(receivers[k], change, received, weights, keys)
-        receiver_states[moment.stage] = tuple(receivers)
-        gamma = self.gamma(moment.t) if callable(self.gamma) else self.gamma
+        receiver_states[exchange_id.stage] = tuple(receivers)
+        gamma = self.gamma(exchange_id.t) if callable(self.gamma) else self.gamma
         return pytrees.scale(gamma, change), ChannelStates(
             tuple(sender_states), tuple(links), tuple(receiver_states)
         )
 
     def gates(
-        self, moment: ExchangeId, link_states: Sequence[Any]
+        self, exchange_id: ExchangeId, link_states: Sequence[Any]
     ) -> tuple[list[GateFunction], tuple[Any, ...]]:
         """Return the effect of the links in this exchange, and their states."""
         effects = [
-            channel.gates(links, self._link_draw(moment, k), self.agents)
+            channel.gates(links, self._link_draw(exchange_id, k), self.agents)
             for k, (channel, links) in enumerate(zip(self.channels, link_states))
         ]
         return [gate for gate, _ in effects if gate is not None], tuple(
             links for _, links in effects
         )
 
-    def _keys(self, moment: ExchangeId, position: int, purpose: int) -> jax.Array:
+    def _keys(self, exchange_id: ExchangeId, position: int, purpose: int) -> jax.Array:
         """Return a key for each agent."""
-        key = channel_key(moment, position, purpose)
+        key = channel_key(exchange_id, position, purpose)
         return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(self.agents))
 
-    def _link_draw(self, moment: ExchangeId, position: int) -> Callable[..., Any]:
+    def _link_draw(self, exchange_id: ExchangeId, position: int) -> Callable[..., Any]:
         """Return `draw(make, receivers, senders, one_way)`: `make` applied to each link's key.
 
         Both directions of an undirected link share a key, unless the draw is `one_way`.
         """
-        key = channel_key(moment, position, LINK)
+        key = channel_key(exchange_id, position, LINK)
         both_ways = self.links.totals is None
 
         def draw(make: Any, receivers: jax.Array, senders: jax.Array, one_way: bool) -> Any:
@@ -124,9 +125,9 @@ class LossyMixer:
         return draw
 
 
-def channel_key(moment: ExchangeId, position: int, purpose: int) -> jax.Array:
+def channel_key(exchange_id: ExchangeId, position: int, purpose: int) -> jax.Array:
     """Return the key of channel number `place` for one of its purposes."""
-    return moment.purpose(3 * position + purpose)
+    return exchange_id.purpose(3 * position + purpose)
 
 
 def compose_gates(gates: list[GateFunction]) -> GateFunction | None:

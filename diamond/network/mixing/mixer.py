@@ -81,7 +81,7 @@ class Mixer:
         """Return the change of every leaf over its leading axis, the agents, in its precision."""
         return jax.tree_util.tree_map_with_path(self._mix, tree)
 
-    def exchange(self, message: Any, moment: ExchangeId, state: Any) -> tuple[Any, Any]:
+    def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
         """Return the change, equal in every round, and no state."""
         return self(message), state
 

@@ -50,7 +50,7 @@ class ShardedMixer:
         """Return the change of every leaf over its leading axis: this device's agents."""
         return jax.tree.map(lambda leaf: self.bucket(self.table(leaf), leaf), tree)
 
-    def exchange(self, message: Any, moment: ExchangeId, state: Any) -> tuple[Any, Any]:
+    def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
         """Return the change, equal in every round, and no state."""
         return self(message), state
 
@@ -84,9 +84,9 @@ class ShardedLinkMixer:
         slots, places = PartitionSpec(None, None, AXIS), PartitionSpec(None, AXIS)
         return ShardedLinkMixer(self.links.specs, slots, slots, places)  # type: ignore[arg-type]
 
-    def exchange(self, message: Any, moment: ExchangeId, state: Any) -> tuple[Any, Any]:
-        """Return the change in the round of `moment`, and no state."""
-        t = moment.t % len(self.averages)
+    def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
+        """Return the change in the round of `exchange_id`, and no state."""
+        t = exchange_id.t % len(self.averages)
         mix = lambda weights, a: Bucket(self.links.bucket.senders, weights)(self.links.table(a), a)
 
         def mix_total(a: jax.Array) -> jax.Array:
