@@ -21,7 +21,10 @@ def check_same_sites(datasets: Mapping[str, Dataset], named: bool) -> None:
                 f"has no file of site {min(unmatched)}, which {has} has; add it", lacks
             )
         if len(dataset.places) != len(train.places):
-            message = f"is of {len(dataset.places)} sites, train of {len(train.places)}; give the same number"
+            message = (
+                f"is of {len(dataset.places)} sites, train of {len(train.places)}; give the same "
+                f"number"
+            )
             raise config_error(message, part)
 
 

@@ -13,9 +13,18 @@ from ..metrics import stopping
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..problem import Problem
-from ..records.result_table import LINK_COLUMNS, COST_COLUMNS, TableRow, Table, format_aligned, format_html, average_over_seeds, make_row
+from ..records.result_table import (
+    COST_COLUMNS,
+    LINK_COLUMNS,
+    Table,
+    TableRow,
+    average_over_seeds,
+    format_aligned,
+    format_html,
+    make_row,
+)
 from ..records.run import Run
-from ..records.run_saving import save_run, history_lines, make_manifest, stop_to_json
+from ..records.run_saving import history_lines, make_manifest, save_run, stop_to_json
 from .folder_names import folder_name, make_unique
 
 COMPARISON_NAME = "comparison"  # name of the experiment in the manifests of a comparison's runs
@@ -126,7 +135,9 @@ class Comparison:
         folder = Path(folder)
         names = make_unique(folder_name(run_name(label, seed)) for label, seed in self.runs)
         for name, ((label, seed), run) in zip(names, self.runs.items()):
-            save_run(run, folder / name, self._manifest(label, seed), self.wall_seconds[label, seed])
+            save_run(
+                run, folder / name, self._manifest(label, seed), self.wall_seconds[label, seed]
+            )
         return folder
 
     def __repr__(self) -> str:
@@ -168,7 +179,9 @@ class Comparison:
         return {"algorithm": algorithm, "network": network, "seed": seed, "status": status}
 
     def _manifest(self, label: str, seed: int) -> TableRow:
-        entries = make_manifest(self.runs[label, seed], run_name(label, seed), label, COMPARISON_NAME)
+        entries = make_manifest(
+            self.runs[label, seed], run_name(label, seed), label, COMPARISON_NAME
+        )
         return entries | {"stop": stop_to_json(self.stop)}
 
 

@@ -16,8 +16,14 @@ from ..metrics.stopping import stop_reason
 from ..problem import Problem
 from ..records.folder_recovery import read_manifest
 from ..records.folder_writer import Writer
-from ..records.manifest import RunOrigin, final_fields, data_digests, initial_manifest, package_versions
-from ..records.manifest import current_time
+from ..records.manifest import (
+    RunOrigin,
+    current_time,
+    data_digests,
+    final_fields,
+    initial_manifest,
+    package_versions,
+)
 from ..records.run import Run
 from ..records.snapshot import Snapshot
 from .jobs import Job
@@ -81,11 +87,15 @@ def execute(
         except BaseException as error:
             is_interrupt = isinstance(error, KeyboardInterrupt)
             message = "" if is_interrupt else f"{type(error).__name__}: {error}"
-            writer.manifest(status="interrupted", message=message, wall_seconds=writer.wall)
+            writer.update_manifest(
+                status="interrupted", message=message, wall_seconds=writer.wall_seconds
+            )
             raise
-        end = final_fields(run, status, message, writer.wall, writer.digest(run.x, run.y))
+        end = final_fields(
+            run, status, message, writer.wall_seconds, writer.final_digest(run.x, run.y)
+        )
         end["compile_seconds"] += compiled
-        manifest = writer.manifest(**end)
+        manifest = writer.update_manifest(**end)
     listener.end(job.name, manifest)
     return manifest
 
@@ -103,8 +113,8 @@ def _restore_or_begin(
         listener.say(job.name, complaint)
     experiment = job.experiment
     if saved is not None:
-        known = writer.manifest() or _initial_manifest(writer, job, problem)
-        writer.manifest(**known | {"status": "running", "message": "", "finished": None})
+        known = writer.update_manifest() or _initial_manifest(writer, job, problem)
+        writer.update_manifest(**known | {"status": "running", "message": "", "finished": None})
         if saved.entries:
             listener.progress(job.name, saved.entries)
         return saved
@@ -131,10 +141,10 @@ def _record_changes(
     changes: list[str],
 ) -> None:
     """Report that the run continues with changed inputs, also in the manifest."""
-    now, known = _initial_manifest(writer, job, problem), writer.manifest()
+    now, known = _initial_manifest(writer, job, problem), writer.update_manifest()
     round = int(saved.entries[-1]["round"]) if saved.entries else 0
     changed = [*known.get("changed", []), {"round": round, "when": current_time(), "what": changes}]
-    writer.manifest(changed=changed, problem=now["problem"], versions=now["versions"])
+    writer.update_manifest(changed=changed, problem=now["problem"], versions=now["versions"])
     listener.say(job.name, f"continues although {'; '.join(changes)}")
 
 
@@ -152,10 +162,10 @@ def _simulate(
     def progress(saved: Snapshot) -> None:
         entry = saved.entries[-1]
         last = entry["round"] == experiment.rounds or bool(stop_reason(experiment.stop, entry))
-        writer.note(saved, last)
+        writer.record_snapshot(saved, last)
         listener.progress(job.name, saved.entries)
         if stopped() and not last:
-            writer.save(saved)
+            writer.save_checkpoint(saved)
             raise KeyboardInterrupt
 
     network, algorithm = experiment.network[0].build(), experiment.algorithm[0].build()
@@ -226,7 +236,9 @@ def changed_inputs(
     """List the files and rows of the run that differ from those in the manifest."""
     before = manifest["problem"]
     files = _changed_keys(before["sources"], _source_digests(experiment, path))
-    rows = _changed_keys(before.get("data", {}), data_digests(problem)) if before.get("data") else []
+    rows = (
+        _changed_keys(before.get("data", {}), data_digests(problem)) if before.get("data") else []
+    )
     return [f"{name} has changed since the run started" for name in files] + [
         f"its {name} rows have changed since the run started" for name in rows
     ]

@@ -35,7 +35,7 @@ def plan_extension(experiment: Experiment, out: Path) -> Plan | None:
         )
         raise BadExperiment(experiment.name, [Mistake("stop", message)])
     with Writer(run.path) as writer:
-        writer.extend(experiment.to_toml(run.path), experiment.rounds)
+        writer.extend_run(experiment.to_toml(run.path), experiment.rounds)
     return plan_resume(run.path)
 
 

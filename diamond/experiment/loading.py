@@ -24,7 +24,7 @@ from ..problem import Problem
 from ..records import best_point, checkpoint
 from ..records.best_point import BestPoint
 from ..records.checkpoint import Checkpoint
-from ..records.folder_reader import StoredRun, sort_by_start, find_runs, open_run
+from ..records.folder_reader import StoredRun, find_runs, open_run, sort_by_start
 from ..records.folder_recovery import read_manifest
 from ..records.manifest import data_digests
 from ..records.run import Run
@@ -68,7 +68,9 @@ def load(folder: str | Path, problem: Problem | None = None) -> Any:
     )
 
 
-def _load_comparison(path: Path, runs_inside: list[StoredRun], problem: Problem | None) -> Comparison:
+def _load_comparison(
+    path: Path, runs_inside: list[StoredRun], problem: Problem | None
+) -> Comparison:
     """Load the comparison whose runs are in the folder `path`."""
     manifests = [stored.manifest for stored in runs_inside]
     run_keys = [(manifest["algorithm"]["label"], manifest["seed"]) for manifest in manifests]

@@ -53,9 +53,9 @@ def pack(saved: Snapshot) -> bytes:
     """Serialize the state that later rounds depend on."""
     from safetensors.numpy import save
 
-    per_agent = {name: np.asarray(value).tolist() for name, value in saved.own[-1].items()}
+    per_agent = {name: np.asarray(value).tolist() for name, value in saved.per_agent[-1].items()}
     fields = {"seconds": saved.seconds, "entry": saved.entries[-1], "own": per_agent}
-    notes = json.dumps(fields | {"found": resolved_values.to_json(saved.found)}).encode()
+    notes = json.dumps(fields | {"found": resolved_values.to_json(saved.resolved)}).encode()
     return struct.pack("<q", len(notes)) + notes + save(saved.arrays)
 
 
