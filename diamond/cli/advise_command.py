@@ -48,7 +48,7 @@ def advise(
             problem, network = build_problem(experiment, str(file)), experiment.network[0].build()
             batch = experiment.algorithm[0].build().batch
             setting = problem, network, batch, target, experiment.seed[0], pilot
-            problem_kind = problem.lower_level, problem.agents, network.problem_kind
+            problem_kind = problem.lower_level, problem.agents, network.kind
             advice = measure_and_advise(
                 *setting, _select_algorithms(algorithm, experiment, batch, *problem_kind)
             )

@@ -98,7 +98,7 @@ def data(
             else:
                 for name, location in locations.items():
                     typer.echo(
-                        f"{name:9} {location or 'not locations; downloaded when first used'}"
+                        f"{name:9} {location or 'not found; downloaded when first used'}"
                     )
             return
         names = [name.strip() for arguments in features or () for name in arguments.split(",")]
