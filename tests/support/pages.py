@@ -72,7 +72,7 @@ def play(page, kinds=RUN):
                 found[what] = run(path, key)
             return found[what]
 
-        patch.setattr(user_functions, "_module", once)
+        patch.setattr(user_functions, "_execute_file", once)
         return _played(page, kinds)
 
 
