@@ -1,0 +1,87 @@
+"""Examples: each is short, runs from top to bottom, and prints or draws what it announces."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+NOTEBOOK = EXAMPLES / "tour.ipynb"
+MAX_LINES = 40
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch, float32):
+    """Run in an empty folder, with the precision that users have."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_script(name, monkeypatch, *arguments):
+    """Run a script as `python examples/NAME ARGUMENTS` does; return its names."""
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    return runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+
+
+def code_cells():
+    """Return the source of the notebook's code cells."""
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.mark.quick
+def test_examples_are_short():
+    texts = [script.read_text() for script in SCRIPTS] + ["\n".join(code_cells())]
+    assert len(SCRIPTS) == 3
+    assert max(len(text.splitlines()) for text in texts) <= MAX_LINES
+
+
+@pytest.mark.quick
+def test_every_example_is_listed_in_the_readme():
+    text = (EXAMPLES / "README.md").read_text()
+    missing = [path.name for path in [*SCRIPTS, NOTEBOOK] if f"]({path.name})" not in text]
+    assert not missing
+
+
+@pytest.mark.quick
+def test_the_notebook_is_committed_without_outputs():
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+
+
+def test_solve_penalizes_the_features_that_do_not_matter(empty_folder, monkeypatch, capsys):
+    names = run_script("solve_in_ten_lines.py", monkeypatch)
+    loss, penalties = names["run"].history["upper_loss"], names["run"].x.mean(axis=0)
+    assert loss[-1] < 0.9 * loss[0]
+    assert penalties[:2].max() < 0 < penalties[2:].min()
+    assert "penalties" in capsys.readouterr().out
+
+
+def test_tracking_and_momentum_come_closest(empty_folder, monkeypatch, capsys):
+    comparison = run_script("compare_methods.py", monkeypatch, "figure.svg")["comparison"]
+    metrics = [run.history["metric"][-10:].mean() for run in comparison.runs.values()]
+    assert metrics[0] < 0.5 * metrics[1] < 0.5 * min(metrics[2:])
+    assert "DIAMOND" in capsys.readouterr().out
+    assert (empty_folder / "figure.svg").read_text().startswith("<?xml")
+
+
+def test_the_own_method_sends_half_the_bytes(empty_folder, monkeypatch, capsys):
+    names = run_script("own_method.py", monkeypatch)
+    reference, own = names["comparison"].runs.values()
+    assert own.history["bytes"][-1] == reference.history["bytes"][-1] / 2
+    assert abs(own.x - names["problem"].minimizer()).max() < 0.05
+    assert "own method: largest error of x" in capsys.readouterr().out
+
+
+def test_the_cells_of_the_notebook_run_in_order(empty_folder, capsys):
+    names: dict = {}
+    for number, source in enumerate(code_cells()):
+        exec(compile(source, f"{NOTEBOOK.name}, code cell {number}", "exec"), names)
+    assert abs(names["run"].x - names["problem"].minimizer()).max() < 0.05
+    assert (empty_folder / "run.png").is_file()
+    assert "messages were lost" in capsys.readouterr().out
