@@ -7,8 +7,8 @@ import math
 from collections import defaultdict
 from typing import Any
 
-from ..records.plot_colors import colours
-from ..records.strict_json import finite
+from ..records.plot_colors import assign_colours
+from ..records.strict_json import replace_nonfinite
 from .curves import curve
 from .run_suite import Pair
 from .statistics import TAU, failures, nemenyi, table, targets
@@ -57,7 +57,7 @@ def payload(found: Results) -> dict[str, Any]:
             for pair in pairs
         ],
     }
-    strict: dict[str, Any] = finite(made)
+    strict: dict[str, Any] = replace_nonfinite(made)
     return strict
 
 
@@ -68,7 +68,7 @@ def _case(name: str, about: dict[str, Any], wanted: dict[float, Any]) -> dict[st
 
 
 def _methods(described: dict[str, dict[str, str]]) -> list[dict[str, str]]:
-    shades, used = colours(described), defaultdict[str, int](int)
+    shades, used = assign_colours(described), defaultdict[str, int](int)
     methods = []
     for name, about in described.items():
         mark = MARKS[used[shades[name]] % len(MARKS)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import catalogue
 from .._version import __version__
-from ..records.strict_json import dumps, numbers
+from ..records.strict_json import dumps, restore_nan
 from .run_suite import COSTS, Pair
 from .statistics import TAU, matrix, ranks, table
 from .suites import TUNING, Suite
@@ -53,7 +53,7 @@ def results(suite: Suite, pairs: Sequence[Pair], processes: int) -> Results:
 
 
 def _described(name: str) -> dict[str, str]:
-    found = catalogue.row(name)
+    found = catalogue.describe_method(name)
     return {
         "solves": found.solves,
         "oracle": found.directions,
@@ -86,7 +86,7 @@ def load(path: Path) -> Results:
         raise ValueError(f"{path} is not a file of results: it has no `pairs`")
     for pair in found["pairs"]:
         for run in (*pair["tuned"], *pair["untuned"]):
-            run["history"] = numbers(run["history"])
+            run["history"] = restore_nan(run["history"])
         for tried in pair["tried"]:  # null means diverged, absent means not run
             made = ("short", "upper_loss")
             tried |= {k: math.inf if tried[k] is None else tried[k] for k in made if k in tried}

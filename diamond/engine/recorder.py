@@ -124,7 +124,7 @@ class Recorder:
 
     def restore(self, saved: Snapshot, state: Any) -> None:
         """Continue after the entries of `saved`; `state` gives the shapes of all agents' arrays."""
-        self.entries, self.per_agent = list(saved.entries), list(saved.own)
+        self.entries, self.per_agent = list(saved.entries), list(saved.per_agent)
         self.warnings.restore(self.entries)
         self.best = best_point.from_arrays(state.x, state.y, saved.arrays)
 

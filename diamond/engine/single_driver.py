@@ -47,7 +47,7 @@ class SingleDriver(Driver):
         shrink: bool = False,
         resume: Snapshot | None = None,
     ):
-        estimates = resume.found if resume else None
+        estimates = resume.resolved if resume else None
         runs = [(algorithm, seed)]
         super().__init__(problem, network, runs, sampling, backend, measures, estimates)
         (self.policy,), (self.recorder,) = self.steps, self.recorders

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-KEPT = 2
-OWN = re.compile(r"\d+\.(json|safetensors)(\.tmp)?")  # files set aside do not match
+RETAINED = 2
+CHECKPOINT_FILE = re.compile(r"\d+\.(json|safetensors)(\.tmp)?")  # files set aside do not match
 
 
 class Checkpoint(NamedTuple):
@@ -28,31 +28,31 @@ class Checkpoint(NamedTuple):
     notes: dict[str, Any]
 
 
-class Damaged(ValueError):
+class DamagedCheckpoint(ValueError):
     """Checkpoint that differs from what was written; the message says how."""
 
 
 def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
     """Write a checkpoint of `round`, then remove all but the newest two."""
-    from safetensors.numpy import save as pack
+    from safetensors.numpy import save as serialize
 
     folder.mkdir(parents=True, exist_ok=True)
-    content = pack({name: np.asarray(a, order="C") for name, a in arrays.items()})
+    content = serialize({name: np.asarray(a, order="C") for name, a in arrays.items()})
     body = {"round": round, "arrays": _digest(content), "notes": dict(notes)}
     stem = folder / f"{round:010d}"
-    replace(stem.with_suffix(".safetensors"), content, settle=False)
+    replace_file(stem.with_suffix(".safetensors"), content, durable=False)
     sealed = {"sha256": _digest(_canonical(body)), "body": body}
-    replace(stem.with_suffix(".json"), json.dumps(sealed).encode())
-    kept = {f"{kept:010d}" for kept in rounds(folder)[-KEPT:]}
+    replace_file(stem.with_suffix(".json"), json.dumps(sealed).encode())
+    newest = {f"{newest:010d}" for newest in saved_rounds(folder)[-RETAINED:]}
     for path in folder.iterdir():  # also removes leftovers of interrupted writes
-        if OWN.fullmatch(path.name) and path.name.split(".")[0] not in kept:
+        if CHECKPOINT_FILE.fullmatch(path.name) and path.name.split(".")[0] not in newest:
             path.unlink()
 
 
 def load(folder: Path, round: int) -> Checkpoint:
     """Load the checkpoint of `round`; raises `Damaged` unless every bit is as written."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load as unpack
+    from safetensors.numpy import load as deserialize
 
     stem = folder / f"{round:010d}"
     try:
@@ -60,49 +60,51 @@ def load(folder: Path, round: int) -> Checkpoint:
         body = sealed["body"]
         content = stem.with_suffix(".safetensors").read_bytes()
         if sealed["sha256"] != _digest(_canonical(body)):
-            raise Damaged(f"{stem}.json: its digest is not that of its content")
+            raise DamagedCheckpoint(f"{stem}.json: its digest is not that of its content")
         if body["arrays"] != _digest(content):
-            raise Damaged(f"{stem}.safetensors: its digest is not the one in {stem.name}.json")
+            raise DamagedCheckpoint(
+                f"{stem}.safetensors: its digest is not the one in {stem.name}.json"
+            )
         if body["round"] != round:
-            raise Damaged(f"{stem}.json: it is of round {body['round']}")
-        return Checkpoint(round, unpack(content), body["notes"])
+            raise DamagedCheckpoint(f"{stem}.json: it is of round {body['round']}")
+        return Checkpoint(round, deserialize(content), body["notes"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as cause:
-        if isinstance(cause, Damaged):
+        if isinstance(cause, DamagedCheckpoint):
             raise
-        raise Damaged(f"{stem}: not a whole checkpoint ({cause})") from cause
+        raise DamagedCheckpoint(f"{stem}: not a whole checkpoint ({cause})") from cause
 
 
-def newest(folder: Path) -> Checkpoint:
+def load_newest(folder: Path) -> Checkpoint:
     """Load the newest complete checkpoint; raises `Damaged` if there is none."""
-    said = [f"{folder}: no checkpoint there"]
-    for round in reversed(rounds(folder)):
+    errors = [f"{folder}: no checkpoint there"]
+    for round in reversed(saved_rounds(folder)):
         try:
             return load(folder, round)
-        except Damaged as damage:
-            said.append(str(damage))
-    raise Damaged(said[-1])
+        except DamagedCheckpoint as damage:
+            errors.append(str(damage))
+    raise DamagedCheckpoint(errors[-1])
 
 
-def rounds(folder: Path) -> list[int]:
+def saved_rounds(folder: Path) -> list[int]:
     """List the rounds that have a checkpoint, complete or not, in ascending order."""
     return sorted(int(path.stem) for path in folder.glob("[0-9]*.json") if path.stem.isdigit())
 
 
-def files(folder: Path, round: int) -> list[Path]:
+def checkpoint_files(folder: Path, round: int) -> list[Path]:
     """List the files of a checkpoint, the JSON last; without it the arrays are ignored."""
     return [folder / f"{round:010d}{suffix}" for suffix in (".safetensors", ".json")]
 
 
 def discard(folder: Path, round: int) -> None:
     """Remove a checkpoint, the JSON first."""
-    for file in reversed(files(folder, round)):
+    for file in reversed(checkpoint_files(folder, round)):
         file.unlink(missing_ok=True)
 
 
-def replace(path: Path, *content: Any, settle: bool = True) -> None:
+def replace_file(path: Path, *content: Any, durable: bool = True) -> None:
     """Replace the content of `path` atomically.
 
-    If `settle` is true, the new name is on the disk before this function returns.
+    If `durable` is true, the new name is on the disk before this function returns.
     """
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as stream:
@@ -110,7 +112,7 @@ def replace(path: Path, *content: Any, settle: bool = True) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(temporary, path)
-    if settle and os.name == "posix":
+    if durable and os.name == "posix":
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)

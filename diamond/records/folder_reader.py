@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from . import checkpoint
-from .folder_lock import abandoned
-from .folder_recovery import manifest
-from .metrics_file import Metrics
-from .strict_json import numbers
+from .folder_lock import is_abandoned
+from .folder_recovery import read_manifest
+from .metrics_file import MetricsFile
+from .strict_json import restore_nan
 
-KILLED = "its process is gone; `diamond resume` goes on"
+KILLED_MESSAGE = "its process has ended; `diamond resume` continues it"
 
 
 class DamagedRun(ValueError):
@@ -19,7 +19,7 @@ class DamagedRun(ValueError):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredRun:
     """Stored data of one run."""
 
     path: Path
@@ -33,70 +33,74 @@ class Stored:
 
     def digest(self) -> str:
         """Recompute the digest of the trajectory from the files."""
-        from .trajectory_digest import stored
+        from .trajectory_digest import digest_checkpoint
 
         folder = self.path / "checkpoint"
-        return stored(self.lines, checkpoint.load(folder, checkpoint.rounds(folder)[-1]).arrays)
+        return digest_checkpoint(
+            self.lines, checkpoint.load(folder, checkpoint.saved_rounds(folder)[-1]).arrays
+        )
 
 
-def runs(folders: Iterable[Path]) -> list[Stored]:
+def open_runs(folders: Iterable[Path]) -> list[StoredRun]:
     """Open the runs at or below `folders`; raises FileNotFoundError if there are none."""
-    found: dict[Path, Stored] = {}
+    runs: dict[Path, StoredRun] = {}
     for folder in map(Path, folders):
-        here = below(folder)
-        if not here:
+        runs_inside = find_runs(folder)
+        if not runs_inside:
             raise FileNotFoundError(
-                f"{folder}: no run there; a run's folder holds manifest.json, and `diamond list` "
-                f"names those below runs/"
+                f"{folder}: no run found; a run's folder contains manifest.json, and `diamond "
+                f"list` names those below runs/"
             )
-        for run in here:
-            found.setdefault(run.path.absolute(), run)
-    return list(found.values())
+        for run in runs_inside:
+            runs.setdefault(run.path.absolute(), run)
+    return list(runs.values())
 
 
-def as_begun(found: Iterable[Stored]) -> list[Stored]:
+def sort_by_start(runs: Iterable[StoredRun]) -> list[StoredRun]:
     """Sort the runs by start time, which is their order in a comparison."""
-    return sorted(found, key=lambda run: run.manifest["started"])
+    return sorted(runs, key=lambda run: run.manifest["started"])
 
 
-def one(folder: Path) -> Stored:
+def open_single_run(folder: Path) -> StoredRun:
     """Open the only run at or below `folder`; raises FileNotFoundError if there is not one."""
-    found = runs([folder])
-    if len(found) > 1:
-        names = ", ".join(str(run.path) for run in found[:4])
-        more = ", ..." if len(found) > 4 else ""
-        raise FileNotFoundError(f"{folder}: {len(found)} runs are there; name one, {names}{more}")
-    return found[0]
+    runs = open_runs([folder])
+    if len(runs) > 1:
+        names = ", ".join(str(run.path) for run in runs[:4])
+        ellipsis = ", ..." if len(runs) > 4 else ""
+        raise FileNotFoundError(
+            f"{folder}: {len(runs)} runs are there; name one, {names}{ellipsis}"
+        )
+    return runs[0]
 
 
-def below(folder: Path, unreadable: Callable[[str], None] | None = None) -> list[Stored]:
+def find_runs(folder: Path, on_unreadable: Callable[[str], None] | None = None) -> list[StoredRun]:
     """Open the runs in `folder`: itself, or up to two levels down.
 
     `unreadable` is called with the error of each unreadable run; without it, the first one raises
     `DamagedRun`.
     """
-    places = [folder, *sorted(folder.glob("*/")), *sorted(folder.glob("*/*/"))]
-    found = []
-    for place in places:
-        if (place / "manifest.json").is_file():
+    folders = [folder, *sorted(folder.glob("*/")), *sorted(folder.glob("*/*/"))]
+    runs = []
+    for candidate in folders:
+        if (candidate / "manifest.json").is_file():
             try:
-                found.append(open_run(place))
+                runs.append(open_run(candidate))
             except DamagedRun as error:
-                if unreadable is None:
+                if on_unreadable is None:
                     raise
-                unreadable(str(error))
-    return found
+                on_unreadable(str(error))
+    return runs
 
 
-def open_run(path: Path) -> Stored:
+def open_run(path: Path) -> StoredRun:
     """Open the run in the folder `path`."""
-    known, damage = manifest(path / "manifest.json")
-    if damage or not known:
+    content, damage = read_manifest(path / "manifest.json")
+    if damage or not content:
         raise DamagedRun(
             f"{path / 'manifest.json'} is damaged ({damage or 'it is gone'}); run it again, or "
-            f"`diamond resume {path}`, which writes it anew"
+            f"`diamond resume {path}`, which writes it again"
         )
-    known["resolved"] = numbers(known["resolved"])
-    if known["status"] == "running" and abandoned(path / ".lock"):
-        known |= {"status": "interrupted", "message": KILLED}
-    return Stored(path, known, Metrics(path / "metrics.jsonl").lines())
+    content["resolved"] = restore_nan(content["resolved"])
+    if content["status"] == "running" and is_abandoned(path / ".lock"):
+        content |= {"status": "interrupted", "message": KILLED_MESSAGE}
+    return StoredRun(path, content, MetricsFile(path / "metrics.jsonl").lines())

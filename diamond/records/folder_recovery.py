@@ -1,7 +1,7 @@
 """Recovery of a run from the files of its folder, damaged or not.
 
-`look` only reads. `repair` sets damaged files aside as `NAME.damaged-N` and cuts the lines after
-the chosen checkpoint. Nothing is deleted.
+`plan_recovery` only reads. `repair_folder` sets damaged files aside as `NAME.damaged-N` and cuts
+the lines after the chosen checkpoint. Nothing is deleted.
 """
 
 import json
@@ -10,124 +10,150 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import checkpoint
-from .checkpoint import Checkpoint, Damaged
-from .digest_chain import follow
-from .metrics_file import Metrics
+from .checkpoint import Checkpoint, DamagedCheckpoint
+from .digest_chain import chain_digest
+from .metrics_file import MetricsFile
 
-MARK = ".damaged-"
-NEEDED = ("status", "problem", "resolved", "algorithm", "network", "seed")  # for readers
+DAMAGED_SUFFIX = ".damaged-"
+REQUIRED_KEYS = ("status", "problem", "resolved", "algorithm", "network", "seed")  # for readers
 
 
-class Lost(ValueError):
+class UnrecoverableRun(ValueError):
     """Error: no checkpoint of a run can be read, so that it can only be restarted."""
 
 
-class Found(NamedTuple):
+class RecoveryPlan(NamedTuple):
     """Recoverable content of a folder."""
 
-    chosen: Checkpoint | None  # checkpoint to resume from
+    checkpoint: Checkpoint | None  # checkpoint to resume from
     lines: list[dict[str, Any]]  # readable evaluations up to that checkpoint
     chain: str  # digest of all evaluations up to that checkpoint, unreadable ones included
-    damaged: list[Path]  # files to set aside
-    said: list[str]  # descriptions of the damage and of the recovery
-    begun: bool  # whether a checkpoint was ever written
+    damaged_files: list[Path]  # files to set aside
+    messages: list[str]  # descriptions of the damage and of the recovery
+    had_checkpoint: bool  # whether a checkpoint was ever written
 
 
-def look(path: Path) -> Found:
+def plan_recovery(path: Path) -> RecoveryPlan:
     """Find the checkpoint to resume from in the folder `path`.
 
     This is the newest complete checkpoint whose evaluations can all be read, else the newest
     complete one: later rounds do not depend on evaluations.
     """
-    states, metrics = path / "checkpoint", Metrics(path / "metrics.jsonl")
-    lines, whole = metrics.readable()
-    damaged, said = ([], []) if whole else ([metrics.path], [f"{metrics.path} has damaged lines"])
-    sound: list[Checkpoint] = []
-    torn: list[str] = []
-    for round in reversed(checkpoint.rounds(states)):
+    states, metrics = path / "checkpoint", MetricsFile(path / "metrics.jsonl")
+    lines, intact = metrics.read_lines()
+    damaged_files, messages = (
+        ([], []) if intact else ([metrics.path], [f"{metrics.path} has damaged lines"])
+    )
+    complete: list[Checkpoint] = []
+    errors: list[str] = []
+    for round in reversed(checkpoint.saved_rounds(states)):
         try:
-            sound.append(checkpoint.load(states, round))
-        except Damaged as damage:
-            torn.append(str(damage))
-            damaged += [file for file in checkpoint.files(states, round) if file.exists()]
-    known, reason = manifest(path / "manifest.json")
+            complete.append(checkpoint.load(states, round))
+        except DamagedCheckpoint as error:
+            errors.append(str(error))
+            damaged_files += [
+                file for file in checkpoint.checkpoint_files(states, round) if file.exists()
+            ]
+    content, reason = read_manifest(path / "manifest.json")
     if reason:
-        damaged.append(path / "manifest.json")
-        said.append(f"{path / 'manifest.json'} is damaged ({reason})")
-    told = known.get("checkpointed") or (lines and not known)  # a manifest precedes lines
-    begun = bool(sound or torn or told or any(states.glob(f"*{MARK}*")))
-    said += [f"{damage}; an earlier one is used" if sound else damage for damage in torn]
-    return _chosen(metrics, sound, lines, Found(None, [], "", damaged, said, begun))
+        damaged_files.append(path / "manifest.json")
+        messages.append(f"{path / 'manifest.json'} is damaged ({reason})")
+    was_recorded = content.get("checkpointed") or (
+        lines and not content
+    )  # a manifest precedes lines
+    had_checkpoint = bool(
+        complete or errors or was_recorded or any(states.glob(f"*{DAMAGED_SUFFIX}*"))
+    )
+    messages += [f"{error}; an earlier one is used" if complete else error for error in errors]
+    return _choose_checkpoint(
+        metrics,
+        complete,
+        lines,
+        RecoveryPlan(None, [], "", damaged_files, messages, had_checkpoint),
+    )
 
 
-def _chosen(
-    metrics: Metrics, sound: list[Checkpoint], lines: list[dict[str, Any]], found: Found
-) -> Found:
+def _choose_checkpoint(
+    metrics: MetricsFile,
+    complete: list[Checkpoint],
+    lines: list[dict[str, Any]],
+    plan: RecoveryPlan,
+) -> RecoveryPlan:
     """Return `found` with the checkpoint to resume from, and its lines."""
-    if not sound:
-        return found
-    for one in sound:
-        here = [line for line in lines if line["round"] <= one.round]
-        chain = follow(here)
-        if chain == one.notes.get("chain", chain if last(here) == one.round else None):
-            return found._replace(chosen=one, lines=here, chain=chain)
-        lacks = f"lacks round {one.round}" if last(here) != one.round else "is not what was written"
-        found.said.append(f"{metrics.path} {lacks}")
-    newest = sound[0]
-    here = [line for line in lines if line["round"] <= newest.round]
-    chain = newest.notes.get("chain") or follow(here)
-    found.said.append(f"evaluations up to round {newest.round} are lost; the run itself is not")
-    return found._replace(chosen=newest, lines=here, chain=chain)
+    if not complete:
+        return plan
+    for candidate in complete:
+        covered = [line for line in lines if line["round"] <= candidate.round]
+        chain = chain_digest(covered)
+        if chain == candidate.notes.get(
+            "chain", chain if last_round(covered) == candidate.round else None
+        ):
+            return plan._replace(checkpoint=candidate, lines=covered, chain=chain)
+        problem = (
+            f"lacks round {candidate.round}"
+            if last_round(covered) != candidate.round
+            else "is not what was written"
+        )
+        plan.messages.append(f"{metrics.path} {problem}")
+    newest = complete[0]
+    covered = [line for line in lines if line["round"] <= newest.round]
+    chain = newest.notes.get("chain") or chain_digest(covered)
+    plan.messages.append(f"evaluations up to round {newest.round} are lost; the run itself is not")
+    return plan._replace(checkpoint=newest, lines=covered, chain=chain)
 
 
-def last(lines: list[dict[str, Any]]) -> int:
+def last_round(lines: list[dict[str, Any]]) -> int:
     """Return the round of the last evaluation; -1 if there is none."""
     return int(lines[-1]["round"]) if lines else -1
 
 
-def manifest(path: Path) -> tuple[dict[str, Any], str]:
+def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     """Read the manifest; return it with the reason if it cannot be read."""
     try:
-        known = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}, ""
     except (OSError, ValueError, RecursionError) as cause:
         return {}, str(cause)
-    missing = [key for key in NEEDED if not isinstance(known, dict) or key not in known]
-    return (known, "") if not missing else ({}, f"it has no {missing[0]}")
+    missing = [key for key in REQUIRED_KEYS if not isinstance(content, dict) or key not in content]
+    return (content, "") if not missing else ({}, f"it has no {missing[0]}")
 
 
-def repair(path: Path, found: Found) -> None:
+def repair_folder(path: Path, plan: RecoveryPlan) -> None:
     """Set damaged files aside, and keep only the lines in `found`.
 
     If lines are dropped because of damage, a copy of the file is set aside as well.
     """
-    metrics = Metrics(path / "metrics.jsonl")
-    for file in found.damaged:
+    metrics = MetricsFile(path / "metrics.jsonl")
+    for file in plan.damaged_files:
         if file != metrics.path:
-            os.rename(file, unused(file))
+            os.rename(file, unused_path(file))
     if metrics.path.exists():
-        cut = last(metrics.lines()) > last(found.lines)
-        if (found.said and cut) or metrics.path in found.damaged:
-            checkpoint.replace(unused(metrics.path), metrics.path.read_bytes())
-        metrics.keep(found.lines)
+        is_longer = last_round(metrics.lines()) > last_round(plan.lines)
+        if (plan.messages and is_longer) or metrics.path in plan.damaged_files:
+            checkpoint.replace_file(unused_path(metrics.path), metrics.path.read_bytes())
+        metrics.keep_only(plan.lines)
 
 
-def set_aside(path: Path) -> list[Path]:
+def set_files_aside(path: Path) -> list[Path]:
     """Rename all files that a run has written; return the new paths."""
     states = path / "checkpoint"
-    old = [file for r in checkpoint.rounds(states) for file in checkpoint.files(states, r)]
-    moved = []
-    for file in [*old, path / "metrics.jsonl", path / "manifest.json"]:
+    checkpoints = [
+        file
+        for r in checkpoint.saved_rounds(states)
+        for file in checkpoint.checkpoint_files(states, r)
+    ]
+    renamed = []
+    for file in [*checkpoints, path / "metrics.jsonl", path / "manifest.json"]:
         if file.exists():
-            moved.append(unused(file))
-            os.rename(file, moved[-1])
-    return moved
+            renamed.append(unused_path(file))
+            os.rename(file, renamed[-1])
+    return renamed
 
 
-def unused(path: Path) -> Path:
+def unused_path(path: Path) -> Path:
     """Return the first of `path`.damaged-1, -2, ... that does not exist."""
     number = 1
-    while (aside := path.with_name(f"{path.name}{MARK}{number}")).exists():
+    while (candidate := path.with_name(f"{path.name}{DAMAGED_SUFFIX}{number}")).exists():
         number += 1
-    return aside
+    return candidate

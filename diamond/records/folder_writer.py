@@ -7,17 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from . import checkpoint
-from .digest_chain import follow
-from .folder_lock import locked
-from .folder_recovery import Found, Lost, last, look, repair, set_aside
-from .folder_recovery import manifest as legible
-from .metrics_file import Metrics, Own, read, written
-from .snapshot import Snapshot, notes, restored
+from .digest_chain import chain_digest
+from .folder_lock import acquire_lock
+from .folder_recovery import (
+    RecoveryPlan,
+    UnrecoverableRun,
+    last_round,
+    plan_recovery,
+    read_manifest,
+    repair_folder,
+    set_files_aside,
+)
+from .metrics_file import AgentValues, MetricsFile, format_line, parse_line
+from .snapshot import Snapshot, restore_snapshot, snapshot_notes
 from .strict_json import dumps
-from .trajectory_digest import final
+from .trajectory_digest import digest_from_chain
 
-PATIENCE = 2.0  # minimum seconds between checkpoints
-SHARE = 1 / 500  # maximum share of time spent on checkpoints
+MIN_INTERVAL = 2.0  # minimum seconds between checkpoints
+MAX_TIME_SHARE = 1 / 500  # maximum share of time spent on checkpoints
 
 
 class Writer:
@@ -27,20 +34,20 @@ class Writer:
     is never ahead of the lines. Lines after the checkpoint are dropped on resuming.
     """
 
-    def __init__(self, path: Path, patience: float = PATIENCE):
-        self.path, self.patience = Path(path), patience
+    def __init__(self, path: Path, checkpoint_interval: float = MIN_INTERVAL):
+        self.path, self.checkpoint_interval = Path(path), checkpoint_interval
         self.path.mkdir(parents=True, exist_ok=True)
-        self.metrics = Metrics(self.path / "metrics.jsonl")
+        self.metrics = MetricsFile(self.path / "metrics.jsonl")
         self.checkpoints = self.path / "checkpoint"
-        self._lock = locked(self.path / ".lock")
-        self._begun = time.monotonic()
-        self._before = 0.0  # wall seconds of earlier sessions
-        self._saved = -1, self._begun  # round and time of the last checkpoint
-        self._took = 0.0  # seconds of writing that checkpoint
+        self._lock = acquire_lock(self.path / ".lock")
+        self._start_time = time.monotonic()
+        self._earlier_seconds = 0.0  # wall seconds of earlier sessions
+        self._last_checkpoint = -1, self._start_time  # round and time of the last checkpoint
+        self._checkpoint_seconds = 0.0  # seconds of writing that checkpoint
         self._checkpointed = False  # whether the manifest records a checkpoint
-        self._noted = -1  # round of the last line
-        self._missing: int | None = None  # round of the checkpoint, if its line is lost
-        self._chain = [(-1, "")]  # digests of all lines up to a round, of this session
+        self._last_line_round = -1  # round of the last line
+        self._lost_line_round: int | None = None  # round of the checkpoint, if its line is lost
+        self._chains = [(-1, "")]  # digests of all lines up to a round, of this session
 
     def __enter__(self) -> "Writer":
         return self
@@ -49,90 +56,105 @@ class Writer:
         self._lock.close()
 
     @property
-    def wall(self) -> float:
+    def wall_seconds(self) -> float:
         """Return the seconds spent on this run, earlier sessions included."""
-        return self._before + time.monotonic() - self._begun
+        return self._earlier_seconds + time.monotonic() - self._start_time
 
-    def begin(self, manifest: dict[str, Any], config: str, anew: bool = True) -> None:
+    def begin(self, manifest: dict[str, Any], config: str, clear: bool = True) -> None:
         """Start the run; if `anew` is true, remove everything of an earlier attempt."""
-        checkpoint.replace(self.path / "config.toml", config.encode(), settle=False)
-        self.manifest(**manifest, config=sealed(config.encode()))
-        if not anew:
+        checkpoint.replace_file(self.path / "config.toml", config.encode(), durable=False)
+        self.update_manifest(**manifest, config=content_digest(config.encode()))
+        if not clear:
             return
         self.metrics.path.write_bytes(b"")
-        for round in checkpoint.rounds(self.checkpoints):
+        for round in checkpoint.saved_rounds(self.checkpoints):
             checkpoint.discard(self.checkpoints, round)
 
-    def manifest(self, **changes: Any) -> dict[str, Any]:
+    def update_manifest(self, **changes: Any) -> dict[str, Any]:
         """Update the manifest with `changes`, write and return it."""
         path = self.path / "manifest.json"
-        known = json.loads(path.read_text()) if path.exists() else {}
-        known |= changes
+        content = json.loads(path.read_text()) if path.exists() else {}
+        content |= changes
         if changes:
-            checkpoint.replace(path, dumps(known, indent=1).encode())
-        return known
+            checkpoint.replace_file(path, dumps(content, indent=1).encode())
+        return content
 
-    def append(self, entry: dict[str, float], own: Own) -> None:
+    def append(self, entry: dict[str, float], per_agent: AgentValues) -> None:
         """Write an evaluation."""
-        self.metrics.append(entry, own)
-        line = read(written(entry, own))
-        self._chain.append((line["round"], follow([line], self._chain[-1][1])))
+        self.metrics.append(entry, per_agent)
+        line = parse_line(format_line(entry, per_agent))
+        self._chains.append((line["round"], chain_digest([line], self._chains[-1][1])))
 
-    def digest(self, x: Any, y: Any) -> str:
+    def final_digest(self, x: Any, y: Any) -> str:
         """Return the digest of the run that ends at x and y."""
-        return final(self._chain[-1][1], x, y)
+        return digest_from_chain(self._chains[-1][1], x, y)
 
-    def note(self, saved: Snapshot, last: bool = False) -> None:
+    def record_snapshot(self, saved: Snapshot, is_last: bool = False) -> None:
         """Write an evaluation, and a checkpoint if it is the last or one is due."""
         round = int(saved.entries[-1]["round"])
-        if round == self._missing:  # measured again, since its line was lost
-            self._missing = None
-            self.metrics.append(saved.entries[-1], saved.own[-1])
+        if round == self._lost_line_round:  # measured again, since its line was lost
+            self._lost_line_round = None
+            self.metrics.append(saved.entries[-1], saved.per_agent[-1])
             return
-        if round <= self._noted:
-            self._rewind(round)
-        self._noted = round
-        self.append(saved.entries[-1], saved.own[-1])
-        pause = max(self.patience, self._took / SHARE) if self.patience else 0.0
-        if last or time.monotonic() - self._saved[1] >= pause:
-            self.save(saved)
+        if round <= self._last_line_round:
+            self._discard_from(round)
+        self._last_line_round = round
+        self.append(saved.entries[-1], saved.per_agent[-1])
+        interval = (
+            max(self.checkpoint_interval, self._checkpoint_seconds / MAX_TIME_SHARE)
+            if self.checkpoint_interval
+            else 0.0
+        )
+        if is_last or time.monotonic() - self._last_checkpoint[1] >= interval:
+            self.save_checkpoint(saved)
 
-    def _rewind(self, round: int) -> None:
+    def _discard_from(self, round: int) -> None:
         """Discard everything written for `round` and later, after a rollback."""
         lines = self.metrics.truncate(round - 1)
-        if self._chain[0][0] >= round:  # back beyond the start of this session
-            self._chain = [(round - 1, follow(lines))]
-        self._chain = [(at, chain) for at, chain in self._chain if at < round]
-        for later in checkpoint.rounds(self.checkpoints):
+        if self._chains[0][0] >= round:  # back beyond the start of this session
+            self._chains = [(round - 1, chain_digest(lines))]
+        self._chains = [
+            (line_round, chain) for line_round, chain in self._chains if line_round < round
+        ]
+        for later in checkpoint.saved_rounds(self.checkpoints):
             if later >= round:
                 checkpoint.discard(self.checkpoints, later)
-        self._saved = -1, self._saved[1]
+        self._last_checkpoint = -1, self._last_checkpoint[1]
 
-    def save(self, saved: Snapshot) -> None:
+    def save_checkpoint(self, saved: Snapshot) -> None:
         """Write a checkpoint, unless the last one is of the same round."""
         round = int(saved.entries[-1]["round"])
-        if round == self._saved[0]:
+        if round == self._last_checkpoint[0]:
             return
-        begun = time.monotonic()
+        start = time.monotonic()
         self.metrics.sync()
         config = self.path / "config.toml"
-        vouched = {"chain": self._chain[-1][1]}
+        digests = {"chain": self._chains[-1][1]}
         if config.exists():
-            vouched["config"] = sealed(config.read_bytes())
-        checkpoint.save(self.checkpoints, round, saved.arrays, notes(saved, self.wall) | vouched)
+            digests["config"] = content_digest(config.read_bytes())
+        checkpoint.save(
+            self.checkpoints,
+            round,
+            saved.arrays,
+            snapshot_notes(saved, self.wall_seconds) | digests,
+        )
         if not self._checkpointed and (self.path / "manifest.json").exists():
-            self.manifest(checkpointed=True)
+            self.update_manifest(checkpointed=True)
             self._checkpointed = True
-        self._saved = round, time.monotonic()
-        self._took = self._saved[1] - begun
+        self._last_checkpoint = round, time.monotonic()
+        self._checkpoint_seconds = self._last_checkpoint[1] - start
 
-    def extend(self, config: str, rounds: int) -> None:
+    def extend_run(self, config: str, rounds: int) -> None:
         """Extend the run to more rounds as in `config`; existing results are kept."""
-        known = self.manifest()
-        before = [*known.get("extended", []), known.get("config")]
-        checkpoint.replace(self.path / "config.toml", config.encode())
-        new = {"config": sealed(config.encode()), "extended": before, "rounds": rounds}
-        self.manifest(status="interrupted", message="", digest="", **new)
+        manifest = self.update_manifest()
+        earlier_configs = [*manifest.get("extended", []), manifest.get("config")]
+        checkpoint.replace_file(self.path / "config.toml", config.encode())
+        changes = {
+            "config": content_digest(config.encode()),
+            "extended": earlier_configs,
+            "rounds": rounds,
+        }
+        self.update_manifest(status="interrupted", message="", digest="", **changes)
 
     def restore(self, restart: bool = False) -> tuple[Snapshot | None, list[str]]:
         """Restore the newest usable checkpoint; return its snapshot and the damage found.
@@ -142,55 +164,64 @@ class Writer:
         else `Lost` is raised. Damaged files are set aside; evaluations after the checkpoint are
         dropped.
         """
-        there = look(self.path)
-        if there.chosen is None and there.begun:
+        plan = plan_recovery(self.path)
+        if plan.checkpoint is None and plan.had_checkpoint:
             if not restart:
-                raise Lost(_lost(self.path, there.said))
-            moved = [file.name for file in set_aside(self.path)]
-            return None, [*there.said, f"begun anew; set aside: {', '.join(moved)}"]
-        if there.chosen is not None:
-            self._same(there.chosen.notes)
-        repair(self.path, there)
-        if there.chosen is None:
-            return None, there.said
-        chosen, lines = there.chosen, there.lines
-        self._missing = chosen.round if last(lines) != chosen.round else None
-        self._before, self._saved = chosen.notes["wall"], (chosen.round, time.monotonic())
-        self._noted, self._chain = chosen.round, [(chosen.round, there.chain)]
-        return restored(chosen.arrays, chosen.notes, lines), there.said
+                raise UnrecoverableRun(_unrecoverable_message(self.path, plan.messages))
+            set_aside = [file.name for file in set_files_aside(self.path)]
+            return None, [
+                *plan.messages,
+                f"started again from round 0; moved aside: {', '.join(set_aside)}",
+            ]
+        if plan.checkpoint is not None:
+            self._check_config(plan.checkpoint.notes)
+        repair_folder(self.path, plan)
+        if plan.checkpoint is None:
+            return None, plan.messages
+        newest, lines = plan.checkpoint, plan.lines
+        self._lost_line_round = newest.round if last_round(lines) != newest.round else None
+        self._earlier_seconds, self._last_checkpoint = (
+            newest.notes["wall"],
+            (newest.round, time.monotonic()),
+        )
+        self._last_line_round, self._chains = newest.round, [(newest.round, plan.chain)]
+        return restore_snapshot(newest.arrays, newest.notes, lines), plan.messages
 
-    def _same(self, notes: dict[str, Any]) -> None:
+    def _check_config(self, notes: dict[str, Any]) -> None:
         """Refuse to resume with a config.toml other than the checkpoint's or its extension."""
         config = self.path / "config.toml"
-        held = sealed(config.read_bytes()) if config.exists() else None
-        known, _ = legible(self.path / "manifest.json")
-        before = known.get("extended", []) if known.get("config") == held else []
-        if notes.get("config", held) not in (held, *before):
-            raise Lost(
-                f"{config} is not what the run was made by; restore it as it was, or begin anew by "
-                f"`diamond run {config}`"
+        digest = content_digest(config.read_bytes()) if config.exists() else None
+        manifest, _ = read_manifest(self.path / "manifest.json")
+        earlier = manifest.get("extended", []) if manifest.get("config") == digest else []
+        if notes.get("config", digest) not in (digest, *earlier):
+            raise UnrecoverableRun(
+                f"{config} differs from the file that started the run; restore it, or start again "
+                f"by `diamond run {config}`"
             )
 
-    def after(self, round: int) -> list[dict[str, Any]]:
+    def drop_after(self, round: int) -> list[dict[str, Any]]:
         """Drop the evaluations after `round`, and return those before.
 
         If some are damaged, a copy of the file is set aside.
         """
-        lines, whole = self.metrics.readable()
-        kept = [line for line in lines if line["round"] <= round]
-        repair(self.path, Found(None, kept, "", [] if whole else [self.metrics.path], [], True))
-        self._chain = [(round, follow(kept))]
-        return kept
+        lines, intact = self.metrics.read_lines()
+        remaining = [line for line in lines if line["round"] <= round]
+        repair_folder(
+            self.path,
+            RecoveryPlan(None, remaining, "", [] if intact else [self.metrics.path], [], True),
+        )
+        self._chains = [(round, chain_digest(remaining))]
+        return remaining
 
 
-def sealed(content: bytes) -> str:
+def content_digest(content: bytes) -> str:
     """Return the digest of a file."""
     return hashlib.sha256(content).hexdigest()
 
 
-def _lost(path: Path, said: list[str]) -> str:
-    why = "; ".join(said) or "they are gone"
+def _unrecoverable_message(path: Path, messages: list[str]) -> str:
+    reasons = "; ".join(messages) or "they are gone"
     return (
-        f"{path}: none of its checkpoints can be read ({why}); restore one from a copy, or begin "
-        f"anew by `diamond resume {path} --restart`, which sets aside what is there"
+        f"{path}: none of its checkpoints can be read ({reasons}); restore one from a copy, or "
+        f"start again by `diamond resume {path} --restart`, which moves the damaged files aside"
     )

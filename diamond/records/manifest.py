@@ -17,13 +17,13 @@ from ..network.mixing_weights import RULES
 from ..problem import Problem
 from ..problem.agent_rows import MOST_LABELS, LabelCounts
 from .run_data import RunData
-from .solution import answer
+from .solution import summarize_solution
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Origin:
+class RunOrigin:
     """Origin of a run: names that its objects do not know."""
 
     name: str
@@ -36,8 +36,8 @@ class Origin:
     sources: dict[str, str]  # the user's own files, with their digests
 
 
-def opening(
-    origin: Origin,
+def initial_manifest(
+    origin: RunOrigin,
     problem: Problem,
     network: Network,
     seed: int,
@@ -53,12 +53,12 @@ def opening(
         "experiment": origin.experiment,
         "status": "running",
         "message": "",
-        "versions": versions(),
+        "versions": package_versions(),
         "device": jax.devices()[0].device_kind,
         "platform": platform.platform(),
         "precision": "float64" if jax.config.jax_enable_x64 else "float32",  # type: ignore[attr-defined]
         "command": origin.command,
-        "started": now(),
+        "started": current_time(),
         "finished": None,
         "algorithm": {
             "name": origin.algorithm,
@@ -73,11 +73,11 @@ def opening(
             "lam": network.lam,
             "mixing": network.mixing,
         }
-        | _weights(network)
-        | _kind(network)
-        | _places_and_links(network)
+        | _edge_weights(network)
+        | _describe_kind(network)
+        | _describe_places_and_links(network)
         | _agent_names(problem, network),
-        "problem": _problem(origin, problem, seed),
+        "problem": _describe_problem(origin, problem, seed),
         "seed": seed,
         "rounds": rounds,
         "every": every,
@@ -86,7 +86,7 @@ def opening(
     }
 
 
-def _weights(network: Network) -> dict[str, Any]:
+def _edge_weights(network: Network) -> dict[str, Any]:
     """Return the weights of the edges, unless a rule defines them."""
     if network.mixing in (*RULES, "even", "mixed") or network.sequence:
         return {}
@@ -94,32 +94,39 @@ def _weights(network: Network) -> dict[str, Any]:
     return {"weights": np.asarray(network.weights[receivers, senders]).ravel().tolist()}
 
 
-def _kind(network: Network) -> dict[str, Any]:
+def _describe_kind(network: Network) -> dict[str, Any]:
     """Describe links that are one-way, change over time, or are imperfect."""
-    found: dict[str, Any] = {}
+    description: dict[str, Any] = {}
     if network.kind != "symmetric":
-        found |= {"kind": network.kind, "period": len(network.phases)}
+        description |= {"kind": network.kind, "period": len(network.phases)}
     if network.channels:
-        found |= {"channels": [one.name for one in network.channels]}
-    return found
+        description |= {"channels": [one.name for one in network.channels]}
+    return description
 
 
-def _places_and_links(network: Network) -> dict[str, Any]:
+def _describe_places_and_links(network: Network) -> dict[str, Any]:
     """Return the positions of the agents and the properties of the links, if known."""
-    found: dict[str, Any] = {}
-    places = [place for _, place in network.graph.nodes(data="pos")]
-    if all(isinstance(place, tuple | list | np.ndarray) and len(place) == 2 for place in places):
-        found["places"] = np.array(places, float).tolist()
-    return found if network.links is None else found | {"links": network.links.to_options()}
+    description: dict[str, Any] = {}
+    positions = [position for _, position in network.graph.nodes(data="pos")]
+    if all(
+        isinstance(position, tuple | list | np.ndarray) and len(position) == 2
+        for position in positions
+    ):
+        description["places"] = np.array(positions, float).tolist()
+    return (
+        description
+        if network.links is None
+        else description | {"links": network.links.to_options()}
+    )
 
 
 def _agent_names(problem: Problem, network: Network) -> dict[str, Any]:
     """Return the names of the agents, if any."""
-    named = problem.agent_names and len(problem.agent_names) == network.agents
-    return {"sites": list(problem.agent_names or ())} if named else {}
+    has_names = problem.agent_names and len(problem.agent_names) == network.agents
+    return {"sites": list(problem.agent_names or ())} if has_names else {}
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Return the versions of the packages that the numbers depend on."""
     return {
         "diamond": __version__,
@@ -129,7 +136,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
+def _describe_problem(origin: RunOrigin, problem: Problem, seed: int) -> dict[str, Any]:
     x, y = problem.start(seed)
     size = lambda level: sum(leaf.size for leaf in jax.tree.leaves(level))
     return {
@@ -138,56 +145,58 @@ def _problem(origin: Origin, problem: Problem, seed: int) -> dict[str, Any]:
         "x_size": size(x),
         "y_size": size(y),
         "rows": {part: problem.counts(part).tolist() for part in problem.rows},
-        "labels": labels(problem.rows["train"].label_counts()),
+        "labels": tabulate_labels(problem.rows["train"].label_counts()),
         "sources": origin.sources,
-        "data": data(problem),
+        "data": data_digests(problem),
     } | ({"notes": list(problem.notes)} if problem.notes else {})
 
 
-def data(problem: Problem) -> dict[str, str]:
+def data_digests(problem: Problem) -> dict[str, str]:
     """Return the digest of every part of the rows; none if some are in another process."""
     if len(problem.loaded_agents) < problem.agents:
         return {}
-    found = {}
-    for part, held in problem.rows.items():
+    digests = {}
+    for part, rows in problem.rows.items():
         hashed = hashlib.sha256()
         for agent in range(problem.agents):
-            for name, leaf in pytrees.named_leaves(held[agent]).items():
-                whole = np.asarray(leaf, order="C")
-                hashed.update(f"{agent}{name}{whole.dtype}{whole.shape}".encode())
-                hashed.update(whole.data if whole.size else b"")
-        found[part] = hashed.hexdigest()
-    return found
+            for name, leaf in pytrees.named_leaves(rows[agent]).items():
+                array = np.asarray(leaf, order="C")
+                hashed.update(f"{agent}{name}{array.dtype}{array.shape}".encode())
+                hashed.update(array.data if array.size else b"")
+        digests[part] = hashed.hexdigest()
+    return digests
 
 
-def labels(label_counts: Sequence[LabelCounts]) -> list[list[int]] | None:
+def tabulate_labels(label_counts: Sequence[LabelCounts]) -> list[list[int]] | None:
     """Count the labels of each agent; None unless one column of the rows looks like labels."""
     if any(tally is None for tally in label_counts):
         return None
-    known = sorted({label for tally in label_counts for label in tally or ()})
-    if len(known) > MOST_LABELS:
+    labels = sorted({label for tally in label_counts for label in tally or ()})
+    if len(labels) > MOST_LABELS:
         return None
-    return [[(tally or {}).get(label, 0) for label in known] for tally in label_counts]
+    return [[(tally or {}).get(label, 0) for label in labels] for tally in label_counts]
 
 
-def closing(run: RunData, status: str, message: str, wall: float, digest: str) -> dict[str, Any]:
+def final_fields(
+    run: RunData, status: str, message: str, wall_seconds: float, digest: str
+) -> dict[str, Any]:
     """Return the fields that the manifest gains at the end of the run."""
     return {
         "status": status,
         "message": message,
-        "finished": now(),
+        "finished": current_time(),
         "resolved": run.resolved,
-        "answer": answer(run),
+        "answer": summarize_solution(run),
         "costs": {name: np.asarray(spent).tolist() for name, spent in run.costs.items()},
         "traffic": [[i, j, int(sent)] for (i, j), sent in run.traffic.items()],
         "messages": run.messages,
         "losses": [[*edge, *counts] for edge, counts in run.lost_messages.items()],
         "compile_seconds": run.compile_seconds,
-        "wall_seconds": wall,
+        "wall_seconds": wall_seconds,
         "digest": digest,
     }
 
 
-def now() -> str:
+def current_time() -> str:
     """Return the current time in ISO 8601."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from .folder_reader import Stored
+from .folder_reader import StoredRun
 from .plot_colors import OKABE_ITO
 
 LABELS = {
@@ -19,15 +19,17 @@ LABELS = {
 LOSSES = ("upper_loss", "local_loss")
 
 
-def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str = "round") -> Path:
+def plot_convergence(
+    runs: Mapping[str, StoredRun], path: Path, title: str, along: str = "round"
+) -> Path:
     """Draw losses, error terms and user metrics of `runs` against rounds or a cost."""
     from matplotlib.figure import Figure  # pyplot takes longer to import
 
     first = next(iter(runs.values()))
-    own = [name for name in first.last["agents"] if name not in (*LABELS, "solver_error")]
-    left_out = "local_loss" if "upper_loss" in first.last else ""
-    shown = [name for name in LABELS if name in first.last and name != left_out]
-    panels = {name: LABELS.get(name, name) for name in (*shown, *own)}
+    user_metrics = [name for name in first.last["agents"] if name not in (*LABELS, "solver_error")]
+    omitted = "local_loss" if "upper_loss" in first.last else ""
+    measures = [name for name in LABELS if name in first.last and name != omitted]
+    panels = {name: LABELS.get(name, name) for name in (*measures, *user_metrics)}
     columns = 3
     figure = Figure(figsize=(11, 6.4), layout="constrained")
     axes = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
@@ -35,11 +37,11 @@ def convergence(runs: Mapping[str, Stored], path: Path, title: str, along: str =
         axis.set_axis_off()
     for axis, (name, label) in zip(axes.flat, panels.items()):
         for colour, (method, run) in zip(OKABE_ITO, runs.items()):
-            zero = name in ("consensus", "x_direction", "y_direction")  # in round 0
-            lines = run.lines[1:] if zero else run.lines
-            course = [[line[key] for line in lines] for key in (along, name)]
-            axis.plot(*course, color=colour, label=method)
-        if name not in (*own, *LOSSES):
+            is_zero = name in ("consensus", "x_direction", "y_direction")  # in round 0
+            lines = run.lines[1:] if is_zero else run.lines
+            points = [[line[key] for line in lines] for key in (along, name)]
+            axis.plot(*points, color=colour, label=method)
+        if name not in (*user_metrics, *LOSSES):
             axis.set_yscale("log")
             axis.minorticks_off()  # minor ticks take half of the drawing time
         axis.set_title(label, fontsize=10)

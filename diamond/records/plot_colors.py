@@ -9,7 +9,7 @@ OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "
 RESERVED = ("diamond", "gtsgd", "msgd", "dsgd", "interact", "svrinteract", "kfree")
 
 
-def colours(labels: Iterable[str]) -> dict[str, str]:
+def assign_colours(labels: Iterable[str]) -> dict[str, str]:
     """Assign a colour to every label.
 
     The library's own algorithms have reserved colours under any spelling ("GT-SGD", "gt_sgd").
@@ -17,8 +17,8 @@ def colours(labels: Iterable[str]) -> dict[str, str]:
     colours from the first when all are taken.
     """
     names = sorted(set(labels))
-    plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
-    found = {n: OKABE_ITO[RESERVED.index(p)] for n, p in plain.items() if p in RESERVED}
-    free = [colour for colour in OKABE_ITO if colour not in found.values()] or list(OKABE_ITO)
-    others = [name for name in names if name not in found]
-    return found | {name: free[i % len(free)] for i, name in enumerate(others)}
+    spellings = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
+    assigned = {n: OKABE_ITO[RESERVED.index(p)] for n, p in spellings.items() if p in RESERVED}
+    free = [colour for colour in OKABE_ITO if colour not in assigned.values()] or list(OKABE_ITO)
+    remaining = [name for name in names if name not in assigned]
+    return assigned | {name: free[i % len(free)] for i, name in enumerate(remaining)}

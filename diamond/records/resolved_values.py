@@ -9,26 +9,28 @@ from ..core.cost_counter import Cost
 from ..schedules.deferred import ResolvedValue
 
 
-def to_json(memory: Mapping[str, ResolvedValue]) -> dict[str, Any]:
+def to_json(resolved: Mapping[str, ResolvedValue]) -> dict[str, Any]:
     """Convert the numbers by name to JSON; a Python number stays one."""
-    return {name: _told(found) for name, found in memory.items()}
+    return {name: _value_to_json(found) for name, found in resolved.items()}
 
 
 def from_json(notes: Mapping[str, Any]) -> dict[str, ResolvedValue]:
     """Restore the numbers that `to_json` wrote."""
-    return {name: _found(entry) for name, entry in notes.items()}
+    return {name: _value_from_json(entry) for name, entry in notes.items()}
 
 
-def _told(found: ResolvedValue) -> dict[str, Any]:
-    kind = None if isinstance(found.value, int | float) else str(np.asarray(found.value).dtype)
-    value = found.value if kind is None else np.asarray(found.value).tolist()
-    cost = [np.asarray(spent).tolist() for spent in found.cost]
-    return found._asdict() | {"value": value, "dtype": kind, "cost": cost}
+def _value_to_json(resolved: ResolvedValue) -> dict[str, Any]:
+    dtype = (
+        None if isinstance(resolved.value, int | float) else str(np.asarray(resolved.value).dtype)
+    )
+    value = resolved.value if dtype is None else np.asarray(resolved.value).tolist()
+    cost = [np.asarray(spent).tolist() for spent in resolved.cost]
+    return resolved._asdict() | {"value": value, "dtype": dtype, "cost": cost}
 
 
-def _found(told: Mapping[str, Any]) -> ResolvedValue:
-    kind, value = told["dtype"], told["value"]
-    value = value if kind is None else np.asarray(value, kind)
-    rest = {name: told[name] for name in ResolvedValue._fields}
-    cost = (spent if isinstance(spent, int) else np.asarray(spent) for spent in told["cost"])
-    return ResolvedValue(**rest | {"value": value, "cost": Cost(*cost)})
+def _value_from_json(entry: Mapping[str, Any]) -> ResolvedValue:
+    dtype, value = entry["dtype"], entry["value"]
+    value = value if dtype is None else np.asarray(value, dtype)
+    fields = {name: entry[name] for name in ResolvedValue._fields}
+    cost = (spent if isinstance(spent, int) else np.asarray(spent) for spent in entry["cost"])
+    return ResolvedValue(**fields | {"value": value, "cost": Cost(*cost)})

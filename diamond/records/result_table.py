@@ -8,32 +8,32 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from .folder_reader import Stored
+from .folder_reader import StoredRun
 
-Row = dict[str, Any]
-FIRST = ("run", "algorithm", "network", "seed", "status", "round")
-ON_LINKS = ("network_seconds", "joules")  # only if the network has links
-SPENT = ("samples", "gradients", "hvps", "jvps", "bytes", "seconds", *ON_LINKS)
-LEFT_OUT = ("agents", "round", "curvature", "solver_error", "definition1")
-SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-SPECIAL |= {c: "\\" + c for c in "&%$#_{}"}
+TableRow = dict[str, Any]
+IDENTITY_COLUMNS = ("run", "algorithm", "network", "seed", "status", "round")
+LINK_COLUMNS = ("network_seconds", "joules")  # only if the network has links
+COST_COLUMNS = ("samples", "gradients", "hvps", "jvps", "bytes", "seconds", *LINK_COLUMNS)
+OMITTED_COLUMNS = ("agents", "round", "curvature", "solver_error", "definition1")
+LATEX_ESCAPES = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX_ESCAPES |= {c: "\\" + c for c in "&%$#_{}"}
 
 
-class Table(list[Row]):
+class Table(list[TableRow]):
     """Rows that print as a table, also in a notebook, and convert to `pandas.DataFrame`."""
 
     def __repr__(self) -> str:
-        return aligned(self._cells())
+        return format_aligned(self._cells())
 
     def _repr_html_(self) -> str:
-        return as_html(self._cells())
+        return format_html(self._cells())
 
     def _cells(self) -> list[list[str]]:
         columns = list(dict.fromkeys(name for row in self for name in row))
-        return [columns, *([_plain(row.get(name, "")) for name in columns] for row in self)]
+        return [columns, *([_format_value(row.get(name, "")) for name in columns] for row in self)]
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Format a number or word; "-" for a missing number."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -42,7 +42,7 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def aligned(cells: Sequence[Sequence[str]]) -> str:
+def format_aligned(cells: Sequence[Sequence[str]]) -> str:
     """Align cells as text: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = [
@@ -55,7 +55,7 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def as_html(cells: Sequence[Sequence[str]]) -> str:
+def format_html(cells: Sequence[Sequence[str]]) -> str:
     """Format cells as an HTML table whose first line is the header."""
     head, *body = cells
     line = lambda tag, cells: "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells)
@@ -63,14 +63,14 @@ def as_html(cells: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{line('th', head)}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-def rows(found: Sequence[Stored]) -> list[Row]:
+def make_rows(runs: Sequence[StoredRun]) -> list[TableRow]:
     """Make one row per run: names, status, last evaluation and digest."""
-    return [row(one.path.name, one.manifest, one.last) for one in found]
+    return [make_row(run.path.name, run.manifest, run.last) for run in runs]
 
 
-def row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> Row:
+def make_row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> TableRow:
     """Make the row of a run from its manifest and its last evaluation."""
-    who = {
+    identity = {
         "run": name,
         "algorithm": manifest["algorithm"]["label"],
         "network": manifest["network"]["name"],
@@ -78,42 +78,44 @@ def row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> Row:
         "status": manifest["status"],
         "round": last.get("round", 0),
     }
-    measured = {key: value for key, value in last.items() if key not in (*LEFT_OUT, *SPENT)}
-    spent = {key: last[key] for key in SPENT if key in last}
-    return who | measured | spent | {"digest": manifest.get("digest", "")}
+    measures = {
+        key: value for key, value in last.items() if key not in (*OMITTED_COLUMNS, *COST_COLUMNS)
+    }
+    costs = {key: last[key] for key in COST_COLUMNS if key in last}
+    return identity | measures | costs | {"digest": manifest.get("digest", "")}
 
 
-def over_seeds(given: Sequence[Row]) -> list[Row]:
+def average_over_seeds(rows: Sequence[TableRow]) -> list[TableRow]:
     """Make one row per algorithm and network: the mean over the seeds, and the deviation `*_sd`.
 
     Runs that diverged count in `diverged` only; a run without evaluations counts in `seeds` only.
     """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in given:
+    groups: dict[tuple[str, str], list[TableRow]] = {}
+    for row in rows:
         groups.setdefault((row["algorithm"], row["network"]), []).append(row)
-    found = []
+    summaries = []
     for (algorithm, network), members in groups.items():
-        sound = [row for row in members if row["status"] != "diverged"]
-        summary: Row = {"algorithm": algorithm, "network": network, "seeds": len(members)}
-        summary["diverged"] = len(members) - len(sound)
-        for key in dict.fromkeys(key for row in sound for key in row):
-            if key not in (*FIRST, "digest"):
-                values = [float(row[key]) for row in sound if key in row]
+        converged = [row for row in members if row["status"] != "diverged"]
+        summary: TableRow = {"algorithm": algorithm, "network": network, "seeds": len(members)}
+        summary["diverged"] = len(members) - len(converged)
+        for key in dict.fromkeys(key for row in converged for key in row):
+            if key not in (*IDENTITY_COLUMNS, "digest"):
+                values = [float(row[key]) for row in converged if key in row]
                 summary[key] = statistics.fmean(values)
                 summary[f"{key}_sd"] = statistics.stdev(values) if len(values) > 1 else 0.0
-        found.append(summary)
-    return found
+        summaries.append(summary)
+    return summaries
 
 
-def of_x(answer: dict[str, Any]) -> list[tuple[str, list[float]]]:
+def solution_entries(answer: dict[str, Any]) -> list[tuple[str, list[float]]]:
     """Return the entries of x along the first axis of its leaves, by name."""
-    found = []
+    entries = []
     for leaf, values in answer.get("x", {}).items():
         rows = values if isinstance(values, list) else [values]
         numbered = [f"x{leaf}[{i}]" for i in range(len(rows))]
         names = answer.get("names") or (numbered if isinstance(values, list) else [f"x{leaf}"])
-        found += [(str(name), _flat(row)) for name, row in zip(names, rows)]
-    return found
+        entries += [(str(name), _flat(row)) for name, row in zip(names, rows)]
+    return entries
 
 
 def _flat(value: Any) -> list[float]:
@@ -122,32 +124,32 @@ def _flat(value: Any) -> list[float]:
     return [math.nan if value is None else float(value)]
 
 
-def as_csv(given: Sequence[Row]) -> str:
+def format_csv(rows: Sequence[TableRow]) -> str:
     """Format all columns as CSV in full precision."""
-    columns = list(dict.fromkeys(key for row in given for key in row))
+    columns = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(given)
+    writer.writerows(rows)
     return text.getvalue()
 
 
-def as_latex(given: Sequence[Row], columns: Sequence[str]) -> str:
+def format_latex(rows: Sequence[TableRow], columns: Sequence[str]) -> str:
     """Format the given columns as a LaTeX tabular for booktabs; deviations as $\\pm$."""
-    head = " & ".join(_escaped(column.replace("_", " ")) for column in columns)
-    kinds = "".join("l" if isinstance(given[0].get(c, ""), str) else "r" for c in columns)
-    lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", rf"{head} \\", r"\midrule"]
-    lines += [" & ".join(_cell(row, column) for column in columns) + r" \\" for row in given]
+    head = " & ".join(_escape_latex(column.replace("_", " ")) for column in columns)
+    alignment = "".join("l" if isinstance(rows[0].get(c, ""), str) else "r" for c in columns)
+    lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", rf"{head} \\", r"\midrule"]
+    lines += [" & ".join(_cell(row, column) for column in columns) + r" \\" for row in rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def _cell(row: Row, column: str) -> str:
+def _cell(row: TableRow, column: str) -> str:
     value = row.get(column, "")
     if isinstance(value, str):
-        return _escaped(value)
+        return _escape_latex(value)
     spread = row.get(f"{column}_sd")
     return f"{value:.4g}" + (rf" $\pm$ {spread:.2g}" if spread else "")
 
 
-def _escaped(text: str) -> str:
-    return "".join(SPECIAL.get(c, c) for c in text)
+def _escape_latex(text: str) -> str:
+    return "".join(LATEX_ESCAPES.get(c, c) for c in text)

@@ -48,12 +48,12 @@ class Run(RunData):
         Returns:
             The path of the folder.
         """
-        from .run_saving import keep, manifest
+        from .run_saving import make_manifest, save_run
 
         folder = Path(folder)
         if (folder / "manifest.json").exists():
             raise FileExistsError(f"{folder} holds a run already; choose another folder")
-        return keep(self, folder, manifest(self, folder.absolute().name))
+        return save_run(self, folder, make_manifest(self, folder.absolute().name))
 
     def plot(self, path: str | Path = "run.png", along: str = "round") -> Path:
         """Draw losses, error terms and metrics; needs the extra `plot`.
@@ -66,19 +66,19 @@ class Run(RunData):
         Returns:
             The path of the file.
         """
-        from .folder_reader import Stored
-        from .plot import convergence
-        from .run_saving import lines
+        from .folder_reader import StoredRun
+        from .plot import plot_convergence
+        from .run_saving import history_lines
 
         if along not in self.history:
-            near = did_you_mean(along, self.history)
-            raise ValueError(f"along = {along!r} is no column of the history; {near}")
+            suggestion = did_you_mean(along, self.history)
+            raise ValueError(f"along = {along!r} is no column of the history; {suggestion}")
         name = str(self.config.get("algorithm", {}).get("label", "run"))
-        stored = Stored(Path(path), {}, lines(self))
-        return convergence({name: stored}, Path(path), repr(self)[1:-1], along)
+        stored = StoredRun(Path(path), {}, history_lines(self))
+        return plot_convergence({name: stored}, Path(path), repr(self)[1:-1], along)
 
     def __repr__(self) -> str:
         last: dict[str, Any] = {k: v[-1] for k, v in self.history.items()}
-        named = [name for name in ("metric", "upper_loss", "local_loss") if name in last][:2]
-        said = ", ".join(f"{name} {last[name]:.4g}" for name in named)
-        return f"<Run: {self.rounds} rounds of {self.network.agents} agents, {said}>"
+        measures = [name for name in ("metric", "upper_loss", "local_loss") if name in last][:2]
+        summary = ", ".join(f"{name} {last[name]:.4g}" for name in measures)
+        return f"<Run: {self.rounds} rounds of {self.network.agents} agents, {summary}>"

@@ -12,7 +12,7 @@ from ..interface.round_interface import State
 from ..network import Network
 from ..network.mixing.lost_messages import MessageCounts, count_lost_messages
 from ..problem import Problem
-from .best_point import Best
+from .best_point import BestPoint
 from .snapshot import Snapshot
 
 
@@ -34,7 +34,7 @@ class RunData:
     sampling: Sampling
     seed: int
     compile_seconds: float
-    best: Best | None = None
+    best: BestPoint | None = None
     status: str = "finished"
     message: str = ""
     config: dict[str, Any] = field(default_factory=dict)

@@ -36,8 +36,11 @@ Description = dict[
 
 def describe(network: Network, algorithm: Algorithm) -> dict[str, Description]:
     """Describe the network and the algorithm that a run is given, the same in every process."""
-    about = {"batch": str(algorithm.batch)} | flatten(algorithm)
-    return {"network": describe_network(network), "algorithm": dict(map(_rename_step, about.items()))}
+    entries = {"batch": str(algorithm.batch)} | flatten(algorithm)
+    return {
+        "network": describe_network(network),
+        "algorithm": dict(map(_rename_step, entries.items())),
+    }
 
 
 def describe_network(network: Network) -> Description:
@@ -46,16 +49,16 @@ def describe_network(network: Network) -> Description:
     Networks of a sequence mix messages one after another, so their order counts.
     """
     hashed = hashlib.sha256()
-    for one in network.phases:
-        for matrix in (one.weights, one.weights if one.shares is None else one.shares):
+    for phase in network.phases:
+        for matrix in (phase.weights, phase.weights if phase.shares is None else phase.shares):
             entries = csr_array(matrix, copy=True)
             entries.sum_duplicates()
             hashed.update(f"{entries.shape} {entries.indptr.tolist()}".encode())
             hashed.update(f"{entries.indices.tolist()}".encode())
             hashed.update((np.round(entries.data, DIGITS) + 0.0).tobytes())
-    found = {"name": network.title, "weights": hashed.hexdigest()[:16]}
-    found |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
-    return found | (flatten(network.links.to_options(), "links") if network.links else {})
+    description = {"name": network.title, "weights": hashed.hexdigest()[:16]}
+    description |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
+    return description | (flatten(network.links.to_options(), "links") if network.links else {})
 
 
 def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm) -> None:
@@ -65,18 +68,20 @@ def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm
     """
     if not before:
         return
-    now, found = describe(network, algorithm), []
-    old, new = (_without_name(one["network"]) for one in (before, now))
-    if changed := _list_changes(old, new):
-        names = [one["network"]["name"] for one in (before, now)]
-        said = ", not ".join(names) if names[0] != names[1] else "; ".join(changed)
-        found.append(f"another network ({said})")
-    if changed := _list_changes(_with_current_names(before["algorithm"]), now["algorithm"]):
-        found.append(f"another method or other constants ({'; '.join(changed)})")
-    if found:
+    current, differences = describe(network, algorithm), []
+    old_network, new_network = (
+        _without_name(description["network"]) for description in (before, current)
+    )
+    if changed := _list_changes(old_network, new_network):
+        names = [description["network"]["name"] for description in (before, current)]
+        detail = ", not ".join(names) if names[0] != names[1] else "; ".join(changed)
+        differences.append(f"another network ({detail})")
+    if changed := _list_changes(_with_current_names(before["algorithm"]), current["algorithm"]):
+        differences.append(f"another method or other constants ({'; '.join(changed)})")
+    if differences:
         raise ValueError(
-            f"resume: the run has {' and '.join(found)}; give the inputs that it was made with, "
-            f"or leave out resume to start at round 0"
+            f"resume: the run has {' and '.join(differences)}; give the inputs that it was made "
+            f"with, or leave out resume to start at round 0"
         )
 
 
@@ -106,8 +111,8 @@ def flatten(node: Any, place: str = "") -> Description:
         parts = {field.name: getattr(node, field.name) for field in fields(node)}
         return _flatten_parts(place, parts, type(node).__name__)
     if isinstance(node, partial):
-        given: dict[Any, Any] = {**dict(enumerate(node.args)), **node.keywords}
-        return _flatten_parts(place, given, _name_of(node.func))
+        arguments: dict[Any, Any] = {**dict(enumerate(node.args)), **node.keywords}
+        return _flatten_parts(place, arguments, _name_of(node.func))
     if isinstance(node, tuple) and hasattr(node, "_asdict"):
         return _flatten_parts(place, node._asdict(), type(node).__name__)
     if isinstance(node, Mapping):
@@ -118,10 +123,10 @@ def flatten(node: Any, place: str = "") -> Description:
 
 
 def _flatten_parts(place: str, parts: Mapping[Any, Any], kind: str = "") -> Description:
-    found = {_join_place(place, "class"): kind} if kind else {}
+    description = {_join_place(place, "class"): kind} if kind else {}
     for name, part in parts.items():
-        found |= flatten(part, _join_place(place, name))
-    return found
+        description |= flatten(part, _join_place(place, name))
+    return description
 
 
 def _join_place(place: str, name: Any) -> str:
@@ -146,8 +151,8 @@ def _format_value(value: Any) -> str:
 
 def _name_of(function: Any) -> str:
     """Return the name of a function or class, or of the class of another callable object."""
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return str(named.__qualname__)
+    target = function if hasattr(function, "__qualname__") else type(function)
+    return str(target.__qualname__)
 
 
 def _rename_step(entry: tuple[str, str]) -> tuple[str, str]:
@@ -165,12 +170,14 @@ def _without_name(network: Mapping[str, str]) -> Description:
 
 def _list_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """List the places that differ; if the class of a part differs, not the places inside it."""
-    found: dict[str, str] = {}
+    changes: dict[str, str] = {}
     for place in {**old, **new}:
-        steps = place.removesuffix(".class").split(".")
-        for part in (".".join(steps[: i + 1]) for i in range(len(steps))):
-            then, now = (one.get(part, one.get(f"{part}.class", "none")) for one in (old, new))
-            if then != now:
-                found[part] = f"{part} = {then}, not {now}"
+        names = place.removesuffix(".class").split(".")
+        for part in (".".join(names[: i + 1]) for i in range(len(names))):
+            old_text, new_text = (
+                one.get(part, one.get(f"{part}.class", "none")) for one in (old, new)
+            )
+            if old_text != new_text:
+                changes[part] = f"{part} = {old_text}, not {new_text}"
                 break
-    return list(found.values())
+    return list(changes.values())

@@ -8,64 +8,77 @@ import numpy as np
 
 from ..core import pytrees
 from . import best_point, checkpoint
-from .digest_chain import follow
+from .digest_chain import chain_digest
 from .folder_writer import Writer
-from .manifest import Origin, closing, opening
+from .manifest import RunOrigin, final_fields, initial_manifest
 from .run_data import RunData
-from .snapshot import notes
-from .trajectory_digest import digest
+from .snapshot import snapshot_notes
+from .trajectory_digest import digest_trajectory
 
 PYTHON = "python"  # name of the problem in the manifest of a run made in Python
 
 
-def keep(run: RunData, path: Path, manifest: dict[str, Any], wall: float | None = None) -> Path:
+def save_run(
+    run: RunData, path: Path, manifest: dict[str, Any], wall_seconds: float | None = None
+) -> Path:
     """Write `run` into the folder `path`, with its initial manifest."""
     with Writer(path) as writer:
         writer.begin(manifest, _config(manifest))
-        for line in lines(run):
+        for line in history_lines(run):
             writer.metrics.append({k: v for k, v in line.items() if k != "agents"}, line["agents"])
-        written = writer.metrics.lines()
-        took = float(run.history["seconds"][-1]) if wall is None else wall
-        if saved := run.snapshot:
-            arrays, about = saved.arrays, notes(saved, took) | {"chain": follow(written)}
+        saved_lines = writer.metrics.lines()
+        seconds = float(run.history["seconds"][-1]) if wall_seconds is None else wall_seconds
+        if snapshot := run.snapshot:
+            arrays, notes = (
+                snapshot.arrays,
+                snapshot_notes(snapshot, seconds) | {"chain": chain_digest(saved_lines)},
+            )
         else:
-            arrays = {f".state{name}": leaf for name, leaf in pytrees.named(run.state).items()}
-            arrays, about = arrays | best_point.arrays(run.best), {}
-        checkpoint.save(writer.checkpoints, run.rounds, arrays, about)
-        shown = digest(written, run.x, run.y)
-        writer.manifest(**closing(run, run.status, run.message, took, shown))
+            arrays = {
+                f".state{name}": leaf for name, leaf in pytrees.named_leaves(run.state).items()
+            }
+            arrays, notes = arrays | best_point.to_arrays(run.best), {}
+        checkpoint.save(writer.checkpoints, run.rounds, arrays, notes)
+        trajectory = digest_trajectory(saved_lines, run.x, run.y)
+        writer.update_manifest(**final_fields(run, run.status, run.message, seconds, trajectory))
     return path
 
 
-def manifest(run: RunData, name: str, label: str = "", experiment: str = PYTHON) -> dict[str, Any]:
+def make_manifest(
+    run: RunData, name: str, label: str = "", experiment: str = PYTHON
+) -> dict[str, Any]:
     """Return the manifest of a run made in Python, under that name."""
     if run.problem is None:
         raise ValueError(
-            "the run does not know its problem, so there is nothing to say of its rows; copy its "
+            "the run does not know its problem, so its rows cannot be described; copy its "
             "folder instead, or load it by diamond.load(folder, problem)"
         )
-    about = run.config.get("algorithm", {})
-    label = label or about.get("label", "run")
-    known = {"class": about["class"]} if "class" in about else about
-    origin = Origin(name, experiment, PYTHON, label, label, known, "", {})
+    algorithm = run.config.get("algorithm", {})
+    label = label or algorithm.get("label", "run")
+    options = {"class": algorithm["class"]} if "class" in algorithm else algorithm
+    origin = RunOrigin(name, experiment, PYTHON, label, label, options, "", {})
     gaps = np.diff(run.history["round"])
     every = int(gaps.max()) if len(gaps) else max(run.rounds, 1)
     rounds = run.config.get("rounds", run.rounds)
-    fixed = run.seed, rounds, every, about.get("batch", 1), run.sampling
-    more = {"status": run.status, "stop": plain_stop(run.config.get("stop", {}))}
-    return opening(origin, run.problem, run.network, *fixed) | more | {"inputs": run.inputs}
+    settings = run.seed, rounds, every, algorithm.get("batch", 1), run.sampling
+    outcome = {"status": run.status, "stop": stop_to_json(run.config.get("stop", {}))}
+    return (
+        initial_manifest(origin, run.problem, run.network, *settings)
+        | outcome
+        | {"inputs": run.inputs}
+    )
 
 
-def plain_stop(stop: Mapping[str, float | str]) -> dict[str, float | str]:
+def stop_to_json(stop: Mapping[str, float | str]) -> dict[str, float | str]:
     """Convert `stop` to JSON types."""
     return {name: v if isinstance(v, str) else float(v) for name, v in stop.items()}
 
 
-def lines(run: RunData) -> list[dict[str, Any]]:
+def history_lines(run: RunData) -> list[dict[str, Any]]:
     """Return the evaluations in the form of metrics.jsonl."""
     return [
         {name: np.asarray(values)[i].item() for name, values in run.history.items()}
-        | {"agents": {name: np.asarray(own[i]) for name, own in run.per_agent.items()}}
+        | {"agents": {name: np.asarray(values[i]) for name, values in run.per_agent.items()}}
         for i in range(len(run.history["round"]))
     ]
 
@@ -75,5 +88,5 @@ def _config(manifest: dict[str, Any]) -> str:
     import tomli_w
 
     scalars = {name: manifest[name] for name in ("name", "rounds", "every", "seed", "sampling")}
-    note = "# Made in Python; manifest.json says what is known of it.\n"
+    note = "# Made in Python; manifest.json describes the run.\n"
     return note + tomli_w.dumps(scalars)

@@ -9,35 +9,39 @@ from ..core.pytrees import Tree, named_leaves
 from ..problem import Problem
 from .run_data import RunData
 
-FEW = 24  # at most this many numbers are shown without names
-MANY = 2000  # at most this many numbers are stored in a manifest
+MAX_UNNAMED = 24  # at most this many numbers are shown without names
+MAX_NAMED = 2000  # at most this many numbers are stored in a manifest
 
 
-def answer(run: RunData) -> dict[str, Any]:
+def summarize_solution(run: RunData) -> dict[str, Any]:
     """Return x, the mean over the agents, and the best round."""
     names = run.problem.names if run.problem else None
     mean = jax.tree.map(lambda a: np.asarray(a).mean(0), run.x)
-    more = entry_names(run.problem) if run.problem else {}
-    return shown(mean, names) | more | ({"best": _best(run)} if run.best else {})
+    names_and_meaning = entry_names(run.problem) if run.problem else {}
+    return (
+        summarize_x(mean, names)
+        | names_and_meaning
+        | ({"best": _summarize_best(run)} if run.best else {})
+    )
 
 
 def entry_names(problem: Problem) -> dict[str, Any]:
     """Return the meaning of x and names of the entries of y by leaf."""
-    found: dict[str, Any] = {"meaning": problem.x_meaning} if problem.x_meaning else {}
-    return found | ({"y_names": problem.y_names} if problem.y_names else {})
+    names: dict[str, Any] = {"meaning": problem.x_meaning} if problem.x_meaning else {}
+    return names | ({"y_names": problem.y_names} if problem.y_names else {})
 
 
-def shown(x: Tree, names: tuple[str, ...] | None) -> dict[str, Any]:
+def summarize_x(x: Tree, names: tuple[str, ...] | None) -> dict[str, Any]:
     """Describe x of one agent: its size, and its entries by leaf if they can be shown."""
     leaves = {name: np.asarray(leaf) for name, leaf in named_leaves(x).items()}
     size = sum(leaf.size for leaf in leaves.values())
-    found: dict[str, Any] = {"size": size}
-    if size <= (FEW if names is None else MANY):
-        found["x"] = {name: leaf.tolist() for name, leaf in leaves.items()}
-        found |= {} if names is None else {"names": list(names)}
-    return found
+    summary: dict[str, Any] = {"size": size}
+    if size <= (MAX_UNNAMED if names is None else MAX_NAMED):
+        summary["x"] = {name: leaf.tolist() for name, leaf in leaves.items()}
+        summary |= {} if names is None else {"names": list(names)}
+    return summary
 
 
-def _best(run: RunData) -> dict[str, Any]:
+def _summarize_best(run: RunData) -> dict[str, Any]:
     assert run.best is not None
     return {"round": run.best.round, "upper_loss": run.best.upper_loss}

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.suggestions import did_you_mean
-from ..records.folder_reader import runs as stored
+from ..records.folder_reader import open_runs
 from .groups import group
 from .report_payload import MEASURES, axes, number
 
@@ -60,7 +60,7 @@ def draw_files(
         raise ValueError(
             f"no figure of the kind {min(unknown)!r}; name a file that ends in {kinds}"
         )
-    runs = stored(folders)
+    runs = open_runs(folders)
     groups, membership = group([run.manifest for run in runs])
     titles = [found["title"] for found in groups]
     if relative_to is not None and relative_to not in titles:

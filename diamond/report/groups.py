@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from ..records.plot_colors import colours
+from ..records.plot_colors import assign_colours
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 Manifest = dict[str, Any]
@@ -51,7 +51,7 @@ def group(manifests: list[Manifest]) -> tuple[list[dict[str, Any]], list[int]]:
         parts += [manifest["problem"]["name"]] * (len(problems) > 1)
         names.append((label + site, ", ".join(parts)))
     index = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    shades = colours(label for label, _ in names)
+    shades = assign_colours(label for label, _ in names)
     used: dict[str, int] = defaultdict(int)
     groups = []
     for label, rest in index:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from ..records.folder_reader import runs as stored
+from ..records.folder_reader import open_runs
 from .report_page import render
 from .report_payload import dumps, payload
 
@@ -42,7 +42,7 @@ def serve(
 
 def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     """Create the server of `serve` without starting it; it binds to loopback only."""
-    stored([folder])  # refuse a folder without runs now, not in the browser
+    open_runs([folder])  # refuse a folder without runs now, not in the browser
     return ThreadingHTTPServer((HOST, port), partial(_Handler, Path(folder)))
 
 

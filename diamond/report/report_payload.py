@@ -6,9 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..records.folder_reader import Stored
-from ..records.folder_reader import runs as stored
-from ..records.result_table import of_x
+from ..records.folder_reader import StoredRun, open_runs
+from ..records.result_table import solution_entries
 from .graph_layout import positions, scaled
 from .groups import flatten, group, varied
 from .thinning import config, thin
@@ -52,7 +51,7 @@ MACHINE = "versions device platform precision".split()
 
 def payload(folders: list[Path]) -> dict[str, Any]:
     """Collect the data of the runs below `folders`, thinned to fit a page."""
-    runs = stored(folders)
+    runs = open_runs(folders)
     manifests = [run.manifest for run in runs]
     groups, membership = group(manifests)
     thinning = thin(runs, membership)
@@ -88,7 +87,7 @@ def dumps(found: dict[str, Any]) -> str:
     return json.dumps(found, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
-def measures(runs: list[Stored]) -> list[dict[str, str]]:
+def measures(runs: list[StoredRun]) -> list[dict[str, str]]:
     """List the measures to draw: the paper's, the user's, and those that assess reliability."""
     keys = {key for run in runs for entry in run.lines for key in entry if key != "agents"}
     paper = ALONE if alone(runs) else MEASURES | {"disagreement": ALONE["disagreement"]}
@@ -106,14 +105,14 @@ def measures(runs: list[Stored]) -> list[dict[str, str]]:
     ]
 
 
-def axes(runs: list[Stored]) -> dict[str, str]:
+def axes(runs: list[StoredRun]) -> dict[str, str]:
     """Return the horizontal axes: the costs that all runs counted."""
     begun = [run.last for run in runs if run.lines]
     counted = [key for key in ON_LINKS if begun and all(key in last for last in begun)]
     return AXES | {key: ON_LINKS[key] for key in counted}
 
 
-def alone(runs: list[Stored]) -> bool:
+def alone(runs: list[StoredRun]) -> bool:
     """Return whether each run is that of one site."""
     return all("site" in run.manifest for run in runs)
 
@@ -125,7 +124,7 @@ def _positions(network: dict[str, Any]) -> list[list[float]]:
     return positions(network["agents"], network["edges"])
 
 
-def _run(run: Stored, step: int) -> dict[str, Any]:
+def _run(run: StoredRun, step: int) -> dict[str, Any]:
     """Return the facts and curves of one run."""
     kept = _every(run.lines, step)
     keys = dict.fromkeys(key for entry in kept for key in entry if key != "agents")
@@ -138,7 +137,7 @@ def _run(run: Stored, step: int) -> dict[str, Any]:
     }
 
 
-def _details(run: Stored, pause: int) -> dict[str, Any]:
+def _details(run: StoredRun, pause: int) -> dict[str, Any]:
     """Return the agents' own values of a run, and its configuration."""
     kept = _every(run.lines, pause)
     tables = [entry.get("agents") or {} for entry in kept]
@@ -156,7 +155,7 @@ def _details(run: Stored, pause: int) -> dict[str, Any]:
     }
 
 
-def _answer(run: Stored) -> list[list[str]]:
+def _answer(run: StoredRun) -> list[list[str]]:
     """Describe the solution: the best round, and x if it is small or has names."""
     found = run.manifest.get("answer") or {}
     best = found.get("best")
@@ -164,7 +163,8 @@ def _answer(run: Stored) -> list[list[str]]:
     if "meaning" in found:
         rows.append(["x is", found["meaning"]])
     return rows + [
-        [name, "  ".join(f"{value:.4g}" for value in values)] for name, values in of_x(found)
+        [name, "  ".join(f"{value:.4g}" for value in values)]
+        for name, values in solution_entries(found)
     ]
 
 

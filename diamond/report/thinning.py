@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ..records.folder_reader import Stored
+from ..records.folder_reader import StoredRun
 
 SPACE = 700_000  # characters of a page without its scripts, which take 1.25 of its 2 MB
 FACT = 700  # characters per run for its facts
@@ -25,7 +25,7 @@ class Thinning:
     detailed: frozenset[int]
 
 
-def thin(runs: list[Stored], membership: list[int]) -> Thinning:
+def thin(runs: list[StoredRun], membership: list[int]) -> Thinning:
     """Choose the thinning that fits; the first runs of each group keep their agents' values."""
     space = max(SPACE - FACT * len(runs), SPACE // 10)
     sizes = [NUMBER * _own(run) for run in runs]
@@ -49,13 +49,13 @@ def _step(evaluations: int, fit: float) -> int:
     return max(1, math.ceil((evaluations - 1) / max(1.0, fit - 1)))
 
 
-def config(run: Stored) -> str:
+def config(run: StoredRun) -> str:
     """Read the configuration file of the run."""
     path = run.path / "config.toml"
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def _own(run: Stored) -> int:
+def _own(run: StoredRun) -> int:
     """Count the numbers of all agents at one evaluation."""
     return sum(map(len, (run.lines[0].get("agents") or {}).values())) if run.lines else 0
 

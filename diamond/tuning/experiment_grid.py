@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..config import schedule_text, sweeps
-from ..config.components import algorithm
+from ..config.components import read_algorithm
 from ..engine.pilot_run import learned_numbers
 from ..network import Network
 from ..problem import Problem
@@ -34,8 +34,10 @@ def grid(
     eta with gamma, times 1/4, 1 and 4 (nine values of alpha if there is no eta), around the file's
     own steps or those learned on this problem.
     """
-    if sweeps.lists(table):
-        return [Setting(one, sweeps.options(one, table)) for one in sweeps.settings(table)]
+    if sweeps.find_lists(table):
+        return [
+            Setting(one, sweeps.varied_options(one, table)) for one in sweeps.expand_lists(table)
+        ]
     own = _own(table, problem, network, seed, base)
     fixed = {key: value for key, value in table.items() if key not in ("steps", *own)}
     if "alpha" not in _given(table):
@@ -47,20 +49,22 @@ def grid(
         factors_of = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
         made = {n: around.times(s, factors_of.get(n, 1.0)) for n, s in own.items()}
         first = {f"{n}_0": around.first(made[n]) for n in LEVELS if n in made}
-        found.append(Setting(fixed | {n: schedule_text.spell(s) for n, s in made.items()}, first))
+        found.append(
+            Setting(fixed | {n: schedule_text.format_schedule(s) for n, s in made.items()}, first)
+        )
     return found
 
 
 def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path) -> dict[str, Any]:
     """Return the schedules of the algorithm by name; learned ones after a few rounds."""
-    given, made = _given(table), algorithm(table, base).build()
-    names = [name for name in NAMES if name in made.numbers(0) and name not in given]
+    given, made = _given(table), read_algorithm(table, base).build()
+    names = [name for name in NAMES if name in made.schedule_values(0) and name not in given]
     return given | around.chosen(learned_numbers(problem, network, made, seed), names)
 
 
 def _given(table: Table) -> dict[str, Any]:
     """Return the schedules that the table gives, in `steps` or by name."""
-    steps = schedule_text.several(table.get("steps", "auto"))
+    steps = schedule_text.parse_schedules(table.get("steps", "auto"))
     names = ("alpha", "beta", "eta", "gamma", "delta")
     named = {name: schedule_text.parse(table[name]) for name in names if name in table}
     return ({} if steps == "auto" else dict(steps)) | named

@@ -13,7 +13,7 @@ from ..config.validation_errors import BadExperiment, Mistake
 from ..experiment.folder_names import make_unique
 from ..experiment.jobs import build_problem, use_precision
 from ..problem import Problem
-from ..records.checkpoint import replace
+from ..records.checkpoint import replace_file
 from .experiment_grid import Setting, Table, grid
 from .successive_halving import Result, Rung, best, split_by_candidate, tune
 from .trial_cache import Trial, TrialRequest, cached_trials, score
@@ -60,7 +60,7 @@ class Tuning:
         tables = [best(tried).candidate.table for tried in results.values()]
         path = self.path / TUNED
         tuned = self._with(tables, f"{self.experiment.name}-tuned")
-        replace(path, tuned.to_toml(self.path).encode())
+        replace_file(path, tuned.to_toml(self.path).encode())
         return path
 
     def _run_trials(
@@ -149,8 +149,8 @@ def _check_equal_counts(settings: dict[str, list[Any]], several: bool, source: s
     wrong = [
         Mistake(
             f"algorithm[{i}]" if several else "algorithm",
-            f"has {own} settings to try, another has {max(counts)}; give every algorithm as many "
-            f"(without lists, each has 27)",
+            f"has {own} settings to try, another has {max(counts)}; give every algorithm the "
+            f"same number (without lists, each has 27)",
         )
         for i, own in enumerate(counts)
         if own < max(counts)

@@ -40,7 +40,7 @@ def undisturbed():
     seen = []
     with pytest.warns(RuntimeWarning, match=SAID):
         run = diamond.simulate(problem(), *GIVEN, every=MARKS, on_progress=seen.append)
-    return run, [saved._replace(entries=[*saved.entries], own=[*saved.own]) for saved in seen]
+    return run, [saved._replace(entries=[*saved.entries], per_agent=[*saved.per_agent]) for saved in seen]
 
 
 def test_it_goes_back_to_the_lowest_look_and_says_what_it_did():
@@ -114,7 +114,7 @@ def test_a_lane_that_has_risen_is_made_again_alone(monkeypatch):
         made.append((seed, options["on_divergence"]))
         return SimpleNamespace(history={"round": np.arange(9)})
 
-    monkeypatch.setattr(runtime, "_all", lambda *given: [(table, LaneBackend())])
+    monkeypatch.setattr(runtime, "_drive_lanes", lambda *given: [(table, LaneBackend())])
     monkeypatch.setattr(runtime, "simulate", alone)
     runs = [(SOME, seed) for seed in (5, 6, 7)]
     found = simulate_many(problem(), GIVEN[0], runs, ROUNDS, batched=True)

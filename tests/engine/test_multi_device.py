@@ -11,7 +11,7 @@ from helpers import ALGORITHMS, build, final_progress, flat, logistic, quad, rin
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.engine import multi_device as spmd
+from diamond.engine import multi_device
 from diamond.engine.multi_device import MultiDevice
 from diamond.engine.round_program import initial_progress
 from diamond.schedules.deferred import ResolutionContext, resolve
@@ -30,11 +30,11 @@ def cut(problem, network, algorithm, rounds, devices, transport=None):
     algorithm = resolve(
         algorithm, ResolutionContext(problem, network, algorithm.batch, 0)
     ).algorithm
-    place = MultiDevice(problem, network, algorithm.batch, "blocks", devices, transport=transport)
+    backend = MultiDevice(problem, network, algorithm.batch, "blocks", devices, transport=transport)
     first = initial_progress(algorithm, *problem.start(0), problem.agents)
-    after, sound = place.run_until(algorithm, key(0), place.place(first), rounds)
+    after, sound = backend.run_until(algorithm, key(0), backend.scatter_progress(first), rounds)
     assert sound and int(after.t) == rounds
-    return place.whole((after.state, after.spent))
+    return backend.gather((after.state, after.spent))
 
 
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
@@ -87,7 +87,7 @@ def test_a_run_is_the_same_to_the_last_bit_and_may_go_on_elsewhere():
     with without_optimizations():
         two = history(2, on_progress=lambda s: saved.append(s))
         half = next(s for s in saved if int(s.arrays[".t"]) == 20)
-        half = half._replace(entries=half.entries[:2], own=half.own[:2])
+        half = half._replace(entries=half.entries[:2], per_agent=half.per_agent[:2])
         other = history(3, resume=half)
         alone = history(None)
     for name in two.history.keys() - {"seconds"}:
@@ -113,17 +113,17 @@ def test_a_run_that_diverges_says_when_as_it_does_on_one_device(monkeypatch):
 COLLECTIVE = re.compile(r"= [^=]*? (all-\w+|collective-\w+|reduce-scatter)(?:-start)?\(")
 
 
-@pytest.mark.parametrize(("way", "kind", "times"), [
+@pytest.mark.parametrize(("transport", "kind", "times"), [
     ("gather", "all-gather", 2), ("permute", "collective-permute", 4),
 ])  # fmt: skip
 def test_nothing_but_the_message_travels(transport, kind, times):
     problem, algorithm = quad(agents=8), given("diamond")
-    place = MultiDevice(problem, ring(8), algorithm.batch, "blocks", 4, transport=transport)
+    backend = MultiDevice(problem, ring(8), algorithm.batch, "blocks", 4, transport=transport)
     algorithm = jax.tree.map(jax.numpy.asarray, algorithm)
-    first = place.place(initial_progress(algorithm, *problem.start(0), 8))
-    fixed = algorithm, place.objectives, place.exchange, place.numbers, key(0), first, 5
-    options = {"sampling": "blocks", "mesh": place.mesh, "size": place.parallel_agents}
-    text = spmd._advance.lower(*fixed, **options).compile().as_text()
+    first = backend.scatter_progress(initial_progress(algorithm, *problem.start(0), 8))
+    fixed = algorithm, backend.objectives, backend.exchange, backend.agent_numbers, key(0), first, 5
+    options = {"sampling": "blocks", "mesh": backend.mesh, "size": backend.parallel_agents}
+    text = multi_device._run_rounds.lower(*fixed, **options).compile().as_text()
     found = COLLECTIVE.findall(text)
     assert set(found) == {kind} and len(found) <= times  # x and u; of a ring, to either side
     assert 'custom-call-target="xla_ffi_python' not in text  # and the host is not asked
@@ -134,13 +134,13 @@ def test_nothing_but_the_message_travels(transport, kind, times):
 ])  # fmt: skip
 def test_devices_that_are_not_there_are_refused(devices, said):
     with pytest.raises(ValueError, match=said):
-        spmd.named(devices)
+        multi_device.resolve_devices(devices)
 
 
 def test_one_core_is_said_to_be_one(monkeypatch):
-    monkeypatch.setattr(spmd.jax, "devices", lambda kind=None: jax.local_devices()[:1])
+    monkeypatch.setattr(multi_device.jax, "devices", lambda kind=None: jax.local_devices()[:1])
     with pytest.raises(ValueError, match="JAX_NUM_CPU_DEVICES"):
-        spmd.named("cores")
+        multi_device.resolve_devices("cores")
 
 
 @pytest.mark.filterwarnings("ignore:mini-batch Hessians")

@@ -27,7 +27,7 @@ def run(**options):
 
 def test_every_runtime_and_restart_goes_the_same_way():
     kept = []
-    copied = lambda s: s._replace(entries=list(s.entries), own=list(s.own))
+    copied = lambda s: s._replace(entries=list(s.entries), per_agent=list(s.per_agent))
     whole = run(on_progress=lambda snapshot: kept.append(copied(snapshot)))
     again = run(resume=kept[1])
     assert same_bits((whole.x, whole.y), (again.x, again.y))
@@ -39,9 +39,9 @@ def test_every_runtime_and_restart_goes_the_same_way():
         cut = []
         for devices in (1, 2):
             place = MultiDevice(problem, NETWORK, BATCH, "blocks", devices)
-            first = place.place(initial_progress(METHOD, *problem.start(0), AGENTS))
+            first = place.scatter_progress(initial_progress(METHOD, *problem.start(0), AGENTS))
             after, _ = place.run_until(METHOD, key(0), first, ROUNDS)
-            cut.append(place.whole((after.state.x, after.state.y, after.spent)))
+            cut.append(place.gather((after.state.x, after.state.y, after.spent)))
         sites = rehearse([stream_problem(agents=1)] * AGENTS, NETWORK, METHOD, ROUNDS)
     assert same_bits(*cut)
     np.testing.assert_allclose(flat(cut[0][:2]), flat((whole.x, whole.y)), atol=1e-12)

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import build, final_progress, quad, ring, same_bits
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies
 from jax.flatten_util import ravel_pytree
 
 import diamond
@@ -71,8 +70,8 @@ FIRST = ["bursts", "4 bits"]  # of the others, the suite sees that they agree
 )
 def test_what_loses_nothing_in_the_limit_ends_at_the_solution(name):
     q, progress = diamond_on(ring(6).through(*LOSSLESS[name]), 6000)
-    state, wanted = progress.state, q.minimizer()
-    assert np.abs(np.asarray(state.x) - wanted).max() < 1e-9 * np.abs(wanted).max()
+    state, expected = progress.state, q.minimizer()
+    assert np.abs(np.asarray(state.x) - expected).max() < 1e-9 * np.abs(expected).max()
     np.testing.assert_allclose(np.asarray(state.u - state.p).sum(0), 0, atol=1e-12)
 
 
@@ -86,30 +85,34 @@ def agreeing(net, count, seed=0):
     first = Message(*(jnp.asarray(random.normal(size=(net.agents, *s))) for s in SIZES))
 
     def one(t, carry):
-        kept, message, most = carry
-        change, kept = mixer.exchange(message, ExchangeId(key(seed), t), kept)
+        state, message, largest = carry
+        change, state = mixer.exchange(message, ExchangeId(key(seed), t), state)
         moved = jax.tree.map(lambda a, c: a + c, message, change)
-        return kept, moved, jnp.maximum(most, jnp.abs(change.total.sum(0)).max())
+        return state, moved, jnp.maximum(largest, jnp.abs(change.total.sum(0)).max())
 
-    kept = mixer.start([Message(*map(jnp.zeros, SIZES))])
+    state = mixer.start([Message(*map(jnp.zeros, SIZES))])
     run = jax.jit(lambda *carry: jax.lax.fori_loop(0, count, one, carry))
-    _, message, most = run(kept, first, jnp.zeros(()))
-    return first, message, float(most)
+    _, message, largest = run(state, first, jnp.zeros(()))
+    return first, message, float(largest)
 
 
 @pytest.mark.parametrize("name", {**LOSSLESS, **MOVING, **OTHERS})
 def test_totals_are_kept_where_it_says_so_and_what_loses_nothing_agrees(name):
-    given = {**LOSSLESS, **MOVING, **OTHERS}[name]
-    first, after, moved = agreeing(ring(5).through(*given), 3000)
-    keeps = all(one.keeps_total for one in given)
-    assert (moved < 1e-12) == keeps
+    used = {**LOSSLESS, **MOVING, **OTHERS}[name]
+    first, after, moved = agreeing(ring(5).through(*used), 3000)
+    keeps_total = all(one.keeps_total for one in used)
+    assert (moved < 1e-12) == keeps_total
     if name in LOSSLESS:
-        wanted = np.broadcast_to(first.average.mean(0), first.average.shape)
-        np.testing.assert_allclose(after.average, wanted, atol=1e-9)
+        expected = np.broadcast_to(first.average.mean(0), first.average.shape)
+        np.testing.assert_allclose(after.average, expected, atol=1e-9)
 
 
 @settings(deadline=None, max_examples=3)
-@given(seed=some.integers(0, 2**31 - 1), loss=some.floats(0.05, 0.9), burst=some.floats(1, 20))
+@given(
+    seed=strategies.integers(0, 2**31 - 1),
+    loss=strategies.floats(0.05, 0.9),
+    burst=strategies.floats(1, 20),
+)
 def test_totals_are_kept_through_ten_thousand_rounds_of_drops_on_changing_digraphs(
     seed, loss, burst
 ):
@@ -129,30 +132,30 @@ def _long(mixer, random):
     """10^4 rounds of trackers u, push-sum weights w and averages."""
     u = jax.random.normal(random, (5, 3))
     first = Message(jax.random.normal(random, (5, 2)), {"u": u, "w": jnp.ones(5)})
-    kept = mixer.start([jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), first)])
+    state = mixer.start([jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), first)])
 
     def body(t, carry):
-        kept, message = carry
-        change, kept = mixer.exchange(message, ExchangeId(random, t), kept)
-        return kept, jax.tree.map(lambda a, c: a + c, message, change)
+        state, message = carry
+        change, state = mixer.exchange(message, ExchangeId(random, t), state)
+        return state, jax.tree.map(lambda a, c: a + c, message, change)
 
-    return *jax.lax.fori_loop(0, 10_000, body, (kept, first)), u.sum(0)
+    return *jax.lax.fori_loop(0, 10_000, body, (state, first)), u.sum(0)
 
 
 def test_losses_are_as_frequent_and_as_long_as_asked_and_the_same_at_both_ends():
     mixer = make_mixer(ring(5).through(channels.drops(0.3, burst=5)))
 
     @jax.jit
-    def play(kept):
-        def one(kept, t):
-            _, kept = mixer.channels[0].gates(kept, mixer._link_draw(ExchangeId(key(1), t), 0), 5)
-            return kept, kept
+    def run(state):
+        def next_state(state, t):
+            _, state = mixer.channels[0].gates(state, mixer._link_draw(ExchangeId(key(1), t), 0), 5)
+            return state, state
 
-        return jax.lax.scan(one, kept, jnp.arange(20_000))[1]
+        return jax.lax.scan(next_state, state, jnp.arange(20_000))[1]
 
-    bad = np.asarray(play(mixer.start([Message(jnp.zeros(1), None)]).links[0])) == 1
-    assert np.array_equal(bad, bad.transpose(0, 2, 1))
-    edge = bad[:, 0, 1]
+    is_bad = np.asarray(run(mixer.start([Message(jnp.zeros(1), None)]).links[0])) == 1
+    assert np.array_equal(is_bad, is_bad.transpose(0, 2, 1))
+    edge = is_bad[:, 0, 1]
     assert edge.mean() == pytest.approx(0.3, abs=0.03)
     begun = np.sum(edge[1:] & ~edge[:-1])
     assert edge.sum() / begun == pytest.approx(5, rel=0.15)
@@ -164,14 +167,16 @@ def test_dense_and_sparse_links_are_the_same_through_channels():
     )
     random = np.random.default_rng(0)
     message = Message(*(jnp.asarray(random.normal(size=(6, n))) for n in (3, 2)))
-    found = []
+    changes = []
     for dense in (True, False):
         mixer = LossyMixer(link_mixer(net, dense), net.channels, 1.0, 6)
         shapes = Message(jnp.zeros(3), jnp.zeros(2))
-        given = message, mixer.start([shapes])
-        change, _ = jax.jit(lambda a, kept: mixer.exchange(a, ExchangeId(key(4), 2), kept))(*given)
-        found.append(change)
-    for a, b in zip(jax.tree.leaves(found[0]), jax.tree.leaves(found[1])):
+        inputs = message, mixer.start([shapes])
+        change, _ = jax.jit(lambda a, state: mixer.exchange(a, ExchangeId(key(4), 2), state))(
+            *inputs
+        )
+        changes.append(change)
+    for a, b in zip(jax.tree.leaves(changes[0]), jax.tree.leaves(changes[1])):
         np.testing.assert_allclose(a, b, atol=1e-13)
 
 
@@ -186,11 +191,11 @@ def test_noise_ends_where_linear_analysis_says():
     q = quad(agents=6, rows=4, noise=0.0, lower_level="none")
     method = build("gt_storm", batch=2, alpha=0.05, eta=0.5).specialize(q)
     quiet = ring(6).through(channels.noise(sigma=0.0), gamma=gamma)
-    known = predicted(q, quiet, method, sigma, gamma)
-    assert wandering(q, net, method, 8000) == pytest.approx(known, rel=0.2)
+    expected = predicted(q, quiet, method, sigma, gamma)
+    assert wandering(q, net, method, 8000) == pytest.approx(expected, rel=0.2)
 
 
-def _play(q, net, method):
+def _start_and_step(q, net, method):
     """Where a run begins, and what a round makes of it."""
     fixed = jax.tree.map(jnp.asarray, method), q.objectives(2), make_mixer(net)
     return initial_progress_with_links(*fixed, *q.start(0)), partial(
@@ -200,7 +205,7 @@ def _play(q, net, method):
 
 def wandering(q, net, method, count):
     """The mean of ||x_i - x*||^2 over agents and the last rounds."""
-    (first, step), wanted = _play(q, net, method), q.minimizer()
+    (first, step), wanted = _start_and_step(q, net, method), q.minimizer()
 
     def one(progress, _):
         progress = step(progress)
@@ -211,17 +216,17 @@ def wandering(q, net, method, count):
 
 
 def predicted(q, quiet, method, sigma, gamma):
-    rest, step = _play(q, quiet, method)
+    rest, step = _start_and_step(q, quiet, method)
     state = rest.state, rest.kept
     flat, back = ravel_pytree(state)
 
-    def go(flat):
-        now, kept = back(flat)
-        after = step(rest._replace(state=now, kept=kept))
+    def advance(flat):
+        state, kept = back(flat)
+        after = step(rest._replace(state=state, kept=kept))
         return ravel_pytree((after.state, after.kept))[0]
 
-    each = jax.jit(jax.vmap(go))(jnp.vstack([flat + jnp.eye(flat.size), flat]))
-    a = np.asarray(each[:-1] - each[-1]).T  # the program is linear
+    images = jax.jit(jax.vmap(advance))(jnp.vstack([flat + jnp.eye(flat.size), flat]))
+    a = np.asarray(images[:-1] - images[-1]).T  # the program is linear
     weights = quiet.matrix - np.diag(np.diag(quiet.matrix))
     level = sigma * np.sqrt((weights**2).sum(1))[:, None] * np.ones((6, 3))
     blank = jax.tree.map(jnp.zeros_like, state)
@@ -286,8 +291,8 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_mistake_is_said_in_one_sentence(name):
-    make, said = BAD[name]
-    with pytest.raises((ValueError, TypeError), match=said):
+    make, message = BAD[name]
+    with pytest.raises((ValueError, TypeError), match=message):
         make()
 
 
@@ -358,24 +363,24 @@ def test_error_feedback_delivers_every_entry_in_the_mean_over_rounds():
     channel, message = channels.top(0.5, feedback="error"), jnp.array([4.0, 2.0, 1.0, 0.25])
     rounds = 2000
 
-    def one(kept, t):
-        heard, kept = channel.outgoing(kept, message, key(0))
-        return kept, heard
+    def send(state, t):
+        received, state = channel.outgoing(state, message, key(0))
+        return state, received
 
-    owed, heard = jax.lax.scan(one, channel.start_sender(message), jnp.arange(rounds))
-    assert np.all(np.sum(np.asarray(heard) != 0, axis=1) == 2)  # half of the entries at a time
-    np.testing.assert_allclose(heard.mean(0), message, atol=2 * 4.0 / rounds)
-    np.testing.assert_allclose(heard.sum(0) + owed, rounds * message, rtol=1e-12)
+    owed, received = jax.lax.scan(send, channel.start_sender(message), jnp.arange(rounds))
+    assert np.all(np.sum(np.asarray(received) != 0, axis=1) == 2)  # half of the entries at a time
+    np.testing.assert_allclose(received.mean(0), message, atol=2 * 4.0 / rounds)
+    np.testing.assert_allclose(received.sum(0) + owed, rounds * message, rtol=1e-12)
 
 
 def test_unfitted_levels_are_right_in_the_mean_and_gamma_may_decrease():
     codec = channels.quantized(2, feedback="none").codec
     a = jnp.asarray(np.random.default_rng(1).normal(size=9))
     keys = jax.random.split(key(0), 4000)
-    told = jax.vmap(lambda k: codec.unpack(k, codec.pack(k, a), a))(keys)
-    np.testing.assert_allclose(told.mean(0), a, atol=5 * float(jnp.abs(a).max()) / 4000**0.5)
+    decoded = jax.vmap(lambda k: codec.unpack(k, codec.pack(k, a), a))(keys)
+    np.testing.assert_allclose(decoded.mean(0), a, atol=5 * float(jnp.abs(a).max()) / 4000**0.5)
     net = ring(5).through(channels.noise(sigma=0.1), gamma=diamond.schedule.power(1.0, 1.0, 1.0))
     mixer, message = make_mixer(net), Message(jnp.eye(5), jnp.eye(5))
-    kept = mixer.start([Message(jnp.zeros(5), jnp.zeros(5))])
-    first, later = (mixer.exchange(message, ExchangeId(key(0), t), kept)[0] for t in (0, 99))
+    state = mixer.start([Message(jnp.zeros(5), jnp.zeros(5))])
+    first, later = (mixer.exchange(message, ExchangeId(key(0), t), state)[0] for t in (0, 99))
     assert np.abs(later.average).max() < 0.05 * np.abs(first.average).max()

@@ -98,16 +98,16 @@ def test_a_problem_without_a_lower_level_is_of_x_alone():
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "given, message",
     [
         (dict(lower_level="shared"), "lower_level = 'shared'; there are 'personal' and 'common'"),
         (dict(valid=None), "valid is missing: the upper loss averages over its rows"),
     ],
 )
-def test_what_is_no_lower_level_is_refused(given, said):
+def test_what_is_no_lower_level_is_refused(given, message):
     one = quad()
     parts = {part: [one.rows[part][i] for i in range(4)] for part in ("train", "valid")}
-    with pytest.raises((ValueError, TypeError), match=said):
+    with pytest.raises((ValueError, TypeError), match=message):
         diamond.Problem(one.upper, one.lower, one.init, **parts | given)
 
 
@@ -213,7 +213,7 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(method, lower_level, monkeypat
     skip_measures(monkeypatch)
     problem, saved = quad(lower_level=lower_level), []
     given = problem, ring(4), method, 8
-    keep = lambda s: saved.append(s._replace(entries=list(s.entries), own=list(s.own)))
+    keep = lambda s: saved.append(s._replace(entries=list(s.entries), per_agent=list(s.per_agent)))
     whole = diamond.simulate(*given, every=3, on_progress=keep)
     again = diamond.simulate(*given, every=3, resume=saved[1])
     assert same_bits(whole.state, again.state)

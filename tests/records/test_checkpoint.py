@@ -93,14 +93,18 @@ def test_one_without_its_other_half_is_refused(tmp_path):
     for kind in ("safetensors", "json"):
         saved(tmp_path, 3)
         (tmp_path / f"0000000003.{kind}").unlink()
-        with pytest.raises(checkpoint.DamagedCheckpoint, match="0000000003: not a whole checkpoint"):
+        with pytest.raises(
+            checkpoint.DamagedCheckpoint, match="0000000003: not a whole checkpoint"
+        ):
             checkpoint.load(tmp_path, 3)
 
 
 def test_arrays_of_another_checkpoint_are_refused(tmp_path):
     saved(tmp_path, 3, 4)
     os.replace(tmp_path / "0000000003.safetensors", tmp_path / "0000000004.safetensors")
-    with pytest.raises(checkpoint.DamagedCheckpoint, match=r"its digest is not the one in 0000000004\.json"):
+    with pytest.raises(
+        checkpoint.DamagedCheckpoint, match=r"its digest is not the one in 0000000004\.json"
+    ):
         checkpoint.load(tmp_path, 4)
 
 

@@ -46,22 +46,22 @@ def saved(round):
 
 def go_on(writer, since, until=ROUNDS):
     for round in range(since + 3, until + 1, 3):
-        writer.note(saved(round))
-    return writer.digest(saved(until).arrays[".state.x"], 0.0)
+        writer.record_snapshot(saved(round))
+    return writer.final_digest(saved(until).arrays[".state.x"], 0.0)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A run that was stopped at round 12, and the digest it would have come to."""
     path = tmp_path_factory.mktemp("small") / "run"
-    with Writer(path, patience=0) as writer:
+    with Writer(path, checkpoint_interval=0) as writer:
         writer.begin(BEGUN | {"status": "running"}, CONFIG)
         go_on(writer, -3, STOPPED)
     assert checkpoint.saved_rounds(path / "checkpoint") == [9, 12]
     (path / ".lock").unlink()
     whole = path.with_name("whole")
     shutil.copytree(path, whole)
-    with Writer(whole, patience=1e9) as writer:
+    with Writer(whole, checkpoint_interval=1e9) as writer:
         writer.restore()
         yield path, go_on(writer, STOPPED)
 
@@ -138,7 +138,7 @@ def test_random_damage_to_random_files(folder, tmp_path_factory, found):
     before = contents(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda stream: None)
-        with Writer(path, patience=1e9) as writer:
+        with Writer(path, checkpoint_interval=1e9) as writer:
             try:
                 given, _ = writer.restore()
             except UnrecoverableRun as error:
@@ -146,7 +146,7 @@ def test_random_damage_to_random_files(folder, tmp_path_factory, found):
                 assert "restore" in str(error)
                 return
             if given is None:
-                assert not plan_recovery(path).begun
+                assert not plan_recovery(path).had_checkpoint
                 writer.begin(BEGUN | {"status": "running"}, CONFIG)
             else:
                 at = int(given.arrays[".t"])
@@ -237,7 +237,9 @@ def test_another_config_is_refused(whole, tmp_path):
         told = (path / "config.toml").read_text()
         (path / "config.toml").write_text(told.replace("alpha = 0.05", "alpha = 0.06"))
 
-    with pytest.raises(UnrecoverableRun, match="differs from the file that started the run; restore it"):
+    with pytest.raises(
+        UnrecoverableRun, match="differs from the file that started the run; restore it"
+    ):
         resumed(whole, tmp_path, change)
 
 
@@ -256,9 +258,7 @@ def test_changed_data_is_refused_or_confessed(tmp_path, monkeypatch):
     with without_optimizations(), pytest.raises(KeyboardInterrupt):
         run_experiment(experiment, path, stopped=lambda: True)
     rows_of(tmp_path, 4)
-    with pytest.raises(
-        BadExperiment, match=r"\.\./\.\./rows\.csv has changed.*rows have changed"
-    ):
+    with pytest.raises(BadExperiment, match=r"\.\./\.\./rows\.csv has changed.*rows have changed"):
         plan_resume(path).execute(RecordingListener())
     watch = RecordingListener()
     with without_optimizations():
@@ -274,7 +274,7 @@ def test_other_packages_too(whole, tmp_path):
         told["versions"]["jax"] = "0.0.1"
         (path / "manifest.json").write_text(json.dumps(told))
 
-    with pytest.raises(BadExperiment, match=r"begun with jax 0\.0\.1.*--changed-data"):
+    with pytest.raises(BadExperiment, match=r"started with jax 0\.0\.1.*--changed-data"):
         resumed(whole, tmp_path / "refused", older)
     path, _ = resumed(whole, tmp_path / "told", older, ResumeOverrides(changed_data=True))
     assert "jax 0.0.1" in open_run(path).manifest["changed"][0]["what"][0]

@@ -145,17 +145,21 @@ def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_pa
         watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
         after = run_experiment(experiment, path, watch, problem=problem)
         assert seen[0] == 9 and after["digest"] == manifest["digest"]
-        assert any("0000000012" in said and "earlier one is used" in said for said in watch.messages)
+        assert any(
+            "0000000012" in said and "earlier one is used" in said for said in watch.messages
+        )
 
 
 def test_large_checkpoints_are_cut_at_every_page_too(tmp_path):
     """The reader alone, on arrays of ten pages."""
     arrays = {".t": np.int32(0), ".state.x": np.arange(10_000.0)}
-    with Writer(tmp_path, patience=0) as writer:
+    with Writer(tmp_path, checkpoint_interval=0) as writer:
         writer.metrics.path.write_bytes(b"")
         for round in (0, 5):
             entries = [{"round": round, "metric": 1.0}]
-            writer.note(Snapshot(arrays | {".t": np.int32(round)}, {}, 0.5, entries, [{}]))
+            writer.record_snapshot(
+                Snapshot(arrays | {".t": np.int32(round)}, {}, 0.5, entries, [{}])
+            )
     file = tmp_path / "checkpoint" / "0000000005.safetensors"
     content, lines = file.read_bytes(), (tmp_path / "metrics.jsonl").read_bytes()
     seal = file.with_suffix(".json").read_bytes()
@@ -192,7 +196,9 @@ def test_steps_that_chose_themselves_are_kept(tmp_path):
         expected = run_experiment(experiment, tmp_path / "whole", problem=problem)
         for stop in (10, 25, 30):
             with pytest.raises(KeyboardInterrupt):
-                run_experiment(experiment, tmp_path / "run", watch, lambda: seen[-1] == stop, problem)
+                run_experiment(
+                    experiment, tmp_path / "run", watch, lambda: seen[-1] == stop, problem
+                )
         after = run_experiment(experiment, tmp_path / "run", problem=problem)
     assert after["digest"] == expected["digest"]
     assert after["resolved"] == expected["resolved"]

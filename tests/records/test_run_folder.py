@@ -75,7 +75,10 @@ def test_the_digest_knows_every_bit_but_the_clock():
     x, y = {"w": np.arange(4.0)}, np.zeros((2, 2))
     first = digest_trajectory(lines, x, y)
     assert digest_trajectory([{**lines[0], "seconds": 4.0}], x, y) == first
-    assert digest_checkpoint(lines, {".state.x['w']": x["w"], ".state.y": y, ".state.y_old": x["w"]}) == first
+    assert (
+        digest_checkpoint(lines, {".state.x['w']": x["w"], ".state.y": y, ".state.y_old": x["w"]})
+        == first
+    )
     nearly = {"w": np.nextafter(x["w"], 9)}
     for other in (
         digest_trajectory([{**lines[0], "metric": np.nextafter(0.1, 1)}], x, y),
@@ -117,7 +120,7 @@ def test_what_is_not_finite_is_strict_json_and_read_as_nan(tmp_path):
     with Writer(tmp_path) as writer:
         rest = dict.fromkeys(("problem", "algorithm", "network", "seed"), 0)
         numbers = {"ratio": np.inf, "beta": 0.5}
-        writer.manifest(**rest, status="diverged", finished=None, resolved=numbers)
+        writer.update_manifest(**rest, status="diverged", finished=None, resolved=numbers)
     json.loads((tmp_path / "manifest.json").read_text(), **refuse)
     manifest = folder_reader.open_run(tmp_path).manifest
     assert np.isnan(manifest["resolved"]["ratio"]) and manifest["resolved"]["beta"] == 0.5

@@ -128,7 +128,8 @@ def test_the_best_round_is_kept_through_a_stop(here):
     assert run.best.round == run.history["round"][losses.argmin()]
     then = next(s for s in saved if ".best.x" in s.arrays)
     later = simulate(
-        rounds=12, resume=then._replace(entries=saved[0].entries[:1], own=saved[0].own[:1])
+        rounds=12,
+        resume=then._replace(entries=saved[0].entries[:1], per_agent=saved[0].per_agent[:1]),
     )
     assert later.best.round == run.best.round and same_bits(later.best.x, run.best.x)
     first = better_point(None, {"round": 3, "upper_loss": 2.0}, "x", "y")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from commands import command
 from fast_compilation import skip_loss_checks, without_optimizations
-from peering import agents
 
 import diamond
 from diamond import catalogue, hypergradient, schedule
 from diamond.network import channels
 from diamond.peers import node as nodes
-from diamond.peers.in_process_transport import Wire, inline, play
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
+from diamond.peers.site_agent import Agent
 from diamond.records.run_inputs import check_same
 
 FOLDERS = Path(__file__).with_name("written_before")
@@ -102,14 +102,19 @@ def test_sites_resume_from_their_checkpoints_and_messages(folder, monkeypatch):
     """The digest of the run is that of the folders: it covers versions, which may differ."""
     checkpoint = folder / "sites" / "site0" / "checkpoint" / "0000000012.json"
     run_digest = json.loads(checkpoint.read_text())["body"]["notes"]["run"]
-    monkeypatch.setattr(nodes, "digest", lambda *inputs: {"run": run_digest})
-    wire = Wire()
-    team = agents(small_problem(), diamond.network.ring(3), diamond.gt_sgd(batch=2))
-    begun = {}
-    for agent in team:
+    monkeypatch.setattr(nodes, "compute_digests", lambda *inputs: {"run": run_digest})
+    wire = InProcessNetwork()
+    problem, begun = small_problem(), {}
+    for i in range(problem.agents):
+        rows = {part: [rows[i]] for part, rows in problem.rows.items() if part != "test"}
+        losses = problem.upper, problem.lower, problem.init
+        site_problem = diamond.Problem(*losses, **rows, shuffle=False, constant=problem.constant)
+        algorithm = diamond.gt_sgd(batch=2)
+        agent = Agent(site_problem, diamond.network.ring(3), algorithm, i)
         path = folder / "sites" / f"site{agent.number}"
-        node = nodes.Node(agent, 24, wire.end(agent.number), path, 4, work=inline)
-        node.on_round = lambda progress, i=agent.number: begun.setdefault(i, progress.t)
+        inputs = agent, 24, wire.transport(agent.number), path, 4
+        node = nodes.Node(*inputs, run_blocking=run_inline)
+        node.on_round = lambda progress, i=i: begun.setdefault(i, progress.t)
         wire.nodes[agent.number] = node
         assert "interrupted" in command("show", path).output
 
@@ -119,7 +124,7 @@ def test_sites_resume_from_their_checkpoints_and_messages(folder, monkeypatch):
         finally:
             wire.close()
 
-    for i, progress in enumerate(play(run_all())):
+    for i, progress in enumerate(run_simulated(run_all())):
         assert begun[i] == 12 and progress.t == 24
         assert_expected(f"sites/site{i}", progress.state.x, progress.state.y)
 

@@ -2,8 +2,8 @@
 
     python paused_site.py PHASE ROUND OUT IN net start ...
 
-When the agent comes to the phase ("tell", "step" or "checkpoint") after ROUND rounds, for the
-first time, a byte goes to the descriptor OUT, and one is awaited from IN. The losses are not looked
+When the agent comes to the phase ("outgoing_arrays", "finish_exchange" or "checkpoint") after
+ROUND rounds, for the first time, a byte goes to the descriptor OUT, and one is awaited from IN. The losses are not looked
 over, which takes a second.
 """
 
@@ -36,12 +36,12 @@ def main(phase, round, out, back, *words):
 
         setattr(Agent, name, wait_then_call)
 
-    def write_half(path, *parts, settle=True):
+    def write_half(path, *parts, durable=True):
         if path.stem.isdigit() and int(path.stem) >= int(round):
             content = b"".join(parts)
             path.with_name(path.name + ".tmp").write_bytes(content[: len(content) // 2])
             wait_for_parent()
-        replace(path, *parts, settle=settle)
+        replace(path, *parts, durable=durable)
 
     if phase == "checkpoint":
         replace, checkpoint.replace_file = checkpoint.replace_file, write_half
