@@ -5,6 +5,7 @@ import inspect
 import re
 
 import jax
+import numpy as np
 import pytest
 import typer
 from fast_compilation import without_optimizations
@@ -41,10 +42,15 @@ def here(tmp_path, monkeypatch, float32, compiled_once):
         yield tmp_path
 
 
-def test_the_example_of_the_readme_learns(here):
-    history = play(README, kinds=["python"])["run"].history
-    assert history["upper_loss"][-1] < 0.5 * history["upper_loss"][0]
-    assert history["metric"][-1] < 0.1 * history["metric"][0]
+def test_the_example_of_the_readme_learns_and_prints_what_is_shown(here):
+    run = play(README, kinds=["python"])["run"]
+    assert run.history["upper_loss"][-1] < 0.9 * run.history["upper_loss"][0]
+    assert run.history["metric"][-1] < 0.1 * run.history["metric"][0]
+    (shown,) = [text for kind, text in blocks(README) if kind == "text"]
+    first, last, rounds, *penalties = map(float, re.findall(r"\d[\d.]*", shown))
+    assert [first, last] == pytest.approx(run.history["upper_loss"][[0, -1]], abs=0.01)
+    assert penalties == pytest.approx(np.exp(run.x.mean(axis=0)), rel=0.1)
+    assert rounds == run.rounds
 
 
 with_code = [
