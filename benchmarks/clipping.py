@@ -77,26 +77,28 @@ class Deceived(Agent):
 
     attack: str | None = None
 
-    def step(self, progress, turn, local_result, messages):
+    def finish_exchange(self, progress, exchange, local_result, messages):
         """See `Agent`."""
         liar = self.network.agents - 1
         if self.attack and self.number != liar and liar in messages:
-            told = *messages[liar], np.random.default_rng(progress.t), self.number
-            lies = [np.asarray(lie, a.dtype) for lie, a in zip(ATTACKS[self.attack](*told), told)]
+            inputs = *messages[liar], np.random.default_rng(progress.t), self.number
+            lies = [
+                np.asarray(lie, a.dtype) for lie, a in zip(ATTACKS[self.attack](*inputs), inputs)
+            ]
             messages = {**messages, liar: lies}
-        return super().step(progress, turn, local_result, messages)
+        return super().finish_exchange(progress, exchange, local_result, messages)
 
 
 def rehearsed(problems, network, algorithm, rounds, clip, attack):
     """Where the sites of a rehearsal stand at its end; None if it diverged for good."""
     from diamond.engine import site_rehearsal
 
-    def deceived(*given, **named):
-        made = Deceived(*given, **named)
-        made.attack = attack
-        return made
+    def deceived(*args, **named):
+        agent = Deceived(*args, **named)
+        agent.attack = attack
+        return agent
 
-    kept, site_rehearsal.Agent = site_rehearsal.Agent, deceived
+    original, site_rehearsal.Agent = site_rehearsal.Agent, deceived
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `clip` is tried here on purpose
@@ -104,7 +106,7 @@ def rehearsed(problems, network, algorithm, rounds, clip, attack):
     except FloatingPointError:
         return None
     finally:
-        site_rehearsal.Agent = kept
+        site_rehearsal.Agent = original
 
 
 def objective(x: np.ndarray, honest: list[int]) -> float:

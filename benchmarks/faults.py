@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from faulting import LINK, PHASES, PROCESS, end
+from site_faults import LINK_FAULTS, PHASES, PROCESS_FAULTS, run_trial
 
 USUAL = 6.0  # seconds that a run without a fault takes, all compiled, on a machine at rest
 
@@ -23,7 +23,7 @@ def main() -> None:
     """All cases, or those asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--kinds", nargs="*", default=[*PROCESS, *LINK])
+    parser.add_argument("--kinds", nargs="*", default=[*PROCESS_FAULTS, *LINK_FAULTS])
     parser.add_argument("--phases", nargs="*", default=list(PHASES))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -61,7 +61,7 @@ def trial(
 ) -> list[str]:
     """One run in a folder of its own."""
     (root / name).mkdir()
-    return asyncio.run(end(root / name, root / "cache", kind, phase, patience))
+    return asyncio.run(run_trial(root / name, root / "cache", kind, phase, patience))
 
 
 if __name__ == "__main__":

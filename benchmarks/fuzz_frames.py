@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from frames import fuzz
+from frame_fuzzing import fuzz
 
 
 def main(count: int) -> None:

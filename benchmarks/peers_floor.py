@@ -22,7 +22,7 @@ from diamond.hardware.compiler import run_inline
 from diamond.peers import roster
 from diamond.peers.max_consensus import MaxConsensus
 from diamond.peers.site_agent import Agent
-from diamond.peers.tls import context
+from diamond.peers.tls import tls_context
 
 sys.path.insert(0, str(Path(__file__).parent))
 from peers import GIVEN, PROBLEM
@@ -36,7 +36,7 @@ def streams(site: roster.Bundle) -> dict[int, tuple]:
     def accept() -> None:
         while len(coming) < len(site.neighbours):
             one, _ = outer.accept()
-            secured = context(site, serves=True).wrap_socket(one, server_side=True)
+            secured = tls_context(site, is_server=True).wrap_socket(one, server_side=True)
             coming[secured.recv(1)[0]] = secured
 
     waiting = threading.Thread(target=accept)
@@ -50,9 +50,9 @@ def streams(site: roster.Bundle) -> dict[int, tuple]:
             except OSError:
                 time.sleep(0.05)
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        secured = context(site, serves=False)
+        secured = tls_context(site, is_server=False)
         going[member.number] = secured.wrap_socket(
-            one, server_hostname=roster.host(member.fingerprint)
+            one, server_hostname=roster.certificate_name(member.fingerprint)
         )
         going[member.number].sendall(bytes([site.me.number]))
     waiting.join()
@@ -65,38 +65,42 @@ def main(bundle: Path, size: int, rounds: int) -> None:
     enable_compile_cache()
     space: dict = {}
     exec(PROBLEM, space)
-    site = roster.load(bundle)
+    site = roster.load_bundle(bundle)
     network = diamond.network.ring(len(site.roster.members))
     number = site.me.number
     agent = Agent(space["make"](number, size // 8), network, GIVEN, number)
-    progress = agent.find(agent.begin(), MaxConsensus())
-    layout = agent.layout(0)
+    progress = agent.resolve_deferred(agent.initial_progress(), MaxConsensus())
+    layout = agent.layout_at(0)
     buffers = {j: bytearray(sum(leaf.size for leaf in layout)) for j in agent.neighbours}
     arrays = {j: split(buffer, layout) for j, buffer in buffers.items()}
     ways = streams(site)
     for t in range(rounds):
         if t == rounds // 2:
             begun, spent = time.perf_counter(), time.process_time()
-        told = agent.tell(progress, 0, None)
-        sending = threading.Thread(target=send, args=([going for going, _ in ways.values()], told))
+        own_arrays = agent.outgoing_arrays(progress, 0, None)
+        sending = threading.Thread(
+            target=send, args=([going for going, _ in ways.values()], own_arrays)
+        )
         sending.start()
-        local_result = agent.think(progress, 0)
+        local_result = agent.compute(progress, 0)
         for j, (_, coming) in ways.items():
             view = memoryview(buffers[j])
             while view:
                 view = view[coming.recv_into(view) :]
         sending.join()
-        progress = agent.end(agent.step(progress, 0, local_result, arrays | {number: told}))
+        progress = agent.finish_round(
+            agent.finish_exchange(progress, 0, local_result, arrays | {number: own_arrays})
+        )
     took = {"seconds": time.perf_counter() - begun, "processor": time.process_time() - spent}
     print(json.dumps(took))
     for going, coming in ways.values():
         going.close(), coming.close()
 
 
-def send(ways: list, told: list) -> None:
+def send(ways: list, own_arrays: list) -> None:
     """A message to everyone."""
     for way in ways:
-        for array in told:
+        for array in own_arrays:
             way.sendall(memoryview(np.ascontiguousarray(array)).cast("B"))
 
 

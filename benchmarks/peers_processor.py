@@ -18,11 +18,11 @@ from diamond.peers.node import Node
 from diamond.peers.rpc import RpcClient
 from diamond.peers.server import Server
 from diamond.peers.site_agent import Agent
-from diamond.peers.wire_format import limit
+from diamond.peers.wire_format import max_frame_bytes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from faulting import ports
 from peers import GIVEN, PROBLEM
+from site_faults import ports
 
 SITES, ROUNDS, EVERY = 5, 200, 25
 NETWORK = diamond.network.ring(SITES)
@@ -35,13 +35,13 @@ async def live(bundle: roster.Bundle, root: Path, size: int, marks: list) -> Non
     number = bundle.me.number
     agent = Agent(space["make"](number, size // 8), NETWORK, GIVEN, number)
 
-    def note(progress: object) -> None:
+    def record_time(progress: object) -> None:
         if number == 0 and progress.t in (ROUNDS // 4, ROUNDS - 1):
             marks.append((progress.t, time.process_time()))
 
-    async with RpcClient(bundle, limit(agent.largest)) as client:
-        node = Node(agent, ROUNDS, client, root / bundle.me.name, EVERY, on_round=note)
-        async with Server(bundle, node.answer):
+    async with RpcClient(bundle, max_frame_bytes(agent.largest_layout)) as client:
+        node = Node(agent, ROUNDS, client, root / bundle.me.name, EVERY, on_round=record_time)
+        async with Server(bundle, node.answer_request):
             await node.run()
 
 
@@ -51,8 +51,10 @@ async def everyone(size: int) -> float:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         names = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(SITES))}
-        made = certificate_authority.create_federation(root / "federation", "trial", names, NETWORK)
-        bundles = [roster.load(folder) for folder in made.values()]
+        bundle_folders = certificate_authority.create_federation(
+            root / "federation", "trial", names, NETWORK
+        )
+        bundles = [roster.load_bundle(folder) for folder in bundle_folders.values()]
         await asyncio.gather(*(live(one, root, size, marks) for one in bundles))
     (first, begun), (last, ended) = marks
     return 1000 * (ended - begun) / (last - first) / SITES

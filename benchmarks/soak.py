@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from faulting import NAMES, Site, Trial
+from site_faults import NAMES, Site, Trial
 
 PAUSES = 5.0, 9.0  # seconds between two kills
 EVERY = 20
@@ -55,7 +55,7 @@ async def run(
         first, *others = trial.sites.values()
         watching = asyncio.ensure_future(watch(first))
         deaths = await killing(others, first) if kills else 0
-        told = [await site.end(120 + rounds) for site in trial.sites.values()]
+        told = [await site.wait_for_end(120 + rounds) for site in trial.sites.values()]
         seen = await watching
     assert [one["round"] for one in told] == [rounds] * len(names)
     return [one["x"] for one in told], deaths, seen

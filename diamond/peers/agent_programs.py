@@ -67,28 +67,28 @@ def compute_program(plan: ComputeKey) -> Callable[..., Any]:
     ) -> Any:
         key = jax.random.wrap_key_data(bits, impl="threefry2x32")
         algorithm = jax.tree.unflatten(plan.algorithm, numbers)
-        own: Objectives = jax.tree.unflatten(plan.objectives, rows).for_agent(0)
+        objectives: Objectives = jax.tree.unflatten(plan.objectives, rows).for_agent(0)
 
         def sample(stage: int, position: int | None) -> Sample:
-            rows = own.train.stored, own.valid.stored
+            rows = objectives.train.stored, objectives.valid.stored
             drawn = (
                 algorithm.stages[stage].hessian_batches,
                 algorithm.batch,
                 plan.sampling,
                 position,
             )
-            return own.draw_batch(draw(key, t, agent, rows, *drawn))
+            return objectives.draw_batch(draw(key, t, agent, rows, *drawn))
 
         for stage_index, position in plan.silent:
             stage = algorithm.stages[stage_index]
-            estimate, costs = stage.estimate(own, state, t, sample(stage_index, position))
+            estimate, costs = stage.estimate(objectives, state, t, sample(stage_index, position))
             nothing = stage.outgoing(state, estimate, t)
             state = stage.update(state, estimate, nothing, nothing, t)
             spent = cost_counter.charge(spent, costs)
         if plan.stage is None:
             return state, spent
         stage = algorithm.stages[plan.stage]
-        estimate, costs = stage.estimate(own, state, t, sample(plan.stage, plan.position))
+        estimate, costs = stage.estimate(objectives, state, t, sample(plan.stage, plan.position))
         message = stage.outgoing(state, estimate, t) if plan.has_message else None
         spent = cost_counter.charge(spent, costs)
         return LocalResult(state if plan.silent else None, spent, estimate, message)
@@ -159,9 +159,9 @@ def mix_messages(messages: Any, weights: jax.Array, own_index: int) -> Message:
     """Return sum_j M_ij (message_j - message_i) in the order of j."""
 
     def change(*parts: jax.Array) -> jax.Array:
-        total, mine = jnp.zeros_like(parts[0]), parts[own_index]
+        total, own_part = jnp.zeros_like(parts[0]), parts[own_index]
         for j, (weight, part) in enumerate(zip(weights.astype(total.dtype), parts)):
-            total = total if j == own_index else total + weight * (part - mine)
+            total = total if j == own_index else total + weight * (part - own_part)
         return total
 
     return jax.tree.map(change, *messages)
@@ -169,8 +169,8 @@ def mix_messages(messages: Any, weights: jax.Array, own_index: int) -> Message:
 
 CLIP_WARNING = (
     "clip shortens honest messages too where rows differ between sites: the run can end far from "
-    "where it would end without clip, and few lies are stopped (docs/peers.md has figures); leave "
-    "out clip, or compare both in a rehearsal first"
+    "where it would end without clip, and few lies are stopped (figures: docs/results/sites.md); "
+    "leave out clip, or compare both in a rehearsal first"
 )
 
 
@@ -190,10 +190,10 @@ def mix_clipped(
         share = jnp.where(lengths > clip * usual, clip * usual / lengths, 1.0)
 
         def change(*leaves: jax.Array) -> jax.Array:
-            total, mine = jnp.zeros_like(leaves[0]), leaves[own_index]
+            total, own_part = jnp.zeros_like(leaves[0]), leaves[own_index]
             for j, (weight, leaf) in enumerate(zip(weights.astype(total.dtype), leaves)):
                 if j != own_index:
-                    part = weight * share[j].astype(total.dtype) * (leaf - mine)
+                    part = weight * share[j].astype(total.dtype) * (leaf - own_part)
                     total = total + jnp.where(share[j] > 0, part, 0)
             return total
 
@@ -208,14 +208,14 @@ def drop_step_scalars(part: Any) -> Any:
 
 def distances_to_own(part: Any, own_index: int) -> tuple[jax.Array, jax.Array]:
     """Return ||s_j - s_i|| for each j, and ||s_i||, of one part of a message."""
-    mine = part[own_index]
+    own_part = part[own_index]
     distances = [
-        pytrees.norm(pytrees.sub(other, mine)).astype(jnp.float32)
+        pytrees.norm(pytrees.sub(other, own_part)).astype(jnp.float32)
         for other in part
-        if other is not mine
+        if other is not own_part
     ]
     distances.insert(own_index, jnp.float32(0))
-    return jnp.stack(distances), pytrees.norm(mine).astype(jnp.float32)
+    return jnp.stack(distances), pytrees.norm(own_part).astype(jnp.float32)
 
 
 def _update_state(

@@ -36,9 +36,10 @@ class ChannelCodec:
     def initial_states(self, message: Any, agents: int) -> ChannelStates:
         """Return the initial state of each of `agents` agents."""
         blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), message)
-        own = None if self.compressor is None else self.compressor.start_sender(blank)
+        compressor_state = None if self.compressor is None else self.compressor.start_sender(blank)
         return tuple(
-            (own, *(delay.start_sender(blank) for delay in self.delays)) for _ in range(agents)
+            (compressor_state, *(delay.start_sender(blank) for delay in self.delays))
+            for _ in range(agents)
         )
 
     def encode(self, state: Any, message: Any, exchange_id: ExchangeId, number: int) -> Any:
@@ -58,20 +59,23 @@ class ChannelCodec:
     def receive(
         self,
         states: ChannelStates,
-        own: Any,
+        own_message: Any,
         own_index: int,
         encoded: Sequence[Any],
         exchange_id: ExchangeId,
         sources: list[int],
     ) -> tuple[list[Any], ChannelStates]:
-        """Decode the messages of `sources`, and update the states; `own` is the own message."""
+        """Decode the messages of `sources`, and update the states; `own_message` is the agent's."""
         messages, new_states = [], []
         for index, (number, received, state) in enumerate(zip(sources, encoded, states)):
-            message, new_state = self.decode(state, received, own, exchange_id, number), list(state)
+            message, new_state = (
+                self.decode(state, received, own_message, exchange_id, number),
+                list(state),
+            )
             if self.compressor is not None and self.compressor.feedback == "difference":
                 new_state[0] = message
             elif self.compressor is not None and index == own_index:  # others do not know its error
-                new_state[0] = self.compressor.next_state(state[0], own, message)
+                new_state[0] = self.compressor.next_state(state[0], own_message, message)
             for k, delay in enumerate(self.delays, 1):
                 message, new_state[k] = delay.outgoing(new_state[k], message, self._unused_key)
             messages.append(message)

@@ -59,17 +59,20 @@ def _component_digests(agent: Agent) -> dict[str, str]:
 
 
 def describe_differences(
-    mine: Mapping[str, str], others: Any, here: str = "here", there: str = "there"
+    digests: Mapping[str, str],
+    other_digests: Any,
+    own_place: str = "here",
+    other_place: str = "there",
 ) -> str:
-    """Describe the parts that differ; empty if none. `here` and `there` name the two sides."""
-    if not isinstance(others, dict):
+    """Describe the parts that differ, with the names of both places; empty if none does."""
+    if not isinstance(other_digests, dict):
         return "it does not name the difference"
-    names = [name for name in mine if name != "run" and mine[name] != others.get(name)]
+    names = [name for name in digests if name != "run" and digests[name] != other_digests.get(name)]
     differences = []
     for name in names:
-        theirs = printable(others.get(name))
-        long = max(len(mine[name]), len(theirs)) > 20
-        values = "" if long else f" ({mine[name]} {here}, {theirs} {there})"
+        other_value = printable(other_digests.get(name))
+        long = max(len(digests[name]), len(other_value)) > 20
+        values = "" if long else f" ({digests[name]} {own_place}, {other_value} {other_place})"
         differences.append(f"another {name}{values}")
     return ", ".join(differences)
 

@@ -164,9 +164,9 @@ class ExchangeRunner:
         self, progress: AgentProgress, exchange: int
     ) -> tuple[AgentProgress, dict[int, list[Any]]]:
         """Run one exchange; requests and early messages are sent first."""
-        is_early, own = self.agent.sends_before_gradient(exchange), []
+        is_early, own_message = self.agent.sends_before_gradient(exchange), []
         if is_early:
-            own = await self._publish_outgoing(progress, exchange, None)
+            own_message = await self._publish_outgoing(progress, exchange, None)
         t, neighbours = self.agent.tick(progress, exchange), self.agent.neighbours
         requests = {
             j: asyncio.ensure_future(self._receive_message(j, t))
@@ -179,7 +179,7 @@ class ExchangeRunner:
             local_result = await self.run_blocking(self.agent.compute, progress, exchange)
             self.spent = local_result.spent
             if not is_early:
-                own = await self._publish_outgoing(progress, exchange, local_result)
+                own_message = await self._publish_outgoing(progress, exchange, local_result)
             start = _loop_time()
             responses = dict(zip(requests, await asyncio.gather(*requests.values())))
             received = [
@@ -194,8 +194,8 @@ class ExchangeRunner:
             self.service.outbox.drop_unneeded()
         by_neighbour = list(zip(neighbours, received))
         absent = [j for j, message in by_neighbour if message is None]
-        messages = {j: own if message is None else message for j, message in by_neighbour}
-        messages[self.agent.number] = own
+        messages = {j: own_message if message is None else message for j, message in by_neighbour}
+        messages[self.agent.number] = own_message
         try:
             call = self.agent.finish_exchange, progress, exchange, local_result, messages
             after: AgentProgress = await self.run_blocking(*call)

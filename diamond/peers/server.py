@@ -156,7 +156,7 @@ class Server:
     def add_session(self, session: Session) -> None:
         """Add a connection of a member; close its oldest if there are too many."""
         assert session.member is not None
-        same = [one for one in self.sessions if one.member == session.member]
+        same = [s for s in self.sessions if s.member == session.member]
         if len(same) >= MAX_CONNECTIONS:
             same[0].packets.abort(ConnectionAbortedError("a newer connection took its place"))
         self.sessions.append(session)
@@ -165,23 +165,23 @@ class Server:
     def admits_request(self, session: Session) -> bool:
         """Return whether one more request may start; if too many, close the oldest connection."""
         same = self._open_sessions(session)
-        if sum(len(one.replies) for one in same) < MAX_REQUESTS:
+        if sum(len(s.replies) for s in same) < MAX_REQUESTS:
             return True
-        oldest = next(one for one in same if one.replies)
+        oldest = next(s for s in same if s.replies)
         self._close(oldest, f"more than {MAX_REQUESTS} requests at once")
         return oldest is not session
 
     def limit_unread(self, session: Session) -> None:
         """Close the oldest connection of a neighbour that does not read its responses."""
         same = self._open_sessions(session)
-        if sum(one.unread for one in same) > MAX_UNREAD:
-            oldest = next(one for one in same if one.unread)
+        if sum(s.unread for s in same) > MAX_UNREAD:
+            oldest = next(s for s in same if s.unread)
             self._close(oldest, f"more than {MAX_UNREAD} answers that it does not read")
 
     def _open_sessions(self, session: Session) -> list[Session]:
         """Return the open connections of the same member."""
-        same = [one for one in self.sessions if one.member == session.member]
-        return [one for one in same if not one.packets.transport.is_closing()]
+        same = [s for s in self.sessions if s.member == session.member]
+        return [s for s in same if not s.packets.transport.is_closing()]
 
     def _close(self, session: Session, why: str) -> None:
         self.audit.record_event(session.source, f"closed: {why}")
@@ -224,16 +224,19 @@ def _release_connection(
         task.exception()
 
 
-def _unknown_key(key: str, name: str, mine: int, theirs: int) -> Refused:
+def _unknown_key(key: str, name: str, own_version: int, their_version: int) -> Refused:
     """Explain why a key of this authority is refused; the claimed version decides nothing else."""
-    if theirs > mine:
+    if their_version > own_version:
         return OutdatedRoster(
-            f"{name} has roster {mine}, not yet {theirs}; start it again with its new bundle"
+            f"{name} has roster {own_version}, not yet {their_version}; start it again with "
+            f"its new bundle"
         )
-    superseded = f": roster {theirs} is superseded, take the new bundle" * (theirs < mine)
+    superseded = f": roster {their_version} is superseded, take the new bundle" * (
+        their_version < own_version
+    )
     return Refused(
         f"the certificate is of this federation, but its key {key[:16]}... is not in roster "
-        f"{mine} of {name}{superseded}"
+        f"{own_version} of {name}{superseded}"
     )
 
 

@@ -208,15 +208,15 @@ class Agent(AgentSetup):
             self._precomputed = precomputed or (None, None, None)
         else:
             is_early, codec = self.sends_before_gradient(exchange), self.channel_codec
-            own = self.outgoing(progress, exchange, None if is_early else local_result)
+            own_message = self.outgoing(progress, exchange, None if is_early else local_result)
             encoded = [self.unflatten_message(messages[j], exchange) for j in self.sources]
             link = self._exchange_id(progress.t, exchange), self.sources
             decoded, new_states = codec.receive(
-                channel_states[stage], own, own_index, encoded, *link
+                channel_states[stage], own_message, own_index, encoded, *link
             )
             channel_states = (*channel_states[:stage], new_states, *channel_states[stage + 1 :])
             change = agent_programs.mix_compiled(decoded, self.weights, own_index)
-            mixed = own, pytrees.scale(codec.damping_at(progress.t), change)
+            mixed = own_message, pytrees.scale(codec.damping_at(progress.t), change)
             update = agent_programs.update_compiled
             state, is_finite = update(progress.algorithm, *inputs, mixed, t, stage)
         if not is_finite:

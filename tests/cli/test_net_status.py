@@ -6,18 +6,18 @@ import time
 from dataclasses import replace
 
 import pytest
-from crashing import ROUNDS, team
+from crash_cluster import ROUNDS, team
 from federations import NAMES, started
 from helpers import same_bits
-from peering import lockstep
-from sites import SOON, federation, layout, refusal, site
+from lockstep_agents import run_lockstep
+from tls_sites import SHORT_TIMEOUTS, federation, largest_layout, refusal, running_site
 
 from diamond.cli.net_status_commands import _format_answer, _query_members
 from diamond.peers import certificate_authority, roster
 from diamond.peers.call_errors import Refused, Unreachable
 from diamond.peers.rpc import RpcClient
 from diamond.peers.shutdown import Halted
-from diamond.peers.wire_format import limit, pack
+from diamond.peers.wire_format import max_frame_bytes, pack
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_site_and_its_neighbours_say_where_they_stand_and_for_whom_they_wait(b
     one, two, _ = bundles
 
     async def asked():
-        async with site(one), site(two) as node:
+        async with running_site(one), running_site(two) as node:
             running = asyncio.ensure_future(node.run())
             await asyncio.sleep(0.6)
             found = await _query_members(one, "status", [one.me, *one.neighbours], 2.0, None)
@@ -78,44 +78,44 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
     async def live(bundle):
         place = tmp_path / bundle.me.name
         if bundle.me.number == 1:
-            async with site(bundle, place) as node:
+            async with running_site(bundle, place) as node:
                 node._round = three(node._round)
                 stopping = asyncio.ensure_future(stopped(node))
                 with pytest.raises(Halted, match=rf"stopped after round \d of {ROUNDS}, as asked"):
                     await node.run()
-                answer = (await stopping)["site1"]
+                answer_request = (await stopping)["site1"]
                 checkpoint_round = max(int(path.stem) for path in place.glob("checkpoint/*.json"))
-                assert answer["state"] == "stopping" and checkpoint_round in (
-                    answer["round"],
-                    answer["round"] + 1,
+                assert answer_request["state"] == "stopping" and checkpoint_round in (
+                    answer_request["round"],
+                    answer_request["round"] + 1,
                 )
-        async with site(bundle, place) as node:
+        async with running_site(bundle, place) as node:
             return await node.run()
 
     async def everyone():
         return await asyncio.gather(*map(live, bundles))
 
     found = asyncio.run(everyone())
-    assert all(same_bits(a, b) for a, b in zip(found, lockstep(team(), ROUNDS), strict=True))
+    assert all(same_bits(a, b) for a, b in zip(found, run_lockstep(team(), ROUNDS), strict=True))
 
 
 def test_a_site_that_waits_is_stopped_too(bundles, tmp_path):
     async def alone():
-        async with site(bundles[0], tmp_path / "run") as node:
-            asyncio.get_running_loop().call_later(0.2, node.halt.ask)
+        async with running_site(bundles[0], tmp_path / "run") as node:
+            asyncio.get_running_loop().call_later(0.2, node.shutdown.request)
             await node.run()
 
     begun = time.monotonic()
     with pytest.raises(Halted, match="stopped after round 0"):
         asyncio.run(alone())
-    assert time.monotonic() - begun < 3 + SOON.connect
+    assert time.monotonic() - begun < 3 + SHORT_TIMEOUTS.connect
 
 
 def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
     old, two = bundles[0], bundles[1]
     folder = tmp_path / "federation"
     assert list(certificate_authority.renew(folder, "site0")) == ["site0"]
-    new, other = (roster.load(folder / name) for name in ("site0", "site1"))
+    new, other = (roster.load_bundle(folder / name) for name in ("site0", "site1"))
     assert new.roster.version == other.roster.version == 2
     assert other.me == two.me and other.key == two.key and new.key != old.key
     kind, message = refusal(other, old)
@@ -125,8 +125,11 @@ def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
     assert message == "site1 has roster 1, not yet 2; start it again with its new bundle"
 
     async def good():
-        async with site(other), RpcClient(new, limit(layout()), SOON) as client:
-            await client.call(1, pack({"kind": "ping", "sender": 0}))
+        async with (
+            running_site(other),
+            RpcClient(new, max_frame_bytes(largest_layout()), SHORT_TIMEOUTS) as client,
+        ):
+            await client.send_request(1, pack({"kind": "ping", "sender": 0}))
 
     asyncio.run(good())
 
@@ -135,7 +138,7 @@ def test_all_keys_are_renewed_and_can_be_read_by_their_owner_only(bundles, tmp_p
     made = certificate_authority.renew(tmp_path / "federation", days=30)
     assert list(made) == ["site0", "site1", "site2"]
     for before, place in zip(bundles, made.values()):
-        after = roster.load(place)
+        after = roster.load_bundle(place)
         assert after.me.fingerprint != before.me.fingerprint and after.ca == before.ca
         assert replace(after.me, fingerprint="") == replace(before.me, fingerprint="")
         assert (place / "agent.key").stat().st_mode & 0o777 == 0o600

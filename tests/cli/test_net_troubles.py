@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import typer
-from sites import certified, federation
+from tls_sites import certified, federation
 
 import diamond
 from diamond.cli import net_site_setup

@@ -10,7 +10,7 @@ from fast_compilation import skip_measures, without_optimizations
 from helpers import ALGORITHMS, build, quad, ring
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peering import agents, lockstep
+from lockstep_agents import agents, run_lockstep
 
 import diamond
 from diamond import hypergradient as hg
@@ -124,6 +124,6 @@ def test_every_runtime_counts_the_same(monkeypatch):
     for name in GROWING:
         np.testing.assert_array_equal(cut.history[name], run.history[name])
         np.testing.assert_array_equal(side.history[name], run.history[name])
-    peers = lockstep(agents(problem, network, OPEN), ROUNDS)
+    peers = run_lockstep(agents(problem, network, OPEN), ROUNDS)
     spent = cost_counter.total(np.stack([one.spent for one in peers]))
     np.testing.assert_array_equal(spent.T, list(run.costs.values()))

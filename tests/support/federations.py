@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from sites import ports
+from tls_sites import ports
 from typer.testing import CliRunner
 
 from diamond import cli

@@ -3,8 +3,8 @@
     python paused_site.py PHASE ROUND OUT IN net start ...
 
 When the agent comes to the phase ("outgoing_arrays", "finish_exchange" or "checkpoint") after
-ROUND rounds, for the first time, a byte goes to the descriptor OUT, and one is awaited from IN. The losses are not looked
-over, which takes a second.
+ROUND rounds, for the first time, a byte goes to the descriptor OUT, and one is awaited from IN. The
+losses are not checked, which takes a second.
 """
 
 import os

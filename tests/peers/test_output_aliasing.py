@@ -1,0 +1,25 @@
+"""Arrays that a program hands on are those that its caller has, and the others are its own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from diamond.peers.output_aliasing import prune_leaves
+
+
+def test_what_a_program_only_hands_on_is_not_copied():
+    @jax.jit
+    def program(inputs):
+        outputs = {
+            "new": inputs["a"] + 1,
+            "kept": inputs["b"],
+            "twice": (inputs["a"], inputs["a"]),
+        }
+        return prune_leaves(outputs, inputs)
+
+    inputs = {"a": jnp.arange(3.0), "b": jnp.ones(2)}
+    pruned = program(inputs)
+    assert len(pruned.new_leaves) == 1  # all that it computes
+    restored = pruned.restore(inputs)
+    assert restored["kept"] is inputs["b"] and restored["twice"] == (inputs["a"], inputs["a"])
+    np.testing.assert_array_equal(restored["new"], [1, 2, 3])
