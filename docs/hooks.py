@@ -13,13 +13,13 @@ from typing import Any, Literal, get_args, get_origin
 
 from latex2mathml.converter import convert
 
-MARK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->$", re.M)
+MARK = re.compile(r"^<!-- generated: (\w+)((?: [\w.]+)*) -->$", re.M)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Fill the generated parts of a page."""
-    return MARK.sub(lambda mark: GENERATED[mark[1]](*filter(None, [mark[2]])), markdown)
+    return MARK.sub(lambda mark: GENERATED[mark[1]](*mark[2].split()), markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -154,7 +154,7 @@ def methods() -> str:
     """Return the table of all methods, as `python -m diamond.catalogue` prints it."""
     from diamond import catalogue
 
-    return catalogue.markdown()
+    return catalogue.markdown().replace("*", "\\*")  # y*inner z*inner x
 
 
 def every_method() -> str:
@@ -166,9 +166,10 @@ def every_method() -> str:
     return "\n".join(f"::: {algorithms.__name__}.{name}.{name}\n" for name in names)
 
 
-def members(module: str) -> str:
-    """Return the API entries of the public names of a module."""
-    return "\n".join(f"::: {module}.{name}\n" for name in public_names(module))
+def members(module: str, level: str = "2") -> str:
+    """Return the API entries of the public names of a module, with headings of a level."""
+    options = f"    options:\n      heading_level: {level}\n"
+    return "\n".join(f"::: {module}.{name}\n{options}" for name in public_names(module))
 
 
 def public_names(module: str) -> list[str]:
@@ -177,7 +178,9 @@ def public_names(module: str) -> list[str]:
     names = getattr(made, "__all__", None) or [n for n in vars(made) if n[0] != "_"]
     kept = lambda value: inspect.isfunction(value) or inspect.isclass(value)
     own = lambda value: str(getattr(value, "__module__", "")).startswith("diamond")
-    return [n for n in names if kept(getattr(made, n)) and own(getattr(made, n))]
+    listed = [n for n in names if kept(getattr(made, n)) and own(getattr(made, n))]
+    error = lambda value: inspect.isclass(value) and issubclass(value, Exception)
+    return listed if hasattr(made, "__all__") else [n for n in listed if not error(vars(made)[n])]
 
 
 def _cell(text: str) -> str:

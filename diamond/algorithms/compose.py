@@ -48,8 +48,8 @@ def compose(
             "recursive" (all rows every `period` rounds), "saga".
         x, y, z: move of each variable: "local", "gossip", "gt", "extra", "ed", "push", "push_gt"; z
             by default as y.
-        update_order: "xyz" at once, "y z x" one after another, "y*10 z*10 x" in inner loops;
-            "y*inner x" uses `inner`, by default 10.
+        update_order: "xyz" at once, "y z x" one after another, `"y*10 z*10 x"` in inner loops;
+            `"y*inner x"` uses `inner`, by default 10.
         lower_level: "personal", "common" or "none"; by default derived from the move of y.
         alpha, beta, delta: steps of x, y and z, numbers or schedules; None: learned.
         eta, gamma, theta: weights of the estimator, numbers or schedules.

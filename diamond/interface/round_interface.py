@@ -46,25 +46,29 @@ class Stage(Protocol):
     """
 
     @property
-    def repeats(self) -> int: ...  # exchanges of the stage, each with its own sample
+    def repeats(self) -> int:
+        """Exchanges of the stage in a round, each with its own sample."""
 
     @property
-    def hessian_batches(
-        self,
-    ) -> int: ...  # blocks of training rows per sample, beyond zeta and zeta_0
+    def hessian_batches(self) -> int:
+        """Blocks of training rows per sample, beyond zeta and zeta_0."""
 
     @property
-    def sends_before_gradient(self) -> bool: ...  # whether `outgoing` ignores the estimate
+    def sends_before_gradient(self) -> bool:
+        """Whether `outgoing` ignores the estimate."""
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
-    ) -> tuple[Estimate, Cost]: ...
+    ) -> tuple[Estimate, Cost]:
+        """Compute all gradients of the stage, and their oracle calls."""
 
-    def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message: ...
+    def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message:
+        """Return the message to the neighbours."""
 
     def update(
         self, state: State, estimate: Estimate, sent: Message, change: Message, t: Number
-    ) -> State: ...
+    ) -> State:
+        """Return the next state from the own message and the change by the network."""
 
 
 class Algorithm(Protocol):
@@ -78,16 +82,19 @@ class Algorithm(Protocol):
     """
 
     @property
-    def lower_levels(self) -> tuple[str, ...]: ...  # supported: "personal", "common", "none"
+    def lower_levels(self) -> tuple[str, ...]:
+        """Supported kinds of lower level: "personal", "common", "none"."""
 
     @property
-    def batch(self) -> int: ...  # rows in a mini-batch
+    def batch(self) -> int:
+        """Rows in a mini-batch."""
 
     @property
-    def stages(self) -> tuple[Stage, ...]: ...
+    def stages(self) -> tuple[Stage, ...]:
+        """Stages of a round, in their order."""
 
-    def schedule_values(
-        self, t: Number
-    ) -> dict[str, Number]: ...  # step sizes and weights of round t
+    def schedule_values(self, t: Number) -> dict[str, Number]:
+        """Return the step sizes and weights of round t."""
 
-    def init(self, x: Tree, y: Tree) -> State: ...
+    def init(self, x: Tree, y: Tree) -> State:
+        """Return the state of an agent at the start."""
