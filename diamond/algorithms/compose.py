@@ -79,9 +79,11 @@ def compose(
     numbers |= {"delta": delta} if lower_variables == 2 else {}
     numbers |= {"theta": theta} if estimator == "average" else {}
     numbers |= {"eta": eta, "gamma": gamma} if estimator == "momentum" else {}
-    given = {"beta": beta, "delta": delta, "eta": eta, "gamma": gamma, "theta": theta}
+    optional_numbers = {"beta": beta, "delta": delta, "eta": eta, "gamma": gamma, "theta": theta}
     if unused := [
-        name for name, value in given.items() if value is not None and name not in numbers
+        name
+        for name, value in optional_numbers.items()
+        if value is not None and name not in numbers
     ]:
         raise ValueError(f"{unused[0]} is no number of these parts; they have {', '.join(numbers)}")
     return compose_parts(

@@ -68,11 +68,11 @@ class GossipDsbo(SingleStageMethod):
         change: Message,
         t: Number,
     ) -> GossipDsboState:
-        x, y, kept = pytrees.add(sent.average, change.average)
-        kept = pytrees.axpy(weight(self.theta, t), pytrees.sub(estimate, kept), kept)
-        h = unravel_like(hypergradient(kept, self.floor), x)
-        moved = pytrees.axpy(-self.beta(t), unravel_like(kept.g_y, y), y)
-        return GossipDsboState(pytrees.axpy(-self.alpha(t), h, x), moved, kept)
+        x, y, averages = pytrees.add(sent.average, change.average)
+        averages = pytrees.axpy(weight(self.theta, t), pytrees.sub(estimate, averages), averages)
+        h = unravel_like(hypergradient(averages, self.floor), x)
+        moved = pytrees.axpy(-self.beta(t), unravel_like(averages.g_y, y), y)
+        return GossipDsboState(pytrees.axpy(-self.alpha(t), h, x), moved, averages)
 
 
 def gossip_dsbo(

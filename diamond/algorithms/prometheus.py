@@ -30,5 +30,5 @@ def prometheus(
     1). h is the `prox` of the problem (`diamond.prox`: box, ball, simplex, l1, l2); x stays
     feasible for every relax. Without a prox this is SVR-INTERACT that mixes after the step.
     """
-    made = svr_interact(alpha, beta, batch, period, hypergradient, "atc", steps)
-    return replace(made, x=Variable(made.x.step, tracking("atc", relax)))
+    algorithm = svr_interact(alpha, beta, batch, period, hypergradient, "atc", steps)
+    return replace(algorithm, x=Variable(algorithm.x.step, tracking("atc", relax)))

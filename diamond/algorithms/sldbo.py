@@ -28,13 +28,13 @@ def sldbo(
     accepted for a uniform interface and not used.
     """
     _, s = choose(steps, "atc", alpha=alpha, beta=beta, delta=delta)
-    kept = None if radius is None else ball(radius)
+    projection = None if radius is None else ball(radius)
     return ComposedAlgorithm(
         carried(),
         plain(full=True),
         x=Variable(s["alpha"], tracking()),
         y=Variable(s["beta"], tracking()),
-        z=Variable(s["delta"], tracking(prox=kept)),
+        z=Variable(s["delta"], tracking(prox=projection)),
         batch=check_unused_batch(batch),
         lower_levels=("common",),
     )

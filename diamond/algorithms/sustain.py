@@ -21,5 +21,5 @@ def sustain(
     steps: Steps = "auto",
 ) -> ComposedAlgorithm:
     """Run `m_sgd`, which is SUSTAIN for one agent; several agents average x."""
-    given = alpha, beta, eta, gamma, batch, hypergradient
-    return m_sgd(*given, order="atc", steps=steps)
+    arguments = alpha, beta, eta, gamma, batch, hypergradient
+    return m_sgd(*arguments, order="atc", steps=steps)

@@ -85,7 +85,7 @@ def newton_length(
         shift = jax.jvp(lambda x: lower_gradient(x, y), (x,), (unit,))[1]
         response, count = conjugate_gradient(product, shift, PRODUCTS, RESIDUAL)
         tangent = unit, pytrees.scale(-1, response)
-        upper = jax.grad(lambda at: problem.f(at[0], at[1], sample.upper))
+        upper = jax.grad(lambda point: problem.f(point[0], point[1], sample.upper))
         curvature = pytrees.dot(tangent, jax.jvp(upper, ((x, y),), (tangent,))[1])
         newton = jnp.where(
             curvature > 0, NEWTON * slope / jnp.where(curvature > 0, curvature, 1.0), jnp.inf

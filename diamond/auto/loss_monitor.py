@@ -83,7 +83,7 @@ def first_rows(objectives: Objectives) -> Objectives:
 
     def cut(rows: Any, part: int) -> Rows:
         if rows.stored is None:
-            return rows.estimation_key(part, ROWS)
+            return rows.estimation_rows(part, ROWS)
         data = jax.tree.map(lambda a: a[:, :ROWS], rows.data)
         return Rows(data, host_transfer.to_device(np.minimum(rows.count, ROWS)), 1)
 

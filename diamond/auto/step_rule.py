@@ -95,14 +95,14 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     u, before, first = inputs.tracker, inputs.previous_tracker, inputs.is_first
     size, size_before = pytrees.norm(u), pytrees.norm(before)
     offset = pytrees.sub(inputs.x, inputs.start)
-    here = pytrees.norm(offset)
-    distance = jnp.maximum(scalars.distance, here)
+    distance_now = pytrees.norm(offset)
+    distance = jnp.maximum(scalars.distance, distance_now)
     first_length = jnp.where(first, inputs.trusted_length, scalars.first_length)
 
     moved = size if inputs.magnitude is None else jnp.maximum(inputs.magnitude, size)
     newest = u if inputs.newest is None else inputs.newest
     successive = pytrees.dot(newest, before) / (pytrees.norm(newest) * size_before + TINY)
-    downhill = -pytrees.dot(u, offset) / (size * here + TINY)
+    downhill = -pytrees.dot(u, offset) / (size * distance_now + TINY)
     cosine = jnp.where(first, scalars.cosine, (scalars.cosine + successive) / 2)
     onward = jnp.where(first, 0.0, 0.8 * scalars.onward + 0.2 * downhill)
     was_ramping = scalars.ramping > 0.5
@@ -122,7 +122,7 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     squares = scalars.gradient_sum + moved**2
     restarted = RESTART * jnp.maximum(moved, jnp.where(flat, largest, size_before)) ** 2
     gradient_sum = jnp.where(ramping, moved**2, jnp.where(ending, restarted, squares))
-    confirmed = was_ramping | ((downhill > 0) & (here >= scalars.distance))
+    confirmed = was_ramping | ((downhill > 0) & (distance_now >= scalars.distance))
     rounds = jnp.where(confirmed, 0.0, scalars.rounds_since + 1)
     confirmed_distance = jnp.where(confirmed, distance, scalars.confirmed_distance)
     widest = jnp.maximum(confirmed_distance, first_length) * jnp.sqrt(1 + rounds / WIDENING)

@@ -117,7 +117,7 @@ def methods_table() -> list[MethodRow]:
 
 
 def markdown() -> str:
-    """Return the table of docs/methods.md, one for each kind of lower level."""
+    """Return the table of docs/reference/methods.md, one for each kind of lower level."""
     shown = [field for field in MethodRow._fields if field != "solves"]
     lines: list[str] = []
     for level in LEVELS:

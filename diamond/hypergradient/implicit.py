@@ -74,7 +74,11 @@ def pooled_products(
     """
     if sample.chain is None or hessian_batches == 1:
         products = [hessian(problem, point, sample.hessian_batch(0)) for point in points]
-        return products, problem.train.size(sample.chain), problem.train.count_fresh_rows(sample.chain)
+        return (
+            products,
+            problem.train.size(sample.chain),
+            problem.train.count_fresh_rows(sample.chain),
+        )
 
     def mean(x: Tree, y: Tree) -> Product:
         gradients = lambda y: jax.vmap(lambda where: jax.grad(problem.g, 1)(x, y, where))(

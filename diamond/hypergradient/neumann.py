@@ -56,7 +56,9 @@ class Neumann:
         k = bits.astype(jnp.int32)
         z = jax.lax.fori_loop(0, k, make_factor(self.lipschitz, problem, points, sample), b)
         rows = problem.train.size(sample.chain)
-        spent = Cost(samples=k * problem.train.count_fresh_rows(sample.chain), hvps=len(points) * k * rows)
+        spent = Cost(
+            samples=k * problem.train.count_fresh_rows(sample.chain), hvps=len(points) * k * rows
+        )
         return [pytrees.scale(self.terms / self.lipschitz, z) for z in z], spent
 
 
@@ -96,7 +98,9 @@ def make_factor(
     lipschitz: Number, problem: Objectives, points: Sequence[PointXY], sample: Sample
 ) -> Any:
     """Return (j, w at every point) -> (I - g_yy(zeta_{j+1}) / L) w at every point."""
-    points = [(problem.in_loss_precision(x), y) for x, y in points]  # rounded once, not in every factor
+    points = [
+        (problem.in_loss_precision(x), y) for x, y in points
+    ]  # rounded once, not in every factor
     if sample.chain is None:
         products = [hessian(problem, point, None) for point in points]
         apply = lambda where, i, w: products[i](w)

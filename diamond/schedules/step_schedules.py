@@ -173,28 +173,28 @@ def step_size(name: str, value: Schedule | Number) -> Schedule:
 
     A user function is checked in round 0; errors that the function raises are left to the run.
     """
-    found = schedule(value, name)
-    for factor in _factors(name, found):
+    step_schedule = schedule(value, name)
+    for factor in _factors(name, step_schedule):
         if factor < 0:
             raise ValueError(
                 f"{name} = {value}: a step size must not be negative ({factor:g}), since each "
                 f"step goes against the gradient already; give a positive number"
             )
-    return found
+    return step_schedule
 
 
-def _factors(name: str, of: Any) -> list[float]:
+def _factors(name: str, schedule: Any) -> list[float]:
     """Return the numbers whose product has the sign of the schedule, if known."""
-    if isinstance(of, Custom):
+    if isinstance(schedule, Custom):
         try:
-            first = of(0)
+            first = schedule(0)
         except ValueError:
             return []
-        known = [number(f"{name}, a function of t, in round 0", first)]
+        factors = [number(f"{name}, a function of t, in round 0", first)]
     else:
-        known = [of.c] if hasattr(of, "c") else []
-    known = [float(c) for c in known if _is_known(c)]
-    return known + (_factors(name, of.of) if hasattr(of, "of") else [])
+        factors = [schedule.c] if hasattr(schedule, "c") else []
+    factors = [float(c) for c in factors if _is_known(c)]
+    return factors + (_factors(name, schedule.of) if hasattr(schedule, "of") else [])
 
 
 def _is_known(value: Any) -> bool:

@@ -104,16 +104,18 @@ def estimate(
         heterogeneity=spread / problem.agents / mean if mean else float(spread and np.inf),
         start=Start(loss, gap, spread),
         errors=errors,
-        cost=Cost(*(float(one) + PAIRS * float(two) for one, two in zip(spent, pair))),
+        cost=Cost(*(float(search) + PAIRS * float(draws) for search, draws in zip(spent, pair))),
         rounds=rounds,
         bytes=sent,
     )
 
 
-def _worst_over_agents(found: dict[str, jax.Array]) -> tuple[dict[str, float], dict[str, float]]:
+def _worst_over_agents(
+    values_by_name: dict[str, jax.Array],
+) -> tuple[dict[str, float], dict[str, float]]:
     """Return the extreme of each of (agents, probes), and the spread over that agent's probes."""
     values, errors = {}, {}
-    for name, array in found.items():
+    for name, array in values_by_name.items():
         a = np.asarray(array, np.float64)
         best = np.argmin(a) if name == "mu_g" else np.argmax(a)
         agent = np.unravel_index(best, a.shape)[0]
@@ -129,11 +131,11 @@ def _explore_agents(
     agents = jnp.arange(objectives.train.count.shape[0])
     keys = jax.vmap(lambda agent: jax.random.fold_in(key, agent))(agents)
     explore = lambda problem, key: _explore_agent(problem, point, key, radius)
-    found, (loss, gap, h), costs = jax.vmap(explore)(objectives, keys)
+    extremes, (loss, gap, h), costs = jax.vmap(explore)(objectives, keys)
     mean = jax.tree.map(lambda a: a.mean(0), h)
     deviation = pytrees.sub(h, mean)
     sums = loss.mean(), gap.sum(), pytrees.dot(deviation, deviation), pytrees.dot(mean, mean)
-    return found, sums, jax.tree.map(lambda c: jnp.mean(1.0 * c), costs)
+    return extremes, sums, jax.tree.map(lambda c: jnp.mean(1.0 * c), costs)
 
 
 def _explore_agent(
@@ -161,28 +163,28 @@ def _explore_agent(
         return lanczos(hessian(problem, solution_point, where), pytrees.normal(key, y)).largest
 
     probes = jax.random.split(key, PROBES), jnp.arange(PROBES)
-    found = jax.lax.map(probe, probes)
+    extremes = jax.lax.map(probe, probes)
     batches = jax.random.split(jax.random.fold_in(key, PROBES), BATCHES)
-    found["L_g"] = jax.lax.map(batch_curvature, batches)
+    extremes["L_g"] = jax.lax.map(batch_curvature, batches)
     gap = pytrees.sub(solution.y, y)
     contributions = problem.f(*solution_point, None), pytrees.dot(gap, gap), h
     spent = pytrees.add(pytrees.add(solution.cost, hypergradient_cost), _search_cost(problem, y))
-    return found, contributions, spent
+    return extremes, contributions, spent
 
 
 def _probe(
     problem: Objectives, centre: Tree, point: Tree, key: jax.Array, radius: Any
 ) -> dict[str, jax.Array]:
     """Compute all bounds by searches from `point`, and the least eigenvalue of g_yy there."""
-    found = {}
+    bounds = {}
     for n, (name, bound) in enumerate(BOUNDS.items()):
         shapes = [{"x": point[0], "y": point[1], "d": point}[space] for space in bound.spaces]
         keys = jax.random.split(jax.random.fold_in(key, n), len(shapes))
         vectors = tuple(pytrees.normal(k, shape) for k, shape in zip(keys, shapes))
         form = partial(bound.form, problem)
-        found[name] = supremum(form, centre, point, vectors, radius, _search_steps(bound))
-    extremes = lanczos(hessian(problem, point, None), pytrees.normal(key, point[1]))
-    return found | {"mu_g": extremes.smallest}
+        bounds[name] = supremum(form, centre, point, vectors, radius, _search_steps(bound))
+    eigenvalues = lanczos(hessian(problem, point, None), pytrees.normal(key, point[1]))
+    return bounds | {"mu_g": eigenvalues.smallest}
 
 
 def _search_steps(bound: Bound) -> int:

@@ -47,17 +47,17 @@ def rate(
     Returns:
         The slope and the costs.
     """
-    found = histories(runs)
+    all_histories = histories(runs)
     if first is None:
-        first = int(found[0]["round"][-1]) // 10
+        first = int(all_histories[0]["round"][-1]) // 10
     costs = {
         epsilon: {
-            name: float(np.mean([reached(history, epsilon, name) for history in found]))
+            name: float(np.mean([reached(history, epsilon, name) for history in all_histories]))
             for name in along
         }
         for epsilon in epsilons
     }
-    return Rate(slope(found, first, since), costs)
+    return Rate(slope(all_histories, first, since), costs)
 
 
 def histories(runs: Runs) -> list[Mapping[str, Any]]:
@@ -89,7 +89,7 @@ def slope(runs: Runs, first: int, since: float = 0.0) -> Slope:
         if in_fit.sum() < 2:
             raise ValueError(
                 f"{in_fit.sum()} evaluations from round {first} on: a slope needs two; evaluate "
-                f"often, or start earlier"
+                f"more often, or start earlier"
             )
         average = averages(rounds, metric, since)[in_fit]
         fits.append(np.polyfit(np.log(rounds[1:][in_fit]), np.log(average), 1)[0])

@@ -26,6 +26,6 @@ def test_packages_bring_methods_by_entry_points(monkeypatch):
     group = "diamond.algorithms"
     brought = EntryPoint("theirs", "diamond.algorithms.gt_sgd:gt_sgd", group)
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([brought]))
-    monkeypatch.setattr(registry, "_brought", registry._brought.__wrapped__)
+    monkeypatch.setattr(registry, "_entry_point_methods", registry._entry_point_methods.__wrapped__)
     assert "theirs" in catalogue.names() and catalogue.maker("theirs") is diamond.gt_sgd
     assert read_algorithm({"name": "theirs", "alpha": 0.1}).build() == diamond.gt_sgd(alpha=0.1)

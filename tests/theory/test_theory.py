@@ -231,5 +231,5 @@ def test_the_right_side_falls_like_t_to_the_two_thirds_once_t_exceeds_omega():
 
 def test_theorem_1_says_where_it_says_nothing():
     for change in ({"lam": 1.0}, {"C_gxy": 0.0}, {"L_g": 0.5}):
-        with pytest.raises(ValueError, match="says nothing"):
+        with pytest.raises(ValueError, match="does not apply"):
             theorem1(dataclasses.replace(PLAIN, **change), 10)

@@ -139,9 +139,9 @@ class ComposedAlgorithm:
 
     def with_scaled_steps(self, factor: Number) -> "ComposedAlgorithm":
         """Return the method with steps `factor` times as long, except learned steps."""
-        given = {n: v for n, v in self.variables.items() if not learned_names(v.step)}
+        scalable = {n: v for n, v in self.variables.items() if not learned_names(v.step)}
         smaller = lambda v: replace(v, step=Scaled(factor, v.step))
-        return replace(self, **{name: smaller(v) for name, v in given.items()})
+        return replace(self, **{name: smaller(v) for name, v in scalable.items()})
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         steps = {STEPS[name]: v.step(t) for name, v in self.variables.items()}

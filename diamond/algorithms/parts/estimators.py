@@ -99,8 +99,8 @@ class Average:
         return "x" if self.gamma is None else "xyz"
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
-        found = {"theta": weight(self.theta, t)}
-        return found if self.gamma is None else found | {"gamma": weight(self.gamma, t)}
+        weights = {"theta": weight(self.theta, t)}
+        return weights if self.gamma is None else weights | {"gamma": weight(self.gamma, t)}
 
     def init(self, point: Point) -> Any:
         return None

@@ -75,7 +75,7 @@ class LearnedStep(NamedTuple):
         problem: Objectives,
         point: tuple[Tree, Tree],
         curvature: Curvature | None,
-        known: StepMemory,
+        previous: StepMemory,
         direction: Tree,
         tracker: Tree | None,
         lower_gradient: Tree | None,
@@ -83,7 +83,7 @@ class LearnedStep(NamedTuple):
         sample: Sample,
     ) -> tuple[Curvature | None, StepMemory, Cost]:
         """Choose the step size of x for this round."""
-        (x, y), scalars = point, known.scalars
+        (x, y), scalars = point, previous.scalars
         first, ramping = jnp.asarray(t <= self.first_move), scalars.ramping > 0.5
         if curvature is None:
             gradient = lambda x: jax.grad(problem.f)(x, None, sample.upper)
@@ -106,7 +106,7 @@ class LearnedStep(NamedTuple):
             curvature = cast_like(curvature._replace(work=work), curvature)
             most, delay = TRUST * reference, self.delay(curvature)
             unsettled = (residual > UNSETTLED * reference).astype(reference.dtype)
-        inputs_of_length = x, known.start, direction, value, most, reference, scalars, first
+        inputs_of_length = x, previous.start, direction, value, most, reference, scalars, first
         length, probes = trusted_length(gradient, *inputs_of_length)
         spent = Cost()
         if self.works_locally and curvature is not None:
@@ -117,12 +117,12 @@ class LearnedStep(NamedTuple):
             response_lag = rounds_to_relax(self.lower_step, curvature.largest, response_curvature)
             response_lag = jnp.where(first, response_lag, curvature.response_lag)
             curvature = cast_like(curvature._replace(response_lag=response_lag), curvature)
-        inputs, memory = self._inputs(x, known, direction, tracker, length, t)
+        inputs, memory = self._inputs(x, previous, direction, tracker, length, t)
         step = propose_step(scalars, inputs)
         alpha = jnp.where(t < self.first_move, 0.0, step.alpha)
         step = step._replace(alpha=alpha, unsettled=unsettled, delay=delay)
         cost = pytrees.add(spent, Cost(0, rows * (probes + extra_gradients), 0, rows * first))
-        return curvature, cast_like(memory._replace(scalars=step), known), cost
+        return curvature, cast_like(memory._replace(scalars=step), previous), cost
 
     def delay(self, curvature: Curvature) -> jax.Array:
         """Return the number of rounds in which y follows x."""
@@ -134,7 +134,7 @@ class LearnedStep(NamedTuple):
     def _inputs(
         self,
         x: Tree,
-        known: StepMemory,
+        previous: StepMemory,
         direction: Tree,
         method_tracker: Tree | None,
         length: jax.Array,
@@ -144,21 +144,21 @@ class LearnedStep(NamedTuple):
         first, weight = jnp.asarray(t <= self.first_move), self.statistics_weight
         position = sketch(x)
         own_direction = jnp.append(sketch(direction), pytrees.dot(direction, direction))
-        change = own_direction - known.direction
-        tracked = known.tracked + change
+        change = own_direction - previous.direction
+        tracked = previous.tracked + change
         newest = tracked[:-1] if method_tracker is None else sketch(method_tracker) + change[:-1]
         squared = jnp.maximum(
             tracked[-1], own_direction[-1]
         )  # of the network, at least the agent's own
         magnitude = jnp.sqrt(squared) if method_tracker is None else None
-        smoothed = known.tracker + weight * (newest - known.tracker)
+        smoothed = previous.tracker + weight * (newest - previous.tracker)
         tracker = jnp.where(first, newest, smoothed)
         inputs = StepInputs(
             position,
-            known.start,
-            known.average,
+            previous.start,
+            previous.average,
             tracker,
-            known.tracker,
+            previous.tracker,
             length,
             t,
             first,
@@ -167,7 +167,7 @@ class LearnedStep(NamedTuple):
             newest,
             boldness=self.boldness,
         )
-        average = known.average + RECENT * (position - known.average)
+        average = previous.average + RECENT * (position - previous.average)
         return inputs, StepMemory(
-            known.scalars, known.start, average, own_direction, tracked, tracker
+            previous.scalars, previous.start, average, own_direction, tracked, tracker
         )

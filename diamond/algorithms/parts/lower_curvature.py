@@ -70,14 +70,14 @@ class CurvatureRule(NamedTuple):
         problem: Objectives,
         point: tuple[Tree, Tree],
         z: Tree | None,
-        known: Curvature,
+        previous: Curvature,
         t: Number,
         sample: Sample,
     ) -> tuple[Curvature, Cost]:
         """Make a step of power iteration and a product along z; more of both in round 0."""
         x, y = point
         carries_z = self.carries_z
-        z = known.z if carries_z else z
+        z = previous.z if carries_z else z
         if z is None:
             z = pytrees.zeros(y)
         gradient = lambda y: jax.grad(problem.g, 1)(x, y, sample.lower)
@@ -93,18 +93,18 @@ class CurvatureRule(NamedTuple):
         )
         if not self.needs_z:
             power_steps, uses_product = steps, jnp.zeros_like(first)
-        vector = unit_vector(pytrees.axpy(MIXED, along, known.power_vector))
+        vector = unit_vector(pytrees.axpy(MIXED, along, previous.power_vector))
         vector = jax.lax.fori_loop(0, power_steps, lambda _, q: product(unit_vector(q)), vector)
-        vector = pytrees.select(power_steps > 0, vector, known.power_vector)
+        vector = pytrees.select(power_steps > 0, vector, previous.power_vector)
         needed = pytrees.mapped_with(uses_product & (steps > 0), size)
         product_along_z = run_if(needed, lambda: product(along), pytrees.zeros(z))
         steepest = jnp.where(power_steps > 0, pytrees.norm(vector), 0.0)
         measured = jnp.maximum(steepest, pytrees.norm(product_along_z))
-        largest = jnp.maximum(FORGETTING * known.largest, measured)
+        largest = jnp.maximum(FORGETTING * previous.largest, measured)
         lag = rounds_to_relax(self.step, largest, jnp.abs(pytrees.dot(along, product_along_z)))
         old_weight = 0.9 if carries_z else 0.8
-        lag = jnp.where(first, lag, old_weight * known.lag + (1 - old_weight) * lag)
-        lag = jnp.where(uses_product, jnp.where(size > 0, lag, 1.0), known.lag)
+        lag = jnp.where(first, lag, old_weight * previous.lag + (1 - old_weight) * lag)
+        lag = jnp.where(uses_product, jnp.where(size > 0, lag, 1.0), previous.lag)
         cost = Cost(0, 0, rows * (power_steps + uses_product * (steps > 0)))
         new_z = None
         if carries_z:
@@ -112,9 +112,9 @@ class CurvatureRule(NamedTuple):
             residual = pytrees.sub(pytrees.scale(size, product_along_z), f_y)
             new_z = pytrees.axpy(-1 / (MARGIN * largest + TINY), residual, z)
             cost = cost._replace(gradients=upper * (steps > 0))
-        rest = known.response_lag, new_z, known.work
+        rest = previous.response_lag, new_z, previous.work
         updated = Curvature(unit_vector(vector), largest, lag, *rest)
-        return cast_like(pytrees.select(steps > 0, updated, known), known), cost
+        return cast_like(pytrees.select(steps > 0, updated, previous), previous), cost
 
 
 def rounds_to_relax(step: tuple[Any, Any], largest: jax.Array, along: jax.Array) -> jax.Array:

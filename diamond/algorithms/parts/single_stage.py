@@ -31,8 +31,8 @@ class SingleStageMethod:
     def with_scaled_steps(self, factor: Number) -> Any:
         """Return the method with steps `factor` times as long, except learned steps."""
         steps = {name: getattr(self, name) for name in ("alpha", "beta")}
-        given = {name: Scaled(factor, s) for name, s in steps.items() if not learned_names(s)}
-        return replace(self, **given)  # type: ignore[type-var]
+        scaled = {name: Scaled(factor, s) for name, s in steps.items() if not learned_names(s)}
+        return replace(self, **scaled)  # type: ignore[type-var]
 
     def specialize(self, problem: Problem) -> Any:
         """Specialize the method for this problem, with learned numbers if it left some open."""

@@ -34,10 +34,10 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.draws} draws in float64, against the exact hypergradient on all rows"]
         lines += ["agent        norm        bias   (+- error)   deviation"]
-        each = zip(self.norm, self.bias, self.sampling_error, self.deviation)
+        columns = zip(self.norm, self.bias, self.sampling_error, self.deviation)
         lines += [
             f"{i:5d}  {n:10.4g}  {b:10.3g}  {e:10.2g}  {d:10.3g}"
-            for i, (n, b, e, d) in enumerate(each)
+            for i, (n, b, e, d) in enumerate(columns)
         ]
         spent = ", ".join(f"{name} {value:.1f}" for name, value in self.cost._asdict().items())
         return "\n".join([*lines, f"one estimate costs: {spent}"])
