@@ -31,12 +31,12 @@ import numpy as np
 
 import diamond
 from diamond.core.sampling import key
-from diamond.engine.round_program import run_rounds
+from diamond.engine.round_program import initial_progress, run_rounds
 from diamond.engine.site_rehearsal import rehearse
 from diamond.network.mixing.mixer import mixer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from faulting import ports
+from site_faults import ports
 
 SITES, QUICK = (2, 3, 5, 9), (2, 5)
 COLUMNS = ("simulate", "rehearse", "floor", "sites", "by floor", "processor", "waits")
@@ -92,7 +92,7 @@ def simulated(sites: int, size: int, rounds: int) -> float:
     problem = space["make"](list(range(sites)), size // 8)
     given = jax.tree.map(jnp.asarray, GIVEN)
     fixed = given, problem.objectives(16), mixer(diamond.network.ring(sites)), key(0)
-    begin = start(given, *problem.start(0), sites)
+    begin = initial_progress(given, *problem.start(0), sites)
     go = lambda until: run_rounds(*fixed, begin, jnp.int32(until), sampling="blocks")
     jax.block_until_ready(go(1))
     begun = time.perf_counter()
@@ -199,15 +199,14 @@ def row(root: Path, sites: int, size: int, repeats: int, before: Path | None) ->
         real.append(peers(root, *given))
         if before:
             old.append(peers(root, *given, before))
-    took, worked, wait_records = min(real)
+    took, worked, waits = min(real)
     label = f"{size // 1000} kB" if size < 10**6 else f"{size // 10**6} MB"
-    said = "".join(f"{1000 * one:>10.3g}" for one in (min(alone), min(trial), min(bare), took))
-    said = (
-        f"{sites:>5}{label:>10}{said}{took / min(bare):>10.2f}{1000 * worked:>10.3g}{wait_records:>10.0%}"
-    )
+    times = (min(alone), min(trial), min(bare), took)
+    text = f"{sites:>5}{label:>10}" + "".join(f"{1000 * seconds:>10.3g}" for seconds in times)
+    text += f"{took / min(bare):>10.2f}{1000 * worked:>10.3g}{waits:>10.0%}"
     if before:
-        said += f"{1000 * min(old)[0]:>10.3g}{1000 * min(old)[1]:>10.3g}"
-    return said
+        text += f"{1000 * min(old)[0]:>10.3g}{1000 * min(old)[1]:>10.3g}"
+    return text
 
 
 def main() -> None:

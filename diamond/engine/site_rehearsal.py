@@ -71,14 +71,14 @@ def run(
         problem: the problem with this site's rows only (lists of one entry).
         bundle: folder that the federation's authority made for this site, with the agent's number,
             its address and its neighbours.
-        folder: run folder with the site's local measures (`peers.look`), one per checkpoint.
+        folder: run folder with the site's local measures (`local_measures`), one per checkpoint.
         every: rounds between checkpoints.
         limits: time limits in seconds.
         watch: is shown the node before the run, and each evaluation.
         origin, config: contents of the manifest and of config.toml in the run folder.
         listen: address to listen at if not that of the roster, as behind a mapped port.
         missing: "continue" makes rounds without neighbours that have been silent for `limits.round`
-            seconds (`peers.edges`).
+            seconds (`peers.edge_states`).
         clip: bounds the influence of a neighbour's message to this multiple of the usual.
         metrics: port on this machine, open to local programs only, for Prometheus.
         measure: "cheap" never solves the lower level.
@@ -88,9 +88,9 @@ def run(
 
     Raises:
         Refused: a neighbour rejects the connection.
-        GaveUp: `limits.give_up` seconds passed without news.
+        NeighbourTimeout: `limits.give_up` seconds passed without news.
         FloatingPointError: this agent diverged and may not roll back.
-        Stopped: another agent diverged and may not roll back.
+        RunFailed: another agent diverged and may not roll back.
     """
     from ..peers.metrics_endpoint import serve_metrics
     from ..peers.resource_estimate import estimate_resources

@@ -31,7 +31,7 @@ class MaxConsensus:
         return self.measurements[name]
 
     def maximum(self, name: str, measure: MeasureFunction) -> Measurement:
-        """Return the agreed maximum; raises `Unsettled` before."""
+        """Return the agreed maximum; raises `NotAgreed` before."""
         (values,), cost = self.local(name, measure)
         if name not in self.agreed:
             raise NotAgreed(name, values)

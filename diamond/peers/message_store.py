@@ -66,8 +66,8 @@ def load(
 ) -> tuple[dict[MessageKey, StoredMessage], bool]:
     """Load the messages that a checkpoint of `round` needs, and return whether all exist.
 
-    Raises `Damaged` if the checkpoint's own file is damaged: its messages are computed again from
-    the checkpoint before. Damaged messages of earlier files are set aside.
+    Raises `DamagedCheckpoint` if the checkpoint's own file is damaged: its messages are computed
+    again from the checkpoint before. Damaged messages of earlier files are set aside.
     """
     locations: dict[MessageKey, StoredMessage] = {}
     is_complete = True

@@ -34,7 +34,7 @@ class AgentProgress(NamedTuple):
     clock_offset: int = 0  # of the clock at round 0
     start: RollbackState | None = None  # initial state, if not the usual one
     lowest_state: RollbackState | None = None  # of the objective; None: the start
-    recent_states: tuple[RollbackState, ...] = ()  # in rounds divisible by `EVERY`
+    recent_states: tuple[RollbackState, ...] = ()  # in rounds divisible by `SAVE_EVERY`
     discard_estimates: bool = False  # after a rollback
 
     @property

@@ -1,8 +1,8 @@
 """Rollback of all agents to the same round with the same smaller steps, as in a simulation.
 
 If the objective has risen (`auto/loss_monitor.py`), all agents know it at the same check. If x or y
-of an agent have outgrown the start, all know it in the next round that is a multiple of `EVERY`,
-after which all send their sizes. If x or y of an agent are no longer finite, the agent cannot send
+of an agent have outgrown the start, all know it in the next multiple of `SAVE_EVERY` rounds, after
+which all send their sizes. If x or y of an agent are no longer finite, the agent cannot send
 its next message: it leaves, and answers requests with the rollback notice
 (`encode_rollback_notice`). Whoever receives the notice leaves too, at the same exchange each time,
 since earlier messages are still available. Then all communicate, at an exchange of the clock that

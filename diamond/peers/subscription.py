@@ -20,7 +20,7 @@ MAX_QUEUED = 3  # maximum number of messages queued or in flight
 
 
 class Subscription:
-    """Receiving end of a subscription: messages of one neighbour from exchange `next` on."""
+    """Receiving end of a subscription: messages of one neighbour from exchange `next_tick` on."""
 
     def __init__(self, first: int):
         self.next_tick, self.ended = first, False
@@ -68,7 +68,7 @@ class Subscription:
 
 
 class Publisher:
-    """Sending end of a subscription: messages from exchange `next` on go out by `send`.
+    """Sending end of a subscription: messages from exchange `next_tick` on go out by `send`.
 
     `send` returns whether the message is on its way; `refuse` sends the last response.
     """

@@ -194,7 +194,7 @@ def pack(header: Mapping[str, Any], *content: Any) -> Frame:
 
 
 def unpack(frame: Frame, max_bytes: int) -> tuple[dict[str, Any], memoryview]:
-    """Decode the header of a frame of at most `most` bytes; return it with the content."""
+    """Decode the header of a frame of at most `max_bytes` bytes; return it with the content."""
     if len(frame) > max_bytes:
         raise FrameError(f"{len(frame)} bytes; at most {max_bytes} can belong here")
     if len(frame) < PREFIX.size + TRAILER.size:

@@ -76,7 +76,7 @@ def test_answers_that_a_neighbour_never_reads_take_little_memory(bundles, outbox
     assert "site0 at 127.0.0.1" in caplog.text and "answers that it does not read" in caplog.text
 
 
-def test_a_message_on_the_disk_is_read_once_for_all_who_hold_it(outbox):
+def test_a_stored_message_is_read_once_for_simultaneous_users(outbox):
     first, second = outbox.get(3), outbox.get(3)
     assert first.obj is second.obj and bytes(first) == bytes([3]) * 2**21
     del first, second

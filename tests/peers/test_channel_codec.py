@@ -51,7 +51,7 @@ FIRST = ["float16", "3 bits", "top", "random"]
 @pytest.mark.parametrize(
     "name", [n if n in FIRST else pytest.param(n, marks=pytest.mark.slow) for n in CHANNELS]
 )
-def test_sites_go_the_way_of_the_simulation_in_the_bytes_that_are_counted(name):
+def test_compressed_sites_equal_the_simulation_in_trajectory_and_bytes(name):
     method, level = TWO if name == "random" else ONE
     problem, network = quad(lower_level=level), ring(4).through(*CHANNELS[name])
     with without_optimizations():
@@ -72,7 +72,7 @@ def test_sites_go_the_way_of_the_simulation_in_the_bytes_that_are_counted(name):
     assert sum(sent) == team[0].bytes_per_round == traffic.bytes
 
 
-def test_killed_on_the_way_its_copies_of_the_others_end_in_the_same_bits(tmp_path, monkeypatch):
+def test_a_killed_site_restores_its_channel_states(tmp_path, monkeypatch):
     method = diamond.gt_sgd(0.05, 0.2, 3, exact(), order="paper")
     network = diamond.network.path(3).through(channels.quantized(4))
     with without_optimizations():
@@ -94,7 +94,7 @@ def test_killed_on_the_way_its_copies_of_the_others_end_in_the_same_bits(tmp_pat
         assert disagreement(team[1], messages, found[1]) == float(apart) > 0
 
 
-def test_what_is_of_simulated_links_only_is_refused():
+def test_channels_of_simulated_links_are_refused():
     method, problem = diamond.dsgd(0.1, 0.1, 2, exact()), quad(agents=3)
     with pytest.raises(ValueError, match=r"noise\(20 dB\) is of simulated links"):
         agents(problem, diamond.network.path(3).through(channels.noise(snr=20)), method)

@@ -21,11 +21,11 @@ def changed(content: bytes, **words: bytes) -> bytes:
     return bytes(out)
 
 
-def test_of_few_bytes_it_is_the_crc():
+def test_few_bytes_have_their_crc():
     assert checksum(LONG[: MIN_BLOCKS * BLOCK - 1]) == zlib.crc32(LONG[: MIN_BLOCKS * BLOCK - 1])
 
 
-def test_of_many_it_is_that_of_sums_written_out():
+def test_many_bytes_have_the_crc_of_their_sums():
     words = [
         int.from_bytes(LONG[i : i + 8], "little") for i in range(0, (MIN_BLOCKS + 3) * BLOCK, 8)
     ]
@@ -45,7 +45,7 @@ def test_every_bit_counts(place):
 
 
 @pytest.mark.parametrize("apart", [8, BLOCK, BLOCK + 8])
-def test_swapped_words_and_changes_that_cancel_are_noticed(apart):
+def test_swapped_words_and_cancelling_changes_are_detected(apart):
     one, other = 3 * BLOCK + 40, 3 * BLOCK + 40 + apart
     swapped = {f"_{one}": LONG[other : other + 8], f"_{other}": LONG[one : one + 8]}
     assert checksum(changed(LONG, **swapped)) != checksum(LONG)

@@ -67,7 +67,7 @@ def test_only_the_end_of_the_last_file_may_be_torn(tmp_path):
         restored(tmp_path)
 
 
-def test_one_whose_checkpoints_are_gone_is_refused_before_it_writes_anything(tmp_path, monkeypatch):
+def test_a_site_without_its_checkpoints_is_refused_before_it_writes(tmp_path, monkeypatch):
     with without_optimizations():
         Cluster(tmp_path).run()
         shutil.rmtree(tmp_path / "1")
@@ -83,7 +83,7 @@ ODD = [b"", b"{", b"[]", b'{"run": "r"}', b'{"run": "r", "neighbours": 3}']
 
 
 @pytest.mark.parametrize("content", ODD)
-def test_a_damaged_note_of_who_has_finished_is_set_aside(tmp_path, caplog, content):
+def test_a_damaged_record_of_finished_neighbours_is_set_aside(tmp_path, caplog, content):
     site_checkpoint.record_finished(tmp_path, "r", {1, 2})
     assert site_checkpoint.load_finished(tmp_path, "r") == {1, 2}
     (tmp_path / "finished.json").write_bytes(content)
@@ -95,7 +95,7 @@ def test_a_damaged_note_of_who_has_finished_is_set_aside(tmp_path, caplog, conte
 @pytest.mark.parametrize(
     "kind", ["checkpoint/*.json", "checkpoint/*.safetensors", "messages/*.log"]
 )
-def test_a_damaged_newest_checkpoint_is_logged_with_what_follows(tmp_path, caplog, kind):
+def test_a_damaged_newest_checkpoint_is_logged_with_its_consequence(tmp_path, caplog, kind):
     with without_optimizations():
         Cluster(tmp_path).run()
         folder, agent = tmp_path / "1", team()[1]
@@ -133,7 +133,7 @@ def test_damaged_lines_of_metrics_and_a_missing_manifest_are_logged(tmp_path, ca
     assert "metrics.jsonl lacks round 2" in caplog.text
 
 
-def test_a_damaged_manifest_is_set_aside_and_written_anew(tmp_path, caplog):
+def test_a_damaged_manifest_is_set_aside_and_rewritten(tmp_path, caplog):
     agent, origin = (
         team()[0],
         RunOrigin("north", "trial", "quadratic", "gt_sgd", "GT-SGD", {}, "", {}),

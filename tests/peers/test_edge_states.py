@@ -33,7 +33,7 @@ def down_rounds(scenario, i, j):
 
 
 @pytest.mark.parametrize("order", ["paper", "atc"])
-def test_while_nobody_is_away_it_is_the_run_that_waits(tmp_path, order):
+def test_without_absences_the_run_equals_one_that_waits(tmp_path, order):
     from helpers import same_bits
     from lockstep_agents import run_lockstep
 
@@ -46,7 +46,7 @@ def test_while_nobody_is_away_it_is_the_run_that_waits(tmp_path, order):
 
 @pytest.mark.parametrize("victim", [0, 1, 3])
 @pytest.mark.parametrize("order", ["paper", "atc"])
-def test_one_that_dies_for_good_holds_the_others_up_once(tmp_path, victim, order):
+def test_a_permanent_crash_delays_the_others_once(tmp_path, victim, order):
     scenario = AbsenceScenario(tmp_path, absences=[(victim, 3.5, FOREVER)], order=order)
     run_and_check(scenario)
     others = [i for i in range(4) if i != victim]
@@ -58,14 +58,14 @@ def test_one_that_dies_for_good_holds_the_others_up_once(tmp_path, victim, order
 
 
 @pytest.mark.parametrize("victim", [0, 2])
-def test_one_that_returns_catches_up_and_is_heard_again(tmp_path, victim):
+def test_a_returning_agent_catches_up_and_takes_part_again(tmp_path, victim):
     scenario = AbsenceScenario(tmp_path, absences=[(victim, 3.5, 10.5)])
     run_and_check(scenario)
     missed = down_rounds(scenario, victim, (victim + 1) % 4)
     assert missed and missed == list(range(4, 4 + len(missed))) and missed[-1] < ROUNDS - 2
 
 
-def test_one_that_returns_learns_of_all_rounds_it_has_missed_at_once(tmp_path):
+def test_a_returning_agent_gets_all_missed_rounds_in_one_response(tmp_path):
     asked = []
 
     async def hop(hop, content):
@@ -90,19 +90,19 @@ def test_a_link_that_flaps_is_up_and_down_at_both_ends(tmp_path):
     assert all(down_rounds(scenario, i, j) == [] for i, j in [(1, 2), (2, 3), (0, 3)])
 
 
-def test_two_neighbours_both_away_do_not_need_each_other(tmp_path):
+def test_two_absent_neighbours_do_not_need_each_other(tmp_path):
     scenario = AbsenceScenario(tmp_path, absences=[(0, 3.5, FOREVER), (1, 3.5, FOREVER / 2)])
     run_and_check(scenario)
     assert scenario.end_times[1] < FOREVER and down_rounds(scenario, 0, 1) == list(range(4, ROUNDS))
 
 
-def test_one_that_is_never_there_is_done_without(tmp_path):
+def test_rounds_continue_without_an_agent_that_never_starts(tmp_path):
     scenario = AbsenceScenario(tmp_path, absences=[(2, 0.0, FOREVER)])
     run_and_check(scenario)
     assert down_rounds(scenario, 2, 1) == down_rounds(scenario, 2, 3) == list(range(ROUNDS))
 
 
-def test_one_that_is_slow_but_answers_is_waited_for(tmp_path, monkeypatch):
+def test_a_slow_agent_that_answers_is_awaited(tmp_path, monkeypatch):
     scenario = AbsenceScenario(tmp_path, network=PATH)
     monkeypatch.setattr("absent_agents.WORK_SECONDS", 3 * LIMITS.round)
     run_and_check(scenario)
@@ -137,7 +137,7 @@ def test_cut_off_at_any_instant_of_an_exchange(tmp_path):
 
 
 @pytest.mark.parametrize("liar", [0, 2])
-def test_one_whose_messages_are_not_finite_is_done_without_at_once(tmp_path, caplog, liar):
+def test_messages_that_are_not_finite_are_not_used_at_both_ends(tmp_path, caplog, liar):
     def spoil(frames):
         """A sound frame of the same message, with a number that is not finite."""
         header, content = wire_format.unpack(frames, 2**20)
@@ -197,14 +197,14 @@ def test_whatever_happens_to_other_algorithms(tmp_path_factory, name, absences, 
     agree(tmp_path_factory.mktemp("town"), absences, cuts, name)
 
 
-def test_ends_of_different_minds_refuse_each_other():
+def test_agents_with_different_missing_policies_refuse_each_other():
     parts = (
         compute_digests(team(PATH)[i], 9, missing) for i, missing in enumerate(("wait", "continue"))
     )
     assert describe_differences(*parts) == "another missing (wait here, continue there)"
 
 
-def test_a_word_once_given_is_kept(tmp_path):
+def test_a_vote_is_durable(tmp_path):
     journal = EdgeJournal([1, 2], "run", tmp_path)
     journal.write(1, 0, UP, b"message")
     journal.write(2, 0, YES)
@@ -224,7 +224,7 @@ def test_a_word_once_given_is_kept(tmp_path):
     journal.close()
 
 
-def test_the_ledger_forgets_what_nobody_can_be_set_back_to(tmp_path):
+def test_the_journal_discards_rounds_that_nobody_needs(tmp_path):
     journal = EdgeJournal([1], "run", tmp_path)
     for t in range(100):
         journal.write(1, t, UP if t % 10 else DOWN, b"m")
@@ -240,7 +240,7 @@ def test_the_ledger_forgets_what_nobody_can_be_set_back_to(tmp_path):
     again.close()
 
 
-def test_words_are_kept_as_runs():
+def test_votes_are_run_length_encoded():
     votes = VoteLog()
     for t in range(1000):
         votes.set_vote(t, DOWN if 300 <= t < 700 else UP)

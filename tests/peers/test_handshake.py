@@ -43,7 +43,7 @@ def start_node(wire, agent):
     return asyncio.ensure_future(node.run())
 
 
-def test_the_odd_one_out_is_told_and_the_others_wait_for_it(sites):
+def test_a_site_with_another_run_is_refused_and_the_others_wait_for_it(sites):
     right, odd = sites
 
     async def story():
@@ -67,7 +67,7 @@ def test_the_odd_one_out_is_told_and_the_others_wait_for_it(sites):
     assert ends == [ROUNDS] * 3
 
 
-def test_who_stays_away_is_named(sites):
+def test_an_absent_neighbour_is_named(sites):
     (north, *_), _ = sites
 
     async def alone():
@@ -77,7 +77,7 @@ def test_who_stays_away_is_named(sites):
         run_simulated(alone())
 
 
-def test_what_differs_is_told_with_whose_it_is():
+def test_differences_are_described_with_both_places():
     reason = describe_differences(
         {"seed": "0", "run": "a"}, {"seed": "1", "run": "b"}, "at north", "at west"
     )
@@ -89,7 +89,7 @@ def test_the_demo_says_what_it_waits_for_and_never_gives_up(monkeypatch, tmp_pat
     monkeypatch.setattr(sites_demo, "SILENCE", 0.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     heard = []
-    demo = sites_demo.Demo(tmp_path, heard.append)
+    demo = sites_demo.SitesDemo(tmp_path, heard.append)
     clock = iter(range(0, 10**6, 1000))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     demo._until(lambda: len(heard) == 3, "all to finish")

@@ -26,7 +26,7 @@ def team():
 
 
 @pytest.mark.parametrize("kind", ["latency", "rate", pytest.param("loss", marks=pytest.mark.slow)])
-def test_the_forecast_is_what_sites_take(tmp_path, team, kind, monkeypatch):
+def test_sites_take_the_predicted_network_seconds(tmp_path, team, kind, monkeypatch):
     skip_measures(monkeypatch)
     link, rounds = KINDS[kind]
     network = shaped_links.NETWORK.with_links(**link)

@@ -75,7 +75,7 @@ def test_with_given_steps_the_trajectory_is_the_simulated_one_to_rounding(precis
 
 
 @pytest.mark.slow
-def test_what_it_costs_is_what_the_simulation_counts():
+def test_costs_equal_those_of_the_simulation():
     """Every frame that arrives on the wire, and every agent's own counter, rows uneven."""
     problem, arrived = logistic(rows=(10, 10, 7)), {}
 
@@ -129,7 +129,7 @@ def ends_well(cluster, calm):
 
 
 @pytest.mark.parametrize("apart", [7, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_at_every_instant_of_the_talk_too(tmp_path, monkeypatch, soon, apart):
+def test_killed_at_every_instant_of_a_consensus(tmp_path, monkeypatch, soon, apart):
     seen = []
     with watch_instants(monkeypatch, lambda site_agent, label: seen.append((site_agent, label))):
         ends_well(Cluster(tmp_path / "calm", agents=team()), soon)
@@ -150,14 +150,14 @@ def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, soon):
     assert cluster.deaths >= 6
 
 
-def test_what_was_measured_once_is_not_measured_again_for_the_talk(monkeypatch, soon):
+def test_a_consensus_repeats_no_measurement(monkeypatch, soon):
     looked, losses = [], loss_monitor._losses
     monkeypatch.setattr(loss_monitor, "_losses", lambda *a: looked.append(1) or losses(*a))
     run_lockstep(team(), 3)
     assert len(looked) == 3
 
 
-def test_a_measurement_that_is_not_finite_stops_everyone_and_all_know_whose(monkeypatch):
+def test_a_measurement_that_is_not_finite_stops_all_sites_and_is_named(monkeypatch):
     resolve_deferred = site_agent.Agent.resolve_deferred
 
     def broken(self, progress, largest):

@@ -26,7 +26,7 @@ async def fetched(port, request=b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"):
     return head, body
 
 
-def test_it_is_read_while_the_run_goes_on(tmp_path):
+def test_metrics_are_served_during_the_run(tmp_path):
     wire, names, heard = InProcessNetwork(delay=0.0), {0: "a", 1: 'the "middle"', 2: "c"}, []
 
     async def everyone():
@@ -58,7 +58,7 @@ def test_it_is_read_while_the_run_goes_on(tmp_path):
     assert 0 < last["waited_seconds_total", ""] < last["seconds_total", ""]
 
 
-def test_a_port_that_is_taken_is_named():
+def test_an_occupied_port_is_named():
     async def twice():
         (port,) = ports(1)
         async with serve_metrics(None, port), serve_metrics(None, port):

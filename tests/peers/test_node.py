@@ -156,7 +156,7 @@ def test_the_matrix_of_faults(tmp_path, monkeypatch, kind, phase):
     assert trouble.cluster.deaths == (kind in ("kill", "old checkpoint"))
 
 
-def test_from_a_damaged_first_checkpoint_the_way_back_is_the_start(tmp_path, monkeypatch):
+def test_a_damaged_first_checkpoint_restarts_the_run(tmp_path, monkeypatch):
     trouble = Trouble("old checkpoint", "after", tmp_path, later=EVERY + 1)
     with watch_instants(monkeypatch, trouble.on_instant):
         ends_well(trouble.cluster)
@@ -164,7 +164,7 @@ def test_from_a_damaged_first_checkpoint_the_way_back_is_the_start(tmp_path, mon
     assert len(list(tmp_path.rglob("*.damaged-1"))) == 2  # its arrays, and what vouches for them
 
 
-def test_where_no_checkpoint_is_left_the_start_is_refused(tmp_path):
+def test_a_start_without_readable_checkpoints_is_refused(tmp_path):
     Cluster(tmp_path).run()
     for path in (tmp_path / str(VICTIM) / "checkpoint").glob("*.json"):
         path.write_bytes(path.read_bytes()[:-9])
@@ -173,7 +173,7 @@ def test_where_no_checkpoint_is_left_the_start_is_refused(tmp_path):
             Cluster(tmp_path).run()
 
 
-def test_a_neighbour_that_stays_away_is_named_with_the_time_waited(tmp_path):
+def test_an_absent_neighbour_is_named_with_the_time_waited(tmp_path):
     wire = InProcessNetwork()
     agent = team()[0]
     node = Node(agent, ROUNDS, wire.transport(0), tmp_path, EVERY, LIMITS, run_inline)
@@ -225,7 +225,7 @@ def test_a_request_is_refused_with_its_reason(request_, options, reason):
     assert re.search(reason, refusal(request_, **options))
 
 
-def test_when_one_diverges_all_stop_and_know_who(tmp_path, monkeypatch):
+def test_when_an_agent_diverges_all_stop_and_name_it(tmp_path, monkeypatch):
     finish_exchange = Agent.finish_exchange
 
     def broken(self, progress, exchange, local_result, messages):
@@ -251,7 +251,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
         Cluster(tmp_path, "atc").run()
 
 
-def test_a_message_is_kept_exactly_as_long_as_a_neighbour_may_ask_for_it():
+def test_a_message_is_kept_as_long_as_a_neighbour_may_request_it():
     outbox = Outbox([0, 2])
     for t in range(6):
         outbox.add_message(t, bytes([t]))
@@ -274,7 +274,7 @@ def test_a_message_is_kept_exactly_as_long_as_a_neighbour_may_ask_for_it():
         again.get(3)
 
 
-def test_a_rehearsal_is_the_same_run_and_leaves_nothing_undone(monkeypatch, caplog):
+def test_a_rehearsal_is_the_same_run_and_cancels_all_subscriptions(monkeypatch, caplog):
     problems = [agent.problem for agent in team()]
     algorithm = build_algorithm("gt_sgd", order="paper")
     close = asyncio.Runner.close

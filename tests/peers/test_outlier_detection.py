@@ -69,13 +69,13 @@ def run(team, falsify=None, rounds=16, clip=None):
         return run_simulated(everyone())
 
 
-def test_nobody_is_suspected_who_tells_the_truth(team):
+def test_honest_messages_are_no_outliers(team):
     nodes, _ = run(team)
     assert all(set(node.exchange_runner.outlier_detector.counts.values()) == {0} for node in nodes)
 
 
 @pytest.mark.parametrize("name", ["flipped", "constant"])
-def test_a_liar_is_named_by_those_who_hear_it(team, name, caplog):
+def test_false_messages_are_logged_with_their_sender(team, name, caplog):
     nodes, _ = run(team, FALSIFICATIONS[name])
     for number in (1, 3):
         counts = nodes[number].exchange_runner.outlier_detector.counts
@@ -83,7 +83,7 @@ def test_a_liar_is_named_by_those_who_hear_it(team, name, caplog):
     assert "north: its message of round" in caplog.text and "times as far" in caplog.text
 
 
-def test_whose_message_made_a_site_diverge_is_said(team):
+def test_divergence_names_the_sender_of_outliers(team):
     _, ends = run(team, FALSIFICATIONS["huge"])
     own = [str(end) for end in ends if isinstance(end, FloatingPointError)]
     assert own and all(isinstance(end, FloatingPointError | RunFailed) for end in ends)
@@ -106,7 +106,7 @@ def clinics():
     return [Agent(one, diamond.network.ring(3), method, i) for i, one in enumerate(made)]
 
 
-def test_honest_sites_whose_rows_differ_are_not_accused(clinics, caplog):
+def test_honest_sites_whose_rows_differ_are_no_outliers(clinics, caplog):
     nodes, ends = run(clinics, rounds=100)
     assert [end.t for end in ends] == [100] * 3
     assert [set(node.exchange_runner.outlier_detector.counts.values()) for node in nodes] == [
@@ -116,7 +116,7 @@ def test_honest_sites_whose_rows_differ_are_not_accused(clinics, caplog):
 
 
 @pytest.mark.parametrize("since", [0, 20])
-def test_one_that_scales_by_a_thousand_is_named_and_nobody_else_is(clinics, since):
+def test_only_a_site_that_scales_its_messages_is_an_outlier(clinics, since):
     falsify = lambda arrays, rounds=count(): [(1000 if next(rounds) >= since else 1) * arrays[0]]
     nodes, _ = run(clinics, lambda arrays: falsify(arrays) + arrays[1:], rounds=30)
     for number, other in ((1, 2), (2, 1)):
@@ -124,7 +124,7 @@ def test_one_that_scales_by_a_thousand_is_named_and_nobody_else_is(clinics, sinc
         assert counts[LIAR] > 0 and counts[other] == 0
 
 
-def test_clipped_messages_are_those_of_the_formula():
+def test_clipped_messages_follow_the_formula():
     random, weights, here = np.random.default_rng(0), jnp.asarray([0.2, 0.5, 0.1, 0.2]), 1
     with jax.enable_x64(True):
         weights = jnp.asarray([0.2, 0.5, 0.1, 0.2], float)
@@ -143,7 +143,7 @@ def test_clipped_messages_are_those_of_the_formula():
             np.testing.assert_allclose(change, wanted, rtol=1e-6)
 
 
-def test_clipping_changes_no_bit_where_nobody_is_far_and_holds_a_liar_back(team):
+def test_clipping_bounds_false_messages_and_changes_no_bit_of_near_ones(team):
     _, calm = run(team)
     _, clipped = run(team, clip=1e6)
     for one, other in zip(calm, clipped):
@@ -155,7 +155,7 @@ def test_clipping_changes_no_bit_where_nobody_is_far_and_holds_a_liar_back(team)
     assert apart[2.0] < 0.7 * apart[None]
 
 
-def test_clipping_is_part_of_what_all_agree_on(team):
+def test_the_digest_covers_clipping(team):
     one, other = team[0], copy.copy(team[0])
     other.clip = 3.0
     assert (
@@ -166,7 +166,7 @@ def test_clipping_is_part_of_what_all_agree_on(team):
     assert isinstance(Agent(team[0].problem, network, team[0].algorithm, 0, clip=2.0), Agent)
 
 
-def test_a_jump_is_noticed_where_there_is_no_other_to_compare_with():
+def test_a_jump_of_a_single_neighbour_is_an_outlier():
     lines = []
     alone = OutlierDetector([0, 1], 0, ["me", "west"], Audit(lines.append))
     own = np.array([1.0])

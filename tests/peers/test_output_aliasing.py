@@ -7,7 +7,7 @@ import numpy as np
 from diamond.peers.output_aliasing import prune_leaves
 
 
-def test_what_a_program_only_hands_on_is_not_copied():
+def test_aliased_outputs_are_not_copied():
     @jax.jit
     def program(inputs):
         outputs = {

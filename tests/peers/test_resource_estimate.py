@@ -48,7 +48,7 @@ def on_disk(folder):
 
 
 @pytest.mark.parametrize("missing", ["wait", "continue"])
-def test_the_forecast_is_kept_and_not_far_off(tmp_path, team, monkeypatch, missing):
+def test_disk_and_memory_stay_close_below_the_estimate(tmp_path, team, monkeypatch, missing):
     disk, memory, wire = [], [], InProcessNetwork()
     replace = checkpoint.replace_file
 

@@ -113,7 +113,7 @@ def test_a_member_that_is_no_neighbour_is_refused(places):
     assert refusal(one, reaching) == (Refused, "site2 is no neighbour of site0")
 
 
-def test_asking_in_the_name_of_another_is_refused(places):
+def test_a_request_in_the_name_of_another_site_is_refused(places):
     _, one, two, _ = places
     request = encode_request(MessageRequest("any", 2, 0, 0))
     kind, reason = refusal(two, one, request)
@@ -126,7 +126,7 @@ def test_another_configuration_is_refused(places):
     assert kind is Refused and "agent 1 runs something else" in reason
 
 
-def test_a_round_that_is_past_or_not_to_come_is_refused(places):
+def test_a_request_for_a_discarded_or_nonexistent_round_is_refused(places):
     _, one, two, _ = places
 
     async def attempt(round):
@@ -143,7 +143,7 @@ def test_a_round_that_is_past_or_not_to_come_is_refused(places):
         asyncio.run(attempt(ROUNDS + 1))
 
 
-def test_an_answer_of_another_round_is_not_taken_for_this_one(places):
+def test_a_replayed_message_of_another_round_is_not_accepted(places):
     """A neighbour that replays an old message is asked again, and named when patience ends."""
     _, one, two, _ = places
     agent = team()[1]
@@ -206,7 +206,7 @@ def test_no_certificate_and_no_tls_are_refused(places):
 
 
 @pytest.mark.parametrize("latest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_nothing_older_than_tls_1_3_is_spoken(places, tmp_path, latest):
+def test_only_tls_1_3_is_accepted(places, tmp_path, latest):
     _, one, two, _ = places
     context = ssl.create_default_context(cadata=one.ca.decode())
     (tmp_path / "pair.pem").write_bytes(one.certificate + one.key)
@@ -232,7 +232,7 @@ def test_nothing_older_than_tls_1_3_is_spoken(places, tmp_path, latest):
         assert asyncio.run(version()) == "TLSv1.3"
 
 
-def test_what_does_not_listen_is_waited_for_and_then_named(places):
+def test_a_site_that_does_not_listen_is_awaited_and_then_named(places):
     _, one, _, _ = places
 
     async def alone():

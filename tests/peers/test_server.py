@@ -37,7 +37,7 @@ async def silent(bundle, count):
     return opened
 
 
-def test_silent_connections_are_few_at_a_time_and_the_rounds_go_on(bundles, tmp_path, caplog):
+def test_silent_connections_are_limited_and_the_rounds_continue(bundles, tmp_path, caplog):
     async def live(bundle):
         async with running_site(bundle, tmp_path / bundle.me.name) as node:
             if bundle.me.number == 1:
@@ -70,7 +70,7 @@ def test_silent_connections_are_few_at_a_time_and_the_rounds_go_on(bundles, tmp_
     assert "127.0.0.1" in caplog.text and "too many connections that prove nothing" in caplog.text
 
 
-def test_who_proves_nothing_in_time_is_closed_and_named(bundles, monkeypatch, caplog):
+def test_an_unauthenticated_connection_is_closed_and_logged(bundles, monkeypatch, caplog):
     monkeypatch.setattr("diamond.peers.server.AUTHENTICATION_SECONDS", 0.2)
 
     async def attempt():
@@ -86,7 +86,7 @@ def test_who_proves_nothing_in_time_is_closed_and_named(bundles, monkeypatch, ca
     assert "no proof of a key within 0.2 s" in caplog.text
 
 
-def test_of_a_flood_the_oldest_go_and_each_address_has_its_share():
+def test_a_flood_evicts_its_oldest_connections_by_address():
     evicted, queue = [], AdmissionQueue(max_total=6, max_per_address=4)
     for n in range(10):
         queue.add("flood", lambda n=n: evicted.append(n))
@@ -100,7 +100,7 @@ def test_of_a_flood_the_oldest_go_and_each_address_has_its_share():
     assert len(queue.pending) == 4
 
 
-def test_a_neighbour_that_asks_too_much_at_once_is_closed(bundles, caplog):
+def test_a_neighbour_with_too_many_requests_is_closed(bundles, caplog):
     one, two, _ = bundles
 
     async def attempt():
@@ -261,7 +261,7 @@ def test_a_flood_of_lines_is_counted_not_written():
     ]
 
 
-def test_what_others_say_cannot_forge_a_line():
+def test_foreign_text_cannot_forge_a_log_line():
     text = printable("good\n2026 round=9 \x1b[31mall is well\x1b[0m " + "x" * 1000)
     assert "\n" not in text and "\x1b" not in text and len(text) == 400
     assert text.startswith("good\\n2026 round=9 \\x1b[31mall is well")

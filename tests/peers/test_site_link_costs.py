@@ -18,7 +18,7 @@ from diamond.peers.site_run_folder import SiteRunFolder
 from diamond.records.folder_reader import open_run
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import RunOrigin
-from diamond.report.report_payload import payload
+from diamond.report.report_payload import collect_report_data
 from diamond.schedules.deferred import ResolutionContext, ResolvedValue, resolve
 
 ROUNDS, EVERY = 4, 2
@@ -62,7 +62,7 @@ def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
     for place in map(str, range(3)):
         found = [line["network_seconds"] for line in open_run(tmp_path / place).lines]
         np.testing.assert_allclose(found, run.history["network_seconds"], rtol=1e-12)
-    assert list(payload([tmp_path])["axes"])[-1] == "network_seconds"
+    assert list(collect_report_data([tmp_path])["axes"])[-1] == "network_seconds"
     assert "network seconds" in CliRunner().invoke(cli.app, ["show", str(tmp_path)]).stdout
     # Finding a number takes as many exchanges as the network is wide, here two.
     found = {"alpha": ResolvedValue(0.1, agreed=3, talks=1)}

@@ -48,7 +48,7 @@ async def without_the_victim(folder, cache):
         return [*ends, await victim.wait_for_end()], trial
 
 
-def test_sites_go_on_without_one_that_is_killed_and_it_catches_up(tmp_path, calm):
+def test_sites_continue_without_a_killed_one_and_it_catches_up(tmp_path, calm):
     ends, trial = asyncio.run(without_the_victim(tmp_path, calm[0]))
     assert [one["round"] for one in ends] == [ROUNDS] * 3
     votes, states = {}, []

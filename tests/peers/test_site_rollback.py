@@ -65,13 +65,13 @@ def risky():
     return nan_beyond(free, 0.6 * float(pytrees.norm(way)))
 
 
-def test_lost_and_risen_they_go_back_to_the_rounds_of_the_simulation(monkeypatch):
+def test_diverged_and_increasing_runs_roll_back_as_in_the_simulation(monkeypatch):
     script_loss_increase(monkeypatch, 50, 1)
     found = compared(risky(), 55)
     assert found["shrunk"] < 1 and found["risen"] == 1 and found["lost"] > 49
 
 
-def test_what_is_huge_though_finite_is_lost_where_the_simulation_looks(monkeypatch, caplog):
+def test_huge_finite_values_roll_back_as_in_the_simulation(monkeypatch, caplog):
     for module in (loss_monitor, _rewind):
         monkeypatch.setattr(module, "SAVE_EVERY", 5)
     monkeypatch.setattr(loss_monitor, "EXPLODED", 0.5)  # times the start
@@ -114,7 +114,7 @@ def ends_well(cluster, calm):
 
 
 @pytest.mark.parametrize("apart", [250, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_at_any_instant_of_going_back(tmp_path, monkeypatch, hasty, apart):
+def test_killed_at_any_instant_of_a_rollback(tmp_path, monkeypatch, hasty, apart):
     seen = []
     with watch_instants(monkeypatch, lambda site_agent, label: seen.append(site_agent)):
         ends_well(Cluster(tmp_path / "calm", agents=team()), hasty)
@@ -132,7 +132,7 @@ def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, hasty):
     assert cluster.deaths >= 3
 
 
-def test_the_folder_of_a_site_has_what_was_not_undone(tmp_path, hasty):
+def test_the_folder_of_a_site_has_only_rounds_that_were_not_rolled_back(tmp_path, hasty):
     async def everyone():
         wire, runs = InProcessNetwork(), []
         for one in team():
@@ -159,7 +159,7 @@ def test_the_folder_of_a_site_has_what_was_not_undone(tmp_path, hasty):
     assert lines["samples"][-1] == diamond.cost.total(found.spent)[0]
 
 
-def test_states_to_go_back_to_travel_with_a_checkpoint_and_the_start_is_ones_own(tmp_path):
+def test_a_checkpoint_has_the_rollback_states_and_the_initial_state(tmp_path):
     one = team()[VICTIM]
     x, y = jax.tree.map(lambda a: a + 1, one.problem.start(0))
     start = one.initial_progress_at(x, y)  # as a run that goes on from another does

@@ -22,7 +22,7 @@ from diamond.records.export import agent_columns, export_solution
 from diamond.records.folder_reader import open_run, open_runs
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import RunOrigin
-from diamond.report.report_payload import payload
+from diamond.report.report_payload import collect_report_data
 
 SITES = ["north", "south", "west"]
 AT = [0, 2, 4, 6, 7]  # rounds that are measured
@@ -96,7 +96,7 @@ def whole():
     return with_rows(first, rows)
 
 
-def test_it_tells_what_the_simulation_measures_of_that_agent(calm):
+def test_the_folder_has_the_measures_of_the_simulation(calm):
     wanted = simulated()
     for i, name in enumerate(SITES):
         found = open_run(calm / name)
@@ -116,7 +116,7 @@ def test_it_tells_what_the_simulation_measures_of_that_agent(calm):
         assert wanted.traffic[i, j] == both
 
 
-def test_disagreement_is_that_of_what_was_told_last(calm):
+def test_disagreement_is_that_of_the_last_messages(calm):
     path = progress_by_round(whole(), team()[0].network, team()[0].algorithm, ROUNDS)
     heard = {0: [0, 1], 1: [0, 1, 2], 2: [1, 2]}
     for i, name in enumerate(SITES):
@@ -147,7 +147,7 @@ def test_a_killed_site_writes_the_lines_of_one_that_was_not(tmp_path, calm, kill
         (OSError("disk full"), "interrupted", "OSError: disk full"),
     ],
 )
-def test_how_a_run_ended_is_said(tmp_path, error, status, message):
+def test_the_manifest_has_the_outcome_of_the_run(tmp_path, error, status, message):
     agent = team()[0]
     with Writer(tmp_path) as writer, without_optimizations():
         diary = SiteRunFolder(
@@ -171,7 +171,7 @@ def test_show_list_and_report_read_it(calm):
     assert "local loss" in invoke("list", calm).stdout
     assert invoke("show", calm, "--verify").exit_code == 0
     assert invoke("show", calm / "south").exit_code == 0
-    found = payload([calm])
+    found = collect_report_data([calm])
     assert [group["title"] for group in found["groups"]] == [f"GT-SGD at {name}" for name in SITES]
     assert len({group["colour"] for group in found["groups"]}) == 3
     assert found["axes"]["bytes"] == "bytes sent by the site"

@@ -43,15 +43,15 @@ def test_the_demo_ends_as_the_simulation_though_one_site_is_killed(demo, monkeyp
     for run in sites:
         assert run.manifest["status"] == "finished" and run.last["round"] == 30
         log = (tmp_path / "demo-peers" / "federation" / f"{run.path.name}.log").read_text()
-        assert log.count("neighbours") == 1 + (run.path.name == sites_demo.VICTIM)  # starts
+        assert log.count("neighbours") == 1 + (run.path.name == sites_demo.KILLED_SITE)  # starts
     assert all(run.manifest["resolved"] == simulated[0].resolved for run in sites)
     assert (tmp_path / "demo-peers" / "report.html").exists()
 
 
 @pytest.mark.parametrize(("gap", "code"), [(9e-6, 0), (2e-5, 1), (float("nan"), 1)])
 def test_a_difference_beyond_rounding_fails(demo, monkeypatch, gap, code):
-    monkeypatch.setattr(sites_demo.Demo, "run", lambda self: None)
-    monkeypatch.setattr(sites_demo.Demo, "difference", lambda self: gap)
+    monkeypatch.setattr(sites_demo.SitesDemo, "run", lambda self: None)
+    monkeypatch.setattr(sites_demo.SitesDemo, "difference", lambda self: gap)
     monkeypatch.setattr("diamond.report.build", lambda folders, out: out)
     found = demo("--quiet")
     assert (
@@ -60,18 +60,18 @@ def test_a_difference_beyond_rounding_fails(demo, monkeypatch, gap, code):
 
 
 def test_a_site_that_fails_is_named_with_its_log(monkeypatch, tmp_path):
-    start, sleep = sites_demo.Demo._start, "import time; time.sleep(100)"
+    start, sleep = sites_demo.SitesDemo._start, "import time; time.sleep(100)"
 
     def begun(self, name):  # the others are there, and compile nothing
         if name == "east":
             return start(self, name)
         self.processes[name] = subprocess.Popen([sys.executable, "-c", sleep])
 
-    monkeypatch.setattr(sites_demo.Demo, "_start", begun)
-    one = sites_demo.Demo(tmp_path, lambda text: None)
-    one.lay()
+    monkeypatch.setattr(sites_demo.SitesDemo, "_start", begun)
+    one = sites_demo.SitesDemo(tmp_path, lambda text: None)
+    one.write_files()
     (one.place / "east.npz").unlink()
-    with pytest.raises(sites_demo.Failed, match=r"east failed; see .*east\.log"):
+    with pytest.raises(sites_demo.SiteFailed, match=r"east failed; see .*east\.log"):
         one.run()
     assert all(process.poll() is not None for process in one.processes.values())
 
@@ -87,7 +87,7 @@ def waiting():
         yield node
 
 
-def test_lines_tell_the_state_of_each_neighbour(waiting, capsys):
+def test_progress_lines_show_the_state_of_each_neighbour(waiting, capsys):
     lines = SiteProgress({0: "north", 2: "west"}, 60, lines=True)
     lines.begin(waiting)
     lines.progress([ENTRY])
@@ -98,7 +98,7 @@ def test_lines_tell_the_state_of_each_neighbour(waiting, capsys):
     assert "west='no message yet, awaited for 12 s, nothing listens there'" in text
 
 
-def test_the_table_tells_the_same(waiting):
+def test_the_progress_table_shows_the_state_of_each_neighbour(waiting):
     board, console = SiteProgress({0: "north", 2: "west"}, 60), Console(record=True, width=100)
     console.print(board)  # nothing yet
     board.begin(waiting)

@@ -42,13 +42,13 @@ def ran(*faults):
     return asked
 
 
-def test_in_a_calm_run_nothing_but_the_end_is_asked_for():
+def test_without_faults_only_the_end_is_requested():
     asked = ran()
     assert asked.count("follow") == 4 and asked.count("ask") <= 4  # both ways of two edges
     assert asked.count("kept") >= 4  # neighbours hear what they may forget
 
 
-def test_what_cannot_be_read_is_asked_for_and_ordered_anew():
+def test_an_unreadable_message_is_requested_and_subscribed_to_again():
     spoiled = []
 
     async def spoil(hop, content):
@@ -61,7 +61,7 @@ def test_what_cannot_be_read_is_asked_for_and_ordered_anew():
     assert len(spoiled) == 3 and 4 < asked.count("follow") <= 7 and asked.count("ask") > 4
 
 
-def test_an_order_ends_by_silence_by_a_refusal_and_by_too_many():
+def test_a_subscription_ends_by_silence_refusal_or_too_many_messages():
     async def silence():
         one = Subscription(5)
         assert one.receive(b"5") and await one.next_message(3.0) == b"5" and one.next_tick == 6
@@ -82,7 +82,7 @@ def test_an_order_ends_by_silence_by_a_refusal_and_by_too_many():
     run_simulated(silence())
 
 
-def test_whoever_does_not_read_loses_the_order_and_takes_no_memory():
+def test_a_subscriber_that_does_not_read_is_dropped_and_takes_no_memory():
     class Stuck:
         """The way of one that reads nothing."""
 

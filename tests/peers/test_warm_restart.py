@@ -61,7 +61,7 @@ def expected(ends):
         return run_lockstep(list(team()), ROUNDS)
 
 
-def test_the_run_is_that_of_agents_that_begin_there_and_trackers_keep_their_sum(stood, tmp_path):
+def test_a_warm_restart_starts_at_the_last_points_and_trackers_keep_their_sum(stood, tmp_path):
     with without_optimizations():
         found = Cluster(again(stood, tmp_path)).run()
         wanted = expected(stood[1])
@@ -89,13 +89,13 @@ def test_a_site_killed_on_the_way_ends_in_the_same_bits(stood, tmp_path, monkeyp
     assert cluster.deaths == 1 and same(calm, killed)
 
 
-def test_without_it_the_site_is_refused_by_a_sentence_that_names_it(stood, tmp_path):
+def test_without_a_warm_restart_the_error_suggests_one(stood, tmp_path):
     shutil.copytree(stood[0], tmp_path, dirs_exist_ok=True)
     with pytest.raises(OtherRun, match=r"`diamond net start \.\.\. --onward`"):
         Cluster(tmp_path).run()
 
 
-def test_all_sites_must_begin_so(stood, tmp_path):
+def test_all_sites_must_use_the_warm_restart(stood, tmp_path):
     folder = again(stood, tmp_path)
     shutil.rmtree(folder / "2")  # begins anew
     with (
@@ -105,7 +105,7 @@ def test_all_sites_must_begin_so(stood, tmp_path):
         Cluster(folder).run()
 
 
-def test_a_start_that_is_damaged_or_of_another_problem_is_refused(stood, tmp_path):
+def test_a_restart_point_that_is_damaged_or_of_another_problem_is_refused(stood, tmp_path):
     folder = again(stood, tmp_path) / "0"
     state = team()[0].initial_progress().state
     assert warm_restart.load_point(folder, state) is not None and warm_restart.is_warm_restart(

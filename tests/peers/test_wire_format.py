@@ -38,7 +38,7 @@ def test_what_is_sent_arrives_bit_for_bit(dtype):
         assert one.tobytes() == other.tobytes()
 
 
-def test_the_bytes_are_the_ones_of_the_format():
+def test_the_bytes_follow_the_documented_format():
     sent = [np.array([1.0, -2.0], np.float32)]
     raw = encode(ENVELOPE, sent)
     header = msgpack.unpackb(raw[9 : 9 + int.from_bytes(raw[5:9], "little")])
@@ -60,7 +60,7 @@ def test_the_bytes_are_the_ones_of_the_format():
         (lambda raw: raw[:-30], "checksum"),
         (lambda raw: raw[:5], "too few"),
         (lambda raw: raw + b"more", "checksum"),
-        (lambda raw: b"HTTP" + raw[4:], "does not begin"),
+        (lambda raw: b"HTTP" + raw[4:], "does not start"),
         (lambda raw: raw[:4] + b"\x01" + raw[5:], "version 1"),
         (lambda raw: raw[:5] + b"\xff\xff\xff\x7f" + raw[9:], "does not fit"),
         (lambda raw: raw[:-10] + b"\x00" + raw[-9:], "checksum"),
@@ -93,7 +93,7 @@ def test_a_message_of_another_round_sender_or_run_is_refused(other, reason):
         decode(encode(other, message()), ENVELOPE, layout_of(message()))
 
 
-def test_other_arrays_are_refused_before_they_are_made():
+def test_wrong_layouts_are_refused_before_memory_is_allocated():
     huge = (ArraySpec("float32", (10**9,)),)
     header = {"kind": "message", "run": "d1ce", "sender": 3, "round": 7, "talk": 0}
     raw = wire_format.pack(header | {"arrays": [["float32", [10**9]]]}, b"tiny")
@@ -118,7 +118,7 @@ def test_numbers_that_are_not_finite_are_refused_at_both_ends():
         decode(raw, ENVELOPE, layout_of(sent))
 
 
-def test_only_floats_travel():
+def test_only_floats_are_encoded():
     with pytest.raises(TypeError, match="int64 numbers"):
         encode(ENVELOPE, [np.arange(3)])
 
@@ -134,6 +134,6 @@ def test_requests_are_checked_too():
         wire_format.decode_request(header | {"more": 1})
 
 
-def test_ten_thousand_mutated_frames_raise_nothing_else():
+def test_ten_thousand_mutated_frames_raise_only_frame_errors():
     accepted = fuzz(10_000, seed=0)
     assert 0 < accepted < 1000  # mutations that a new checksum covers and that leave finite numbers
