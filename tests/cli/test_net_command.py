@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from federations import FEDERATION, NAMES, PROBLEM, started
+from federations import FEDERATION, NAMES, PROBLEM, start_site
 
 from diamond.config.federation_file import load
 from diamond.config.validation_errors import BadExperiment
@@ -24,7 +24,7 @@ def test_a_bundle_holds_what_its_site_needs_and_no_other_key(trial):
         place = trial / "trial" / name
         files = {"agent.key", "agent.pem", "ca.pem", "roster.json", "roster.sig"}
         assert {path.name for path in place.iterdir()} == files
-        bundle = roster.load(place)
+        bundle = roster.load_bundle(place)
         assert bundle.me.name == name and bundle.roster.terms["rounds"] == 60
         assert sorted((*bundle.me.neighbours, bundle.me.number)) == [0, 1, 2]
 
@@ -82,7 +82,7 @@ def test_a_bundle_that_is_none_is_refused_plainly(tmp_path, command):
 
 @pytest.mark.slow
 def test_real_processes_one_killed_again_and_again_end_in_the_bits_of_the_rehearsal(trial):
-    alive = {name: started(trial, name) for name in NAMES}
+    alive = {name: start_site(trial, name) for name in NAMES}
     place = trial / "runs" / "trial" / "south" / "checkpoint"
     try:
         for round in (10, 30, 50):
@@ -91,7 +91,7 @@ def test_real_processes_one_killed_again_and_again_end_in_the_bits_of_the_rehear
                 time.sleep(0.01)
             alive["south"].send_signal(signal.SIGKILL)
             alive["south"].communicate()
-            alive["south"] = started(trial, "south")
+            alive["south"] = start_site(trial, "south")
         results = {
             name: json.loads(process.communicate(timeout=120)[0]) for name, process in alive.items()
         }

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from crash_cluster import ROUNDS, team
-from federations import NAMES, started
+from federations import NAMES, start_site
 from helpers import same_bits
 from lockstep_agents import run_lockstep
 from tls_sites import SHORT_TIMEOUTS, federation, largest_layout, refusal, running_site
@@ -79,15 +79,15 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
         place = tmp_path / bundle.me.name
         if bundle.me.number == 1:
             async with running_site(bundle, place) as node:
-                node._round = three(node._round)
+                node._run_round = three(node._run_round)
                 stopping = asyncio.ensure_future(stopped(node))
                 with pytest.raises(Halted, match=rf"stopped after round \d of {ROUNDS}, as asked"):
                     await node.run()
-                answer_request = (await stopping)["site1"]
+                answer = (await stopping)["site1"]
                 checkpoint_round = max(int(path.stem) for path in place.glob("checkpoint/*.json"))
-                assert answer_request["state"] == "stopping" and checkpoint_round in (
-                    answer_request["round"],
-                    answer_request["round"] + 1,
+                assert answer["state"] == "stopping" and checkpoint_round in (
+                    answer["round"],
+                    answer["round"] + 1,
                 )
         async with running_site(bundle, place) as node:
             return await node.run()
@@ -114,7 +114,7 @@ def test_a_site_that_waits_is_stopped_too(bundles, tmp_path):
 def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
     old, two = bundles[0], bundles[1]
     folder = tmp_path / "federation"
-    assert list(certificate_authority.renew(folder, "site0")) == ["site0"]
+    assert list(certificate_authority.renew_keys(folder, "site0")) == ["site0"]
     new, other = (roster.load_bundle(folder / name) for name in ("site0", "site1"))
     assert new.roster.version == other.roster.version == 2
     assert other.me == two.me and other.key == two.key and new.key != old.key
@@ -135,7 +135,7 @@ def test_renewed_keys_are_taken_and_old_ones_refused(bundles, tmp_path):
 
 
 def test_all_keys_are_renewed_and_can_be_read_by_their_owner_only(bundles, tmp_path):
-    made = certificate_authority.renew(tmp_path / "federation", days=30)
+    made = certificate_authority.renew_keys(tmp_path / "federation", days=30)
     assert list(made) == ["site0", "site1", "site2"]
     for before, place in zip(bundles, made.values()):
         after = roster.load_bundle(place)
@@ -170,17 +170,17 @@ def test_the_commands_say_that_nobody_listens(trial, command):
 
 @pytest.mark.slow
 def test_real_sites_are_watched_stopped_and_gone_on_with(trial, command):
-    alive = {name: started(trial, name) for name in NAMES[:2]}
+    alive = {name: start_site(trial, name) for name in NAMES[:2]}
     place = trial / "trial" / "north"
     try:
         while "waited for west" not in command("status", place).stdout.partition("\n")[0]:
             time.sleep(0.1)
         found = command("stop", place)
-        assert found.exit_code == 0 and "goes on from there" in found.stderr
+        assert found.exit_code == 0 and "command again to continue" in found.stderr
         alive["north"].communicate(timeout=30)
         assert alive["north"].returncode == 130
         assert "as asked; run the same command again" in (trial / "north.txt").read_text()
-        alive |= {name: started(trial, name) for name in ("north", "west")}
+        alive |= {name: start_site(trial, name) for name in ("north", "west")}
         results = [json.loads(alive[name].communicate(timeout=120)[0]) for name in NAMES]
         assert [one["round"] for one in results] == [60] * 3
     finally:

@@ -1,4 +1,4 @@
-"""Memory and places that a neighbour, or a flood of strangers, can take: bounded, and logged."""
+"""Limits on the memory and connections that a neighbour, or a flood of strangers, can take."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Compression is real on the wire: the simulated trajectory, in as many bytes as are counted."""
+"""Compressed messages between sites: the simulated trajectory, in the counted number of bytes."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""The checksum of frames: no small damage goes unnoticed, however long they are."""
+"""The checksum of frames detects every small damage, whatever their length."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Files of a site that are damaged: what is refused is named, and nothing is lost or invented."""
+"""Damaged files of a site: they are refused or set aside by name, and nothing is lost."""
 
 import json
 import shutil

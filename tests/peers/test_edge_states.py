@@ -1,4 +1,4 @@
-"""Going on without a neighbour: both ends agree on every edge, and nothing is lost or invented."""
+"""Rounds without absent neighbours: both ends agree on every edge, and trackers keep their sum."""
 
 import numpy as np
 import pytest

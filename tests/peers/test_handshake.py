@@ -1,4 +1,4 @@
-"""Sites are called by their names, and the odd one out is told what differs while others wait."""
+"""Handshake: a site that runs something else gets the differences, while the others wait."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""`network_seconds` against the wall time of sites, over sockets whose bytes take their time."""
+"""`network_seconds` against the wall time of sites, over sockets with simulated links."""
 
 import asyncio
 

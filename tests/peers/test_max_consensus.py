@@ -1,4 +1,4 @@
-"""Numbers left to the run, found among peers: those of the simulation, at the same cost."""
+"""Numbers that sites estimate together equal those of the simulation, at the same cost."""
 
 import asyncio
 from functools import cache

@@ -1,4 +1,4 @@
-"""Messages that a neighbour may ask for again: once on the disk, bounded, whole or named."""
+"""Stored messages: written once, bounded in number, and damage is detected."""
 
 import os
 

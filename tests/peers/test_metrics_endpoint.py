@@ -1,4 +1,4 @@
-"""What a site tells Prometheus, read over its port while it runs."""
+"""Prometheus metrics of a site, read over its port during a run."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Whatever happens to agents and wires, the run ends in the bits of a run without faults."""
+"""Runs with crashes of agents and faults of the network end in the bits of a run without faults."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""A neighbour that lies: noticed by who hears it, named, and held back where that is asked for."""
+"""False messages: they are detected and logged, and bounded by clipping."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""Arrays that a program hands on are those that its caller has, and the others are its own."""
+"""Programs return only the arrays that they compute; the caller restores the others."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What `doctor` says of disk and memory, against the folders of sites that run."""
+"""Estimates of disk and memory against the folders of sites that run."""
 
 import asyncio
 

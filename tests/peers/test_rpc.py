@@ -1,4 +1,4 @@
-"""Real sockets: who may talk, who is refused and why, and the same bits as ever."""
+"""Sites over real sockets: who is refused and why, and the bits of the rehearsal."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Whatever strangers and odd neighbours do at the door, the site stays and the rounds go on."""
+"""Whatever strangers and faulty neighbours send, the server and the rounds continue."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""One agent with its own rows alone goes the way it goes in the simulation."""
+"""One agent with its own rows only has the trajectory of the simulation."""
 
 import copy
 from functools import cache

@@ -1,4 +1,4 @@
-"""Site folders of a federation whose file gives links count what the simulation counts."""
+"""Site folders of a federation with links have the network seconds of the simulation."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Sites that go back: to the round of the simulation that goes back, with its steps, killed too."""
+"""Sites roll back to the same round with the same steps as the simulation, after crashes too."""
 
 import asyncio
 from functools import cache

@@ -1,4 +1,4 @@
-"""The run folder of a site: what the simulation measures of that agent, whatever happens to it."""
+"""The run folder of a site has the measures of the simulation, also after crashes."""
 
 import asyncio
 import json

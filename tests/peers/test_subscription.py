@@ -1,4 +1,4 @@
-"""Messages that come unasked: few questions in a calm run, and a way back whenever none come."""
+"""Subscriptions: few requests in a run without faults, and requests once a subscription ends."""
 
 import asyncio
 

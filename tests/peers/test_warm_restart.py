@@ -1,4 +1,4 @@
-"""A site that has lost all its checkpoints: a new run begins where the sites stood."""
+"""Warm restart of a run in which a site has lost all its checkpoints."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Frames: what is sent arrives, and nothing else is taken for it."""
+"""Frames: every message arrives bit for bit, and nothing else is accepted."""
 
 import tracemalloc
 

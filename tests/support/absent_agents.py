@@ -48,14 +48,14 @@ class AbsenceScenario:
 
     def __init__(self, folder, network=RING, absences=(), cuts=(), order="paper", name="gt_sgd"):
         self.team, self.folder, self.network = team(network, order, name), folder, network
-        self.absences, self.cuts = sorted(absences, key=lambda one: one[1]), cuts
+        self.absences, self.cuts = sorted(absences, key=lambda absence: absence[1]), cuts
         self.wire = InProcessNetwork(self.cut_links)
         self.sources_used, self.states, self.end_times = {}, {}, {}
 
     async def cut_links(self, hop, content):
         now = asyncio.get_running_loop().time()
-        for one, other, begin, end in self.cuts:
-            if {one, other} == {hop.sender, hop.receiver} and begin <= now < end:
+        for i, j, begin, end in self.cuts:
+            if {i, j} == {hop.sender, hop.receiver} and begin <= now < end:
                 raise Unreachable("the link is cut")
         return content
 
@@ -98,9 +98,9 @@ class AbsenceScenario:
         """The matrix of exchange t as its agents have used it, each its own row."""
         full = self.network.weights.toarray()
         rows = np.zeros_like(full)
-        for i, own in enumerate(full):
+        for i, row in enumerate(full):
             up = [j for j, is_used in self.sources_used[i, t].items() if is_used]
-            rows[i, up] = own[up]
+            rows[i, up] = row[up]
             rows[i, i] += 1 - rows[i].sum()
         return rows
 

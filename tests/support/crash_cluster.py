@@ -116,7 +116,7 @@ def all_killed_every(monkeypatch, cluster, instants):
 
     def on_instant(agent, label):
         if next(ticks) % instants == 0:
-            cluster.kill(*(one.number for one in cluster.team if one.number != agent))
+            cluster.kill(*(a.number for a in cluster.team if a.number != agent))
             raise Killed
 
     with watch_instants(monkeypatch, on_instant):

@@ -36,7 +36,7 @@ def skip_divergence_diagnosis(patch):
         run = self.recorder.run(good)
         return Diverged("diverged", run.rounds, "y", run)
 
-    patch.setattr(SingleDriver, "_diverged", plain_error)
+    patch.setattr(SingleDriver, "_divergence_error", plain_error)
 
 
 MEASURES = (

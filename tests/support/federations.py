@@ -63,13 +63,13 @@ def trial(tmp_path, command):
     for i, name in enumerate(NAMES):
         rows = np.random.default_rng(i).normal(i, 1, (20 + i, 3)).astype(np.float32)
         np.save(tmp_path / f"{name}.npy", rows)
-    found = command("init", tmp_path / "trial.toml", "--out", tmp_path / "trial", "--json")
-    assert found.exit_code == 0, found.output
-    assert list(json.loads(found.stdout)) == NAMES
+    result = command("init", tmp_path / "trial.toml", "--out", tmp_path / "trial", "--json")
+    assert result.exit_code == 0, result.output
+    assert list(json.loads(result.stdout)) == NAMES
     return tmp_path
 
 
-def started(trial, name):
+def start_site(trial, name):
     """The site `name` of the federation in `trial`, as a process."""
     words = ["net", "start", trial / "trial" / name, "--problem", trial / "mine.py"]
     words = [*map(str, words[:-1]), f"{words[-1]}:make", "--data", str(trial / f"{name}.npy")]

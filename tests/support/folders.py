@@ -17,7 +17,7 @@ from diamond import hypergradient as hg
 from diamond.records.manifest import RunOrigin, final_fields, initial_manifest
 from diamond.records.metrics_file import MetricsFile
 from diamond.records.trajectory_digest import digest_trajectory
-from diamond.report.live_server import server
+from diamond.report.live_server import make_server
 
 METHODS = {"DIAMOND": "diamond", "GT-SGD": "gt_sgd", "D-SGD": "dsgd"}
 GIVEN = {"diamond": {"eta": 0.5, "gamma": 0.5}}  # finding them would be compiled too
@@ -107,7 +107,7 @@ def kill(path: Path, keep: int = 3) -> None:
 @contextmanager
 def serving(folder: Path):
     """The port at which the live page of a folder is served meanwhile."""
-    with server(folder) as running:
+    with make_server(folder) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

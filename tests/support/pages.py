@@ -92,7 +92,7 @@ def _played(page, kinds):
             path.write_text(text)
             kinds_of = {
                 "[sites]": federation_file.load,
-                "methods = ": lambda at: bench.suite(str(at)),
+                "methods = ": lambda at: bench.load_suite(str(at)),
             }
             next((read for mark, read in kinds_of.items() if mark in text), load)(path)
         else:

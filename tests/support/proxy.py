@@ -1,98 +1,99 @@
-"""A TCP proxy that can do to a connection whatever a network can do to it."""
+"""A TCP proxy that injects the faults of a network into connections."""
 
 import asyncio
 import contextlib
 
-CHUNK = 2**14
-DAMAGE, SEVERAL = ("truncate", "corrupt", "duplicate", "reorder"), 5  # to so many chunks
+CHUNK_BYTES = 2**14
+DAMAGE_FAULTS, DAMAGED_CHUNKS = ("truncate", "corrupt", "duplicate", "reorder"), 5
 
 
 class Proxy:
-    """Carries connections to `port`; `fault` says what happens to them now, if anything.
+    """Forwards connections to `port`; `fault` is the current fault, if any.
 
-    `lines`: what carries requests and what carries answers, where that takes time.
+    `links` carry the requests and the responses, if they take time.
     """
 
-    def __init__(self, port, lines=None):
-        self.port, self.fault, self.lines = port, "", lines
-        self.hits = 0  # chunks or connections that a fault has met
-        self.on_answer = None  # called with the bytes that have come back since it was set
-        self._back, self._clear, self._writers, self._held = 0, asyncio.Event(), set(), {}
-        self._clear.set()
+    def __init__(self, port, links=None):
+        self.port, self.fault, self.links = port, "", links
+        self.fault_count = 0  # chunks or connections with a fault
+        self.on_response = None  # called with the response bytes since it was set
+        self._response_bytes, self._unstalled, self._writers = 0, asyncio.Event(), set()
+        self._unstalled.set()
 
     async def start(self, port):
         """Listen."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
 
     async def close(self):
-        """No more connections, and none of those there are."""
+        """Stop listening, and abort all connections."""
         self._server.close()
-        self.sever()
+        self.abort_connections()
 
-    def sever(self):
+    def abort_connections(self):
         """End all connections at once."""
         for writer in self._writers:
             writer.transport.abort()
 
-    def disturb(self, fault):
-        """From now on; "" ends it."""
-        self.fault, self.left = fault, SEVERAL
-        (self._clear.clear if fault == "stall" else self._clear.set)()
+    def set_fault(self, fault):
+        """Start a fault; "" ends it."""
+        self.fault, self.chunks_left = fault, DAMAGED_CHUNKS
+        (self._unstalled.clear if fault == "stall" else self._unstalled.set)()
         if fault == "cut":
-            self.hits += len(self._writers)
-            self.sever()
+            self.fault_count += len(self._writers)
+            self.abort_connections()
 
-    def watch(self, on_answer):
-        """Call on_answer(bytes so far) with every chunk that comes back from now on."""
-        self._back, self.on_answer = 0, on_answer
+    def watch_responses(self, on_response):
+        """Call on_answer(bytes so far) with every response chunk from now on."""
+        self._response_bytes, self.on_response = 0, on_response
 
     async def _accept(self, reader, writer):
         if self.fault == "cut":
-            self.hits += 1
+            self.fault_count += 1
             writer.transport.abort()
             return
         try:
-            inside, outside = await asyncio.open_connection("127.0.0.1", self.port)
+            target_reader, target_writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
             writer.transport.abort()
             return
-        pair = {writer, outside}
+        pair = {writer, target_writer}
         self._writers |= pair
         with contextlib.suppress(OSError, asyncio.CancelledError):
             await asyncio.gather(
-                self._carry(reader, outside, False), self._carry(inside, writer, True)
+                self._forward(reader, target_writer, False),
+                self._forward(target_reader, writer, True),
             )
         self._writers -= pair
-        for one in pair:
-            one.transport.abort()
+        for end in pair:
+            end.transport.abort()
 
-    async def _carry(self, reader, writer, back):
-        if self.lines:
-            return await self.lines[back].carry(reader, writer)
-        while chunk := await reader.read(CHUNK):
-            if back and self.on_answer:
-                self._back += len(chunk)
-                self.on_answer(self._back)
-            for piece in await self._passed(chunk, writer):
+    async def _forward(self, reader, writer, is_response):
+        if self.links:
+            return await self.links[is_response].carry(reader, writer)
+        while chunk := await reader.read(CHUNK_BYTES):
+            if is_response and self.on_response:
+                self._response_bytes += len(chunk)
+                self.on_response(self._response_bytes)
+            for piece in await self._apply_fault(chunk, writer):
                 writer.write(piece)
             await writer.drain()
         writer.write_eof()
 
-    async def _passed(self, chunk, writer):
-        """What becomes of a chunk."""
+    async def _apply_fault(self, chunk, writer):
+        """Return the chunks that replace a chunk."""
         if self.fault == "stall":
-            self.hits += 1
-            await self._clear.wait()
+            self.fault_count += 1
+            await self._unstalled.wait()
         elif self.fault == "delay":
-            self.hits += 1
+            self.fault_count += 1
             await asyncio.sleep(0.02)
-        elif self.fault in DAMAGE and self.left and len(chunk) > 100:
-            self.left -= 1
-            self.hits += 1
-            return self._damaged(chunk, writer)
+        elif self.fault in DAMAGE_FAULTS and self.chunks_left and len(chunk) > 100:
+            self.chunks_left -= 1
+            self.fault_count += 1
+            return self._damage_chunk(chunk, writer)
         return [chunk]
 
-    def _damaged(self, chunk, writer):
+    def _damage_chunk(self, chunk, writer):
         half = len(chunk) // 2
         if self.fault == "truncate":
             writer.write(chunk[:half])

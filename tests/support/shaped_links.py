@@ -80,7 +80,7 @@ def problem():
 
     rows = [np.random.default_rng(i).normal(i, 1, (8, 3)) for i in range(NETWORK.agents)]
     start = lambda key: (jnp.linspace(-1.0, 1.0, SIZE), jnp.zeros(3))
-    return diamond.Problem(f, g, start, rows, [own[::-1].copy() for own in rows])
+    return diamond.Problem(f, g, start, rows, [part[::-1].copy() for part in rows])
 
 
 def team():

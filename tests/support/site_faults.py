@@ -63,9 +63,9 @@ def ports(count):
     """Ports that were free a moment ago."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 def found_site_federation(folder, addresses, terms=None):
@@ -166,7 +166,7 @@ class Trial:
         victim = self.sites[VICTIM]
         if kind in LINK_FAULTS:
             for proxy in self.proxies:
-                proxy.disturb(kind)
+                proxy.set_fault(kind)
         elif kind == "stop":
             victim.process.send_signal(signal.SIGSTOP)
             self.deaths += 1
@@ -183,7 +183,7 @@ class Trial:
         await asyncio.sleep(OUTAGE_SECONDS)
         if kind in ("cut", "stall"):
             for proxy in self.proxies:
-                proxy.disturb("")
+                proxy.set_fault("")
         elif kind == "stop":
             victim.process.send_signal(signal.SIGCONT)
         elif kind in PROCESS_FAULTS:
@@ -193,16 +193,16 @@ class Trial:
         """Once half a message has left the victim."""
         proxy, now = self.proxies[NAMES.index(VICTIM)], asyncio.Event()
 
-        def passed(count):
+        def on_bytes(count):
             if count > 4 * SIZE:
                 now.set()
-                proxy.on_answer = None
+                proxy.on_response = None
 
         async def inject():
             await now.wait()
             await self.inject(kind)
 
-        proxy.watch(passed)
+        proxy.watch_responses(on_bytes)
         self.injecting = asyncio.ensure_future(inject())
 
 
@@ -221,7 +221,11 @@ async def run_trial(folder, cache, kind="", phase="", patience=1):
             if phase == "transfer":
                 await trial.injecting
             await trial.undoing
-            assert trial.deaths if kind in PROCESS_FAULTS else sum(p.hits for p in trial.proxies)
+            assert (
+                trial.deaths
+                if kind in PROCESS_FAULTS
+                else sum(p.fault_count for p in trial.proxies)
+            )
         ends = [await site.wait_for_end() for site in trial.sites.values()]
     assert [end["round"] for end in ends] == [ROUNDS] * len(NAMES)
     return [end["x"] for end in ends]
