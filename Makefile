@@ -65,7 +65,7 @@ format: $(VENV)/installed
 	$(BIN)/ruff format .
 
 docs: $(VENV)/installed  ## the documentation, as a site in site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo site/index.html
 
 bench: $(VENV)/installed  ## speed: beside a hand-written loop, and of sites as processes

@@ -154,7 +154,7 @@ def methods() -> str:
     """Return the table of all methods, as `python -m diamond.catalogue` prints it."""
     from diamond import catalogue
 
-    return catalogue.markdown().replace("*", "\\*")  # y*inner z*inner x
+    return re.sub(r"([*\[])", r"\\\1", catalogue.markdown())  # y*inner z*inner x, [S][V]
 
 
 def every_method() -> str:
@@ -163,13 +163,21 @@ def every_method() -> str:
 
     own = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
     names = [name for name in catalogue.names() if name in own and name != catalogue.COMPOSED]
-    return "\n".join(f"::: {algorithms.__name__}.{name}.{name}\n" for name in names)
+    return "\n".join(_entry(f"diamond.{name}", catalogue.maker(name)) for name in names)
 
 
 def members(module: str, level: str = "2") -> str:
     """Return the API entries of the public names of a module, with headings of a level."""
-    options = f"    options:\n      heading_level: {level}\n"
-    return "\n".join(f"::: {module}.{name}\n{options}" for name in public_names(module))
+    made = __import__(module, fromlist=["_"])
+    names = public_names(module)
+    return "\n".join(_entry(f"{module}.{name}", getattr(made, name), level) for name in names)
+
+
+def _entry(name: str, value: Any, level: str = "2") -> str:
+    """Return an API entry by the defining module, since a module may have a function's name."""
+    options = {"heading": name, "toc_label": name.rpartition(".")[2], "heading_level": level}
+    lines = [f"      {key}: {option}" for key, option in options.items()]
+    return "\n".join([f"::: {value.__module__}.{value.__qualname__}", "    options:", *lines, ""])
 
 
 def public_names(module: str) -> list[str]:

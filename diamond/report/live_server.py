@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from ..records.folder_reader import open_runs
-from .report_page import render
-from .report_payload import dumps, payload
+from .report_page import render_report
+from .report_payload import collect_report_data, dump_compact
 
 HOST = "127.0.0.1"
 
@@ -19,7 +19,9 @@ def serve(
     folder: Path,
     port: int = 0,
     open_browser: bool = False,
-    tell: Callable[[str], None] = lambda address: print(f"{address}  (Ctrl-C ends)", flush=True),
+    on_ready: Callable[[str], None] = lambda address: print(
+        f"{address}  (Ctrl-C ends)", flush=True
+    ),
 ) -> None:
     """Serve the report of `folder` on loopback until Ctrl-C.
 
@@ -27,11 +29,11 @@ def serve(
         folder: Folder of a run or of a comparison.
         port: Port at 127.0.0.1; 0 takes any free port.
         open_browser: Open the page in the browser.
-        tell: Called with the address once the server answers.
+        on_ready: Called with the address once the server answers.
     """
-    with server(folder, port) as running:
+    with make_server(folder, port) as running:
         address = f"http://{HOST}:{running.server_port}/"
-        tell(address)
+        on_ready(address)
         if open_browser:
             webbrowser.open(address)
         try:
@@ -40,13 +42,13 @@ def serve(
             pass
 
 
-def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
+def make_server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     """Create the server of `serve` without starting it; it binds to loopback only."""
     open_runs([folder])  # refuse a folder without runs now, not in the browser
     return ThreadingHTTPServer((HOST, port), partial(_Handler, Path(folder)))
 
 
-def stamp(folder: Path) -> str:
+def folder_stamp(folder: Path) -> str:
     """Return a text that changes whenever a run in `folder` writes."""
     depths, names = ("", "*/", "*/*/"), ("manifest.json", "metrics.jsonl")
     files = [file for depth in depths for name in names for file in folder.glob(depth + name)]
@@ -75,25 +77,25 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain=str(error))
 
     def _answer(self) -> None:
-        tag = f'"{stamp(self.folder)}"'
+        etag = f'"{folder_stamp(self.folder)}"'
         if self.path == "/":
-            page = render(payload([self.folder]), live=True)
-            self._send(page, "text/html; charset=utf-8", tag)
+            page = render_report(collect_report_data([self.folder]), live=True)
+            self._send(page, "text/html; charset=utf-8", etag)
         elif self.path != "/data.json":
             self.send_error(HTTPStatus.NOT_FOUND)
-        elif self.headers.get("If-None-Match") == tag:
+        elif self.headers.get("If-None-Match") == etag:
             self.send_response(HTTPStatus.NOT_MODIFIED)
             self.end_headers()
         else:
-            self._send(dumps(payload([self.folder])), "application/json", tag)
+            self._send(dump_compact(collect_report_data([self.folder])), "application/json", etag)
 
-    def _send(self, text: str, kind: str, tag: str) -> None:
+    def _send(self, text: str, content_type: str, etag: str) -> None:
         body = text.encode()
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
-        self.send_header("ETag", tag)
+        self.send_header("ETag", etag)
         self.end_headers()
         self.wfile.write(body)
 
