@@ -104,6 +104,16 @@ def test_every_path_that_a_page_names_exists():
         assert not [path for path in found if not (ROOT / path).exists()], page
 
 
+@pytest.mark.quick
+def test_the_architecture_names_every_folder_and_files_that_exist():
+    page = (DOCS / "explanation" / "architecture.md").read_text()
+    package = ROOT / "diamond"
+    folders = {path.name for path in package.iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert {*re.findall(r"^\| `diamond/(\w+)/` \|", page, re.M)} == folders
+    for name in re.findall(r"`(\w+\.(?:py|js))`", page):
+        assert [*package.rglob(name)], name
+
+
 def known_commands():
     """The commands of diamond by group, each with its options."""
     found = {}
@@ -235,6 +245,6 @@ def test_documented_parameters_exist():
     for value in values:
         section = re.search(r"^Args:\n((?:    .*\n?|\n)*)", inspect.getdoc(value) or "", re.M)
         if section and callable(value):
-            found = re.findall(r"^    ([\w*, ]+):", section[1], re.M)
+            found = re.findall(r"^    ([\w*][\w*, ]*):", section[1], re.M)
             names = {name.strip(" *") for line in found for name in line.split(",")}
             assert names <= {*inspect.signature(value).parameters}, value
